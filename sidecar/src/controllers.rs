@@ -1,9 +1,9 @@
-//! What keeps the fleet right by itself: every replica serves, and the one that holds the Lease runs
-//! these as well. Each controller follows what the host says of the members ([`Context::fleet`]) and
-//! tells what it finds by conditions.
+//! Runs the controllers. Every replica serves requests, and the replica that holds the Lease also runs the
+//! controllers. Each controller watches the members ([`Context::fleet`]) and reports its findings as
+//! conditions.
 //!
-//! They run on the main thread, which serves no requests; one that fails, or panics, is begun again
-//! after a while and touches nobody else.
+//! Controllers run on the main thread, which serves no requests. A controller that fails or panics is
+//! restarted after a backoff and does not affect the others.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -46,29 +46,29 @@ use conditions::{Aspect, Awaited, Conditions};
 use health::probe::Verdict;
 use metrics::Metrics;
 
-/// What every controller is given.
+/// The input of every controller.
 #[derive(Clone)]
 pub struct Context {
     pub host: kube::Client,
-    /// Where the members' Secrets are, and the Lease.
+    /// The namespace of the members' Secrets and of the Lease.
     pub namespace: Arc<str>,
-    /// What the host says of the members now; it changes when the host says something else.
+    /// The current members of the host.
     pub fleet: watch::Receiver<Arc<Fleet>>,
-    /// The members that a hub registers, if they count.
+    /// The members that a hub registers, if its inventory is enabled.
     pub hub_clusters: watch::Receiver<HubClusters>,
     /// The only way to write a member's status.
     pub conditions: Conditions,
-    /// What members think of our credential, as far as they were asked.
+    /// Whether members accept the sidecar's credential, by the last probe.
     pub verdicts: Arc<watch::Sender<HashMap<ClusterName, Verdict>>>,
-    /// Why members whose enrollment is open could not be enrolled.
+    /// Why enrollment failed, for members with an open enrollment.
     pub enrollments: Arc<watch::Sender<HashMap<ClusterName, String>>>,
     pub settings: Settings,
     pub metrics: Arc<Metrics>,
-    /// The way to members that have an agent.
+    /// The tunnels to members with an agent.
     pub tunnels: Arc<AgentTunnels>,
-    /// Groups that members are never shown (`--admin-groups`).
+    /// Groups that are never sent to members (`--admin-groups`).
     pub admin_groups: Arc<[String]>,
-    /// Cancelled when this replica leads no more. The controller is dropped then, wherever it waits.
+    /// Cancelled when this replica loses leadership. The controller's future is then dropped.
     pub leadership: CancellationToken,
 }
 
@@ -82,30 +82,30 @@ pub struct Config {
     pub admin_groups: Arc<[String]>,
 }
 
-/// How controllers do their work.
+/// The settings of the controllers.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// As often each member is asked whether it is well.
+    /// Interval between health probes of each member.
     pub member_monitor_period: Duration,
-    /// What somebody changes on a member is repaired within this time, and a half more.
+    /// Interval (plus up to 50 % jitter) between re-syncs of a member, which repair drift.
     pub member_resync_period: Duration,
     /// The part of a token's life after which it is renewed.
     pub token_renewal_fraction: f64,
     /// Whether the host publishes a direct endpoint (`--direct-server`).
     pub publishes_direct_endpoint: bool,
-    /// The host's server in ClusterProfiles, if there shall be any (`--cluster-profile-server`).
+    /// The host's server in ClusterProfiles; none are written without it (`--cluster-profile-server`).
     pub cluster_profile_server: Option<Server>,
 }
 
-/// A controller: its name for `--controllers`, and what it does until it is dropped.
+/// A controller: its name in `--controllers`, and its future, which runs until it is dropped.
 struct Controller {
     name: &'static str,
-    /// What it tells of members, if anything.
+    /// The aspect of members that it reports, if any.
     aspect: Option<Aspect>,
     run: fn(Context) -> Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-/// Every controller that there is.
+/// All controllers.
 const ALL: &[Controller] = &[
     Controller { name: "access", aspect: Some(Aspect::AuthSynced), run: access::run },
     Controller { name: "agents", aspect: None, run: |context| Box::pin(agents::run(context)) },
@@ -139,12 +139,12 @@ const ALL: &[Controller] = &[
     },
 ];
 
-/// The value of `--controllers`, in kube-controller-manager's words: `*` is all, `name` one, `-name`
-/// not that one; nothing is none.
+/// The value of `--controllers`, with kube-controller-manager's syntax: `*` enables all, `name` enables one,
+/// `-name` disables one; an empty list enables none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enabled(Vec<&'static str>);
 
-/// The election, and the controllers while it is won.
+/// The leader election, and the controllers while this replica leads.
 pub struct Controllers {
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -176,7 +176,7 @@ impl Enabled {
         self.0.contains(&controller.name)
     }
 
-    /// What these controllers tell of each member.
+    /// The aspects that these controllers report for each member.
     fn aspects(&self) -> Arc<[Aspect]> {
         ALL.iter()
             .filter(|controller| self.contains(controller))
@@ -185,7 +185,7 @@ impl Enabled {
     }
 }
 
-/// A word of `--controllers` that names none.
+/// An unknown name in `--controllers`.
 #[derive(Debug, thiserror::Error)]
 #[error("unknown controller {0:?}; known controllers: {names}", names = Names)]
 pub struct UnknownController(String);
@@ -200,7 +200,7 @@ impl fmt::Display for Names {
 }
 
 impl Controllers {
-    /// Takes part in the election from now on, if any controller is wanted.
+    /// Joins the leader election, if any controller is enabled.
     pub fn start(
         config: Config,
         host: kube::Client,
@@ -220,7 +220,7 @@ impl Controllers {
         let told = stop.clone();
         let task = tokio::spawn(async move {
             let leases = kube::Api::namespaced(host.clone(), &namespace);
-            // At a start the members are asked for the first time within a period.
+            // After a start, the first probe of each member is within one interval.
             let awaited = Awaited { aspects: enabled.aspects(), patience: settings.member_monitor_period };
             let lead = |leadership: CancellationToken| {
                 let (conditions, writer) =
@@ -246,7 +246,7 @@ impl Controllers {
         Self { stop, task }
     }
 
-    /// Ends what runs and gives the Lease up, so that another replica need not wait for its end.
+    /// Stops the controllers and releases the Lease, so that another replica need not wait for its expiry.
     pub async fn stop(self) {
         self.stop.cancel();
         if timeout(STOP_TIMEOUT, self.task).await.is_err() {
@@ -266,7 +266,7 @@ async fn lead(enabled: Enabled, context: Context, writer: conditions::Writer) {
     while running.join_next().await.is_some() {}
 }
 
-/// Ends what this replica tells of members: another will.
+/// Removes this replica's metrics about members on drop, because the next leader reports them.
 struct Quiet(Arc<Metrics>);
 
 impl Drop for Quiet {
@@ -275,7 +275,7 @@ impl Drop for Quiet {
     }
 }
 
-/// Runs a controller, and runs it again when it ends, which none does unless something is wrong.
+/// Runs a controller, and restarts it when it ends. Controllers end only on a failure.
 async fn run_with_restarts(controller: &'static Controller, context: Context) {
     let name = controller.name;
     let mut pause = FIRST_PAUSE;
@@ -283,7 +283,7 @@ async fn run_with_restarts(controller: &'static Controller, context: Context) {
     loop {
         info!(controller = name, "running");
         let began = Instant::now();
-        // A task of its own, so that a panic is its own, too.
+        // A separate task isolates a panic of the controller.
         let ended = AbortOnDropHandle::new(tokio::spawn((controller.run)(context.clone()))).await;
         if context.leadership.is_cancelled() {
             return;
@@ -298,11 +298,11 @@ async fn run_with_restarts(controller: &'static Controller, context: Context) {
     }
 }
 
-/// Giving the Lease up is one request.
+/// The timeout to release the Lease, which is one request.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
-/// Whoever ran so long did not fail because of how it begins.
+/// After this uptime the backoff is reset.
 const LONG_ENOUGH: Duration = Duration::from_secs(300);
 
 #[cfg(test)]

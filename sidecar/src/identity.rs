@@ -1,5 +1,6 @@
-//! Who a caller is on the host (apiserver: `authentication/user.Info`): how it is found out ([`authentication`]), what
-//! they may do ([`authorization`]), and whom a member sees ([`impersonation`]).
+//! Authenticates callers ([`authentication`]), authorizes their requests on the host ([`authorization`]), and
+//! builds the identity that a member sees ([`impersonation`]). An identity is apiserver's
+//! `authentication/user.Info`.
 
 use std::collections::BTreeMap;
 
@@ -22,20 +23,20 @@ pub struct Identity {
     pub user: String,
     pub uid: Option<String>,
     pub groups: Vec<String>,
-    /// Keys are lower case, as they arrive in headers and leave in headers.
+    /// Keys are lower case, because they are parsed from header names and written to header names.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// The user who gave no credential.
+/// The user name of callers without a credential.
 pub const ANONYMOUS: &str = "system:anonymous";
 
 impl Identity {
-    /// Who showed no credential.
+    /// The identity of callers without a credential.
     pub fn anonymous() -> Self {
         Self { user: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
     }
 
-    /// Adds the group that says that authentication succeeded, as the apiserver does.
+    /// Adds the group of authenticated users, as the apiserver does.
     pub fn authenticated(mut self) -> Self {
         let named = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
         if self.user != ANONYMOUS && !self.groups.iter().any(named) {
@@ -53,7 +54,7 @@ impl Identity {
         sent::service_account(&self.user)
     }
 
-    /// About how many bytes the identity takes, to keep monsters out of caches.
+    /// The approximate size of the identity in bytes. Caches do not store very large identities.
     pub fn size(&self) -> usize {
         let strings = |list: &[String]| list.iter().map(String::len).sum::<usize>();
         self.user.len()

@@ -1,4 +1,4 @@
-//! The members: what the host registers, and how a user gets into one that does not know them yet.
+//! Keeps the registered members, and grants users on-demand access to members that do not know them yet.
 
 pub mod cluster;
 pub mod inventory;

@@ -1,9 +1,9 @@
-//! How the program ends when nothing reads what it prints.
+//! Tests that the program ends without an error when the reader of its output has closed the pipe.
 
 use std::process::Command;
 
 #[test]
-fn closed_pipe_ends_printing_quietly() {
+fn closed_pipe_ends_output_without_error() {
     for words in [&["--help"][..], &["serve", "--help"], &["--version"], &["crds"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);

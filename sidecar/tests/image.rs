@@ -1,5 +1,5 @@
-//! The image of the sidecar that `make image-test` has just made: what it says of itself, all that is in it, that its
-//! programs need nothing else and run, and that the lists of what is in them are right. `PLATFORMS` says which are meant.
+//! Tests the sidecar's image that `make image-test` builds: its configuration and its files, that its static
+//! programs run, and that its SBOMs are correct. `PLATFORMS` lists the platforms to test.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 #[test]
-fn it_runs_one_program_as_nobody_and_has_no_shell() -> Result<()> {
+fn image_runs_the_program_as_an_unprivileged_user() -> Result<()> {
     for image in images()? {
         let config = &image.config["config"];
         for (what, wanted) in [
@@ -30,7 +30,7 @@ fn it_runs_one_program_as_nobody_and_has_no_shell() -> Result<()> {
 }
 
 #[test]
-fn it_has_the_program_the_authorities_and_nothing_else() -> Result<()> {
+fn image_has_only_the_program_and_the_ca_certificates() -> Result<()> {
     for image in images()? {
         let mut found = BTreeSet::new();
         for layer in &image.layers {
@@ -51,7 +51,7 @@ fn it_has_the_program_the_authorities_and_nothing_else() -> Result<()> {
 }
 
 #[test]
-fn it_is_small_to_fetch() -> Result<()> {
+fn compressed_image_stays_below_the_size_limit() -> Result<()> {
     for image in images()? {
         let sizes = image.layers.iter().map(|layer| Ok(fs::metadata(layer)?.len()));
         let size = sizes.sum::<Result<u64>>()?;
@@ -61,7 +61,7 @@ fn it_is_small_to_fetch() -> Result<()> {
 }
 
 #[test]
-fn its_program_is_of_its_platform_and_static() -> Result<()> {
+fn program_is_static_and_built_for_its_platform() -> Result<()> {
     for image in images()? {
         let program = image.program()?;
         let elf = run(Command::new("readelf").args(["-hldW"]).arg(&program))?;
@@ -76,7 +76,7 @@ fn its_program_is_of_its_platform_and_static() -> Result<()> {
 }
 
 #[test]
-fn its_program_tells_nothing_of_the_machine_that_built_it() -> Result<()> {
+fn program_contains_no_paths_of_the_build_machine() -> Result<()> {
     let home = env::var("CARGO_HOME").or_else(|_| env::var("HOME").map(|home| format!("{home}/.cargo")))?;
     for image in images()? {
         let program = fs::read(image.program()?)?;
@@ -92,7 +92,7 @@ fn its_program_tells_nothing_of_the_machine_that_built_it() -> Result<()> {
 }
 
 #[test]
-fn its_program_runs() -> Result<()> {
+fn program_of_the_image_runs() -> Result<()> {
     for image in images()? {
         let crds = image.run(&["crds"])?;
         ensure!(crds.status.success(), "{crds:?}");
@@ -120,7 +120,7 @@ fn sbom_names_exactly_the_linked_crates() -> Result<()> {
         let list: Value = serde_json::from_slice(&fs::read(&file)?)?;
         same(&linked, &components(&list, "required")?, "of the file")?;
 
-        // Read as scanners read it, which refuses what is not whole.
+        // Scanners read the embedded list in the same way. The reader refuses an incomplete list.
         let embedded = auditable_info::audit_info_from_file(&image.program()?, Default::default())?;
         let embedded = serde_json::to_value(embedded)?;
         let packages = embedded["packages"].as_array().context("no packages")?;
@@ -136,7 +136,7 @@ fn sbom_names_exactly_the_linked_crates() -> Result<()> {
 }
 
 #[test]
-fn the_list_is_whole() -> Result<()> {
+fn sbom_is_complete() -> Result<()> {
     for image in images()? {
         let file = root().join(format!("target/image/mc-sidecar-{}.cdx.json", image.architecture));
         let list: Value = serde_json::from_slice(&fs::read(&file)?)?;
@@ -162,7 +162,8 @@ fn the_list_is_whole() -> Result<()> {
                 ensure!(known.contains(text(name)?), "{name} is nowhere");
             }
         }
-        // No crate: Rust's own library, the C libraries inside, and the authorities.
+        // Components that are not crates: Rust's own library, the linked C libraries, and the CA
+        // certificates.
         for name in ["rust-std", "libc6-dev", "libgcc-", "ca-certificates"] {
             ensure!(known.iter().any(|known| known.starts_with(name)), "no {name} in {known:?}");
         }
@@ -170,7 +171,7 @@ fn the_list_is_whole() -> Result<()> {
     Ok(())
 }
 
-/// The image of one platform, unpacked as far as it is an archive.
+/// The image of one platform. The archive is unpacked, but its layers are not.
 struct Image {
     architecture: String,
     config: Value,
@@ -178,7 +179,7 @@ struct Image {
     dir: TempDir,
 }
 
-/// One for each platform that was wanted, and no other.
+/// The images of the requested platforms; the archive must have no others.
 fn images() -> Result<Vec<Image>> {
     let archive = root().join("target/image/mc-sidecar.tar");
     ensure!(archive.is_file(), "no image: `make image-test` makes it");
@@ -234,11 +235,11 @@ impl Image {
     }
 }
 
-/// What cargo says that it made for the target: nothing is compiled, for it was a moment ago.
+/// The crates that cargo reports as built for the target. The build is up to date, so nothing is compiled.
 fn linked(target: &str) -> Result<BTreeSet<String>> {
     let mut make = Command::new("make");
     make.args(["--silent", "program", &format!("PLATFORM={target}"), "MESSAGES=json"]);
-    // What cargo tells a test is not for another cargo.
+    // The environment that cargo sets for a test must not reach another cargo.
     make.current_dir(root()).env_clear();
     make.envs(env::vars_os().filter(|(name, _)| KEPT.iter().any(|kept| name == kept)));
     let mut linked = BTreeSet::new();
@@ -258,12 +259,12 @@ fn linked(target: &str) -> Result<BTreeSet<String>> {
             });
         }
     }
-    // The library of the program itself.
+    // The program's own library is not listed.
     linked.retain(|crate_| !crate_.starts_with("sidecar@"));
     Ok(linked)
 }
 
-/// Of the crates of a scope.
+/// The names and versions of the crates in a scope.
 fn components(list: &Value, scope: &str) -> Result<BTreeSet<String>> {
     let all = list["components"].as_array().context("no components")?;
     let of_cargo = |purl: &str| purl.starts_with("pkg:cargo/");
@@ -317,9 +318,9 @@ fn run(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Where cargo finds what it needs and what it made.
+/// The environment variables that cargo needs to find its tools and its build directory.
 const KEPT: [&str; 7] =
     ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "CARGO_TARGET_DIR", "CARGO_BUILD_BUILD_DIR", "PROFILE"];
 
-/// What a node fetches, compressed, in bytes.
+/// The maximum compressed size of an image, in bytes.
 const LARGEST: u64 = 8 << 20;

@@ -1,5 +1,6 @@
-//! What it costs to know who may use which member: 1,000 members and 1,000 bindings, as a table in Markdown.
-//! `cargo run --release -p kubectl-mc-api --example access_cost`; `make bench` prints it, too.
+//! Measures how long it takes to derive members' rights from the host's RBAC, with 1,000 members and 1,000
+//! bindings, and prints a Markdown table. `cargo run --release -p kubectl-mc-api --example access_cost`;
+//! `make bench` prints it too.
 
 use std::error::Error;
 use std::io::Write;
@@ -38,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     clusters.iter().for_each(|cluster| drop(rules(&index, cluster)));
     tell(&mut out, "derive the rules of each member (10 users)", begun.elapsed(), MEMBERS)?;
 
-    // And now all bindings are to a role for all members.
+    // Now every binding refers to one role that reaches all members.
     index.role(&role("all", &[])?);
     let everywhere: Vec<_> =
         (0..MEMBERS).map(|n| binding(&format!("b{n}"), "all", n)).collect::<Result<_, _>>()?;
@@ -58,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     named(&mut out, small)
 }
 
-/// The most that there can be: each of 1,000 bindings reaches each of 1,000 members, by its name.
+/// The worst case: each of 1,000 bindings reaches each of 1,000 members by its name.
 fn named(out: &mut impl Write, small: usize) -> Result<(), Box<dyn Error>> {
     let mut names: Vec<_> = (0..MEMBERS).map(|n| format!("m{n}")).collect();
     let roles: Vec<_> = (0..MEMBERS).map(|n| role(&format!("r{n}"), &names)).collect::<Result<_, _>>()?;
@@ -94,7 +95,7 @@ fn named(out: &mut impl Write, small: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The process's memory in bytes, where the system tells.
+/// The resident memory of the process in bytes; 0 without `/proc`.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();

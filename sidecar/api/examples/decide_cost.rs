@@ -1,5 +1,6 @@
-//! What a decision of Cluster Authorization costs: every request of the table's kinds, verbs and targets, as a table in
-//! Markdown. `cargo run --release -p kubectl-mc-api --example decide_cost`; `bench --only authz` prints it, too.
+//! Measures the time of a Cluster Authorization decision over requests of every kind, verb and target, and
+//! prints a Markdown table. `cargo run --release -p kubectl-mc-api --example decide_cost`; `bench --only
+//! authz` prints it too.
 
 use std::error::Error;
 use std::hint::black_box;

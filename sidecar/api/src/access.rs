@@ -1,17 +1,17 @@
-//! Who may be impersonated on a member, and why: from the host's RBAC to the member's.
+//! Derives the impersonation rights on a member from the host's RBAC, with the reason for each.
 //!
-//! A member lets the sidecar be those who may use its proxy on the host, and nobody else. The way there,
-//! without IO, for the sidecar's controller and for `kubectl mc access diff` alike:
+//! A member lets the sidecar impersonate only the subjects that may use the member's proxy on the host. The
+//! sidecar's controller and `kubectl mc access diff` share this code, which does no IO:
 //!
-//! - [`matching`]: which clusters' proxies a ClusterRole reaches, as RBAC's own authorizer decides it
+//! - [`matching`]: the clusters' proxies that a ClusterRole reaches, as RBAC's own authorizer decides it
 //! - [`index`]: from ClusterRoles and ClusterRoleBindings to the [`subject`]s of each cluster
-//! - [`sent`]: whom the sidecar ever shows to a member
-//! - [`builtin`]: identities of Kubernetes' and its distributions' own components
-//! - [`policy`]: whom the member's administrators refuse
-//! - [`observed_user`]: users who came without being named by a binding
-//! - [`rules`]: the subjects that are left, each with its reason, and those left out
+//! - [`sent`]: the identity that the sidecar sends to a member
+//! - [`builtin`]: identities of the components of Kubernetes and of its distributions
+//! - [`policy`]: the subjects that the member's administrators refuse
+//! - [`observed_user`]: users who made a request without being named by a binding
+//! - [`rules`]: the remaining subjects, each with its reason, and the subjects left out
 //! - [`objects`]: the rules as roles and bindings of the member
-//! - [`diff`]: what a member has, against what it should have
+//! - [`diff`]: the rights that a member has, compared with those that it should have
 
 pub mod builtin;
 pub mod diff;

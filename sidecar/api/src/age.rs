@@ -1,15 +1,15 @@
-//! Ages of objects as kubectl prints them (apimachinery: `util/duration`, `HumanDuration`).
+//! Formats ages of objects as kubectl does (apimachinery: `util/duration`, `HumanDuration`).
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// How long ago something was, in two or three figures.
+/// The time since `then`, with two or three significant digits.
 pub fn since(then: Option<Timestamp>, now: Timestamp) -> String {
     then.map_or_else(|| "<unknown>".to_owned(), |then| in_words(now.duration_since(then).as_secs()))
 }
 
-/// A duration in two or three figures.
+/// A duration with two or three significant digits.
 pub fn human(duration: Duration) -> String {
     in_words(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX))
 }
@@ -22,7 +22,7 @@ fn in_words(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let (days, years) = (hours / 24, hours / 24 / 365);
     match () {
-        // Clocks differ: a time that is one second ahead counts as now.
+        // Clocks differ, so a time one second in the future counts as now.
         () if seconds < -1 => "<invalid>".to_owned(),
         () if seconds < 0 => "0s".to_owned(),
         () if seconds < 120 => format!("{seconds}s"),
@@ -43,7 +43,7 @@ mod tests {
 
     /// The cases of apimachinery's `duration_test.go`, at both sides of each border.
     #[test]
-    fn ages_read_as_kubectl_prints_them() {
+    fn ages_are_formatted_as_in_kubectl() {
         const MINUTE: i64 = 60;
         const HOUR: i64 = 60 * MINUTE;
         const DAY: i64 = 24 * HOUR;
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_time_has_an_unknown_age() {
+    fn missing_time_has_an_unknown_age() {
         assert_eq!(since(None, Timestamp::UNIX_EPOCH), "<unknown>");
     }
 }

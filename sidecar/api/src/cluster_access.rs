@@ -1,9 +1,10 @@
-//! `ClusterAccess`, a grant that the leader keeps: subjects, the members that a selector or a list of names
-//! chooses, the ClusterRole or the Role that they have there, and until when.
+//! Defines the custom resource `ClusterAccess`, a grant that the leader maintains: its subjects, the members
+//! that a selector or a list of names selects, the ClusterRole or Role that the subjects get there, and its
+//! expiration.
 //!
-//! On the host it becomes a ClusterRole and a ClusterRoleBinding named [`host_name`]; on each member the subjects
-//! of all grants of one role share the bindings named [`RoleRef::binding_name`], so that the member's administrators
-//! can tell the manager's right to one role by its name.
+//! On the host, a grant becomes a ClusterRole and a ClusterRoleBinding named [`host_name`]. On each member,
+//! the subjects of all grants of one role share the bindings named [`RoleRef::binding_name`]. The member's
+//! administrators can thus limit the manager to one role by the name of its bindings.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::rbac::v1::Subject;
@@ -132,8 +133,8 @@ impl RoleRef {
         Self { kind, name: name.into() }
     }
 
-    /// Reads an entry of a member's list of bindable roles: `NAME` is a ClusterRole, `NAMESPACE/NAME` a Role of that
-    /// namespace. No name of a role has a slash.
+    /// Reads an entry of a member's list of bindable roles: `NAME` is a ClusterRole, `NAMESPACE/NAME` a Role
+    /// of that namespace. No name of a role has a slash.
     pub fn from_entry(entry: &str) -> (Self, Option<&str>) {
         match entry.split_once('/') {
             Some((namespace, name)) => (Self::new(RoleKind::Role, name), Some(namespace)),
@@ -141,16 +142,18 @@ impl RoleRef {
         }
     }
 
-    /// The entry of a member's list that allows to bind this role in a namespace; without one, everywhere.
+    /// The entry of a member's list that allows this role to be bound in a namespace, or everywhere without
+    /// one.
     pub fn entry(&self, namespace: Option<&str>) -> String {
         match self.kind {
             RoleKind::ClusterRole => self.name.clone(),
-            // Without a namespace there is no such Role, and an entry that no list can have.
+            // A Role has a namespace. Without one, the entry begins with a slash and is in no valid list.
             RoleKind::Role => format!("{}/{}", namespace.unwrap_or_default(), self.name),
         }
     }
 
-    /// The name of its bindings on a member. A ClusterRole and a Role of one name have different ones.
+    /// The name of the role's bindings on a member. It differs between a ClusterRole and a Role of the same
+    /// name.
     pub fn binding_name(&self) -> String {
         let prefix = match self.kind {
             RoleKind::ClusterRole => CLUSTER_ROLE_PREFIX,
@@ -159,7 +162,7 @@ impl RoleRef {
         format!("{prefix}{}", self.name)
     }
 
-    /// The role that bindings of this name are for.
+    /// The role that bindings of this name refer to.
     pub fn of_binding(name: &str) -> Option<Self> {
         let of = |prefix, kind| name.strip_prefix(prefix).map(|role| Self::new(kind, role));
         of(CLUSTER_ROLE_PREFIX, RoleKind::ClusterRole).or_else(|| of(ROLE_PREFIX, RoleKind::Role))
@@ -180,8 +183,8 @@ impl ClusterAccess {
     ///
     /// # Errors
     ///
-    /// An operator that Kubernetes does not know, or one with too many or too few values, which Kubernetes refuses in its
-    /// own objects (apimachinery: `LabelSelectorAsSelector`).
+    /// An operator that Kubernetes does not know, or one with too many or too few values. Kubernetes refuses
+    /// such selectors in its own objects (apimachinery: `LabelSelectorAsSelector`).
     pub fn selector(&self) -> Result<Option<Selector>, InvalidSelector> {
         let Some(selector) = self.spec.cluster_selector.clone() else { return Ok(None) };
         for expression in selector.match_expressions.iter().flatten() {
@@ -194,13 +197,14 @@ impl ClusterAccess {
         Ok(Some(Selector::try_from(selector)?))
     }
 
-    /// Whether its end has come. An end that a leader has told stays one for another whose clock is a little behind.
+    /// Whether the access has expired. Once a leader has reported the expiration, it holds for another leader
+    /// whose clock is up to 5 minutes behind.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         let Some(end) = &self.spec.expiration_timestamp else { return false };
         end.0 <= now || (self.has_been_expired() && end.0.duration_since(now) <= CLOCK_SKEW)
     }
 
-    /// Whether the status says so of this spec.
+    /// Whether the status reports the expiration of this generation of the spec.
     fn has_been_expired(&self) -> bool {
         let mut conditions = self.status.iter().flat_map(|status| &status.conditions);
         conditions.any(|condition| {
@@ -220,7 +224,8 @@ pub enum InvalidSelector {
     Unknown(#[from] ParseExpressionError),
 }
 
-/// The name of its ClusterRole and ClusterRoleBinding on the host. Sidecars of several namespaces have their own.
+/// The name of a ClusterAccess's ClusterRole and ClusterRoleBinding on the host. Sidecars in several
+/// namespaces have one each.
 pub fn host_name(access: &str, namespace: &str) -> String {
     match namespace {
         NAMESPACE => format!("{HOST_PREFIX}{access}"),
@@ -228,17 +233,17 @@ pub fn host_name(access: &str, namespace: &str) -> String {
     }
 }
 
-/// Begins the names of what the host has of ClusterAccesses. A host can be another host's member: its objects have other
-/// names as such.
+/// The prefix of the host's objects for ClusterAccesses. It differs from the prefixes on members, because a
+/// host can be a member of another host.
 pub const HOST_PREFIX: &str = "kubectl-mc-access:";
-/// Begins the names of the bindings of ClusterRoles on members.
+/// The prefix of the bindings of ClusterRoles on members.
 pub const CLUSTER_ROLE_PREFIX: &str = "kubectl-mc-bound:";
-/// Begins the names of the bindings of Roles on members.
+/// The prefix of the bindings of Roles on members.
 pub const ROLE_PREFIX: &str = "kubectl-mc-bound-role:";
 
-/// The reason of condition `Ready` after the end.
+/// The reason of condition `Ready` after the expiration.
 pub const EXPIRED: &str = "Expired";
-/// By which the clocks of two replicas may differ.
+/// The largest tolerated difference between the clocks of two replicas.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 fn subjects(generator: &mut SchemaGenerator) -> Schema {
@@ -279,7 +284,7 @@ fn proxy_verbs(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// The lists of a selector belong to one owner.
+/// Declares the lists of a selector atomic: one owner replaces them as a whole.
 fn label_selector(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = <Option<LabelSelector>>::json_schema(generator);
     for list in ["/properties/matchExpressions", "/properties/matchExpressions/items/properties/values"] {
@@ -290,7 +295,7 @@ fn label_selector(generator: &mut SchemaGenerator) -> Schema {
     schema
 }
 
-/// More subjects or namespaces are several objects.
+/// The limit for subjects and for namespaces. Larger grants need several objects.
 const MAX_ITEMS: usize = 100;
 const MAX_CLUSTERS: usize = 1000;
 
@@ -313,14 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn roles_and_cluster_roles_are_never_confused() {
+    fn roles_and_cluster_roles_have_distinct_names() {
         let (cluster_role, everywhere) = RoleRef::from_entry("view");
         let (role, in_shop) = RoleRef::from_entry("shop/view");
         assert_eq!((cluster_role.kind, everywhere), (RoleKind::ClusterRole, None));
         assert_eq!((role.kind, in_shop), (RoleKind::Role, Some("shop")));
         assert_eq!(cluster_role.entry(Some("shop")), "view");
         assert_eq!(role.entry(Some("web")), "web/view");
-        // A ClusterRole may have nearly any name.
+        // RBAC allows nearly any name for a ClusterRole.
         let (odd, _) = RoleRef::from_entry("-role:view");
         let names = [&cluster_role, &role, &odd].map(RoleRef::binding_name);
         assert_eq!(
@@ -332,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn access_that_has_ended_stays_so_for_a_clock_that_is_behind() {
+    fn expired_access_stays_expired_despite_clock_skew() {
         let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
         let is_expired = |end, generation| access(end, generation).is_expired(now);
         assert!(is_expired("2026-01-01T12:00:00Z", None));

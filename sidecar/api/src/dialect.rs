@@ -1,8 +1,9 @@
-//! How the hubs of other projects serve their clusters: where a cluster's API is below the hub's server, and where the hub
-//! lists its clusters. Only these paths and the reading of the listed objects ([`view`]) differ between hubs.
+//! Describes how the hubs of other projects serve their clusters: the path of a cluster's API below the hub's
+//! server, and the path of the list of clusters. Only these paths and the reading of the listed objects
+//! ([`view`]) differ between hubs.
 //!
-//! Names and ids in a hub's list are data of the hub. What is not one plain path segment (RFC 3986, 3.3) is refused, so no
-//! object of a hub leads a request out of the hub's proxy.
+//! Names and ids in a hub's list come from the hub. A value that is not one plain path segment (RFC 3986,
+//! 3.3) is refused, so an object of a hub cannot lead a request out of the hub's proxy.
 
 mod profile;
 mod segment;
@@ -38,7 +39,7 @@ pub enum Dialect {
     Template(Template),
 }
 
-/// The objects that a hub lists its clusters as.
+/// The API resource in which a hub lists its clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resource {
     pub group: &'static str,
@@ -51,7 +52,7 @@ impl Dialect {
     /// The hubs of other projects, in the order in which discovery looks for them.
     pub const HUBS: [Self; 5] =
         [Self::Karmada, Self::KubeAdmiral, Self::Clusternet, Self::ClusterGateway, Self::Rancher];
-    /// Those that are used only where the user names them.
+    /// The dialects that discovery does not look for; the user names them.
     pub const NAMED: [Self; 2] = [Self::ClusterProfile(None), Self::Ocm];
 
     /// The value of a flag.
@@ -88,8 +89,9 @@ impl Dialect {
         *self == Self::Own
     }
 
-    /// The first hub of another project whose API is among the groups that a host serves, unless the own one is. `server` is the URL of the host:
-    /// Rancher's members have some of its CRDs too, but only Rancher's own server has its paths.
+    /// The first hub of another project whose API is among the groups that a host serves; `None` if the host
+    /// serves kubectl-mc's own group. `server` is the URL of the host: Rancher's members have some of its
+    /// CRDs too, but only Rancher's own server has its paths.
     pub fn found_in<'a>(groups: impl IntoIterator<Item = &'a str>, server: &str) -> Option<Self> {
         let groups: Vec<_> = groups.into_iter().collect();
         if groups.contains(&path::PROXY_GROUP) {
@@ -100,7 +102,7 @@ impl Dialect {
         Self::HUBS.into_iter().find(|hub| is_served(hub) && is_hub(hub))
     }
 
-    /// What the hub lists its clusters as; none for OCM and a template.
+    /// The resource in which the hub lists its clusters; `None` for OCM and a template.
     pub fn resource(&self) -> Option<Resource> {
         let (group, version, name) = match self {
             Self::Own => (path::PROXY_GROUP, path::PROXY_VERSION, path::CLUSTERS),
@@ -115,7 +117,8 @@ impl Dialect {
         Some(Resource { group, version, name })
     }
 
-    /// The collection of clusters below the hub's server, of all namespaces where the objects have one.
+    /// The path of the list of clusters below the hub's server. Namespaced objects are listed over all
+    /// namespaces, unless the dialect names one.
     pub fn list_path(&self) -> Option<String> {
         let Resource { group, version, name } = self.resource()?;
         // Rancher's own objects are in the cluster that Rancher runs in.
@@ -132,27 +135,29 @@ impl Dialect {
         !matches!(self, Self::ClusterGateway | Self::Ocm | Self::Template(_))
     }
 
-    /// Whether changes of the list can be watched object by object: the name of an object tells its cluster.
+    /// Whether the list can be watched object by object, because the name of an object is that of its
+    /// cluster.
     pub fn has_watch(&self) -> bool {
         matches!(self, Self::Own | Self::Karmada | Self::KubeAdmiral)
     }
 
-    /// Whether paths have an id in place of the name, so that the list is needed for the path of a named cluster.
+    /// Whether paths contain an id instead of the name, so that the path of a named cluster needs the list.
     pub fn has_ids(&self) -> bool {
         matches!(self, Self::Clusternet | Self::Rancher)
     }
 
-    /// Whether the list decides if a named cluster is reached, and how.
+    /// Whether a named cluster can be reached only with the list.
     pub fn needs_list(&self) -> bool {
         self.has_ids() || matches!(self, Self::ClusterProfile(_))
     }
 
-    /// Whether kubectl-mc's own sidecar may be behind the path, which marks its answers and a member's.
+    /// Whether kubectl-mc's own sidecar may be behind the path. It marks its own responses and those of
+    /// members.
     pub fn may_be_sidecar(&self) -> bool {
         matches!(self, Self::ClusterProfile(_) | Self::Template(_))
     }
 
-    /// What stands before and after a cluster in the path of its API.
+    /// The text before and after the cluster in the path of its API.
     fn around(&self) -> (&str, &str) {
         match self {
             Self::Own | Self::ClusterProfile(_) => {
@@ -168,7 +173,7 @@ impl Dialect {
         }
     }
 
-    /// The plural and the group of the objects whose subresource `proxy` the path of a cluster is; none where it is no path of
+    /// The plural and the group of the objects below which a cluster's path is; `None` if the path is not in
     /// an API group.
     pub fn proxied(&self) -> Option<(&str, &str)> {
         let (before, _) = self.around();
@@ -189,8 +194,8 @@ impl Dialect {
         format!("{before}{cluster}{after}")
     }
 
-    /// The cluster of a path below the hub's server, and the rest, which is a path of the cluster's API: the reverse of
-    /// [`Self::root`].
+    /// The cluster of a path below the hub's server, and the rest, which is a path of the cluster's API: the
+    /// reverse of [`Self::root`].
     pub fn split<'a>(&self, path: &'a str) -> Option<(Segment, &'a str)> {
         let (before, after) = self.around();
         let (in_segment, after) = after.split_at(after.find('/').unwrap_or(after.len()));
@@ -201,7 +206,8 @@ impl Dialect {
         (rest.is_empty() || rest.starts_with('/')).then_some((cluster, rest))
     }
 
-    /// The server below which the paths of this hub are: that of the host, without what leads to one of Rancher's clusters.
+    /// The server below which the paths of this hub are: the host's URL, for Rancher without a suffix
+    /// `/k8s/clusters/ID`.
     ///
     /// # Errors
     ///
@@ -215,7 +221,7 @@ impl Dialect {
     }
 }
 
-/// What stands before `/k8s/clusters/ID` at the end of a server's URL.
+/// The part of a server's URL before a suffix `/k8s/clusters/ID`.
 fn before_rancher_cluster(server: &str) -> Option<&str> {
     let (before, cluster) = server.rsplit_once('/')?;
     cluster.parse::<Segment>().ok()?;

@@ -1,5 +1,5 @@
-//! The direct endpoint: the sidecar's own address for clients, past the host's kube-apiserver, and the ConfigMap that
-//! publishes it to everybody who is authenticated on the host.
+//! Describes the direct endpoint: the sidecar's own address for clients, which bypasses the host's
+//! kube-apiserver, and the ConfigMap that publishes it to every authenticated user of the host.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,16 +10,18 @@ use serde_json::Value;
 
 /// The namespace of [`CONFIG_MAP`], which kubeadm and the cluster bootstrap use for the same purpose.
 pub const NAMESPACE: &str = "kube-public";
-/// The ConfigMap with [`SERVER`] and [`AUTHORITY`], the Role that lets it be read, and the Role's binding.
+/// The name of the ConfigMap with [`SERVER`] and [`AUTHORITY`], of the Role that grants reading it, and of
+/// the Role's binding.
 pub const CONFIG_MAP: &str = "kubectl-mc";
 /// The key of the URL: a [`Server`].
 pub const SERVER: &str = "server";
-/// The key of the CA certificates (PEM) that verify the server; without it, the client's system roots do.
+/// The key of the CA certificates (PEM) that verify the server. Without it, the client uses its system roots.
 pub const AUTHORITY: &str = "ca.crt";
 /// The Service that exposes the sidecars to clients.
 pub const SERVICE: &str = "mc-sidecar-direct";
 
-/// The URL of a direct endpoint, and the CA certificates (PEM) that verify its server: what the sidecar tells an agent.
+/// The URL of a direct endpoint and the CA certificates (PEM) that verify its server, as the sidecar sends
+/// them to an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Publication {
     pub server: Server,
@@ -109,7 +111,7 @@ impl TryFrom<String> for Server {
     }
 }
 
-/// A host name (RFC 1123) whose last label has a letter, so that it is no IP address written wrongly.
+/// A host name (RFC 1123) whose last label has a letter, which excludes mistyped IP addresses.
 fn is_dns_name(host: &str) -> bool {
     let is_label = |label: &str| {
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_has_a_url_and_the_host_of_its_certificate() {
+    fn server_url_and_host_are_parsed() {
         for (text, url, host) in [
             ("https://mc.example.com", "https://mc.example.com", "mc.example.com"),
             ("https://mc.example.com:8443/", "https://mc.example.com:8443", "mc.example.com"),
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_but_an_https_authority_is_refused() {
+    fn url_other_than_an_https_authority_is_refused() {
         for text in [
             "http://mc.example.com",
             "mc.example.com",

@@ -1,5 +1,6 @@
-//! The time in which a member's agent may enroll: hand over the member's CA and the tokens of the sidecar's two accounts.
-//! `kubectl mc join --agent --enroll` opens it by an annotation on the member's Secrets, and the leader closes it.
+//! Parses the deadline until which a member's agent may enroll, that is, send the member's CA and the tokens
+//! of the sidecar's two accounts. `kubectl mc join --agent --enroll` opens the enrollment by an annotation on
+//! the member's Secrets, and the leader closes it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,22 +9,22 @@ use jiff::Timestamp;
 
 use crate::names::ENROLLMENT_UNTIL;
 
-/// The longest enrollment, and the default.
+/// The maximum and default duration of an enrollment.
 pub const LONGEST: Duration = Duration::from_secs(3600);
-/// The clocks of the host and of the sidecar may differ by so much.
+/// The tolerated difference between the clocks of the host and of the sidecar.
 const LEEWAY: Duration = Duration::from_secs(300);
 
-/// Where the enrollment of a member stands.
+/// The state of a member's enrollment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enrollment {
     Open(Timestamp),
     Over(Timestamp),
-    /// The annotation is no time, or one that is too far away. It counts as closed.
+    /// The annotation is not a time, or is too far in the future. It counts as closed.
     Invalid,
 }
 
 impl Enrollment {
-    /// What the annotations of a member's Secret say, if they have one of an enrollment.
+    /// Reads the annotations of a member's Secret; `None` without an enrollment annotation.
     pub fn parse(annotations: Option<&BTreeMap<String, String>>, now: Timestamp) -> Option<Self> {
         let until = annotations?.get(ENROLLMENT_UNTIL)?;
         let Ok(until) = until.parse::<Timestamp>() else { return Some(Self::Invalid) };
@@ -46,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn enrollment_is_open_until_its_end() {
+    fn enrollment_is_open_until_its_deadline() {
         let open = |text: &str| Some(Enrollment::Open(text.parse().unwrap()));
         assert_eq!(parse("2026-11-24T13:00:01Z"), open("2026-11-24T13:00:01Z"));
         assert_eq!(parse("2026-11-24T14:00:00Z"), open("2026-11-24T14:00:00Z"));
@@ -58,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn end_that_is_too_far_away_or_no_time_counts_as_closed() {
+    fn invalid_enrollment_deadline_counts_as_closed() {
         for text in
             ["2026-11-24T14:05:01Z", "9999-12-30T22:00:00Z", "", "tomorrow", "1764000000", "2026-11-24"]
         {

@@ -1,8 +1,9 @@
-//! Durations as Go and Kubernetes' flags write them: `90s`, `1m30s`, `1.5h`.
+//! Parses durations in the format of Go and of Kubernetes' flags: `90s`, `1m30s`, `1.5h`.
 
 use std::time::Duration;
 
-/// The value of a flag: a duration, or a plain number of seconds as older releases took it. Zero is allowed.
+/// Parses the value of a flag: a duration, or a plain number of seconds, which older releases used. Zero is
+/// allowed.
 pub fn parse_flag(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse() {
         return Ok(Duration::from_secs(seconds));
@@ -14,8 +15,8 @@ pub fn parse_flag(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A duration as Go writes it: `1h30m`, `1.5s`, `-2ms` (Go: `time.ParseDuration`, with its errors).
-/// `None` for zero and for a negative duration.
+/// Parses a duration in Go's format: `1h30m`, `1.5s`, `-2ms` (Go: `time.ParseDuration`, with its errors).
+/// Zero and negative durations are `None`.
 pub fn parse(text: &str) -> Result<Option<Duration>, InvalidDuration> {
     let invalid = || InvalidDuration::Invalid(text.to_owned());
     let negative = text.starts_with('-');
@@ -33,7 +34,7 @@ pub fn parse(text: &str) -> Result<Option<Duration>, InvalidDuration> {
         if number.is_empty() {
             return Err(invalid());
         }
-        // "1..2s" has a second number where its unit should be, and "." is none.
+        // Go reports a missing unit for "1..2s", and an invalid duration for ".".
         let number: f64 = match number.matches('.').count() {
             0 | 1 if number != "." => number.parse().map_err(|_| invalid())?,
             0 | 1 => return Err(invalid()),
@@ -42,14 +43,14 @@ pub fn parse(text: &str) -> Result<Option<Duration>, InvalidDuration> {
         total += number * nanoseconds(unit, text)?;
         rest = after;
     }
-    // What Go's Duration holds: some 292 years.
+    // The maximum of Go's Duration, about 292 years.
     if total > i64::MAX as f64 {
         return Err(invalid());
     }
     Ok((!negative && total >= 1.0).then(|| Duration::from_nanos(total as u64)))
 }
 
-/// The position of the first character that is not of the kind.
+/// The position of the first character that `kind` rejects.
 fn end_of(text: &str, kind: impl Fn(char) -> bool) -> usize {
     text.find(|letter| !kind(letter)).unwrap_or(text.len())
 }
@@ -67,7 +68,7 @@ fn nanoseconds(unit: &str, text: &str) -> Result<f64, InvalidDuration> {
     })
 }
 
-/// Why a text is no duration, in the words of Go.
+/// Why a duration is invalid, with Go's error texts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDuration {
     #[error("time: invalid duration {0:?}")]
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_those_of_go() {
+    fn durations_parse_as_in_go() {
         for (text, milliseconds) in [
             ("30s", 30_000),
             ("1m30s", 90_000),

@@ -1,15 +1,15 @@
-//! The hops of a request between a caller and a member, and the response header by which the
-//! sidecar names the hop that an answer comes from.
+//! Defines the hops of a request between a caller and a member, and the response header in which the
+//! sidecar names the hop that sent the response.
 
 use std::fmt;
 
-/// The response header that only the sidecar sets: [`Hop::Member`] on every answer of a member, and
-/// the hop of the error on the sidecar's own errors. The sidecar removes the header from what a
-/// member sends, so a client can believe it. An answer without it comes from the host, or from a
+/// The response header that only the sidecar sets: [`Hop::Member`] on every response of a member, and
+/// the hop of the error on the sidecar's own errors. The sidecar removes the header from a member's
+/// responses, so a client can trust it. A response without it comes from the host, or from a
 /// proxy in front of the host.
 pub const HEADER: &str = "x-kubectl-mc-hop";
 
-/// The step of a request that an answer comes from.
+/// The step of a request that a response comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hop {
     /// The host does not answer. Only the plugin sees this.
@@ -20,22 +20,22 @@ pub enum Hop {
     SidecarUnavailable,
     /// The hub of another project. Only the plugin sees this.
     Hub,
-    /// The sidecar does not serve the request as it is.
+    /// The sidecar refuses the request itself, such as its path or its headers.
     Request,
     HostAuthentication,
     HostAuthorization,
-    /// The sidecar is overloaded, starts, stops or failed.
+    /// The sidecar is overloaded, is starting or stopping, or has failed.
     Sidecar,
     /// Karmada's aggregated API server, for its own objects.
     KarmadaServer,
     ClusterUnknown,
     ProxyOff,
-    /// The member's agent has no tunnel, or its tunnel leads nowhere.
+    /// The member's agent has no tunnel, or its tunnel does not work.
     Agent,
     MemberUnreachable,
     MemberAuthentication,
     MemberImpersonation,
-    /// The member's own answer, be it a success or an error.
+    /// The member's own response, whether a success or an error.
     Member,
 }
 
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_hop_is_read_back_from_its_name() {
+    fn hop_is_parsed_from_its_name() {
         for hop in Hop::ALL {
             assert_eq!(Hop::from_wire(hop.as_str()), Some(hop));
         }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_name_no_hop() {
+    fn unknown_names_are_no_hop() {
         for other in ["", "Member", "member ", "member gone", "host", "member unreachable, member"] {
             assert_eq!(Hop::from_wire(other), None, "{other:?}");
         }

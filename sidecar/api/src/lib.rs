@@ -1,20 +1,20 @@
 //! The names, objects and paths that the plugin and the sidecar share. No IO happens here.
 //!
-//! - [`access`]: who may be impersonated on a member, and why
+//! - [`access`]: the subjects that may be impersonated on a member, and why
 //! - [`age`]: ages of objects
-//! - [`cluster_access`]: the `ClusterAccess` custom resource, a grant that is kept
+//! - [`cluster_access`]: the `ClusterAccess` custom resource, a grant that the leader maintains
 //! - [`dialect`]: the paths and the lists of other projects' hubs
-//! - [`direct`]: the sidecar's own address for clients, and where it is published
-//! - [`enrollment`]: the time in which a member's agent may enroll
+//! - [`direct`]: the sidecar's own address for clients, and the ConfigMap that publishes it
+//! - [`enrollment`]: the deadline until which a member's agent may enroll
 //! - [`go_duration`]: durations of flags and queries
-//! - [`hop`]: the steps of a request, and the header that names the one that answered
-//! - [`manifests`]: what an installation consists of
-//! - [`name`]: cluster names, parsed once
+//! - [`hop`]: the steps of a request, and the header that names the one that responded
+//! - [`manifests`]: the objects of an installation
+//! - [`name`]: validated cluster names
 //! - [`member_cluster`]: the `MemberCluster` custom resource
 //! - [`names`]: the names of objects, labels and accounts
 //! - [`origin`]: the inventories that members are registered in
-//! - [`ownership`]: which requests of a Karmada agent stay with its own cluster
-//! - [`path`]: where a member is found below the host's API
+//! - [`ownership`]: the decision whether a request of a Karmada agent is about its own cluster
+//! - [`path`]: the paths of members below the host's API
 //! - [`token_life`]: lifetimes of members' tokens
 
 pub mod access;

@@ -1,5 +1,5 @@
-//! The objects of an installation: the text of `sidecar/deploy` for one namespace, image and way to run. The Helm
-//! chart renders the same files.
+//! Renders the objects of an installation from the files of `sidecar/deploy`, for one namespace, image and
+//! set of values. The Helm chart renders the same files.
 
 pub mod agent;
 mod direct;
@@ -19,14 +19,15 @@ pub use values::{Certificates, Values};
 
 use crate::names::{self, KUBECTL_MC, MANAGED_BY, SIDECAR};
 
-/// What a member needs that is joined.
+/// The objects of every joined member.
 pub const MEMBER: &str = include_str!("../../deploy/member.yaml");
-/// What it needs besides until its agent has enrolled.
+/// Additional objects of a member until its agent has enrolled.
 pub const ENROLLMENT: &str = include_str!("../../deploy/enrollment.yaml");
-/// The Secret that holds the authority of self-made serving certificates.
+/// The Secret with the CA of self-managed serving certificates.
 pub const AUTHORITY: &str = "mc-sidecar-ca";
-/// The Secret that cert-manager makes of the serving certificate, and the one of its authority.
+/// The Secret in which cert-manager stores the serving certificate.
 pub const SERVED: &str = "mc-sidecar-tls";
+/// The Secret in which cert-manager stores the CA of the serving certificate.
 pub const ISSUER: &str = "mc-sidecar-issuer";
 /// The ClusterRole for listing clusters, and its binding.
 const LIST: &str = "kubectl-mc-list";
@@ -48,11 +49,11 @@ const DISRUPTION: &str = include_str!("../../deploy/disruption.yaml");
 const DEPLOYMENT: &str = include_str!("../../deploy/deployment.yaml");
 const REGISTRATION: &str = include_str!("../../deploy/apiservice.yaml");
 
-/// How the sidecar is run.
+/// The parameters of an installation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
     pub namespace: String,
-    /// The whole reference, whatever the values say.
+    /// The full image reference. It takes precedence over the values.
     pub image: String,
     pub values: Values,
 }
@@ -60,27 +61,27 @@ pub struct Parameters {
 /// How the host reaches a sidecar that runs in another cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reach {
-    /// By a name that the host's kube-apiserver can look up.
+    /// By a DNS name that the host's kube-apiserver can resolve.
     Name(String),
     /// By addresses and a port.
     Addresses(Vec<std::net::IpAddr>, u16),
 }
 
 impl Parameters {
-    /// The defaults, for an image.
+    /// The default parameters with this image.
     pub fn new(image: impl Into<String>) -> Self {
         Self { namespace: names::NAMESPACE.to_owned(), image: image.into(), values: Values::default() }
     }
 
-    /// The same with another issuer of the serving certificate.
+    /// The same parameters with another issuer of the serving certificate.
     pub fn with_certificates(&self, certificates: Certificates) -> Self {
         let mut other = self.clone();
         other.values.certificates = certificates;
         other
     }
 
-    /// All objects on a host that runs the sidecar itself, in the order to apply them; the registrations with
-    /// the host's kube-apiserver come last, our own group after that of a hub.
+    /// All objects on a host that runs the sidecar itself, in the order to apply them. The APIServices come
+    /// last, kubectl-mc's own group after a hub's.
     pub fn host(&self) -> Result<Vec<Value>, Error> {
         let mut objects = self.registry()?;
         objects.extend(self.pod_monitor()?);
@@ -118,7 +119,7 @@ impl Parameters {
         Ok(labelled(objects, &LABELS))
     }
 
-    /// The objects in another cluster that runs the sidecar, which has this kubeconfig of the host.
+    /// The objects in another cluster that runs the sidecar with this kubeconfig of the host.
     pub fn remote(&self, host_kubeconfig: &str) -> Result<Vec<Value>, Error> {
         let mut objects = vec![
             self.namespace_object()?,
@@ -150,7 +151,7 @@ impl Parameters {
         Ok(labelled(objects, &LABELS))
     }
 
-    /// What there is for this way to make the serving certificate and for no other.
+    /// The objects that only this issuer of the serving certificate needs.
     pub fn of_certificates(&self) -> Result<Vec<Value>, Error> {
         let text = match self.values.certificates {
             Certificates::SelfManaged => AUTHORITY_SECRET,
@@ -165,11 +166,11 @@ impl Parameters {
         self.values.secure_port.map_or(if self.values.host_network { 10260 } else { 10250 }, NonZeroU16::get)
     }
 
-    /// What is on every host: the home, the registry of members and the rights.
+    /// The objects of every host: the namespace, the registry of members and the rights.
     fn registry(&self) -> Result<Vec<Value>, Error> {
         let mut objects = vec![self.namespace_object()?];
         objects.extend(self.all(CRD)?);
-        // Before the rights that it limits.
+        // The policy is applied before the rights that it limits.
         objects.extend(self.all(ACCESS_POLICY)?);
         objects.extend(self.all(RBAC)?.into_iter().map(|object| self.annotated(self.listing(object))));
         objects.extend(self.all(AGENTS)?);
@@ -189,13 +190,13 @@ impl Parameters {
     fn namespace_object(&self) -> Result<Value, Error> {
         let mut namespace = self.one(NAMESPACE)?;
         if self.values.host_network {
-            // Pod security knows no lower level that admits it.
+            // Of the Pod Security levels, only privileged admits the host network.
             namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "privileged".into();
         }
         Ok(namespace)
     }
 
-    /// What runs the sidecar, in whichever cluster.
+    /// The objects that run the sidecar, in the host or in another cluster.
     fn program(&self) -> Result<Vec<Value>, Error> {
         let mut objects = Vec::new();
         if self.values.certificates == Certificates::CertManager {
@@ -220,8 +221,8 @@ impl Parameters {
         }
     }
 
-    /// The binding of the right to list clusters, for the groups of the values. Without groups it stays, and binds nobody:
-    /// an installation that had some loses them.
+    /// Sets the groups of the values in the binding of the right to list clusters. Without groups the binding
+    /// stays and has no subjects, so an upgrade removes groups that an installation had before.
     fn listing(&self, mut object: Value) -> Value {
         if object["kind"] == "ClusterRoleBinding" && object["metadata"]["name"] == LIST {
             let group =
@@ -243,7 +244,8 @@ impl Parameters {
         Ok(pod::deployment(self, self.one(DEPLOYMENT)?))
     }
 
-    /// The registration of a group, with what the issuer of the serving certificate needs.
+    /// The APIService of a group, with the CA bundle or the annotation that the issuer of the serving
+    /// certificate needs.
     fn registered(&self, text: &str) -> Result<Value, Error> {
         let mut registration = self.one(text)?;
         match self.values.certificates {
@@ -271,11 +273,11 @@ impl Parameters {
     }
 }
 
-/// What a sidecar in this namespace may do besides, in front of Karmada's own server.
+/// The additional rights of a sidecar in this namespace that runs in front of Karmada's own server.
 ///
 /// # Errors
 ///
-/// The manifest is no YAML.
+/// The manifest is not valid YAML.
 pub fn hub_api_rights(namespace: &str) -> Result<Vec<Value>, Error> {
     objects(&HUB_API_KARMADA.replace(names::NAMESPACE, namespace))
 }
@@ -287,7 +289,7 @@ pub fn objects(text: &str) -> Result<Vec<Value>, Error> {
     serde_saphyr::from_multiple(text).map_err(|error| Error::Yaml(error.to_string()))
 }
 
-/// Invalid values, or an invalid manifest: a defect of this program.
+/// Invalid values, or an invalid manifest, which is a defect of this program.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]
@@ -298,7 +300,7 @@ pub enum Error {
     Empty,
 }
 
-/// With Kubernetes' recommended labels.
+/// Adds Kubernetes' recommended labels to objects.
 fn labelled(mut objects: Vec<Value>, own: &[(&str, &str)]) -> Vec<Value> {
     for object in &mut objects {
         let labels = &mut object["metadata"]["labels"];
@@ -324,16 +326,16 @@ fn remove(object: &mut Value, field: &str) {
     }
 }
 
-/// The labels that every object and the pods have. The chart's release takes the place of the instance.
+/// The labels of every object and of the pods. In the chart, the instance is the name of the release.
 const LABELS: [(&str, &str); 4] = [
     ("app.kubernetes.io/name", SIDECAR),
     ("app.kubernetes.io/instance", SIDECAR),
     ("app.kubernetes.io/component", "cluster-proxy"),
     ("app.kubernetes.io/part-of", KUBECTL_MC),
 ];
-/// The Secret that holds the token of a sidecar which runs in another cluster.
+/// The Secret on the host with the token of a sidecar that runs in another cluster.
 pub const REMOTE_TOKEN: &str = "mc-sidecar-token";
-/// The Secret there that holds its kubeconfig of the host.
+/// The Secret in that cluster with the sidecar's kubeconfig of the host.
 pub const REMOTE_HOST: &str = "mc-sidecar-host";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `MemberCluster`, the registry of members on the host. Its connection and credential
-//! are not here but in the Secret `<name>.member` of the sidecar's namespace.
+//! Defines the custom resource `MemberCluster`, the registry of members on the host. A member's connection
+//! and credential are not in it but in the Secret `<name>.member` in the sidecar's namespace.
 
 use k8s_openapi::api::rbac::v1::Subject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -56,7 +56,7 @@ pub struct Impersonation {
     pub subjects: Option<Vec<Subject>>,
 }
 
-/// What of an identity is passed to the member beside user and groups.
+/// The parts of an identity that are passed to the member in addition to the user and the groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
     pub uid: Forwarding,
@@ -109,13 +109,13 @@ pub struct MemberClusterStatus {
 }
 
 impl MemberCluster {
-    /// What of the caller's identity is passed to this member.
+    /// The parts of the caller's identity that are passed to this member.
     pub fn forwarded(&self) -> Forwarded {
         let impersonation = self.spec.impersonation.as_ref();
         impersonation.map(|i| Forwarded { uid: i.uid, extra: i.extra }).unwrap_or_default()
     }
 
-    /// Condition `Reachable`, if it says that the leader cannot reach this server.
+    /// Condition `Reachable`, if it reports that the leader cannot reach this server.
     pub fn unreachable(&self, server: &str) -> Option<&Condition> {
         let status = self.status.as_ref().filter(|status| status.server.as_deref() == Some(server))?;
         status
@@ -125,7 +125,7 @@ impl MemberCluster {
     }
 }
 
-/// As in a binding of RBAC, where the list belongs to one owner and the kinds are these.
+/// The schema of a list of RBAC subjects: the list is atomic, and the kind is one of the three of RBAC.
 pub(crate) fn subjects_schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = T::json_schema(generator);
     schema.insert("x-kubernetes-list-type".to_owned(), "atomic".into());
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// The lists below a schema that say nothing about how they are merged.
+    /// The lists below a schema without a declared list type.
     fn undeclared(schema: &Value, path: &str, found: &mut Vec<String>) {
         if schema["type"] == "array" && schema.get("x-kubernetes-list-type").is_none() {
             found.push(path.to_owned());
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn every_list_declares_how_it_is_merged() {
+    fn every_list_declares_its_list_type() {
         let crd = serde_json::to_value(MemberCluster::crd()).unwrap();
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         let mut found = Vec::new();

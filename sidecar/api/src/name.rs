@@ -1,5 +1,5 @@
-//! Cluster names. A name is a DNS label (RFC 1123): it becomes a path segment, a
-//! Secret's name (`<name>.member`) and a kubeconfig context, so nothing else gets in.
+//! Parses cluster names. A name is a DNS label (RFC 1123), because it becomes a path segment, the name of
+//! a Secret (`<name>.member`) and a kubeconfig context.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,27 +21,27 @@ impl ClusterName {
         format!("{self}{MEMBER_SECRET_SUFFIX}")
     }
 
-    /// The member that a Secret belongs to, if the Secret's name is that of a member's connection.
+    /// The member of a Secret of this name, if it is a Secret with a member's connection.
     pub fn of_member_secret(secret: &str) -> Option<Self> {
         secret.strip_suffix(MEMBER_SECRET_SUFFIX)?.parse().ok()
     }
 
-    /// The name of the Secret that holds the identity which looks after the member's grant and tokens.
+    /// The name of the Secret with the identity that maintains the member's grant and tokens.
     pub fn manager_secret(&self) -> String {
         format!("{self}{MANAGER_SECRET_SUFFIX}")
     }
 
-    /// The member that a Secret belongs to, if the Secret's name is that of a member's manager.
+    /// The member of a Secret of this name, if it is a Secret with a manager's identity.
     pub fn of_manager_secret(secret: &str) -> Option<Self> {
         secret.strip_suffix(MANAGER_SECRET_SUFFIX)?.parse().ok()
     }
 
-    /// The name of the ConfigMap that says who came to the member without being named by a binding.
+    /// The name of the ConfigMap with the observed users of the member, whom no binding names.
     pub fn learnt_config_map(&self) -> String {
         format!("{self}{LEARNT_CONFIG_MAP_SUFFIX}")
     }
 
-    /// The member that a ConfigMap belongs to, if it is a ConfigMap of observed users.
+    /// The member of a ConfigMap of this name, if it is a ConfigMap of observed users.
     pub fn of_learnt_config_map(config_map: &str) -> Option<Self> {
         config_map.strip_suffix(LEARNT_CONFIG_MAP_SUFFIX)?.parse().ok()
     }
@@ -92,12 +92,12 @@ impl AsRef<str> for ClusterName {
     }
 }
 
-/// Why a text is no cluster name.
+/// Why a cluster name is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid cluster name {name:?}: {reason}")]
 pub struct InvalidClusterName {
     name: String,
-    /// What is wrong with it as a DNS label.
+    /// The rule of DNS labels that the name breaks.
     pub reason: &'static str,
 }
 
@@ -111,14 +111,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dns_labels_are_names() {
+    fn dns_labels_are_cluster_names() {
         for name in ["m", "m1", "eu-prod-1", "0", &"a".repeat(63)] {
             assert_eq!(name.parse::<ClusterName>().unwrap().as_str(), name);
         }
     }
 
     #[test]
-    fn everything_else_is_refused_by_name() {
+    fn invalid_cluster_name_is_refused_and_quoted() {
         for name in [
             "",
             "..",
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_secret_names_its_cluster_and_only_that() {
+    fn member_secret_name_identifies_its_cluster() {
         let m1: ClusterName = "m1".parse().unwrap();
         assert_eq!(m1.member_secret(), "m1.member");
         assert_eq!(ClusterName::of_member_secret("m1.member"), Some(m1));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_secret_names_its_cluster_and_only_that() {
+    fn manager_secret_name_identifies_its_cluster() {
         let m1: ClusterName = "m1".parse().unwrap();
         assert_eq!(m1.manager_secret(), "m1.manager");
         assert_eq!(ClusterName::of_manager_secret("m1.manager"), Some(m1));

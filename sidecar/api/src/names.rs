@@ -1,19 +1,22 @@
-//! The names of the objects that the plugin and the sidecar make, read and look for. Each name stands here once;
-//! the manifests in `sidecar/deploy` have the same names, and a test compares them.
+//! Defines the names of the objects that the plugin and the sidecar create and read. Each name is defined
+//! once here; the manifests in `sidecar/deploy` repeat the names, and a test compares them.
 
-/// The namespace of the sidecar on the host, unless it is installed elsewhere, and of its accounts on every member.
+/// The namespace of the sidecar on the host, unless it is installed elsewhere, and of its accounts on every
+/// member.
 pub const NAMESPACE: &str = "kubectl-mc-system";
 /// The sidecar's Deployment, Service, account and Lease on the host.
 pub const SIDECAR: &str = "mc-sidecar";
-/// The account that impersonates callers on a member, and the roles and bindings that let it.
+/// The account that impersonates callers on a member, and the roles and bindings that allow it.
 pub const IMPERSONATOR: &str = "kubectl-mc-impersonator";
-/// The account that keeps the impersonator's rights on a member, and the ConfigMap and the policy that limit it.
+/// The account that maintains the impersonator's rights on a member, and the ConfigMap and the policy that
+/// limit it.
 pub const MANAGER: &str = "kubectl-mc-manager";
-/// The group that takes the place of the host's admin groups on members; a join binds it to cluster-admin there.
+/// The group that takes the place of the host's admin groups on members; a join binds it to cluster-admin
+/// there.
 pub const HOST_ADMINS: &str = "kubectl-mc:host-admins";
 /// The prefix of users and groups that belong to kubectl-mc.
 pub const PREFIX: &str = "kubectl-mc:";
-/// The registration of the aggregated API with the host.
+/// The APIService of the aggregated API.
 pub const API_SERVICE: &str = "v1alpha1.proxy.kubectl-mc.dev";
 
 /// The namespace of the agents' accounts on the host. An account is named as its cluster.
@@ -25,7 +28,7 @@ pub const AGENT_NAMESPACE: &str = "kubectl-mc-agent";
 /// The agent's Deployment, account, Secret, Role and NetworkPolicy on a member.
 pub const AGENT: &str = "mc-agent";
 
-/// What the agent may do on a member until it has enrolled: a Role, a ClusterRole and their bindings.
+/// The agent's rights on a member until it has enrolled: a Role, a ClusterRole and their bindings.
 pub const ENROLLMENT: &str = "mc-agent-enrollment";
 /// The Role on an enrolled member that names the audiences of the tokens which the manager may request.
 pub const AUDIENCES: &str = "kubectl-mc-audiences";
@@ -37,11 +40,11 @@ pub const FLEET_GROUP_VERSION: &str = "fleet.kubectl-mc.dev/v1alpha1";
 /// The type of a member's Secrets.
 pub const SECRET_TYPE: &str = "fleet.kubectl-mc.dev/member";
 
-/// The label of every object that the plugin and the sidecar make, with the value [`KUBECTL_MC`].
+/// The label of every object that the plugin and the sidecar create, with the value [`KUBECTL_MC`].
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY`], and the plugin's field manager.
 pub const KUBECTL_MC: &str = "kubectl-mc";
-/// Label of a grant's objects on the host: the cluster that they are for.
+/// Label of a grant's objects on the host: the name of the cluster that they grant access to.
 pub const HOST_GRANT: &str = "fleet.kubectl-mc.dev/grant-for";
 /// Label of a grant's objects on a member.
 pub const MEMBER_GRANT: &str = "fleet.kubectl-mc.dev/grant";
@@ -49,18 +52,20 @@ pub const MEMBER_GRANT: &str = "fleet.kubectl-mc.dev/grant";
 pub const ACCESS: &str = "fleet.kubectl-mc.dev/access";
 /// Label of the ConfigMaps that list users who were granted access on demand.
 pub const ON_DEMAND: &str = "fleet.kubectl-mc.dev/learnt";
-/// Label of a MemberCluster that the leader keeps for a member of another inventory: the name of that inventory.
+/// Label of a MemberCluster that the leader maintains for a member of another inventory: the name of that
+/// inventory.
 pub const INVENTORY: &str = "fleet.kubectl-mc.dev/inventory";
 /// Label of the RBAC of a Karmada agent on the host: the name of its cluster.
 pub const KARMADA_AGENT: &str = "fleet.kubectl-mc.dev/karmada-agent";
 /// Annotation of the member's namespace: the uid of the host's kube-system.
 pub const HOST_UID: &str = "fleet.kubectl-mc.dev/host";
-/// Annotation of the member's namespace, and of objects that the plugin merges: the name of the cluster on the host.
+/// Annotation of the member's namespace, and of objects that the plugin merges: the name of the cluster on
+/// the host.
 pub const CLUSTER: &str = "fleet.kubectl-mc.dev/cluster";
-/// Annotation of a MemberCluster: the uid of the member's kube-system. An enrollment writes it on Secret `<name>.member`, and
-/// the leader copies it into the status.
+/// Annotation of a MemberCluster: the uid of the member's kube-system. An enrollment writes it on Secret
+/// `<name>.member`, and the leader copies it into the status.
 pub const MEMBER_UID: &str = "fleet.kubectl-mc.dev/uid";
-/// Annotation of an APIService that leads to the sidecar: where it led before.
+/// Annotation of an APIService that refers to the sidecar: the backend that it referred to before.
 pub const REPLACED: &str = "fleet.kubectl-mc.dev/replaced";
 /// Annotation of a member's Secrets: when the enrollment of its agent ends (RFC 3339).
 pub const ENROLLMENT_UNTIL: &str = "fleet.kubectl-mc.dev/enrollment-until";
@@ -91,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_manifests() {
+    fn manifests_use_the_defined_names() {
         let member = manifests::objects(manifests::MEMBER).unwrap();
         for (kind, name) in [
             ("Namespace", NAMESPACE),
@@ -137,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn names_agree_with_each_other() {
+    fn names_are_consistent_with_their_groups() {
         assert_eq!(MemberCluster::group(&()), FLEET_GROUP);
         assert_eq!(MemberCluster::api_version(&()), FLEET_GROUP_VERSION);
         assert_eq!(API_SERVICE, format!("{}.{}", path::PROXY_VERSION, path::PROXY_GROUP));

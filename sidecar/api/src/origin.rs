@@ -1,5 +1,5 @@
-//! The inventories on the host that members are registered in: kubectl-mc's own, and that of a hub of another project. A
-//! hub has an API group of its own for the proxy to its members.
+//! Defines the inventories on the host in which members are registered: kubectl-mc's own, and those of other
+//! projects' hubs. A hub has its own API group for the proxy to its members.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +37,7 @@ impl Origin {
         }
     }
 
-    /// The inventory that a MemberCluster is kept for.
+    /// The inventory of a MemberCluster's member.
     pub fn of(member: &MemberCluster) -> Self {
         member.metadata.labels.as_ref().map_or(Self::MemberCluster, Self::of_labels)
     }
@@ -53,7 +53,7 @@ impl Origin {
         hub.unwrap_or_default()
     }
 
-    /// Whether another project keeps it.
+    /// Whether the inventory belongs to another project's hub.
     pub const fn is_hub(self) -> bool {
         !matches!(self, Self::MemberCluster)
     }
@@ -63,7 +63,7 @@ impl Origin {
         matches!(self, Self::KubeAdmiral)
     }
 
-    /// The name of the project that keeps it, for messages.
+    /// The name of the inventory's project, for messages.
     pub const fn title(self) -> &'static str {
         match self {
             Self::MemberCluster => "kubectl-mc",
@@ -72,7 +72,7 @@ impl Origin {
         }
     }
 
-    /// The kind of the objects that register members in it.
+    /// The kind of the objects that register members.
     pub const fn kind(self) -> &'static str {
         match self {
             Self::MemberCluster => "MemberCluster",
@@ -81,7 +81,7 @@ impl Origin {
         }
     }
 
-    /// The command that takes a member out of it, without the name, for messages.
+    /// The command that removes a member, without the member's name, for messages.
     pub const fn removal(self) -> &'static str {
         match self {
             Self::MemberCluster => "kubectl mc unjoin",
@@ -90,8 +90,8 @@ impl Origin {
         }
     }
 
-    /// The API group with the proxy to members of this inventory only. Grants in [`PROXY_GROUP`] count for members of
-    /// every inventory.
+    /// The API group of the proxy to members of this inventory only. Grants in [`PROXY_GROUP`] apply to
+    /// members of every inventory.
     pub const fn grant_group(self) -> &'static str {
         match self {
             Self::MemberCluster => PROXY_GROUP,
@@ -127,7 +127,7 @@ impl Origin {
         format!("{}/{cluster}/proxy", self.collection())
     }
 
-    /// The name of the APIService that hands the group to the sidecar.
+    /// The name of the APIService that registers the sidecar for the group.
     pub fn api_service(self) -> String {
         format!("{}.{}", self.grant_version(), self.grant_group())
     }
@@ -136,7 +136,7 @@ impl Origin {
     ///
     /// # Errors
     ///
-    /// There are two.
+    /// The inventories include two hubs.
     pub fn hub_of(inventories: &[Self]) -> Result<Option<Self>, TwoHubs> {
         let mut hubs = Self::ALL.into_iter().filter(|origin| origin.is_hub() && inventories.contains(origin));
         match (hubs.next(), hubs.next()) {
@@ -165,12 +165,12 @@ impl FromStr for Origin {
     }
 }
 
-/// A name of no inventory.
+/// An unknown inventory name.
 #[derive(Debug, thiserror::Error)]
 #[error("expected membercluster, karmada or kubeadmiral")]
 pub struct UnknownInventory;
 
-/// One host is the API server of one hub.
+/// Two hubs for one host: a host is the API server of one hub only.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("karmada and kubeadmiral are inventories of different hosts: name one of them")]
 pub struct TwoHubs;
@@ -179,7 +179,8 @@ pub struct TwoHubs;
 pub const KARMADA_GROUP: &str = "cluster.karmada.io";
 /// The namespace on Karmada's API server where `karmadactl join` stores the Secrets of members.
 pub const KARMADA_NAMESPACE: &str = "karmada-cluster";
-/// The API group that KubeAdmiral's clients expect for the proxy to members. KubeAdmiral itself does not serve it.
+/// The API group that KubeAdmiral's clients expect for the proxy to members. KubeAdmiral itself does not
+/// serve it.
 pub const KUBEADMIRAL_GROUP: &str = "aggregated.kubeadmiral.io";
 /// The namespace of the Secrets of KubeAdmiral's FederatedClusters.
 pub const KUBEADMIRAL_NAMESPACE: &str = "kube-admiral-system";
@@ -192,7 +193,7 @@ mod tests {
     use crate::path::PROXY_VERSION;
 
     #[test]
-    fn paths_are_those_of_the_dialects() {
+    fn origins_have_the_paths_of_their_dialects() {
         let name: ClusterName = "m1".parse().unwrap();
         let dialects = [Dialect::Own, Dialect::Karmada, Dialect::KubeAdmiral];
         for (origin, dialect) in Origin::ALL.into_iter().zip(dialects) {
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_has_one_hub() {
+    fn two_hubs_on_one_host_are_refused() {
         let [own, karmada, kubeadmiral] = Origin::ALL;
         for (inventories, hub) in [
             (&[][..], Ok(None)),
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn label_names_a_hub_and_nothing_else() {
+    fn only_hub_names_are_valid_inventory_labels() {
         for (value, origin) in [
             (None, Origin::MemberCluster),
             (Some("membercluster"), Origin::MemberCluster),

@@ -1,13 +1,13 @@
-//! Decides whether a request of a Karmada agent touches only what belongs to its own cluster. The decision is a pure
-//! function of the caller and the request: it looks nothing up, so nothing in it can be stale.
+//! Decides whether a request of a Karmada agent touches only objects of its own cluster. The decision is a
+//! pure function of the caller and the request. It does no lookups, so it never depends on stale data.
 //!
-//! It denies or has no opinion, and never allows: RBAC grants. A request that no row of the table names is denied.
-//! The attributes are those of a SubjectAccessReview (authorization.k8s.io/v1).
+//! It denies or has no opinion, and never allows: RBAC grants. A request that matches no row of the table is
+//! denied. The attributes are those of a SubjectAccessReview (authorization.k8s.io/v1).
 //!
 //! - [`subject`]: the user names of agents, as `karmadactl register` writes them into certificates
-//! - [`table`]: what an agent needs, by kind, verb, place and name
+//! - [`table`]: the requests that an agent needs, by kind, verb, place and name
 //! - [`generator`]: the same for the identity that `karmadactl register` uses to create an agent's RBAC
-//! - [`rbac`]: the roles and bindings that grant an agent what it needs
+//! - [`rbac`]: the roles and bindings that grant an agent these requests
 //! - [`matrix`]: requests of every kind, verb and target, to test and to verify a host
 
 use std::fmt;
@@ -21,10 +21,11 @@ pub mod table;
 use subject::Subject;
 use table::{Names, Place};
 
-/// What an installation of Karmada may choose.
+/// The settings of a Karmada installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The namespace of the clusters' Secrets and heartbeat Leases (`karmadactl register --cluster-namespace`).
+    /// The namespace of the clusters' Secrets and heartbeat Leases (`karmadactl register
+    /// --cluster-namespace`).
     pub cluster_namespace: String,
     /// The namespace of the agents' election Leases (`karmadactl register --namespace`).
     pub agent_namespace: String,
@@ -46,7 +47,7 @@ impl Layout {
     /// Refuses namespaces in which two clusters would have an object of the same name.
     ///
     /// # Errors
-    /// If a namespace is no DNS label, is an execution namespace, or if both are the same.
+    /// A namespace is not a DNS label, is an execution namespace, or both are the same.
     pub fn checked(self) -> Result<Self, InvalidLayout> {
         for namespace in [&self.cluster_namespace, &self.agent_namespace] {
             if !subject::is_label(namespace, 63) {
@@ -63,7 +64,7 @@ impl Layout {
     }
 }
 
-/// Why the names of a layout would not tell clusters apart.
+/// Why a layout does not keep the objects of clusters apart.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum InvalidLayout {
     #[error("{0:?} is no name of a namespace")]
@@ -93,7 +94,7 @@ pub struct Resource<'a> {
     pub selection: Selection<'a>,
 }
 
-/// What the field selector of a list selects.
+/// The selection of a list's field selector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Selection<'a> {
     /// There is no field selector, or the host does not send it (before Kubernetes 1.32).
@@ -170,7 +171,7 @@ pub fn decide<G: AsRef<str>>(
     }
 }
 
-/// The rows for one kind and verb differ in place and name: one that fits is enough.
+/// Rows for the same kind and verb differ in place and name; one matching row is enough.
 fn agent(layout: &Layout, cluster: &str, request: &Resource<'_>) -> Decision {
     let mut reason = Reason::NotNeeded;
     for row in table::AGENT.iter().filter(|row| row.is_about(request)) {
@@ -191,12 +192,12 @@ fn agent(layout: &Layout, cluster: &str, request: &Resource<'_>) -> Decision {
 fn names(layout: &Layout, cluster: &str, names: Names, request: &Resource<'_>) -> Result<(), Reason> {
     let is_own = |name: &str| names.holds(cluster, name);
     let is_right = match request.verb {
-        // A POST has no name yet: the host's admission judges the name of the new object.
+        // A POST has no name in its attributes. The host's admission checks the name of the new object.
         "create" => request.name.is_empty() || is_own(request.name),
         "list" | "watch" if names == Names::Any => true,
         "list" | "watch" => {
             let is_all_allowed = names == Names::Cluster && layout.agents_list_clusters;
-            // The host takes the name from the selector, also where it does not send the selector.
+            // The host copies the name from the selector, even if it does not send the selector itself.
             let is_selected = match request.selection {
                 Selection::Name(name) => is_own(name) && (request.name.is_empty() || is_own(request.name)),
                 Selection::Everything => !request.name.is_empty() && is_own(request.name),
@@ -247,9 +248,9 @@ pub const OWNER: &str = "clusterrestriction.karmada.io/owner";
 
 /// The paths of the admission webhooks.
 pub mod admission_path {
-    /// Judges requests for certificates.
+    /// Validates CertificateSigningRequests.
     pub const ENROLLMENT: &str = "/enrollment";
-    /// Writes owners.
+    /// Sets the owner annotation.
     pub const OWNER: &str = "/owner";
 }
 

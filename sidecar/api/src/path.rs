@@ -1,4 +1,4 @@
-//! Where a member is found below the host's API:
+//! Builds the paths of members below the host's API:
 //! `/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/<name>/proxy[/…]`.
 
 use crate::ClusterName;
@@ -11,9 +11,10 @@ pub const PROXY_VERSION: &str = "v1alpha1";
 pub const PROXY_GROUP_VERSION: &str = "proxy.kubectl-mc.dev/v1alpha1";
 /// The plural resource name of the aggregated view of the inventory.
 pub const CLUSTERS: &str = "clusters";
-/// The subresource of [`CLUSTERS`] for agents' tunnels. kube-apiserver sets no deadline for one of this name.
+/// The subresource of [`CLUSTERS`] for agents' tunnels. kube-apiserver sets no deadline for a subresource of
+/// this name.
 pub const ATTACH: &str = "attach";
-/// The subresource of [`CLUSTERS`] for reviews that callers ask of a member about themselves.
+/// The subresource of [`CLUSTERS`] for self reviews of callers on a member.
 pub const SELF_REVIEWS: &str = "selfreviews";
 /// The collection of clusters, below the host's root.
 pub const CLUSTERS_PATH: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
@@ -21,7 +22,7 @@ pub const CLUSTERS_PATH: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
 /// The registry, below the host's root.
 pub const MEMBER_CLUSTERS_PATH: &str = "/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters";
 
-/// The grants that the leader keeps, below the host's root.
+/// The ClusterAccesses, below the host's root.
 pub const CLUSTER_ACCESSES_PATH: &str = "/apis/fleet.kubectl-mc.dev/v1alpha1/clusteraccesses";
 
 /// A registered cluster, below the host's root.
@@ -39,13 +40,13 @@ pub fn member_root(cluster: &ClusterName) -> String {
     format!("{CLUSTERS_PATH}/{cluster}/proxy")
 }
 
-/// The path below which a member takes reviews of the caller, without a trailing slash. The right to read the member is
-/// enough there; below [`member_root`] the host wants `create` for every POST.
+/// The path below which a member answers self reviews of the caller, without a trailing slash. It needs only
+/// the right to read the member; below [`member_root`] the host requires `create` for every POST.
 pub fn self_review_root(cluster: &ClusterName) -> String {
     format!("{CLUSTERS_PATH}/{cluster}/{SELF_REVIEWS}")
 }
 
-/// Where the agent of a member attaches its tunnel, below the host's root.
+/// The path at which a member's agent attaches its tunnel, below the host's root.
 pub fn attach(cluster: &ClusterName) -> String {
     format!("{CLUSTERS_PATH}/{cluster}/{ATTACH}")
 }
@@ -56,7 +57,7 @@ mod tests {
     use crate::names;
 
     #[test]
-    fn the_constants_agree_with_each_other() {
+    fn paths_are_consistent_with_each_other() {
         assert_eq!(PROXY_GROUP_VERSION, format!("{PROXY_GROUP}/{PROXY_VERSION}"));
         assert_eq!(MEMBER_CLUSTERS_PATH, format!("/apis/{}/memberclusters", names::FLEET_GROUP_VERSION));
         assert_eq!(CLUSTER_ACCESSES_PATH, format!("/apis/{}/clusteraccesses", names::FLEET_GROUP_VERSION));

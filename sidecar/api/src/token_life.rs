@@ -1,5 +1,5 @@
-//! How long a member's tokens live, and what outage of the host the member survives with them. How long an agent's token
-//! lives, and what absence the agent survives with it.
+//! Defines the lifetimes of a member's tokens and of an agent's token, and the longest outage of the host and
+//! absence of the agent that they survive.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use std::time::Duration;
 pub const DEFAULT: Duration = Duration::from_secs(30 * DAY);
 /// Part of a token's life after which the leader renews it.
 pub const RENEWAL_FRACTION: f64 = 0.33;
-/// A host may be switched off from Friday evening to Monday morning.
+/// The longest outage to expect of a host that is switched off from Friday evening to Monday morning.
 pub const WEEKEND: Duration = Duration::from_secs(3 * DAY);
 
-/// The lifetime of the manager's token, which renews both: it outlives the impersonator's, so that a host that
-/// was away for longer than that recovers without the member's administrator.
+/// The lifetime of the manager's token, which renews both tokens. It outlives the impersonator's token, so a
+/// host that was down for longer than that recovers without the member's administrator.
 pub fn of_manager(impersonator: Duration) -> Duration {
     impersonator.mul_f64(1.5)
 }
 
-/// The longest outage of the host after which a manager's token of this life can still renew, when the outage begins
-/// just before a renewal.
+/// The longest outage of the host after which a manager's token of this life can still renew, when the outage
+/// begins just before a renewal.
 pub fn survived_outage(manager: Duration) -> Duration {
     manager.mul_f64(1.0 - RENEWAL_FRACTION)
 }
@@ -27,7 +27,8 @@ pub const AGENT_DEFAULT: Duration = Duration::from_secs(30 * DAY);
 /// Part of the life of an agent's token after which the host renews it.
 pub const AGENT_RENEWAL_FRACTION: f64 = 2.0 / 3.0;
 
-/// The longest time that an agent may be away with a token of this life, when it leaves just before a renewal.
+/// The longest time that an agent with a token of this lifetime may be disconnected, when it disconnects just
+/// before a renewal.
 pub fn survived_absence(agent: Duration) -> Duration {
     agent.mul_f64(1.0 - AGENT_RENEWAL_FRACTION)
 }
@@ -39,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn default_life_survives_a_month_and_a_day_no_weekend() {
+    fn default_token_survives_a_month_of_outage() {
         assert!(survived_outage(of_manager(DEFAULT)) > Duration::from_secs(30 * DAY));
         assert!(survived_outage(of_manager(Duration::from_secs(DAY))) < WEEKEND);
         assert!(survived_absence(AGENT_DEFAULT) > WEEKEND);

@@ -1,5 +1,6 @@
-//! The charts' `values.schema.json` and the tables of their READMEs: both follow from `values.yaml` and from the type that
-//! the plugin reads values into. `UPDATE=1 cargo test -p kubectl-mc-api --test chart_files` writes them anew.
+//! Tests that the charts' `values.schema.json` and the tables of their READMEs match `values.yaml` and the
+//! type into which the plugin reads values. `UPDATE=1 cargo test -p kubectl-mc-api --test chart_files`
+//! regenerates them.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -11,7 +12,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
 #[test]
-fn schemas_are_those_of_the_values() -> Result<(), Box<dyn Error>> {
+fn schemas_match_the_values() -> Result<(), Box<dyn Error>> {
     schema::<Values>(SIDECAR)?;
     schema::<AgentValues>(AGENT)
 }
@@ -42,7 +43,7 @@ fn readmes_have_every_value() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
-fn charts_have_the_version_of_the_programs() -> Result<(), Box<dyn Error>> {
+fn charts_have_the_version_of_the_crate() -> Result<(), Box<dyn Error>> {
     for chart in [SIDECAR, AGENT] {
         let file: Value = serde_saphyr::from_str(&read(chart, "Chart.yaml")?)?;
         assert_eq!(file["version"], env!("CARGO_PKG_VERSION"), "{chart}");
@@ -57,12 +58,12 @@ struct Row {
     default: String,
 }
 
-/// The values that have a comment, in their order; what lies below such a value belongs to it.
+/// The values that have a comment, in their order. Values nested below such a value belong to it.
 fn rows(text: &str) -> Result<Vec<Row>, Box<dyn Error>> {
     let defaults: Value = serde_saphyr::from_str(text)?;
     let (mut rows, mut parents, mut comment) = (Vec::new(), Vec::new(), Vec::new());
     let mut described = None;
-    // The head of the file ends with an empty line.
+    // An empty line ends the head of the file.
     for line in text.lines().skip_while(|line| !line.is_empty()).skip(1) {
         let content = line.trim_start();
         let depth = (line.len() - content.len()) / 2;

@@ -1,4 +1,5 @@
-//! `sidecar/deploy/crd.yaml` follows from the types. `UPDATE=1 cargo test -p kubectl-mc-api --test crd` writes it anew.
+//! Tests that `sidecar/deploy/crd.yaml` matches the types. `UPDATE=1 cargo test -p kubectl-mc-api --test crd`
+//! regenerates it.
 
 use std::error::Error;
 
@@ -6,7 +7,7 @@ use kube::CustomResourceExt;
 use kubectl_mc_api::{ClusterAccess, MemberCluster};
 
 #[test]
-fn definitions_are_those_of_the_types() -> Result<(), Box<dyn Error>> {
+fn definitions_match_the_types() -> Result<(), Box<dyn Error>> {
     let definitions = [MemberCluster::crd(), ClusterAccess::crd()];
     let texts: Result<Vec<_>, _> = definitions.iter().map(serde_saphyr::to_string).collect();
     let fresh = format!("{HEAD}{}", texts?.join("---\n"));

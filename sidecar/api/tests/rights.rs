@@ -1,6 +1,6 @@
-//! Who of ours may do what, on the host and on a member: every right that the manifests give, a line each,
-//! against the lists that are kept. A right more or less is a change of these files, for a reviewer to see.
-//! `UPDATE=1 cargo test -p kubectl-mc-api --test rights` writes them anew.
+//! Compares every right that the manifests grant, on the host and on a member, with the golden lists in
+//! `tests/rights`. An added or removed right changes these files, so a reviewer sees it.
+//! `UPDATE=1 cargo test -p kubectl-mc-api --test rights` regenerates them.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -9,37 +9,37 @@ use std::path::Path;
 use serde_json::Value;
 
 #[test]
-fn the_rights_on_the_host_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
+fn rights_on_the_host_match_the_golden_list() -> Result<(), Box<dyn Error>> {
     compare(&["rbac.yaml", "agents.yaml", "direct.yaml"], "host.txt")
 }
 
 #[test]
-fn the_rights_for_karmada_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
+fn rights_for_karmada_match_the_golden_list() -> Result<(), Box<dyn Error>> {
     compare(&["karmada.yaml"], "karmada.txt")
 }
 
 #[test]
-fn the_rights_in_front_of_karmada_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
+fn rights_in_front_of_karmada_match_the_golden_list() -> Result<(), Box<dyn Error>> {
     compare(&["hub-api-karmada.yaml"], "hub-api-karmada.txt")
 }
 
 #[test]
-fn the_rights_for_kubeadmiral_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
+fn rights_for_kubeadmiral_match_the_golden_list() -> Result<(), Box<dyn Error>> {
     compare(&["kubeadmiral.yaml"], "kubeadmiral.txt")
 }
 
 #[test]
-fn the_rights_on_a_member_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
+fn rights_on_a_member_match_the_golden_list() -> Result<(), Box<dyn Error>> {
     compare(&["member.yaml"], "member.txt")
 }
 
 #[test]
-fn the_rights_of_an_agent_on_its_member_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
+fn rights_of_an_agent_match_the_golden_list() -> Result<(), Box<dyn Error>> {
     compare(&["agent.yaml"], "agent.txt")
 }
 
 #[test]
-fn the_rights_of_an_agent_that_enrolls_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
+fn rights_for_enrollment_match_the_golden_list() -> Result<(), Box<dyn Error>> {
     compare(&["enrollment.yaml"], "enrollment.txt")
 }
 
@@ -59,8 +59,8 @@ fn compare(manifests: &[&str], kept: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// `who | where | verbs | what | which`, for each rule and each subject of its bindings; a role that is
-/// bound to nobody is for people.
+/// A line `subject | namespace | verbs | resources | names` for each rule and each subject of its bindings. A
+/// role without a binding is for people to bind, and is listed by its name.
 fn rights(objects: &[Value]) -> BTreeSet<String> {
     let of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut lines = BTreeSet::new();
@@ -77,19 +77,19 @@ fn rights(objects: &[Value]) -> BTreeSet<String> {
             .flat_map(|binding| {
                 let namespace = of(&binding["metadata"]["namespace"]);
                 let subjects = binding["subjects"].as_array().cloned().unwrap_or_default();
-                subjects.into_iter().map(move |subject| (who(&subject), namespace.clone()))
+                subjects.into_iter().map(move |subject| (subject_text(&subject), namespace.clone()))
             })
             .collect();
         let subjects =
             if subjects.is_empty() { vec![(format!("role {name}"), String::new())] } else { subjects };
         for rule in role["rules"].as_array().cloned().unwrap_or_default() {
-            for (who, namespace) in &subjects {
+            for (subject, namespace) in &subjects {
                 let place = if namespace.is_empty() { "everywhere" } else { namespace };
-                lines.insert(format!("{who} | {place} | {}", what(&rule)));
+                lines.insert(format!("{subject} | {place} | {}", rule_text(&rule)));
             }
         }
     }
-    // Bindings to roles that are not ours.
+    // Bindings to roles that the manifests do not define.
     let ours = |name: &str| {
         objects.iter().any(|object| object["rules"].is_array() && object["metadata"]["name"] == name)
     };
@@ -101,7 +101,7 @@ fn rights(objects: &[Value]) -> BTreeSet<String> {
                 let place = if place.is_empty() { "everywhere".to_owned() } else { place };
                 lines.insert(format!(
                     "{} | {place} | all of {} {role}",
-                    who(&subject),
+                    subject_text(&subject),
                     of(&binding["roleRef"]["kind"])
                 ));
             }
@@ -110,12 +110,12 @@ fn rights(objects: &[Value]) -> BTreeSet<String> {
     lines
 }
 
-fn who(subject: &Value) -> String {
+fn subject_text(subject: &Value) -> String {
     let text = |key: &str| subject[key].as_str().unwrap_or_default();
     format!("{} {}", text("kind"), text("name"))
 }
 
-fn what(rule: &Value) -> String {
+fn rule_text(rule: &Value) -> String {
     let list = |key: &str| {
         let words = rule[key].as_array().cloned().unwrap_or_default();
         let words: Vec<_> = words.iter().map(|word| word.as_str().unwrap_or_default().to_owned()).collect();
@@ -131,8 +131,8 @@ fn what(rule: &Value) -> String {
     format!("{} | {} of {:?} | {names}", list("verbs"), list("resources"), list("apiGroups"))
 }
 
-/// The member's policy has the sidecar's lists of built-in identities, each in a variable of its own, and its
-/// expressions use them. `tests/e2e/identity/stolen_manager.rs` tries the policy itself, name by name.
+/// The member's policy has the sidecar's lists of built-in identities, each in its own variable, and its
+/// expressions use them. `tests/e2e/identity/stolen_manager.rs` tests the policy itself with every name.
 #[test]
 fn member_policy_has_the_builtin_identities() -> Result<(), Box<dyn Error>> {
     use kubectl_mc_api::access::builtin;
@@ -191,7 +191,7 @@ fn member_lists_no_bindable_roles_as_shipped() -> Result<(), Box<dyn Error>> {
         }
     }
     assert!(validations.contains(&format!("variables.isAccess && key == '{}'", names::ACCESS)));
-    // The same tests hold for the subjects of a binding as for the names of a rule.
+    // The policy checks the subjects of a binding as it checks the names of a rule.
     for (variable_name, kind) in
         [("userNames", "User"), ("groupNames", "Group"), ("accountNamespaces", "ServiceAccount")]
     {

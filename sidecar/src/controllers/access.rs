@@ -1,13 +1,13 @@
-//! Keeps what each member lets the sidecar be in step with the host: who may use the member's proxy
-//! there may be impersonated on the member, and nobody else (`kubectl_mc_api::access`).
+//! Syncs the impersonation rights on each member with the host's RBAC: the sidecar may impersonate only
+//! subjects that may use the member's proxy on the host (`kubectl_mc_api::access`).
 //!
-//! - [`host`]: the host's ClusterRoles and ClusterRoleBindings; a change names the members it is about
+//! - [`host`]: watches the host's ClusterRoles and ClusterRoleBindings; a change names the affected members
 //! - [`observed_users`]: users without a binding of their own, as long as the host authorizes them
-//! - [`member`]: what a member has, and what it is made to have, by its manager
-//! - [`sync`]: one member, once
+//! - [`member`]: reads and writes a member's roles and bindings as its manager
+//! - [`sync`]: one sync of one member
 //!
-//! A member is synced when the host's rules for it change, when its MemberCluster or its manager's
-//! Secret does, when a user was recorded, and every `--member-resync-period`, which repairs what was changed there.
+//! A member is synced when the host's rules for it, its MemberCluster or its manager's Secret change, when a
+//! user is recorded, and every `--member-resync-period`, which repairs drift.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -75,7 +75,7 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
                 },
                 Some(done) = syncs.join_next() => match done {
                     Ok((cluster, work, outcome)) => access.done(&cluster, work, outcome),
-                    // Its member is synced again when it is looked at next.
+                    // The member is synced again at its next turn.
                     Err(error) => warn!(error = %error, "access sync failed"),
                 },
                 () = sleep_until(next) => {}
@@ -88,22 +88,22 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
 struct Access {
     context: Context,
     queue: WorkQueue,
-    /// What the host said when it was looked at last.
+    /// The last observed fleet.
     told: Arc<Fleet>,
     rbac: HostRbac,
     observed: ObservedUsers,
-    /// Those that have a manager.
+    /// The members that have a manager.
     members: HashMap<ClusterName, Member>,
 }
 
-/// What is known of a member between two syncs.
+/// The state of a member between two syncs.
 struct Member {
     manager: Arc<Secret>,
     turn: Turn,
 }
 
 impl Access {
-    /// Looks at what the host says of the members now.
+    /// Processes a change of the fleet.
     fn follow(&mut self, fleet: Arc<Fleet>) {
         let before = std::mem::replace(&mut self.told, fleet.clone());
         self.members.retain(|cluster, _| fleet.contains_key(cluster));
@@ -157,14 +157,15 @@ impl Access {
         }
     }
 
-    /// When there is something to do next: nothing while as many as may be are synced.
+    /// The time of the next due sync. While the maximum number of syncs is running, members are not
+    /// considered.
     fn next(&self, under_way: usize) -> Instant {
         let members = self.members.values().filter(|_| under_way < MAX_UNDER_WAY);
         members.filter_map(|member| member.turn.next()).min().unwrap_or_else(|| Instant::now() + LONG)
     }
 
-    /// Begins the syncs that are due. Nothing is, until all of the host's rules were read: half of them
-    /// would take rights away.
+    /// Starts the syncs that are due. None is due before all of the host's rules are read, because a partial
+    /// list would remove rights.
     fn begin(&mut self, syncs: &mut JoinSet<(ClusterName, Working, Outcome)>) {
         if !(self.rbac.is_synced() && self.observed.is_synced()) {
             return self.postpone();
@@ -201,7 +202,7 @@ impl Access {
         }
     }
 
-    /// Until the host's rules were read, members are looked at again in a moment.
+    /// Postpones all members, because the host's rules are not read yet.
     fn postpone(&mut self) {
         let soon = Instant::now() + UNREAD_PAUSE;
         self.members.values_mut().for_each(|member| member.turn.postpone(soon));
@@ -216,7 +217,7 @@ impl Access {
     }
 }
 
-/// Whether nothing was said that a sync depends on. A status is written often.
+/// Whether two states are equal for a sync. The status is ignored, because it is written often.
 fn is_same(before: &Registered, now: &Registered) -> bool {
     fn manager(registered: &Registered) -> Option<&Option<BTreeMap<String, ByteString>>> {
         registered.manager.as_ref().map(|secret| &secret.data)
@@ -252,8 +253,8 @@ fn entitled(index: &Index, cluster: &ClusterName) -> Vec<sync::Entitled> {
     index.entitled(cluster).map(|(subject, because)| (subject.clone(), because)).collect()
 }
 
-/// Members that are synced at once: a change of a broad role concerns all of them, and far ones take their
-/// round trips.
+/// The maximum number of concurrent syncs. A change of a broad role affects all members, and distant members
+/// need long round trips.
 const MAX_UNDER_WAY: usize = 64;
 const UNREAD_PAUSE: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(3600);

@@ -1,5 +1,5 @@
-//! Whether the agents of members have tunnels, to whichever replica: condition `Connected` of members whose Secret says
-//! `via: agent`.
+//! Reports condition `Connected` for members whose Secret has `via: agent`: whether their agent has a tunnel
+//! to any replica.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::tunnel::peers::Elsewhere;
 use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::sidecar_client::NO_AGENT;
 
-/// Looks at the tunnels of all members.
+/// Checks the tunnels of all members in a loop.
 pub(super) async fn run(context: Context) {
     let mut every = interval(INTERVAL);
     let mut told: HashMap<ClusterName, Finding> = HashMap::new();
@@ -51,7 +51,7 @@ pub(super) async fn run(context: Context) {
     }
 }
 
-/// The tunnel of a cluster, here or elsewhere.
+/// The finding for a connected agent, on this replica or on another one.
 fn connected(
     tunnels: &AgentTunnels,
     cluster: &ClusterName,
@@ -66,7 +66,7 @@ fn connected(
     Some(Finding::yes("AgentConnected", format!("agent {version} is connected to replica {replica}")))
 }
 
-/// `None` while the agent may be dialing again.
+/// The finding for a disconnected agent; `None` while the agent may be reconnecting.
 fn disconnected(since: Timestamp) -> Option<Finding> {
     let is_over = Timestamp::now().duration_since(since).unsigned_abs() >= RECONNECTS_WITHIN;
     is_over.then(|| Finding::no(NO_AGENT, format!("no agent has been connected since {since:.0}")))
@@ -74,5 +74,5 @@ fn disconnected(since: Timestamp) -> Option<Finding> {
 
 const INTERVAL: Duration = Duration::from_secs(1);
 const PEERS_INTERVAL: Duration = Duration::from_secs(3);
-/// An agent that lost its connection to a replica that ended.
+/// The time in which an agent reconnects after its replica ended.
 const RECONNECTS_WITHIN: Duration = Duration::from_secs(5);

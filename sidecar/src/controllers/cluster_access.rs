@@ -1,13 +1,14 @@
-//! Keeps what ClusterAccesses say: on the host the right to enter the selected members, on each member the bindings.
+//! Syncs ClusterAccesses: on the host the right to access the selected members, on each member the bindings.
 //!
-//! - [`wanted`]: what all of them together ask for
-//! - [`host`]: the host's roles and bindings
-//! - [`member`]: one member's bindings, by its manager; [`bindings`] says which, and which its administrators refuse
-//! - [`status`]: what each ClusterAccess is told
+//! - [`wanted`]: computes the desired state of all ClusterAccesses
+//! - [`host`]: writes the host's roles and bindings
+//! - [`member`]: writes one member's bindings with its manager's credential; [`bindings`] computes them, and
+//!   which the member's administrators refuse
+//! - [`status`]: writes the status of each ClusterAccess
 //!
-//! Everything is worked out anew when a ClusterAccess, a member or its labels change, and when an access ends. The host
-//! and each member are synced when that changes something for them, and every `--member-resync-period`. An end takes
-//! the right on the host away whether or not the members answer.
+//! The desired state is recomputed when a ClusterAccess, a member or its labels change, and when an access
+//! expires. The host and each member are synced when their desired state changes, and every
+//! `--member-resync-period`. Expiration removes the right on the host even if the members do not answer.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::Future;
@@ -50,7 +51,7 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
         let accesses = Api::<ClusterAccess>::all(context.host.clone());
         let mut events = pin!(watcher(accesses, watcher::Config::default()).backoff(WatchBackoff::default()));
         let mut controller = Controller::new(context);
-        // Before the members were read for the first time, there seem to be none.
+        // The fleet is empty until the members are read for the first time.
         controller.is_fleet_known = fleet.has_changed().unwrap_or(false);
         let mut under_way = JoinSet::new();
         controller.follow(fleet.borrow_and_update().clone());
@@ -67,7 +68,7 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
                 },
                 Some(done) = under_way.join_next() => match done {
                     Ok(done) => controller.done(done),
-                    // A controller that ended is begun again, with all of this.
+                    // The controller ends and is restarted with a new state.
                     Err(error) => return warn!(error = %error, "a sync of ClusterAccesses failed"),
                 },
                 () = sleep_until(next) => {}
@@ -77,12 +78,12 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
     })
 }
 
-/// What one task did.
+/// The result of one task.
 enum Done {
     Host(Working, host::Objects, Result<host::Synced, String>),
-    /// With the grants that it was about.
+    /// With the grants that were synced.
     Member(Working, ClusterName, Arc<Grants>, member::Outcome),
-    /// Whether one could not be written.
+    /// Whether a status could not be written.
     Statuses(Working, bool),
 }
 
@@ -92,14 +93,14 @@ struct Controller {
     fleet: Arc<Fleet>,
     registry: Registry,
     accesses: BTreeMap<String, Arc<ClusterAccess>>,
-    /// What a list has named so far.
+    /// The names in the current list so far.
     listed: HashSet<String>,
-    /// Those that somebody has written: their members are synced, whatever was changed.
+    /// The ClusterAccesses that were changed by a user. Their members are synced, whatever the change was.
     written: HashSet<String>,
-    /// Nothing is taken away before all ClusterAccesses and all members were read.
+    /// Whether all ClusterAccesses are read. Nothing is removed before these and all members are read.
     synced: bool,
     is_fleet_known: bool,
-    /// Whether something changed since `wanted` was worked out.
+    /// Whether something changed since `wanted` was computed.
     stale: bool,
     wanted: Wanted,
     host: Turn,
@@ -108,7 +109,7 @@ struct Controller {
     writes: Turn,
 }
 
-/// What is known of a member between two syncs.
+/// The state of a member between two syncs.
 struct Member {
     grants: Arc<Grants>,
     states: States,
@@ -139,7 +140,7 @@ impl Controller {
     fn take(&mut self, event: watcher::Result<watcher::Event<ClusterAccess>>) {
         let event = match event {
             Ok(event) => event,
-            // An installation that is older than the sidecar has no such objects.
+            // An installation older than the sidecar does not have the CRD.
             Err(watcher::Error::InitialListFailed(kube::Error::Api(status))) if status.code == 404 => {
                 return debug!("the host serves no ClusterAccesses");
             }
@@ -174,14 +175,14 @@ impl Controller {
                 access.metadata.clone();
             (labels, annotations, generation, uid, deletion_timestamp)
         };
-        // A status is written often.
+        // The status is ignored, because it is written often.
         if before.is_none_or(|before| settings(&before) != settings(&access)) {
             self.written.insert(name);
             self.stale = true;
         }
     }
 
-    /// Looks at what the host says of the members now. Their status is written often, and does not matter.
+    /// Processes a change of the fleet. The members' status is ignored.
     fn follow(&mut self, fleet: Arc<Fleet>) {
         let mut registry = Registry::default();
         for (name, registered) in fleet.iter() {
@@ -209,8 +210,8 @@ impl Controller {
         self.fleet = fleet;
     }
 
-    /// When there is something to do next. Members wait while as many as may be are synced: one that is done is looked
-    /// at by itself.
+    /// The time of the next due work. While the maximum number of syncs is running, members are not
+    /// considered: the end of a sync wakes the controller.
     fn next(&self, under_way: usize) -> Instant {
         if !(self.synced && self.is_fleet_known) {
             return Instant::now() + LONG;
@@ -220,13 +221,13 @@ impl Controller {
         let next = turns.filter_map(Turn::next).min();
         let end = self.wanted.next_end.map(|end| {
             let left = end.duration_since(Timestamp::now());
-            // The clock may be set while one waits.
+            // The clock may be changed during the wait.
             Instant::now() + Duration::try_from(left).unwrap_or_default().min(CLOCK_CHECK)
         });
         next.into_iter().chain(end).min().unwrap_or_else(|| Instant::now() + LONG)
     }
 
-    /// Works out what should be, and begins what is due.
+    /// Recomputes the desired state if necessary, and starts the due syncs.
     fn begin(&mut self, under_way: &mut JoinSet<Done>) {
         if !(self.synced && self.is_fleet_known) {
             return;
@@ -249,7 +250,8 @@ impl Controller {
                 Done::Host(work, wanted, synced)
             });
         }
-        // Those that wait for the longest time come first: members that do not answer keep no others waiting.
+        // Members that have been due for the longest time come first, so unresponsive members do not starve
+        // others.
         let mut due: Vec<_> = self.members.iter_mut().filter(|(_, member)| member.turn.is_due(now)).collect();
         due.sort_by_key(|(_, member)| member.turn.due());
         for (cluster, member) in due {
@@ -300,7 +302,7 @@ impl Controller {
         for (cluster, member) in &mut self.members {
             let grants = wanted.members.get(cluster).cloned().unwrap_or_default();
             if *member.grants != grants {
-                // What is known of another grant of that name says nothing.
+                // The state of a changed grant is outdated.
                 member.states.retain(|access, _| grants.get(access) == member.grants.get(access));
                 member.grants = Arc::new(grants);
                 member.turn.hurry(now);
@@ -336,7 +338,7 @@ impl Controller {
             }
             Done::Member(work, cluster, used, member::Outcome { states, retry }) => {
                 let Some(member) = self.members.get_mut(&cluster) else { return };
-                // Of a grant that was changed meanwhile nothing is known yet.
+                // The state of a grant that changed during the sync is outdated.
                 let grants = member.grants.clone();
                 let is_of_now = |access: &String| used.get(access) == grants.get(access);
                 member.states = states.into_iter().filter(|(access, _)| is_of_now(access)).collect();
@@ -353,13 +355,13 @@ impl Controller {
     }
 }
 
-/// As `--controllers` has it.
+/// The name in `--controllers`.
 const NAME: &str = "cluster-access";
-/// Members that are synced at once.
+/// The maximum number of concurrent syncs.
 const MAX_UNDER_WAY: usize = 32;
-/// For a sync of the host.
+/// The timeout of a sync of the host and of writing the statuses.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// What is found at nearly the same time is one write.
+/// Changes within this time are combined in one write.
 const WRITE_DELAY: Duration = Duration::from_millis(300);
 const CLOCK_CHECK: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(3600);

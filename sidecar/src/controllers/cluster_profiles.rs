@@ -1,9 +1,9 @@
-//! Writes a ClusterProfile for each member (SIG Multicluster's Cluster Inventory API, KEP-4322), so that other
-//! controllers find the members and reach them by way of the host. A profile holds no credential: its consumer uses the
-//! one that it has on the host.
+//! Writes a ClusterProfile for each member (SIG Multicluster's Cluster Inventory API, KEP-4322), so that
+//! other controllers find the members and reach them through the host. A profile holds no credential: a
+//! consumer uses its own credential for the host.
 //!
-//! Profiles are in the sidecar's namespace and belong to their MemberCluster, with which the host removes them. One of
-//! another cluster manager is left alone. Without the CRD nothing is written.
+//! Profiles are in the sidecar's namespace and are owned by their MemberCluster, with which the host deletes
+//! them. Profiles of other cluster managers are not changed. Without the CRD nothing is written.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ mod profile;
 
 use profile::{CLUSTER_MANAGER, Host, Profile};
 
-/// Keeps the profiles until this replica leads no more.
+/// Syncs the profiles until this replica loses leadership.
 pub(super) async fn run(mut context: Context) {
     let Some(server) = context.settings.cluster_profile_server.clone() else {
         return std::future::pending().await;
@@ -47,7 +47,7 @@ pub(super) async fn run(mut context: Context) {
             warn!(error = format!("{error:#}"), "cannot write ClusterProfiles");
             profiles.wanted = None;
         }
-        // Changes that come together are written together.
+        // Changes within a short time are combined in one sync.
         sleep(SETTLE).await;
         if let Ok(Err(_)) = timeout_at(resync, context.fleet.changed()).await {
             return;
@@ -59,7 +59,7 @@ struct Profiles {
     objects: Api<DynamicObject>,
     config_maps: Api<ConfigMap>,
     host: Host,
-    /// Those of the last step, if it succeeded.
+    /// The profiles of the last sync, if it succeeded.
     wanted: Option<BTreeMap<String, Profile>>,
 }
 
@@ -72,8 +72,9 @@ impl Profiles {
         Self { objects, config_maps, host: Host { server, ca: None }, wanted: None }
     }
 
-    /// Writes what differs on the host. It is read if the members have changed as far as profiles go, or if `is_due`:
-    /// the time when a member was last seen changes often.
+    /// Writes the profiles that differ on the host. The host is read only if the desired profiles have
+    /// changed or if `is_due`, because members change often in fields that no profile has, such as the
+    /// last-seen time.
     async fn sync<'a>(
         &mut self,
         members: impl Iterator<Item = &'a Registered>,
@@ -107,7 +108,7 @@ impl Profiles {
         Ok(())
     }
 
-    /// All profiles of the namespace; none if the host does not know the kind.
+    /// All profiles of the namespace; `None` if the host does not have the CRD.
     async fn found(&self) -> anyhow::Result<Option<BTreeMap<String, DynamicObject>>> {
         match self.objects.list(&ListParams::default()).await {
             Ok(list) => {
@@ -157,7 +158,7 @@ fn is_ours(object: &DynamicObject) -> bool {
 
 /// kube-controller-manager: `pkg/controller/certificates/rootcacertpublisher`.
 const ROOT_CA: &str = "kube-root-ca.crt";
-/// Bounds how long a changed profile, or a CRD that was just created, waits.
+/// The longest time until a changed profile is repaired or a new CRD is noticed.
 const RESYNC: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(1);
 

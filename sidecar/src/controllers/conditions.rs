@@ -1,12 +1,12 @@
-//! What is known of each member, as its status: the one place that writes it. Controllers tell what
-//! they find; it is written when it differs from what is there, and never for a time alone, but for
-//! `lastSeen` every [`SEEN_INTERVAL`]. A condition that changes is told by an Event as well.
+//! Writes the status of each MemberCluster; no other code does. Controllers report findings, and a status is
+//! written when it differs from the current one. A new time alone is not written, except `lastSeen` every
+//! [`SEEN_INTERVAL`]. A changed condition also creates an Event.
 //!
-//! What is found at nearly the same time is one write, and the first status of a member waits until all is
-//! known: with hundreds of them the host is written to once for each.
+//! Findings within a short time are combined in one write. The first status of a member waits until all
+//! controllers have reported, so hundreds of new members need only one write each.
 //!
-//! `Ready` follows from the others ([`status`]). The members of another sidecar of this host, which has
-//! their Secrets in its own namespace, are left to it.
+//! `Ready` is derived from the other conditions ([`status`]). Members of another sidecar on this host, which
+//! has their Secrets in its own namespace, are not written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use status::Known;
 pub use status::{Aspect, Finding};
 use waiting::Waiting;
 
-/// Takes what controllers find.
+/// Receives the findings of controllers.
 #[derive(Clone, Debug)]
 pub struct Conditions(mpsc::UnboundedSender<(ClusterName, Report)>);
 
@@ -44,7 +44,7 @@ enum Report {
 }
 
 impl Conditions {
-    /// The other half runs as long as this replica leads.
+    /// The writer must run as long as this replica leads.
     pub fn new(
         host: kube::Client,
         namespace: &str,
@@ -66,28 +66,28 @@ impl Conditions {
         (Self(reports), writer)
     }
 
-    /// Tells how one aspect of a member is now. Telling the same again costs nothing.
+    /// Reports one aspect of a member. Repeated equal findings cause no write.
     pub fn set(&self, cluster: &ClusterName, aspect: Aspect, finding: Finding) {
         self.send(cluster, Report::Found(aspect, finding));
     }
 
-    /// Tells that a member answered, and its version if it said so.
+    /// Reports that a member has answered, and its version if it is known.
     pub fn seen(&self, cluster: &ClusterName, version: Option<String>) {
         self.send(cluster, Report::Seen { at: Timestamp::now(), version });
     }
 
     fn send(&self, cluster: &ClusterName, report: Report) {
-        // A writer that is gone means that this replica leads no more.
+        // The writer is dropped when this replica loses leadership.
         let _ = self.0.send((cluster.clone(), report));
     }
 }
 
-/// What the first status of a member waits for.
+/// The findings that the first status of a member waits for.
 #[derive(Clone, Debug)]
 pub struct Awaited {
-    /// What the controllers that run will tell.
+    /// The aspects that the enabled controllers report.
     pub aspects: Arc<[Aspect]>,
-    /// No longer than this.
+    /// The longest wait.
     pub patience: Duration,
 }
 
@@ -100,9 +100,9 @@ pub struct Writer {
     reported: mpsc::UnboundedReceiver<(ClusterName, Report)>,
     awaited: Awaited,
     known: HashMap<ClusterName, Known>,
-    /// Those whose status may differ from what is known.
+    /// The members whose status may differ from the findings.
     waiting: Waiting,
-    /// What the host said when it was looked at last.
+    /// The last observed fleet.
     told: Arc<Fleet>,
 }
 
@@ -145,7 +145,7 @@ impl Writer {
         self.look_at(cluster);
     }
 
-    /// Looks at what the host says now.
+    /// Processes a change of the fleet.
     fn follow(&mut self) {
         let fleet = self.fleet.borrow_and_update().clone();
         let before = std::mem::replace(&mut self.told, fleet.clone());
@@ -161,8 +161,8 @@ impl Writer {
         }
     }
 
-    /// Has a member looked at in a moment, so that what comes together is written together; and one that has no
-    /// status yet when all is known.
+    /// Schedules a check of a member. A short delay combines findings in one write. A member without a status
+    /// waits until all controllers have reported.
     fn look_at(&mut self, cluster: ClusterName) {
         let status = self.told.get(&cluster).map(|registered| &registered.member.status);
         let is_new =
@@ -173,7 +173,7 @@ impl Writer {
         self.waiting.until(Instant::now() + pause, cluster);
     }
 
-    /// The member, if its status is not what is known.
+    /// The member, if its status differs from the findings.
     fn due(&mut self, cluster: ClusterName) -> Option<Due> {
         let registered = self.told.get(&cluster)?.clone();
         let known = self.known.get_mut(&cluster)?;
@@ -183,7 +183,7 @@ impl Writer {
         Some(Due { cluster, registered, known })
     }
 
-    /// Writes a status over the one that it was made from, and over no other.
+    /// Writes a status with the resource version that it was computed from.
     async fn write(&self, due: Due) -> Result<(), ClusterName> {
         let Due { cluster, mut registered, mut known } = due;
         for _ in 0..ATTEMPTS {
@@ -196,7 +196,7 @@ impl Writer {
                     self.events.changed(&member, &status, &known).await;
                     return Ok(());
                 }
-                // Somebody wrote meanwhile: the labels, say, or that the member is another sidecar's.
+                // The object has changed, such as its labels or the sidecar that owns the member.
                 Ok(Err(kube::Error::Api(error))) if error.code == 409 => {
                     match timeout(TIMEOUT, self.members.get_opt(cluster.as_str())).await {
                         Ok(Ok(Some(now))) if now.uid() == member.uid() => {
@@ -227,7 +227,7 @@ impl Writer {
         status: &MemberClusterStatus,
     ) -> Result<MemberCluster, kube::Error> {
         let MemberClusterStatus { namespace, server, version, uid, last_seen, conditions } = status;
-        // A null takes the field away.
+        // A null removes the field.
         let patch = json!({
             "metadata": {"uid": member.uid(), "resourceVersion": member.resource_version()},
             "status": {
@@ -240,23 +240,23 @@ impl Writer {
     }
 }
 
-/// A member that is to be written.
+/// A member whose status is to be written.
 struct Due {
     cluster: ClusterName,
     registered: Registered,
     known: Known,
 }
 
-/// The sidecar's, whatever it writes.
+/// The field manager of all writes of the sidecar.
 pub const FIELD_MANAGER: &str = kubectl_mc_api::names::SIDECAR;
-/// As often a member is said to have been seen, at most.
+/// The shortest interval between writes of `lastSeen`.
 pub const SEEN_INTERVAL: Duration = Duration::from_secs(300);
-/// For what follows from one answer of a member, found by several controllers.
+/// The delay that combines findings of several controllers from one response of a member.
 const MOMENT: Duration = Duration::from_millis(100);
-/// At a start every member is written at once.
+/// The maximum number of concurrent writes; after a start, every member may be due.
 const MAX_UNDER_WAY: usize = 8;
 const ATTEMPTS: usize = 3;
-/// Before what could not be written is tried again.
+/// The delay before a failed write is retried.
 const PAUSE: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(10);
 

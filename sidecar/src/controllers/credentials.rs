@@ -1,11 +1,12 @@
-//! The members' credentials: condition `CredentialValid`, and tokens renewed in time. Where a member has
-//! a Secret `<name>.manager`, its token asks the member for new ones, for both Secrets (TokenRequest), after
-//! a third of their life: the rest is the outage of the host that the member survives. A new token is tried on the member before it is written to the host, over
-//! the Secret that it follows and over no other. All replicas learn of it by their watch.
+//! Reports condition `CredentialValid` and renews the members' tokens. If a member has a Secret
+//! `<name>.manager`, the manager's token requests new tokens for both Secrets from the member (TokenRequest),
+//! after a third of their life. The rest of the life is the outage of the host that the member survives. A
+//! new token is tried on the member before it is written to the host, and only over the version of the Secret
+//! that it renews. All replicas learn of it by their watch.
 //!
-//! The life of a token is told in the member's time, and clocks are set, or wrong. So a clock that is set back
-//! puts no renewal off (`Held::latest`), one that is ahead makes no storm of them (`APART`), and who may
-//! renew is the member's to say, and not the clock's.
+//! The life of a token is in the member's time, and clocks can be changed or wrong. A clock that is set back
+//! delays no renewal (`Held::latest`), one that is ahead causes no renewal storm (`APART`), and the member,
+//! not the clock, decides whether a token may renew.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -58,7 +59,8 @@ impl Which {
     }
 }
 
-/// Follows the members' Secrets, what members think of our credentials, and the clock.
+/// Processes changes of the members' Secrets and of the probes' verdicts, and renews tokens when they are
+/// due.
 pub(super) async fn run(context: Context) {
     let (mut fleet, mut verdicts) = (context.fleet.clone(), context.verdicts.subscribe());
     let mut enrollments = context.enrollments.subscribe();
@@ -91,7 +93,7 @@ pub(super) async fn run(context: Context) {
     }
 }
 
-/// The time by the clock that people and programs set, and by the one that only goes on.
+/// The time by the wall clock, which can be changed, and by the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 struct Now {
     clock: Timestamp,
@@ -112,11 +114,11 @@ struct Keeper {
     under_way: JoinSet<Ended>,
 }
 
-/// A renewal that is over.
+/// A finished renewal.
 struct Ended {
     cluster: ClusterName,
     which: Which,
-    /// What was to be renewed.
+    /// The Secret with the token that was to be renewed.
     secret: Arc<Secret>,
     result: Result<(), Trouble>,
 }
@@ -129,13 +131,13 @@ struct Tracked {
     told: Option<Finding>,
 }
 
-/// The credential in one Secret, and how its renewal goes.
+/// The credential in one Secret, and the state of its renewal.
 struct Held {
     secret: Option<Arc<Secret>>,
     credential: Credential,
-    /// When it was seen first.
+    /// When it was first seen.
     seen: Now,
-    /// Not before this time a renewal is begun, because one is under way, was just done, or failed.
+    /// No renewal starts before this time, because one is in progress, has just ended or has failed.
     not_before: Option<Instant>,
     failed: u32,
     trouble: Option<Trouble>,
@@ -175,7 +177,8 @@ impl Keeper {
         }
     }
 
-    /// Tells how the credentials are and begins what is due. Returns when to look again.
+    /// Reports the state of the credentials and starts the due renewals. Returns the time until the next
+    /// check.
     fn look(&mut self, now: Now) -> Duration {
         let part = self.context.settings.token_renewal_fraction;
         let mut next = LONGEST;
@@ -215,7 +218,7 @@ impl Keeper {
         for (cluster, which, token) in due {
             self.renew(cluster, which, token, now);
         }
-        // A moment more, so that what is waited for is so.
+        // A short margin, so that the awaited time has passed.
         next + SOON
     }
 
@@ -246,7 +249,7 @@ impl Keeper {
             return;
         }
         match result {
-            // The watch brings the new one; should it not, a renewal begins anew when this one's time is over.
+            // The watch delivers the new token. If it does not, another renewal starts after `not_before`.
             Ok(()) => {
                 info!(%cluster, secret = which.secret(&cluster), "renewed a token");
                 held.failed = 0;
@@ -287,13 +290,13 @@ impl Held {
         Self { secret, credential, seen: now, not_before: None, failed: 0, trouble: None }
     }
 
-    /// What is in the Secret now. If that was a renewal, the next one has time.
+    /// The state for the new content of the Secret. After a renewal, the next one is delayed.
     fn followed_by(&self, secret: Option<Arc<Secret>>, now: Now) -> Self {
         let renewed = self.not_before.is_some() && self.failed == 0;
         Self { not_before: renewed.then(|| now.steady + APART), ..Self::of(secret, now) }
     }
 
-    /// Whether it is what is in this Secret.
+    /// Whether this is the credential in the Secret.
     fn has(&self, secret: Option<&Secret>) -> bool {
         self.secret.as_deref().map(|secret| &secret.data) == secret.map(|secret| &secret.data)
     }
@@ -305,13 +308,14 @@ impl Held {
         }
     }
 
-    /// How late it is for a token: by the clock, or by what has passed since it was seen, whichever is more.
+    /// The current time for a token: by the wall clock, or by the time since the token was first seen,
+    /// whichever is later.
     fn latest(&self, now: Now) -> Timestamp {
         let passed = now.steady.saturating_duration_since(self.seen.steady);
         self.seen.clock.checked_add(passed).map_or(now.clock, |steady| steady.max(now.clock))
     }
 
-    /// How long until something happens by itself.
+    /// The times until the next events of this credential.
     fn waits(&self, part: f64, now: Now) -> impl Iterator<Item = Duration> {
         let token = self.token();
         let due = token.and_then(|token| token.due(part)).map(|time| time.duration_since(self.latest(now)));
@@ -323,7 +327,7 @@ impl Held {
         waits.map(|wait| wait.unsigned_abs()).chain(not_before.filter(|wait| !wait.is_zero()))
     }
 
-    /// The token, if it should be renewed now.
+    /// The token, if it is due for renewal.
     fn due(&self, part: f64, now: Now) -> Option<Token> {
         let token = self.token().filter(|token| token.account.is_some())?;
         let may = self.not_before.is_none_or(|time| time <= now.steady);
@@ -331,23 +335,25 @@ impl Held {
     }
 }
 
-/// The part of a token's life after which a missing renewal is a warning: a quarter of what is left when it is due.
+/// The part of a token's life after which a missing renewal is a warning: a quarter of the rest after it is
+/// due.
 fn overdue(renewal_fraction: f64) -> f64 {
     0.75_f64.mul_add(renewal_fraction, 0.25)
 }
 
-/// A later renewal would leave no time to repair what prevents it.
+/// A later renewal would leave no time to repair the cause of a failure.
 pub const MAX_RENEWAL_FRACTION: f64 = 0.9;
-/// Renewals at the same time.
+/// The maximum number of concurrent renewals.
 const MAX_UNDER_WAY: usize = 8;
-/// A renewal is over by then, and the watch has told of what it wrote.
+/// The time after which a renewal has ended and the watch has delivered the result.
 const UNDER_WAY: Duration = Duration::from_secs(60);
-/// A new token that is due at once tells of a clock that is ahead of the member's, and is no use either.
+/// The shortest interval between renewals of one token. A new token that is due immediately means that the
+/// clock is ahead of the member's, so another renewal does not help.
 const APART: Duration = Duration::from_secs(20);
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LAST_PAUSE: Duration = Duration::from_secs(300);
 const MAX_DOUBLINGS: u32 = 6;
-/// Clocks are set now and then.
+/// The longest time between checks, because the clock may be changed.
 const LONGEST: Duration = Duration::from_secs(600);
 const SOON: Duration = Duration::from_millis(100);
 

@@ -1,5 +1,6 @@
-//! Keeps the CA in the publication of the direct endpoint (ConfigMap `kube-public/kubectl-mc`) the same as the APIService's
-//! `caBundle`: the host and the clients verify the same serving certificate. Without the ConfigMap nothing is published.
+//! Keeps the CA of the direct endpoint (ConfigMap `kube-public/kubectl-mc`) in sync with the APIService's
+//! `caBundle`, because the host and the clients verify the same serving certificate. Without the ConfigMap
+//! nothing is published.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tracing::{info, warn};
 
 use super::Context;
 
-/// Compares the two until this replica leads no more.
+/// Syncs the CA until this replica loses leadership.
 pub(super) async fn run(context: Context) {
     if !context.settings.publishes_direct_endpoint {
         std::future::pending::<()>().await;
@@ -45,9 +46,9 @@ struct Publication {
 
 #[derive(Debug, PartialEq)]
 enum State {
-    /// The ConfigMap has the CA, or there is no ConfigMap on purpose.
+    /// The ConfigMap has the CA, or there is no ConfigMap.
     Published,
-    /// It was just written, or the group is not registered yet, or not with a CA.
+    /// The ConfigMap was just written, or the APIService is missing or has no CA yet.
     Incomplete,
 }
 
@@ -89,7 +90,7 @@ impl Publication {
     }
 }
 
-/// Bounds how long a mistaken change of the ConfigMap keeps clients off the direct endpoint.
+/// The longest time until a wrong change of the ConfigMap is repaired.
 const INTERVAL: Duration = Duration::from_secs(30);
 const SOON: Duration = Duration::from_secs(1);
 
@@ -106,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// A host with this caBundle and this data of the ConfigMap, which a merge patch changes.
+    /// A host with this caBundle and this data of the ConfigMap, which accepts merge patches.
     fn publication(bundle: Option<&str>, data: Option<Value>) -> (Publication, Arc<Mutex<Option<Value>>>) {
         let data = Arc::new(Mutex::new(data));
         let bundle = bundle.map(|pem| ByteString(pem.as_bytes().to_vec()));
@@ -153,15 +154,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn authority_goes_with_the_ca_bundle() {
+    async fn authority_is_removed_with_the_ca_bundle() {
         let (publication, data) = publication(None, Some(json!({"server": "s", "ca.crt": "old"})));
         assert_eq!(publication.step().await.unwrap(), State::Incomplete);
         assert_eq!(*data.lock().unwrap(), Some(json!({"server": "s"})));
     }
 
-    /// Counted as published, a group that gets its caBundle a moment later kept clients waiting for half a minute.
+    /// Otherwise an APIService that gets its caBundle slightly later would delay clients by half a minute.
     #[tokio::test]
-    async fn publication_without_a_ca_is_looked_at_again_soon() {
+    async fn publication_without_a_ca_is_checked_again_soon() {
         let (publication, _) = publication(None, Some(json!({"server": "https://mc.example"})));
         assert_eq!(publication.step().await.unwrap(), State::Incomplete);
     }

@@ -1,6 +1,6 @@
-//! Enrolls members: while a member's Secrets have no credential and their annotation says that the enrollment is open, the
-//! leader asks the member's agent for the CA and the tokens, and writes them into the Secrets. Condition `CredentialValid`
-//! has the reason of a failure ([`Context::enrollments`]).
+//! Enrolls members. While a member's Secrets have no credential and their annotation opens the enrollment,
+//! the leader requests the CA and the tokens from the member's agent and writes them to the Secrets.
+//! Condition `CredentialValid` has the reason of a failure ([`Context::enrollments`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ mod attempt;
 
 use attempt::{Attempt, Error};
 
-/// Looks for members whose agent may enroll.
+/// Checks for members with an open enrollment.
 pub(super) async fn run(context: Context) {
     let mut every = interval(INTERVAL);
     let mut enroller = Enroller {
@@ -99,7 +99,7 @@ impl Enroller {
         }
     }
 
-    /// Takes note of the enrollments that are open.
+    /// Updates the list of open enrollments.
     fn follow(&mut self, fleet: &Fleet, now: Timestamp) {
         let open: HashMap<_, _> = fleet
             .iter()
@@ -148,9 +148,9 @@ impl Enroller {
 }
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// An attempt is over by then.
+/// The time after which an attempt has ended.
 const LONGEST: Duration = Duration::from_secs(120);
-/// Members that enroll at the same time.
+/// The maximum number of concurrent enrollments.
 const MAX_UNDER_WAY: usize = 8;
 
 #[cfg(test)]

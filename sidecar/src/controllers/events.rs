@@ -1,5 +1,5 @@
-//! Events on MemberClusters: one where a condition's status or reason changed. That all is well from the
-//! beginning is none.
+//! Writes Events on MemberClusters when the status or reason of a condition changes. A new condition without
+//! a warning creates no Event.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tracing::{debug, info};
 
 use super::conditions::status::{Aspect, Known};
 
-/// Tells the host what changed.
+/// Writes Events to the host.
 pub(super) struct Events(Recorder);
 
 impl Events {
@@ -19,7 +19,7 @@ impl Events {
         Self(Recorder::new(host, super::conditions::FIELD_MANAGER.into()))
     }
 
-    /// Tells in which conditions `status` differs from what the member had.
+    /// Writes an Event for each condition in which `status` differs from the member's previous status.
     pub(super) async fn changed(&self, member: &MemberCluster, status: &MemberClusterStatus, known: &Known) {
         let before = member.status.as_ref().map_or(&[][..], |status| &status.conditions);
         for aspect in Aspect::ALL {
@@ -39,7 +39,7 @@ impl Events {
                 secondary: None,
             };
             let mut object = member.object_ref(&());
-            // Like changes of one member are one Event that counts.
+            // Without a resource version, equal changes of one member are combined in one Event with a count.
             object.resource_version = None;
             match timeout(TIMEOUT, self.0.publish(&event, &object)).await {
                 Ok(Ok(())) => {}
@@ -59,5 +59,5 @@ fn find(
     Some((condition.status.clone(), condition.reason.clone()))
 }
 
-/// Nobody waits for an Event.
+/// The timeout of writing an Event, which is not retried.
 const TIMEOUT: Duration = Duration::from_secs(5);

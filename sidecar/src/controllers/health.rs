@@ -1,10 +1,10 @@
-//! Whether members can be reached, and what they say of themselves: condition `Reachable`, `version` and
-//! `lastSeen`. Each member is asked every `--member-monitor-period`, by the same way as callers'
-//! requests go, whether or not it has a credential yet. Nothing is refused because of what is found,
-//! except that the breaker hears of it.
+//! Probes members and reports condition `Reachable`, `version` and `lastSeen`. Each member is probed every
+//! `--member-monitor-period` over the same connection as callers' requests, even without a credential.
+//! A probe does not refuse requests by itself; only the circuit breaker, which receives its results, does.
 //!
-//! One failure of a member that was up is none, and so is one answer of a member that was down: the
-//! condition changes after [`DOWN`] and [`UP`] of them. The first result counts at once.
+//! A single failed probe of a reachable member does not change the condition, and neither does a single
+//! successful probe of an unreachable one: the condition changes after [`DOWN`] or [`UP`] results in a row.
+//! The first result counts immediately.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub mod probe;
 
 use probe::{Probe, Verdict};
 
-/// Follows the members.
+/// Starts and stops the probes as members change.
 pub(super) async fn run(context: Context) {
     let mut fleet = context.fleet.clone();
     fleet.mark_changed();
@@ -53,24 +53,24 @@ struct Monitor {
     queue: WorkQueue,
     turns: Arc<Semaphore>,
     monitored: HashMap<ClusterName, Monitored>,
-    /// Members that are there at the beginning are not all asked at once.
+    /// Whether first probes are spread over an interval, as after a start.
     spread: bool,
 }
 
-/// A member that is asked. Dropping it ends that.
+/// A probed member. Dropping it stops the probes.
 struct Monitored {
     member_uid: Option<String>,
     target: ProbeTarget,
     _task: Option<AbortOnDropHandle<()>>,
 }
 
-/// What is asked. As long as it is the same, nothing begins anew.
+/// The target of the probes. As long as it is the same, the probes continue.
 enum ProbeTarget {
-    /// A member that requests can be sent to.
+    /// A member with a usable connection.
     Upstream(Arc<Upstream>),
-    /// One without a credential, or with a Secret that cannot be used.
+    /// A member without a credential, or with an invalid Secret.
     Unusable(Arc<Secret>),
-    /// One of which is not known how it is reached, and why.
+    /// A member without a known connection, and why.
     Unconnected(Origin, Arc<str>),
 }
 
@@ -93,7 +93,7 @@ impl Monitor {
             if !is_other && before.is_some_and(|before| before.target.is_same(&target)) {
                 continue;
             }
-            // What it thought of the credential before stands until it is asked again, unless it is gone.
+            // The previous verdict stands until the next probe, unless the member or its connection is gone.
             if is_other || !matches!(target, ProbeTarget::Upstream(_)) {
                 self.context.forget_verdict(cluster);
             }
@@ -151,7 +151,7 @@ impl ProbeTarget {
         }
     }
 
-    /// How to ask the member, or why that is not known.
+    /// The upstream to probe, or why there is none.
     fn upstream(&self, cluster: &ClusterName, tunnels: &Arc<AgentTunnels>) -> Result<Arc<Upstream>, Finding> {
         match self {
             Self::Upstream(upstream) => Ok(upstream.clone()),
@@ -177,7 +177,7 @@ impl ProbeTarget {
     }
 }
 
-/// A member and how it is asked.
+/// The probe task of one member.
 struct Asked {
     context: Context,
     queue: WorkQueue,
@@ -197,12 +197,12 @@ impl Asked {
             let queued = self.queue.add(Instant::now());
             let Ok(turn) = self.turns.acquire().await else { return };
             let work = queued.begin();
-            // In a box, so that what a probe needs is not kept for every member between two.
+            // The boxed future is freed between probes, which saves memory for every member.
             let probe = Box::pin(probe::probe(&self.upstream)).await;
             drop(turn);
             work.done(false);
             self.tell(&probe, &mut reachable, &mut accepted);
-            // So that those who are asked together do not stay together.
+            // Jitter separates members that are probed at the same time.
             sleep(period.mul_f64(JITTER.mul_add(random::fraction() - 0.5, 1.0))).await;
         }
     }
@@ -227,14 +227,14 @@ impl Asked {
     }
 }
 
-/// What has to be so a few times before it counts, once it was otherwise.
+/// A boolean state that changes only after several equal results in a row.
 #[derive(Debug)]
 struct Steady {
-    /// How it is, if that is known.
+    /// The current state, if it is known.
     good: Option<bool>,
-    /// How often in a row it was otherwise.
+    /// The number of contrary results in a row.
     against: u32,
-    /// As often it must be bad to count as bad, and good to count as good.
+    /// The numbers of results in a row that change the state to bad and to good.
     down: u32,
     up: u32,
 }
@@ -244,7 +244,7 @@ impl Steady {
         Self { good: None, against: 0, down, up }
     }
 
-    /// Whether a result counts.
+    /// Takes a result, and returns whether it is now the current state.
     fn takes(&mut self, good: bool) -> bool {
         if self.good.is_none_or(|now| now == good) {
             self.against = 0;
@@ -260,14 +260,14 @@ impl Steady {
     }
 }
 
-/// Results in a row.
+/// The numbers of results in a row that change condition `Reachable`.
 const DOWN: u32 = 3;
 const UP: u32 = 2;
-/// A member that is starting may refuse a good credential for a moment.
+/// The number of refusals in a row that count: a starting member may briefly refuse a valid credential.
 const REFUSED: u32 = 2;
-/// Of the period.
+/// The jitter, as a fraction of the interval.
 const JITTER: f64 = 0.2;
-/// Members that are asked at the same time.
+/// The maximum number of concurrent probes.
 const MAX_UNDER_WAY: usize = 32;
 
 #[cfg(test)]
@@ -275,9 +275,9 @@ mod tests {
     use super::*;
     use crate::controllers::tests::{context, upstream};
 
-    /// There is one such task for each member.
+    /// Every member has one such task.
     #[tokio::test]
-    async fn what_a_probe_needs_is_there_only_while_it_probes() {
+    async fn probe_memory_is_freed_between_probes() {
         let (_told, context) = context();
         let (upstream, cluster) = (upstream(), "m1".parse().unwrap());
         let probing = size_of_val(&probe::probe(&upstream));
@@ -288,13 +288,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_result_counts_and_a_change_must_last() {
+    fn state_changes_only_after_several_results_in_a_row() {
         let mut steady = Steady::new(3, 2);
         assert!(steady.takes(true));
         for (good, counts) in [
             (false, false),
             (false, false),
-            // It was back before it was gone.
+            // It recovered before the third failure.
             (true, true),
             (false, false),
             (false, false),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_failure_counts_at_once() {
+    fn first_failure_counts_immediately() {
         assert!(Steady::new(3, 2).takes(false));
     }
 }

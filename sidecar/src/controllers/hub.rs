@@ -1,10 +1,11 @@
-//! Registers the members of a hub's inventory: one MemberCluster for each registration, with its labels and label
-//! `fleet.kubectl-mc.dev/inventory`. So one collection has every member, with one resourceVersion, and all that is known
-//! of members is kept in one place. It holds no address and no credential: each replica reads these from the hub's
-//! objects of the same name, so who may write a MemberCluster cannot change where a member's requests go.
+//! Registers the members of a hub's inventory: one MemberCluster for each registration, with its labels and
+//! label `fleet.kubectl-mc.dev/inventory`. One collection thus has every member with one resourceVersion, and
+//! the status of all members is in one place. A MemberCluster has no address and no credential: each replica
+//! reads these from the hub's objects of the same name, so the right to write MemberClusters does not allow
+//! requests to be redirected.
 //!
-//! The controller changes no MemberCluster without this label. Where the hub registers a member of the same name, condition
-//! `UniqueName` reports the conflict.
+//! The controller changes no MemberCluster without this label. If the hub registers a member of the same
+//! name, condition `UniqueName` reports the conflict.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use crate::members::inventory::hub::{impersonation, source};
 
 type Labels = BTreeMap<String, String>;
 
-/// Follows both inventories, if the hub is this one.
+/// Syncs the MemberClusters with the hub's registrations, if this hub's inventory is enabled.
 pub(super) async fn run(context: Context, hub: Origin) {
     let (mut clusters, mut fleet) = (context.hub_clusters.clone(), context.fleet.clone());
     let members: Api<MemberCluster> = Api::all(context.host.clone());
@@ -55,7 +56,7 @@ pub(super) async fn run(context: Context, hub: Origin) {
             changed = fleet.changed() => if changed.is_err() { return },
             () = sleep(pause) => {}
         }
-        // Changes that come together are handled together.
+        // Changes within a short time are combined.
         sleep(MOMENT).await;
     }
 }
@@ -72,7 +73,7 @@ fn tell_conflicts(context: &Context, hub: Origin, fleet: &Fleet) {
     }
 }
 
-/// The members whose registrations choose their Secrets, as `--inventory-allow-refs` permits.
+/// Reports the members whose registrations choose their Secrets, as `--inventory-allow-refs` permits.
 fn tell_unbound(context: &Context, fleet: &Fleet) {
     for (cluster, registered) in fleet.iter() {
         let Some(unbound) = registered.unbound() else { continue };
@@ -108,7 +109,7 @@ fn changes(hub: &HubMembers, fleet: &Fleet) -> Vec<Change> {
     changes
 }
 
-/// The labels of a registration and our own, which no registration sets.
+/// The labels of a registration, without those of kubectl-mc's own group, and the label of the inventory.
 fn wanted(hub: Origin, labels: &Labels) -> Labels {
     let own = |key: &str| key.split_once('/').is_some_and(|(prefix, _)| prefix == FLEET_GROUP);
     let labels = labels.iter().filter(|(key, _)| !own(key));
@@ -117,7 +118,7 @@ fn wanted(hub: Origin, labels: &Labels) -> Labels {
 }
 
 impl Change {
-    /// Says whether it is done, or need not be.
+    /// Returns whether the change is done or no longer necessary.
     async fn run(self, hub: Origin, members: &Api<MemberCluster>) -> bool {
         let (name, verb) = match &self {
             Self::Create(name, _) => (name.to_string(), "create"),
@@ -129,7 +130,7 @@ impl Change {
                 info!(cluster = name, verb, inventory = %hub, "the member follows the hub");
                 true
             }
-            // Another writer was faster; the watch delivers the result.
+            // The object has changed in the meantime. The watch delivers its new state.
             Ok(Err(kube::Error::Api(error))) if matches!(error.code, 404 | 409) => true,
             Ok(Err(error)) => {
                 warn!(cluster = name, verb, inventory = %hub, error = %error, "cannot write the MemberCluster of a hub's member");
@@ -165,7 +166,7 @@ impl Change {
     }
 }
 
-/// An administrator may change the spec, which is not written again.
+/// The MemberCluster to create. Its spec is written only once, so an administrator may change it.
 fn registration(hub: Origin, name: &ClusterName, labels: Labels) -> MemberCluster {
     let spec = MemberClusterSpec { impersonation: impersonation(hub) };
     let mut member = MemberCluster::new(name.as_str(), spec);
@@ -184,10 +185,10 @@ fn label_patch(member: &MemberCluster, labels: &Labels) -> Value {
     })
 }
 
-/// A host with 1,000 registrations is followed in some seconds.
+/// The maximum number of concurrent writes: 1,000 registrations take some seconds.
 const MAX_UNDER_WAY: usize = 8;
 const MOMENT: Duration = Duration::from_millis(50);
-/// Before what could not be written is tried again.
+/// The delay before failed writes are retried.
 const PAUSE: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(3600);
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -225,7 +226,7 @@ mod tests {
     const MARK: (&str, &str) = (INVENTORY, "karmada");
 
     #[test]
-    fn each_cluster_becomes_a_member_with_its_labels() {
+    fn registrations_become_members_with_their_labels() {
         let clusters = [
             ("created", &[("env", "prod"), ("fleet.kubectl-mc.dev/grant-for", "x")][..]),
             ("same", &[("env", "prod")]),
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn registration_forwards_what_the_hub_may_impersonate() {
+    fn registration_forwards_uid_and_extra_if_the_hub_may() {
         for (hub, passed) in [(Origin::Karmada, Forwarding::Omit), (Origin::KubeAdmiral, Forwarding::Forward)]
         {
             let name = "m1".parse().unwrap();

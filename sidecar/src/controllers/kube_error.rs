@@ -1,8 +1,8 @@
-//! The message of an error of kube's client. Its own display holds a Status twice, once as Rust prints it.
+//! Formats errors of kube's client. Their `Display` has a Status twice, once in Rust's debug format.
 
 use crate::causes::innermost;
 
-/// What the API server said, or the innermost cause: kube's errors repeat their causes.
+/// The API server's message, or the innermost cause, because kube's errors repeat their causes.
 pub(super) fn message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn message_is_the_servers_and_no_dump() {
+    fn message_is_that_of_the_server_or_the_cause() {
         let api = |text: &str| {
             let status = Status {
                 code: 401,

@@ -1,13 +1,13 @@
-//! The election of the replica that runs the controllers, by a Lease (client-go:
-//! `tools/leaderelection`): whoever writes its name into it first leads, as long as it goes on
-//! writing. Two cannot lead at once: a write counts only if nobody else wrote since the Lease was seen,
-//! the leader gives up `renew_deadline` after it began its last write, and the others wait for
-//! `lease_duration` after they saw that. Clocks of different machines are not compared; how old a Lease
-//! is tells who watches it not change.
+//! Elects the replica that runs the controllers, by a Lease (client-go: `tools/leaderelection`). The replica
+//! that writes its name to the Lease first leads, as long as it renews the Lease. Two replicas cannot lead at
+//! once: a write fails if the Lease has changed since it was read, the leader gives up `renew_deadline` after
+//! the start of its last successful write, and other replicas wait for `lease_duration` after they have
+//! observed that write. Clocks of different machines are not compared: a replica measures the age of a Lease
+//! from its last observed change.
 //!
-//! Where client-go asks again and again, the leader writes over what its own last write left, and the
-//! others watch that one Lease: they know of each write as it is made, and look at the moment at which
-//! the Lease is over. What the watch does not tell costs time alone: nobody writes who has not looked.
+//! client-go polls the Lease. Here, the leader writes with the resource version of its own last write, and
+//! the other replicas watch the Lease: they observe each write, and read the Lease when it expires. A failed
+//! watch only costs time, because a replica always reads the Lease before it takes it.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Refuses what would let two lead at once, or nobody for long (client-go: `NewLeaderElector`).
+    /// Refuses values that would allow two leaders at once, or none for long (client-go: `NewLeaderElector`).
     pub fn checked(self) -> Result<Self, &'static str> {
         if self.renew_deadline >= self.lease_duration {
             return Err("leader-elect-lease-duration: it is not longer than --leader-elect-renew-deadline");
@@ -52,8 +52,8 @@ impl Config {
     }
 }
 
-/// Takes part in the election until `stop`. What `lead` makes is run while this replica leads, and
-/// dropped when it does not; its token is cancelled just before.
+/// Takes part in the election until `stop`. The future of `lead` runs while this replica leads, and is
+/// dropped when it loses leadership; the future's token is cancelled just before.
 pub async fn run<F: Future<Output = ()>>(
     leases: Api<Lease>,
     config: Config,
@@ -85,18 +85,18 @@ pub async fn run<F: Future<Output = ()>>(
     }
 }
 
-/// One who takes part.
+/// A participant in the election.
 struct Candidate {
     leases: Api<Lease>,
     config: Config,
     identity: String,
-    /// The Lease as it was last seen; none where there is none.
+    /// The Lease as it was last observed; `None` if there is none.
     seen: Option<Lease>,
-    /// From when on that may be ours.
+    /// When this replica may take the Lease.
     free: Instant,
 }
 
-/// When a Lease was last ours for certain: before it was written, not after.
+/// The start of the last successful write. From then on, the Lease is held with certainty.
 #[derive(Clone, Copy)]
 struct Held(Instant);
 
@@ -115,25 +115,25 @@ impl Candidate {
         Self { leases, config, identity: identity(), seen: None, free: Instant::now() }
     }
 
-    /// Returns when the Lease is ours.
+    /// Returns when this replica holds the Lease.
     async fn acquired(&mut self) -> Held {
         let mut told = false;
         loop {
             match self.taken().await {
                 Ok(held) => return held,
-                // Nothing that passes: the rights may be of an older release than the program.
+                // Not a transient error: the RBAC may be of an older release than the program.
                 Err(Error::Host(error)) if is_forbidden(&error) && !told => {
                     warn!(%error, "cannot watch the Lease");
                     told = true;
                 }
                 Err(error) => debug!(%error, "retrying the Lease"),
             }
-            // Those who failed together do not ask together.
+            // Jitter separates replicas that failed at the same time.
             sleep(retry::jittered(self.config.retry_period)).await;
         }
     }
 
-    /// Follows the Lease until it may be had, and takes it.
+    /// Watches the Lease until it is free, and takes it.
     async fn taken(&mut self) -> Result<Held, Error> {
         self.look().await?;
         while !self.is_free() {
@@ -143,12 +143,12 @@ impl Candidate {
         self.write().await
     }
 
-    /// Takes note of each change of the Lease, until it may be had or nothing was heard of it for so long
-    /// that the watch may be broken.
+    /// Observes changes of the Lease until it is free, or until the watch has been silent for so long that it
+    /// may be broken.
     async fn follow(&mut self) -> Result<(), Error> {
         let only = format!("metadata.name={}", self.config.resource_name);
         let only = WatchParams::default().fields(&only).disable_bookmarks();
-        // Without a version, from what there is.
+        // Without a version, the watch starts with the current Lease.
         let version = version(self.seen.as_ref()).unwrap_or_default().to_owned();
         let changes = self.leases.watch(&only, &version);
         let mut changes = pin!(self.in_time(changes).await?);
@@ -165,7 +165,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Renews the Lease. Returns when it is not ours any more, or soon may not be.
+    /// Renews the Lease. Returns when this replica has lost it or can no longer be sure to hold it.
     async fn lost(&mut self, Held(mut held): Held) {
         loop {
             let deadline = held + self.config.renew_deadline;
@@ -185,11 +185,11 @@ impl Candidate {
         }
     }
 
-    /// Writes over what our last write left; where that is not there any more, over what is. None if it
-    /// is another's.
+    /// Writes with the resource version of the last own write or, after a conflict, of the current Lease.
+    /// `None` if another replica holds it.
     async fn renew(&mut self) -> Result<Option<Held>, Error> {
         match self.write().await {
-            // Another wrote, or we did and were not told, or the Lease was deleted.
+            // Another replica has written, the response to an own write was lost, or the Lease was deleted.
             Err(Error::Host(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {}
             written => return written.map(Some),
         }
@@ -204,7 +204,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Writes our name into the Lease. If it is not as it was seen, that is a conflict.
+    /// Writes this replica's name to the Lease. If the Lease has changed, the host responds with a conflict.
     async fn write(&mut self) -> Result<Held, Error> {
         let (began, params) = (Instant::now(), PostParams::default());
         let mut lease = self.seen.clone().unwrap_or_default();
@@ -219,7 +219,8 @@ impl Candidate {
         Ok(Held(began))
     }
 
-    /// Takes note of the Lease as it is. One that was deleted still binds us: whoever held it may not know.
+    /// Stores the observed Lease. A deleted Lease is not free before its time, because its holder may not
+    /// know of the deletion.
     fn see(&mut self, lease: Option<Lease>) {
         if let Some(changed) =
             lease.as_ref().filter(|lease| version(Some(lease)) != version(self.seen.as_ref()))
@@ -229,7 +230,7 @@ impl Candidate {
         self.seen = lease;
     }
 
-    /// For how long a Lease is another's when it was just renewed.
+    /// How long another replica holds a Lease that was just renewed; zero if no other replica holds it.
     fn lasts(&self, spec: Option<&LeaseSpec>) -> Duration {
         let holder = spec.and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
         if holder.is_empty() || holder == self.identity {
@@ -247,7 +248,7 @@ impl Candidate {
         self.free <= Instant::now()
     }
 
-    /// A request's answer, if it comes in time for a second try (client-go:
+    /// The response to a request, with a timeout that leaves time for a second try (client-go:
     /// `resourcelock.NewFromKubeconfig`).
     async fn in_time<T>(&self, answer: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
         Ok(timeout((self.config.renew_deadline / 2).max(LEAST_PATIENCE), answer).await??)
@@ -258,7 +259,7 @@ impl Candidate {
         let ours = self.is_ours(before);
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
-            // Rounded up: what others wait for must not be less than what we count on.
+            // Rounded up, because other replicas must not wait for less than the lease duration.
             lease_duration_seconds: Some(
                 i32::try_from(self.config.lease_duration.as_secs_f64().ceil() as i64).unwrap_or(i32::MAX),
             ),
@@ -269,7 +270,7 @@ impl Candidate {
         }
     }
 
-    /// Takes our name out of the Lease, if it is there, so that another need not wait.
+    /// Removes this replica's name from the Lease, so that another replica need not wait for its expiry.
     async fn release(&mut self) {
         match timeout(RELEASE_TIMEOUT, self.released()).await {
             Ok(Ok(())) => {}
@@ -286,7 +287,7 @@ impl Candidate {
             spec.holder_identity = Some(String::new());
             spec.lease_duration_seconds = Some(1);
             match self.leases.replace(&self.config.resource_name, &PostParams::default(), &lease).await {
-                // A renewal was under way, and may arrive after the look.
+                // A renewal in progress may have been written after the read.
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
                 released => return Ok(released.map(drop)?),
             }
@@ -302,13 +303,13 @@ fn version(lease: Option<&Lease>) -> Option<&str> {
     lease?.metadata.resource_version.as_deref()
 }
 
-/// Who this is: the host's or pod's name, and what tells two processes there apart.
+/// The identity of this replica: the name of the machine or pod, and a random suffix for the process.
 pub(crate) fn identity() -> String {
     let host = Reporter::from("mc-sidecar").instance.unwrap_or_else(|| "mc-sidecar".to_owned());
     format!("{host}_{:016x}", random::bits())
 }
 
-/// client-go's: the most that one pause between two attempts is longer than another.
+/// client-go's jitter factor: the largest ratio between two pauses.
 const JITTER: f64 = 1.2;
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Metrics of the controllers, and of the members that are registered, which the leader reports.
+//! Registers the metrics of the controllers and of the registered members, which the leader reports.
 
 use jiff::Timestamp;
 use kubectl_mc_api::ClusterName;
@@ -64,7 +64,7 @@ impl Metrics {
             metrics.reachable.clone(),
         );
         registry.register("token_renewals", "Token renewals by result", metrics.renewals.clone());
-        // Prometheus sees no increase of a counter that begins with 1.
+        // Prometheus sees no increase of a counter that starts at 1.
         for result in ["renewed", "failed"] {
             drop(metrics.renewals.get_or_create(&ResultLabels { result }));
         }
@@ -77,12 +77,12 @@ impl Metrics {
         metrics
     }
 
-    /// Whether this replica has the Lease of this name.
+    /// The gauge that shows whether this replica holds the Lease of this name.
     pub fn leader(&self, lease: &str) -> Gauge {
         self.leader.get_or_create_owned(&NameLabels { name: lease.to_owned() })
     }
 
-    /// What measures the reconciliations of a controller.
+    /// The queue that measures the reconciliations of a controller.
     pub(super) fn queue(&self, controller: &'static str) -> WorkQueue {
         self.work.queue(controller)
     }
@@ -93,7 +93,7 @@ impl Metrics {
         self.renewals.get_or_create(&ResultLabels { result }).inc();
     }
 
-    /// Tells when a member's credential ends; nothing of one that does not.
+    /// Sets the expiry of a member's credential; `None` removes the series.
     pub fn expires(&self, cluster: &ClusterName, secret: &'static str, ends: Option<Timestamp>) {
         let labels = CredentialLabels { cluster: cluster.to_string(), secret };
         match ends {
@@ -102,28 +102,28 @@ impl Metrics {
         }
     }
 
-    /// Tells whether a member is up.
+    /// Sets whether a member is reachable.
     pub fn reachable(&self, cluster: &ClusterName, reachable: bool) {
         self.reachable.get_or_create(&MemberLabels::of(cluster)).set(reachable.into());
     }
 
-    /// Does not tell any more whether a member is up.
+    /// Removes the series of a member that is no longer probed.
     pub fn not_asked(&self, cluster: &ClusterName) {
         self.reachable.remove(&MemberLabels::of(cluster));
     }
 
-    /// Says nothing more of any: another replica does.
+    /// Removes the series of all members, because another replica reports them.
     pub fn forget_all(&self) {
         self.reachable.clear();
         self.expiry.clear();
     }
 
-    /// Begins to count the restarts of a controller.
+    /// Creates the series for the restarts of a controller.
     pub fn started(&self, controller: &'static str) {
         drop(self.restarts.get_or_create(&ControllerLabels { controller }));
     }
 
-    /// Counts a controller that ended.
+    /// Counts a restart of a controller.
     pub fn restarted(&self, controller: &'static str) {
         self.restarts.get_or_create(&ControllerLabels { controller }).inc();
     }

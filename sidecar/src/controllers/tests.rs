@@ -13,21 +13,21 @@ fn enabled(words: &str) -> Result<Enabled, UnknownController> {
 }
 
 #[test]
-fn nothing_is_none_and_a_star_is_all() {
+fn empty_list_enables_none_and_star_enables_all() {
     assert_eq!(enabled("").unwrap().0, [""; 0]);
     let all: Vec<_> = ALL.iter().map(|controller| controller.name).collect();
     assert_eq!(enabled("*").unwrap().0, all);
 }
 
 #[test]
-fn a_word_that_names_no_controller_is_told() {
+fn unknown_controller_is_named_in_the_error() {
     for word in ["healht", "-healht"] {
         assert!(enabled(word).unwrap_err().to_string().starts_with(&format!("unknown controller {word:?}")));
     }
 }
 
 #[test]
-fn one_may_be_chosen_or_left_out() {
+fn controller_can_be_enabled_or_disabled() {
     assert_eq!(enabled("health").unwrap().0, ["health"]);
     assert!(!enabled("*,-health").unwrap().0.contains(&"health"));
     assert!(enabled("*,-health").unwrap().0.contains(&"credentials"));
@@ -58,7 +58,7 @@ async fn panicking_controller_restarts_with_backoff() {
     assert!(text.contains(&line), "{text}");
 }
 
-/// A context of a host that answers nothing of use, and who tells what the host says of the members.
+/// A context with a host that responds with nothing useful, and the sender of the fleet.
 pub(super) fn context() -> (watch::Sender<Arc<Fleet>>, Context) {
     let (host, _) = host(|_| (200, serde_json::Value::Null));
     let (told, fleet) = watch::channel(Arc::default());
@@ -87,7 +87,7 @@ pub(super) fn context() -> (watch::Sender<Arc<Fleet>>, Context) {
     (told, context)
 }
 
-/// The way to a member that nobody asks.
+/// The upstream of a member that receives no requests.
 pub(super) fn upstream() -> Arc<Upstream> {
     crate::server::tls::install_provider();
     let data = [("server", "https://203.0.113.7"), ("insecure-skip-tls-verify", "true"), ("token", "t")];

@@ -1,4 +1,4 @@
-//! When something that is done again and again is due next. What fails is tried again after a pause that doubles.
+//! Schedules a repeated task: tracks when it is due next. A failure is retried with exponential backoff.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use crate::retry;
 pub(super) struct Turn {
     due: Instant,
     under_way: bool,
-    /// While it is due and waits for a place.
+    /// The queue entry while the task is due and waits to start.
     queued: Option<Queued>,
-    /// How long is waited after the next failure.
+    /// The backoff after the next failure.
     pause: Duration,
 }
 
 impl Turn {
-    /// Due at once.
+    /// A task that is due immediately.
     pub(super) fn now() -> Self {
         Self { due: Instant::now(), under_way: false, queued: None, pause: FIRST_PAUSE }
     }
 
-    /// Due at once, as if nothing had failed; what is under way goes on.
+    /// Makes the task due immediately and resets the backoff. A running task continues.
     pub(super) fn restart(&mut self) {
         *self = Self { under_way: self.under_way, queued: self.queued.take(), ..Self::now() };
     }
@@ -36,29 +36,30 @@ impl Turn {
         self.due
     }
 
-    /// When there is something to do, if it is not under way.
+    /// When the task is due, unless it is running.
     pub(super) fn next(&self) -> Option<Instant> {
         (!self.under_way).then_some(self.due)
     }
 
-    /// Due then at the latest.
+    /// Makes the task due at this time at the latest.
     pub(super) fn hurry(&mut self, at: Instant) {
         self.due = self.due.min(at);
     }
 
-    /// Due then at the earliest.
+    /// Makes the task due at this time at the earliest.
     pub(super) fn postpone(&mut self, at: Instant) {
         self.due = self.due.max(at);
         self.queued = None;
     }
 
-    /// It is due, and waits for a place.
+    /// Adds the due task to the queue, unless it is already queued.
     pub(super) fn wait(&mut self, queue: &WorkQueue) {
         let due = self.due;
         self.queued.get_or_insert_with(|| queue.add(due));
     }
 
-    /// Whatever changes from now on makes it due again before that time has passed.
+    /// Starts the task. It is due again after this time, or earlier if [`Self::hurry`] is called while it
+    /// runs.
     pub(super) fn begin(&mut self, again: Duration, queue: &WorkQueue) -> Queued {
         self.wait(queue);
         self.under_way = true;
@@ -66,7 +67,7 @@ impl Turn {
         self.queued.take().unwrap_or_else(|| queue.add(due))
     }
 
-    /// Ends what is under way.
+    /// Ends the running task.
     pub(super) fn done(&mut self, retry: bool) {
         self.under_way = false;
         if retry {
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pause_doubles_up_to_a_minute_and_success_resets_it() {
+    async fn backoff_doubles_up_to_a_minute_and_success_resets_it() {
         let (mut turn, queue) = (Turn::now(), queue());
         let mut pause_after = |retry| {
             turn.begin(Duration::from_secs(3600), &queue);
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn change_while_it_is_under_way_makes_it_due_again() {
+    async fn change_during_a_run_makes_the_task_due_again() {
         let (mut turn, queue) = (Turn::now(), queue());
         turn.begin(Duration::from_secs(3600), &queue);
         turn.hurry(Instant::now());
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn turn_is_queued_from_its_wait_until_its_place() {
+    async fn task_is_queued_until_it_starts() {
         let (mut turn, queue) = (Turn::now(), queue());
         turn.wait(&queue);
         turn.wait(&queue);

@@ -1,6 +1,7 @@
-//! Measures the reconciliations of a controller by the metrics of a work queue (client-go: `util/workqueue/metrics.go`). A
-//! reconciliation is [`Queued`] once it is due, until it has a place among those that run at the same time; then it is
-//! [`Working`]. One that is dropped, because its member or the leadership is gone, leaves the gauges.
+//! Measures the reconciliations of a controller with the metrics of a work queue (client-go:
+//! `util/workqueue/metrics.go`). A due reconciliation is [`Queued`] until the limit of concurrent
+//! reconciliations allows it to start; then it is [`Working`]. A reconciliation that is dropped, because its
+//! member or the leadership is gone, is removed from the gauges.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError};
@@ -63,7 +64,7 @@ pub(super) struct Working {
 
 impl Default for Metrics {
     fn default() -> Self {
-        // Upstream's: 10 ns to 10 s.
+        // Upstream's buckets: 10 ns to 10 s.
         let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(1e-8, 10.0, 10));
         Self {
             depth: Family::default(),
@@ -93,7 +94,7 @@ impl Metrics {
         metrics
     }
 
-    /// The queue of a controller, whose series begin now.
+    /// Creates the queue of a controller and its series.
     pub(super) fn queue(&self, name: &'static str) -> WorkQueue {
         let label = Name { name };
         self.running.with(|running| _ = running.of.entry(name).or_default());
@@ -110,7 +111,7 @@ impl Metrics {
 }
 
 impl WorkQueue {
-    /// Adds a reconciliation that is due since then.
+    /// Adds a reconciliation that has been due since this time.
     pub(super) fn add(&self, since: Instant) -> Queued {
         self.0.adds.inc();
         self.0.depth.inc();
@@ -122,7 +123,7 @@ impl WorkQueue {
         self.0.depth.get()
     }
 
-    /// Begins one that waits for no others.
+    /// Starts a reconciliation that does not wait in the queue.
     pub(super) fn begin(&self) -> Working {
         self.add(Instant::now()).begin()
     }
@@ -144,7 +145,7 @@ impl Drop for Queued {
 }
 
 impl Working {
-    /// Counts a reconciliation that is over. `retry`: it failed, in part or as a whole, and is done again.
+    /// Counts a finished reconciliation. `retry`: it failed, in part or as a whole, and is retried.
     pub(super) fn done(self, retry: bool) {
         self.queue.0.worked.observe(self.begun.elapsed().as_secs_f64());
         if retry {
@@ -160,7 +161,7 @@ impl Drop for Working {
     }
 }
 
-/// When each running reconciliation began, by controller.
+/// The start of each running reconciliation, by controller.
 #[derive(Clone, Debug, Default)]
 struct Running(
     #[expect(clippy::disallowed_types, reason = "held for a change, and never over an await")]
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reconciliation_moves_each_metric() {
+    async fn reconciliation_updates_each_metric() {
         let mut registry = Registry::default();
         let queue = Metrics::register(&mut registry).queue("access");
         let pass = |seconds| tokio::time::advance(Duration::from_secs(seconds));
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn dropped_reconciliation_leaves_the_gauges() {
+    async fn dropped_reconciliation_is_removed_from_the_gauges() {
         let mut registry = Registry::default();
         let queue = Metrics::register(&mut registry).queue("access");
         let (queued, working) = (queue.add(Instant::now()), queue.begin());

@@ -1,4 +1,5 @@
-//! Attempts to authenticate or to authorize by result, with their time (apiserver: `endpoints/filters/metrics.go`).
+//! Counts attempts to authenticate or to authorize by result, and measures their time (apiserver:
+//! `endpoints/filters/metrics.go`).
 
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ impl<C> Attempts<C>
 where
     C: Clone + std::fmt::Debug + Default + EncodeMetric + TypedMetric + Send + Sync + 'static,
 {
-    /// The metrics `{of}_attempts` and `{of}_duration_seconds`, with the attempts of each result.
+    /// Registers the metrics `{of}_attempts` and `{of}_duration_seconds`, and returns the attempts of each
+    /// result.
     pub(super) fn register<const N: usize>(
         of: &str,
         results: [&'static str; N],
@@ -44,7 +46,7 @@ where
         })
     }
 
-    /// Adds the time of an attempt, and returns the counter that counts it.
+    /// Observes the time of an attempt and returns its counter.
     pub(super) fn took(&self, time: Duration) -> &C {
         self.duration.observe(time.as_secs_f64());
         &self.number

@@ -1,8 +1,9 @@
-//! Who is calling: the delegated authenticators of an aggregated API server, in upstream's order
-//! (apiserver: `authenticatorfactory/delegating.go`): request header, client certificate, bearer
-//! token, and if anonymous requests are allowed, nothing at all, but only where nothing failed.
-//! Errors are collected, the first success wins. The caller's credential is taken out of the
-//! headers here, whatever the outcome.
+//! Authenticates callers with the delegated authenticators of an aggregated API server, in upstream's order
+//! (apiserver: `authenticatorfactory/delegating.go`): request header, client certificate, bearer token. If
+//! no credential failed, anonymous requests may be allowed.
+//!
+//! The first success wins; without one, the last error is returned. The caller's credential is removed from
+//! the headers.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,7 +32,7 @@ use token_review::TokenReviews;
 pub struct Authenticator {
     trust: Arc<ArcSwap<Trust>>,
     tokens: TokenReviews,
-    /// Who everybody is who shows no credential; `None` if such callers are refused.
+    /// The identity of callers without a credential; `None` if such callers are refused.
     anonymous: Option<Arc<Identity>>,
     metrics: Metrics,
 }
@@ -43,14 +44,14 @@ pub struct Authenticated {
     pub by: By,
 }
 
-/// What the caller was known by.
+/// The authenticator that accepted the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// The host's front proxy vouched for the caller, and already applied the caller's impersonation.
+    /// The host's front proxy sent the caller's identity. It has already applied the caller's impersonation.
     RequestHeader,
     ClientCertificate,
     Token,
-    /// Nothing: there was no credential, and none is needed.
+    /// The caller is anonymous: there was no credential, and none is required.
     Nothing,
 }
 
@@ -59,28 +60,28 @@ impl Authenticator {
         Self { trust, tokens, anonymous: anonymous.then(|| Arc::new(Identity::anonymous())), metrics }
     }
 
-    /// How many verdicts on tokens are kept.
+    /// The number of cached token reviews.
     pub fn kept(&self) -> usize {
         self.tokens.kept()
     }
 
-    /// Drops remembered logins whose time is over.
+    /// Drops expired token reviews from the cache.
     pub fn forget_expired(&self) {
         self.tokens.forget_expired();
     }
 
-    /// Whether the peer is the host's front proxy, as far as is known at this moment.
+    /// Whether the peer is the host's front proxy, by the CAs that are trusted now.
     pub fn is_front_proxy(&self, peer: &Peer) -> bool {
         peer.proven(&self.trust.load_full()).front_proxy
     }
 
-    /// What a peer's certificates prove at this moment.
+    /// The identity that a peer's certificates prove, by the CAs that are trusted now.
     pub fn proof(&self, peer: &Peer) -> Proof {
         proof(&peer.proven(&self.trust.load_full()))
     }
 
-    /// Finds out who sends `headers` over `peer`'s connection and removes every credential from them.
-    /// A failure is logged and counted by what was attempted.
+    /// Authenticates the sender of `headers` on `peer`'s connection and removes every credential from them.
+    /// A failure is logged and counted by the kinds of credential.
     pub async fn authenticate(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<Authenticated, Failed> {
         let attempted = CredentialKinds::by(peer, headers);
         let begun = Instant::now();
@@ -137,9 +138,10 @@ fn proof(proven: &Proven) -> Proof {
     }
 }
 
-/// The bearer token of the first `Authorization` (RFC 6750, 2.1; Go: `Header.Get`); the scheme's case does not matter. One
-/// word follows the scheme: a kube-apiserver would take the first of several, so each text behind it would be another
-/// spelling of one token. Not all tokens are token68: some clusters' have a colon.
+/// The bearer token of the first `Authorization` header (RFC 6750, 2.1; Go: `Header.Get`). The scheme is
+/// case-insensitive. A single word must follow it: a kube-apiserver uses the first of several words, so any
+/// text after it would be another spelling of the same token. A token need not be token68, because some
+/// clusters use a colon.
 fn bearer_token(headers: &HeaderMap) -> Option<Result<String, Error>> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
     let token = token.trim();
@@ -166,7 +168,7 @@ pub struct Failed {
     pub attempted: CredentialKinds,
 }
 
-/// Why nobody is known to be calling.
+/// Why a caller is not authenticated.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     #[error("no credentials were provided")]
@@ -183,13 +185,13 @@ pub enum Error {
     WebSocketToken(&'static str),
     #[error("too many token reviews are in progress, try again later")]
     TooManyReviews,
-    /// The reason is in the log: a caller who is not known learns nothing of the host.
+    /// The reason is only in the log, because an unauthenticated caller must not learn about the host.
     #[error("the host could not review the token")]
     Review,
 }
 
 impl Error {
-    /// Whether it is about the caller, and not about us and the host.
+    /// Whether the caller's credential is the cause, and not the sidecar or the host.
     pub fn is_refusal(&self) -> bool {
         !matches!(self, Self::TooManyReviews | Self::Review)
     }
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_16_only_the_first_authorization_counts() {
+    fn fault_16_only_the_first_authorization_header_counts() {
         for (lines, token) in [
             (&["Bearer abc", "Bearer def"], Some("abc")),
             (&["Basic abc", "Bearer def"], None),
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn front_proxys_certificate_counts_before_a_users() {
+    fn front_proxy_certificate_precedes_a_user_certificate() {
         let user = || Some(Arc::new(Identity::default()));
         let kinds = [(true, user()), (true, None), (false, user()), (false, None)];
         let kinds = kinds.map(|(front_proxy, user)| proof(&Proven { front_proxy, user, refused: None }));

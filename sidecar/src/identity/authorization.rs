@@ -1,6 +1,6 @@
-//! Whether the host lets a caller do what is asked: delegated to its authorizer by
-//! SubjectAccessReview (apiserver: `plugin/pkg/authorizer/webhook`). The answer is the permit that
-//! forwarding demands, and comes before anything that tells whether a cluster exists.
+//! Authorizes requests by SubjectAccessReviews on the host (apiserver: `plugin/pkg/authorizer/webhook`).
+//! The result is the permit [`Allowed`], which forwarding requires. Authorization precedes every response
+//! that reveals whether a cluster exists.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,65 +25,65 @@ pub use metrics::Metrics;
 
 use subject_access_review::{Decision, SubjectAccessReviews, Ttl};
 
-/// Asks the host, and remembers for a while what it said.
+/// Authorizes requests on the host and caches the decisions.
 pub struct Authorizer {
     always_allowed: AlwaysAllowed,
     reviews: SubjectAccessReviews,
-    /// The hub whose members its own grants open as well.
+    /// The hub whose members can also be granted in the hub's own API group.
     hub: Option<Origin>,
     metrics: Metrics,
 }
 
-/// What may differ from upstream's defaults.
+/// The settings that may differ from upstream's defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     pub always_allowed: AlwaysAllowed,
     pub ttl: Ttl,
-    /// The shares of the priority levels in the reviews under way.
+    /// The shares of the priority levels in the concurrent reviews.
     pub levels: Option<Shares>,
-    /// The hub whose members its own grants open as well.
+    /// The hub whose members can also be granted in the hub's own API group.
     pub hub: Option<Origin>,
 }
 
-/// For whom the host is asked, each of whom has a share of the reviews under way.
+/// The purpose of a review. Each has a share of the concurrent reviews.
 #[derive(Clone, Copy, Debug)]
 pub enum Asker {
-    /// Who logged in, whomever they act as.
+    /// A request of an authenticated caller, even if the caller impersonates another user.
     Caller(Caller),
-    /// The same for what a list or a watch shows them: one review for each cluster.
+    /// The entries of a list or a watch of such a caller: one review for each cluster.
     Listing(Caller),
-    /// A long-running request that was allowed before.
+    /// The revalidation of a long-running request that was allowed before.
     Renewal,
 }
 
-/// Who a request is made as, and the rights by which it is made as them.
+/// The identity of a request after impersonation, and the rights that allow the caller to impersonate it.
 #[derive(Clone, Debug)]
 pub struct EffectiveUser {
     identity: Arc<Identity>,
     rights: Vec<Right>,
 }
 
-/// What the host lets somebody do.
+/// A right that the host granted to an identity.
 #[derive(Clone, Debug)]
 pub struct Right {
     pub holder: Arc<Identity>,
     pub attributes: Attributes,
 }
 
-/// Proof that the host allowed `identity` to do what the request asks. Nothing is forwarded
-/// without one, and what is forwarded bears this identity.
+/// Proof that the host authorized the request for `identity`. No request is forwarded without one, and a
+/// forwarded request has this identity.
 #[derive(Debug)]
 pub struct Allowed {
     identity: Arc<Identity>,
-    /// All that it rests on, the caller's rights to impersonate `identity` among it.
+    /// All rights that the request needed, including the caller's rights to impersonate `identity`.
     rights: Arc<[Right]>,
-    /// The inventory whose members alone it is for, if its rights are not of our own group.
+    /// The only inventory whose members the permit is for, if a right is not in kubectl-mc's own group.
     only_for: Option<Origin>,
     /// The reason that the host gives, if any.
     reason: Arc<str>,
 }
 
-/// What is asked for, in the words of RBAC.
+/// The attributes of a request, as RBAC defines them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Attributes {
     Resource {
@@ -111,12 +111,12 @@ impl Authorizer {
         Self { always_allowed, reviews, hub, metrics: Metrics::default() }
     }
 
-    /// Counts what it does there.
+    /// Records authorizations and reviews in these metrics.
     pub fn counted(self, metrics: Metrics, reviews: ReviewMetrics) -> Self {
         Self { reviews: self.reviews.counted(reviews), metrics, ..self }
     }
 
-    /// Asks for every right that the request needs.
+    /// Checks every right that the request needs.
     pub async fn authorize(
         &self,
         subject: EffectiveUser,
@@ -136,7 +136,7 @@ impl Authorizer {
         info: &RequestInfo,
     ) -> Result<Allowed, Error> {
         let EffectiveUser { identity, mut rights } = subject;
-        // The group of a hub has the hub's members only, whatever rights the caller has.
+        // The group of a hub serves only the hub's members, regardless of the caller's rights.
         let (mut reason, mut only_for) = (Arc::default(), Some(info.group()).filter(|group| group.is_hub()));
         let asker = Asker::Caller(caller);
         for attributes in Attributes::of(info) {
@@ -164,28 +164,28 @@ impl Authorizer {
         Ok(Allowed { identity, rights: rights.into(), only_for, reason })
     }
 
-    /// The right in a hub's group that counts as well, for members of the hub. The host is asked for it whether or not the
-    /// member is one of these: the time that a refusal takes tells nothing of the member.
+    /// The alternative right in a hub's group, which counts for members of the hub. It is checked even if the
+    /// member is not in the hub, so the time of a refusal reveals nothing about the member.
     pub fn of_hub(&self, attributes: &Attributes) -> Option<(Origin, Attributes)> {
         self.hub.and_then(|hub| Some((hub, attributes.of_hub(hub)?)))
     }
 
-    /// The hub whose members its own grants open as well.
+    /// The hub whose members can also be granted in the hub's own API group.
     pub fn hub(&self) -> Option<Origin> {
         self.hub
     }
 
-    /// How many decisions are kept, of requests and of lists.
+    /// The numbers of cached decisions for requests and for lists.
     pub fn kept(&self) -> [usize; 2] {
         self.reviews.kept()
     }
 
-    /// Drops remembered decisions whose time is over.
+    /// Drops expired decisions from the cache.
     pub fn forget_expired(&self) {
         self.reviews.forget_expired();
     }
 
-    /// Asks again for what was allowed.
+    /// Checks again the rights of a permit.
     pub async fn renew(&self, allowed: &Allowed) -> Result<(), Error> {
         for Right { holder, attributes } in &*allowed.rights {
             self.check(holder, attributes, Asker::Renewal).await?;
@@ -193,14 +193,14 @@ impl Authorizer {
         Ok(())
     }
 
-    /// Asks for one right, and returns the reason that the host gives, if any.
+    /// Checks one right, and returns the reason that the host gives, if any.
     pub async fn check(
         &self,
         identity: &Arc<Identity>,
         attributes: &Attributes,
         asker: Asker,
     ) -> Result<Arc<str>, Error> {
-        // As in every apiserver, this group is allowed without asking.
+        // As in every apiserver, this group is allowed without a review.
         if identity.is_in(MASTERS) {
             return Ok(Arc::default());
         }
@@ -222,7 +222,7 @@ impl Authorizer {
 }
 
 impl EffectiveUser {
-    /// Somebody who acts as `identity` by these rights, which the host was asked for.
+    /// An impersonated identity, with the caller's rights to impersonate it, which the host has granted.
     pub fn impersonated(identity: Arc<Identity>, rights: Vec<Right>) -> Self {
         Self { identity, rights }
     }
@@ -232,7 +232,7 @@ impl EffectiveUser {
     }
 }
 
-/// Callers need no right to be themselves.
+/// A caller without impersonation needs no right for its own identity.
 impl From<Arc<Identity>> for EffectiveUser {
     fn from(identity: Arc<Identity>) -> Self {
         Self { identity, rights: Vec::new() }
@@ -248,15 +248,15 @@ impl Allowed {
         &self.reason
     }
 
-    /// The inventory whose members alone it is for; nothing means every member.
+    /// The only inventory whose members the permit is for; `None` means every member.
     pub fn only_for(&self) -> Option<Origin> {
         self.only_for
     }
 }
 
 impl Attributes {
-    /// The rights a request needs. An upgrade needs `create` whatever its method: it is a way in,
-    /// and a WebSocket's method is GET. It needs the method's own verb too, as through the host.
+    /// The rights that a request needs. An upgrade needs `create` for every method: it allows exec and
+    /// similar access, and a WebSocket's method is GET. It also needs the method's own verb, as on the host.
     fn of(info: &RequestInfo) -> impl Iterator<Item = Self> {
         let (first, second) = match &info.route {
             Route::Proxy(group, cluster, _) => Self::subresource(info, *group, cluster, "proxy"),
@@ -278,7 +278,7 @@ impl Attributes {
                 };
                 (right, None)
             }
-            // The verb of a path that names no resource is the method.
+            // The verb of a non-resource path is the lower-case method.
             Route::Debug(debug) => {
                 let verb = if info.verb == Verb::Update { "put" } else { info.verb.as_str() };
                 (Self::NonResource { verb, path: debug.path() }, None)
@@ -313,7 +313,7 @@ impl Attributes {
         }
     }
 
-    /// The right to read in a member, or in all of them.
+    /// The right to read a member, or every member.
     pub fn entry(cluster: Option<&ClusterName>) -> Self {
         Self::cluster(Verb::Get, Origin::MemberCluster, cluster, "proxy")
     }
@@ -356,14 +356,14 @@ impl Attributes {
     }
 }
 
-/// Why a request may not go on.
+/// Why a request is not authorized.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]
     Denied(Box<Denied>),
     #[error("too many permission checks of this user are in progress, try again later")]
     TooManyReviews,
-    /// The reason is in the log: an anonymous caller learns nothing of the host.
+    /// The reason is only in the log, because an anonymous caller must not learn about the host.
     #[error("the host could not authorize the request")]
     Review,
 }

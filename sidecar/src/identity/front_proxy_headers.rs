@@ -1,5 +1,6 @@
-//! The identity that an API server behind the sidecar sees, as `X-Remote-*` headers (apiserver:
-//! `authenticationrequest/headerrequest`). Groups, uid and extra fields are those of the host: the server is a part of it.
+//! Writes the identity for an API server behind the sidecar as `X-Remote-*` headers (apiserver:
+//! `authenticationrequest/headerrequest`). Groups, uid and extra are sent unchanged, because the server is
+//! part of the host.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -12,7 +13,7 @@ const UID: &str = "x-remote-uid";
 const GROUP: &str = "x-remote-group";
 const EXTRA: &str = "x-remote-extra-";
 
-/// The headers that make a server behind the sidecar see one identity.
+/// The headers with one identity, for a server behind the sidecar.
 #[derive(Debug)]
 pub struct Headers(Vec<(HeaderName, HeaderValue)>);
 
@@ -34,7 +35,7 @@ impl Headers {
         Ok(Self(headers))
     }
 
-    /// Puts the identity into the headers of a request, where nothing of its kind may be yet.
+    /// Adds the identity to the headers of a request, which must not have any identity header yet.
     pub fn apply(&self, headers: &mut HeaderMap) -> Result<(), member::Error> {
         if headers.keys().any(|name| name.as_str().starts_with("x-remote-")) {
             return Err(member::Error::Present);
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_behind_sees_all_of_the_identity() {
+    fn headers_carry_the_whole_identity() {
         let identity = Identity {
             user: "jane".to_owned(),
             uid: Some("7".to_owned()),
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_that_no_header_can_carry_is_refused() {
+    fn identity_with_an_invalid_header_value_is_refused() {
         for user in ["", " jane", "ja\nne"] {
             let identity = Identity { user: user.to_owned(), ..Identity::default() };
             assert!(Headers::new(&identity).is_err(), "{user:?}");

@@ -1,6 +1,6 @@
-//! Impersonation, both ends of it. [`requested`] is the caller's own, checked on the host item by
-//! item and applied before anything else is asked. [`member::Headers`] is ours: the one place where
-//! the identity that a member sees is made.
+//! Handles impersonation by callers and of callers. [`requested`] reads the impersonation that a caller
+//! requests. The host authorizes each part of it, and it is applied before the request itself is authorized.
+//! [`member::Headers`] is the only place that builds the identity that a member sees.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::request::limits::Caller;
 
 pub mod member;
 
-/// The identity a caller asks to act as.
+/// The identity that a caller requests to impersonate.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Requested(Identity);
 
-/// Takes every `Impersonate-*` out of a request and says what they ask for.
+/// Removes every `Impersonate-*` header from a request and returns the requested identity.
 ///
-/// Through the host there can be none: it has applied the caller's and removed them, and one that
-/// is left was not understood there.
+/// Requests through the host must have none. The host applies and removes the headers that it knows, so a
+/// remaining one is unknown there.
 pub fn requested(caller: &Authenticated, headers: &mut HeaderMap) -> Result<Option<Requested>, Error> {
     let names: Vec<HeaderName> = headers.keys().filter(|name| is_impersonation(name)).cloned().collect();
     if names.is_empty() {
@@ -43,13 +43,13 @@ pub fn requested(caller: &Authenticated, headers: &mut HeaderMap) -> Result<Opti
     Ok(Some(Requested(asked)))
 }
 
-/// The rights that whoever sends these headers needs where it sends them.
+/// The rights that the sender of these headers needs on the receiving server.
 pub(crate) fn rights(headers: &HeaderMap) -> Vec<Attributes> {
     let names: Vec<HeaderName> = headers.keys().cloned().collect();
     read(headers, &names).map(|(identity, _)| Requested(identity).items()).unwrap_or_default()
 }
 
-/// The identity that these headers ask for, and one of them that is not understood.
+/// The identity that these headers request, and an unknown header, if any.
 fn read(headers: &HeaderMap, names: &[HeaderName]) -> Result<(Identity, Option<HeaderName>), Error> {
     let mut asked = Identity::default();
     let mut unknown = None;
@@ -71,8 +71,8 @@ fn read(headers: &HeaderMap, names: &[HeaderName]) -> Result<(Identity, Option<H
 }
 
 impl Requested {
-    /// Asks the host for the right to each item (apiserver: `filters/impersonation`) and returns
-    /// whom the request goes on as.
+    /// Checks the right to each item on the host (apiserver: `filters/impersonation`) and returns
+    /// the effective user of the request.
     pub async fn check(
         self,
         caller: &Arc<Identity>,
@@ -96,7 +96,7 @@ impl Requested {
         Ok(EffectiveUser::impersonated(Arc::new(asked.authenticated()), rights))
     }
 
-    /// The parts of the identity, each of which takes a right of its own.
+    /// The parts of the identity. Each needs its own right.
     fn items(&self) -> Vec<Attributes> {
         let Self(asked) = self;
         let user = match asked.service_account() {
@@ -115,7 +115,8 @@ impl Requested {
     }
 }
 
-/// Whether a header belongs to impersonation, however a reader that maps `_` to `-` would see it.
+/// Whether a header belongs to impersonation. `impersonate_user` does too, because some servers map `_` to
+/// `-`.
 pub fn is_impersonation(name: &HeaderName) -> bool {
     name.as_str().starts_with("impersonate")
 }
@@ -131,7 +132,7 @@ const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// Why an identity cannot be acted as.
+/// Why an identity cannot be impersonated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the host did not remove the header {0} from the request")]
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_taken_out_of_the_headers() {
+    fn impersonation_headers_are_parsed_and_removed() {
         let (asked, headers) = ask(
             By::Token,
             &[
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_12_through_the_host_a_left_over_header_is_an_error() {
+    fn fault_12_impersonation_header_left_by_the_host_is_an_error() {
         for name in ["impersonate-user", "impersonate-x", "impersonate_user"] {
             let (asked, _) = ask(By::RequestHeader, &[(name, "")]);
             assert!(matches!(asked, Err(Error::LeftByHost(_))), "{name}");
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn two_spellings_of_an_extra_key_are_one_key_with_all_values() {
+    fn differently_escaped_extra_keys_are_merged() {
         let lines =
             [("impersonate-user", "bob"), ("impersonate-extra-a", "x"), ("impersonate-extra-%41", "y")];
         let (asked, _) = ask(By::Token, &lines);
@@ -212,14 +213,15 @@ mod tests {
     }
 
     #[test]
-    fn fault_12_13_groups_without_a_user_are_an_error() {
+    fn fault_12_13_impersonation_without_a_user_is_an_error() {
         let (asked, _) = ask(By::Token, &[("impersonate-group", "system:masters")]);
         assert!(matches!(asked, Err(Error::WithoutUser)));
         let (asked, _) = ask(By::Token, &[("impersonate-user", "")]);
         assert!(matches!(asked, Err(Error::WithoutUser)));
     }
 
-    /// What a host is asked when an identity is requested, and whom the request goes on as. It allows everything but one name.
+    /// The rights that are checked when an identity is requested, and the effective user. The host denies one
+    /// name only.
     async fn check(requested: Identity, denied: &'static str) -> (Vec<String>, Result<EffectiveUser, Error>) {
         let (sender, asked) = channel();
         let (client, _) = host(move |review| {
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn fault_12_each_item_takes_a_right_of_its_own() {
+    async fn fault_12_each_impersonated_item_needs_its_own_right() {
         let requested = Identity {
             user: "bob".to_owned(),
             uid: Some("7".to_owned()),
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn impersonated_users_get_the_groups_that_upstream_gives_them() {
+    async fn impersonated_users_get_the_groups_that_upstream_adds() {
         const ACCOUNT: &str = "system:serviceaccount:ns:n";
         for (user, groups, expected) in [
             ("bob", &[][..], &["system:authenticated"][..]),

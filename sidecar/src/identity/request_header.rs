@@ -1,6 +1,6 @@
-//! The identity that the host's front proxy vouches for (apiserver:
-//! `authentication/request/headerrequest`). The caller of this module has already checked that the
-//! peer is the front proxy: nobody else's headers are ever looked at.
+//! Reads the identity from the headers of the host's front proxy (apiserver:
+//! `authentication/request/headerrequest`). Callers of this module must have verified that the peer is the
+//! front proxy; headers of other peers are never read.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -11,7 +11,7 @@ use crate::request::unescape::unescape;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderNames {
     pub user: Vec<HeaderName>,
-    /// Empty unless the host names them: an older host does not strip a client's own.
+    /// Empty unless the host names them, because an older host does not remove such headers of clients.
     pub uid: Vec<HeaderName>,
     pub group: Vec<HeaderName>,
     /// Prefixes in lower case.
@@ -44,9 +44,9 @@ pub fn identity(names: &HeaderNames, headers: &HeaderMap) -> Result<Option<Ident
     Ok(Some(identity))
 }
 
-/// The key of an extra header, unescaped; a bad escape leaves it as it is. It is in lower case, also where
-/// the escape of a letter said otherwise: a member will read it so from the name of a header, and what is
-/// decided by the key must be about the same one.
+/// The unescaped key of an extra header; a key with an invalid escape stays escaped. Escaped letters are
+/// lower case too: a member reads the key from a header name in lower case, so decisions here must be about
+/// the same key.
 pub fn extra_key(escaped: &str) -> String {
     let lower = escaped.to_lowercase();
     match unescape(&lower).as_deref().map(std::str::from_utf8) {
@@ -55,13 +55,13 @@ pub fn extra_key(escaped: &str) -> String {
     }
 }
 
-/// The first line of the first header whose first line is not empty (Go: `Header.Get`).
+/// The first value of the first header whose first value is not empty (Go: `Header.Get`).
 fn first(names: &[HeaderName], headers: &HeaderMap) -> Result<Option<String>, NotUtf8> {
     let value = names.iter().find_map(|name| headers.get(name).filter(|value| !value.is_empty()));
     value.map(|value| text(value).map(str::to_owned)).transpose()
 }
 
-/// The value of an identity header: raw bytes that must be UTF-8, as Go sends them.
+/// The value of an identity header: raw UTF-8 bytes, as Go sends them.
 fn text(value: &HeaderValue) -> Result<&str, NotUtf8> {
     std::str::from_utf8(value.as_bytes()).map_err(|_| NotUtf8)
 }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_an_identity_arrives() {
+    fn every_part_of_an_identity_is_read() {
         let headers = headers(&[
             ("x-remote-user", "jané".as_bytes()),
             ("x-remote-uid", b"42"),
@@ -111,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn fault_05_18_no_user_is_nobody() {
+    fn fault_05_18_headers_without_a_user_are_no_identity() {
         assert_eq!(identity(&names(), &headers(&[("x-remote-group", b"dev")])).unwrap(), None);
         assert_eq!(identity(&names(), &headers(&[("x-remote-user", b"")])).unwrap(), None);
     }
 
     #[test]
-    fn fault_06_only_the_first_line_of_a_header_counts() {
+    fn fault_06_only_the_first_value_of_a_header_counts() {
         let names = HeaderNames {
             user: ["x-remote-user", "x-forwarded-user"].map(HeaderName::from_static).to_vec(),
             ..names()
@@ -136,26 +136,26 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_group_is_none() {
+    fn empty_group_header_is_ignored() {
         let headers =
             headers(&[("x-remote-user", b"jane"), ("x-remote-group", b""), ("x-remote-group", b"dev")]);
         assert_eq!(identity(&names(), &headers).unwrap().unwrap().groups, ["dev"]);
     }
 
     #[test]
-    fn fault_11_a_uid_counts_only_if_the_host_names_its_header() {
+    fn fault_11_uid_counts_only_if_the_host_names_its_header() {
         let names = HeaderNames { uid: Vec::new(), ..names() };
         let headers = headers(&[("x-remote-user", b"jane"), ("x-remote-uid", b"0")]);
         assert_eq!(identity(&names, &headers).unwrap().unwrap().uid, None);
     }
 
     #[test]
-    fn fault_10_what_is_not_utf8_is_an_error_and_not_another_user() {
+    fn fault_10_user_that_is_not_utf8_is_an_error() {
         assert!(identity(&names(), &headers(&[("x-remote-user", b"jan\xff")])).is_err());
     }
 
     #[test]
-    fn fault_09_a_bad_escape_in_an_extra_key_is_kept_as_it_is() {
+    fn fault_09_extra_key_with_an_invalid_escape_stays_escaped() {
         for (escaped, key) in
             [("a%2fb", "a/b"), ("a%zz", "a%zz"), ("a%2", "a%2"), ("A", "a"), ("a%ff", "a%ff"), ("%41", "a")]
         {

@@ -1,4 +1,4 @@
-//! Metrics of the reviews that the host is asked for, by the names of a delegating apiserver (apiserver:
+//! Counts and measures the reviews on the host, with the metric names of a delegating apiserver (apiserver:
 //! `authentication/authenticatorfactory/metrics.go`, `authorization/authorizerfactory/metrics.go`).
 
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Default for ReviewMetrics {
 }
 
 impl ReviewMetrics {
-    /// Those of TokenReviews and of SubjectAccessReviews.
+    /// Registers the metrics of TokenReviews and of SubjectAccessReviews.
     pub fn register(registry: &mut Registry) -> (Self, Self) {
         let states = Family::<StateLabels, Gauge>::default();
         own(registry).register("reviews", "Reviews of the host, by kind and state", states.clone());
@@ -68,20 +68,20 @@ impl ReviewMetrics {
         (of("token", "authn"), of("access", "authz"))
     }
 
-    /// Counts a review that waits for a place, until it is dropped.
+    /// Counts a queued review, until the result is dropped.
     pub fn waiting(&self) -> Counted {
         Counted::new(self.waiting.clone())
     }
 
-    /// Counts a review that the host is asked for, until it is dropped.
+    /// Counts a review in progress, until the result is dropped.
     pub fn running(&self) -> Counted {
         Counted::new(self.running.clone())
     }
 
-    /// Counts one answer of the host. `None`: there was none in time.
+    /// Counts one response of the host. `None` is a timeout.
     pub fn answered<K>(&self, answer: Option<&Result<K, Error>>, took: Duration) {
         let code = match answer {
-            // A review is created.
+            // A successful review is 201 Created.
             Some(Ok(_)) => "201".to_owned(),
             Some(Err(Error::Api(status))) => status.code.to_string(),
             Some(Err(_)) | None => "<error>".to_owned(),
@@ -92,7 +92,7 @@ impl ReviewMetrics {
     }
 }
 
-/// Upstream's.
+/// Upstream's buckets.
 const BUCKETS: [f64; 8] = [0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
 
 #[cfg(test)]

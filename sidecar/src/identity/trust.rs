@@ -1,6 +1,7 @@
-//! Whom the host tells its aggregated API servers to trust: ConfigMap
-//! `kube-system/extension-apiserver-authentication`, read live (apiserver:
-//! `server/options/authentication_dynamic_request_header.go`). Flags can take the place of each part.
+//! Parses the CAs and header names that the host publishes for aggregated API servers, in ConfigMap
+//! `kube-system/extension-apiserver-authentication` (apiserver:
+//! `server/options/authentication_dynamic_request_header.go`), and verifies client certificates with them.
+//! The ConfigMap is watched. Flags can override each key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,21 +19,21 @@ use crate::identity::Identity;
 
 pub mod watch;
 
-/// The roots and names of one moment.
+/// One version of the CAs and header names.
 #[derive(Debug, Default)]
 pub struct Trust {
     client_ca: Option<Arc<dyn ClientCertVerifier>>,
     request_header_ca: Option<Arc<dyn ClientCertVerifier>>,
-    /// Common names the front proxy may have; empty admits every certificate of its CA.
+    /// Allowed common names of the front proxy. If empty, every certificate of its CA is accepted.
     allowed_names: Vec<String>,
-    /// Where the front proxy puts identities; `None` if the host has no front proxy.
+    /// The headers in which the front proxy sends identities; `None` if the host has no front proxy.
     pub front_proxy: Option<HeaderNames>,
 }
 
 /// What a peer's certificates prove.
 #[derive(Clone, Debug, Default)]
 pub struct Proven {
-    /// The peer is the host's front proxy: its identity headers are true.
+    /// The peer is the host's front proxy, so its identity headers are trusted.
     pub front_proxy: bool,
     /// The peer is this user.
     pub user: Option<Arc<Identity>>,
@@ -63,12 +64,12 @@ impl Trust {
         })
     }
 
-    /// Whether any certificate could prove anything.
+    /// Whether any certificate can be verified.
     pub fn is_any(&self) -> bool {
         self.client_ca.is_some() || self.front_proxy.is_some()
     }
 
-    /// Verifies a chain against both roots.
+    /// Verifies a chain against both CAs.
     pub fn prove(&self, chain: &[CertificateDer<'_>]) -> Proven {
         let Some((leaf, intermediates)) = chain.split_first() else { return Proven::default() };
         let verify = |verifier: &Option<Arc<dyn ClientCertVerifier>>| {
@@ -110,7 +111,7 @@ fn header_names(data: &BTreeMap<String, String>, key: &'static str) -> Result<Ve
     list(data, key)?.iter().map(parse).collect()
 }
 
-/// A prefix of nothing would make a part of the identity of every header.
+/// Refuses an empty prefix, which would make every header a part of the identity.
 fn prefixes(data: &BTreeMap<String, String>, key: &'static str) -> Result<Vec<String>, Error> {
     let prefixes = list(data, key)?;
     match prefixes.iter().any(String::is_empty) {
@@ -126,7 +127,7 @@ fn list(data: &BTreeMap<String, String>, key: &'static str) -> Result<Vec<String
     }
 }
 
-/// A key of the ConfigMap that is not understood. What was trusted before stays in force.
+/// An invalid key of the ConfigMap. The previous version stays in force.
 #[derive(Debug, thiserror::Error)]
 #[error("{key}: {reason}")]
 pub struct Error {

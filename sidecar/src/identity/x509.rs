@@ -1,5 +1,5 @@
-//! The user that a client certificate names (apiserver: `authentication/request/x509`). Only for
-//! chains that were verified.
+//! Reads the user from a client certificate (apiserver: `authentication/request/x509`). Only for
+//! certificates of verified chains.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_uid_attribute_is_the_uid() {
+    fn uid_attribute_is_the_uid() {
         let uid = DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]);
         assert_eq!(
             identity(&leaf(&[(DnType::CommonName, "jane"), (uid, "42")])).unwrap().uid.as_deref(),
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_18_a_certificate_without_a_name_is_nobody() {
+    fn fault_18_certificate_without_a_name_is_no_user() {
         assert!(identity(&leaf(&[(DnType::OrganizationName, "dev")])).is_none());
     }
 }

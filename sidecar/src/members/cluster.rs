@@ -1,4 +1,4 @@
-//! A member as a request sees it.
+//! Defines a member as the request path uses it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,23 +16,23 @@ use crate::upstream::Upstream;
 #[derive(Debug)]
 pub struct Cluster {
     pub name: ClusterName,
-    /// The inventory that it is from.
+    /// The inventory that the member is served from.
     pub origin: Origin,
     pub forwarded: Forwarded,
     pub upstream: Arc<Upstream>,
-    /// Ends what is open when the member is deleted or its connection leads elsewhere.
+    /// Cancels open requests when the member is deleted or its connection has another server.
     pub gone: CancellationToken,
     pub bounds: MemberBounds,
     /// Whether the leader manages the sidecar's rights on the member.
     pub managed: bool,
-    /// For those who wait until it lets us be them.
+    /// Limits the users who wait for on-demand access to the member.
     pub waiters: WaiterLimit,
     pub requests: Arc<OfMember>,
 }
 
 impl Cluster {
-    /// Admits a request to this member, so that a slow one takes no more than its own share. One that is
-    /// never `due` is long-running.
+    /// Admits a request to this member, so that a slow member takes no more than its own share. A request
+    /// without `due` is long-running.
     pub async fn admit(&self, caller: Caller, due: Option<Instant>) -> Result<Permit, limits::Error> {
         match due {
             Some(due) => self.bounds.admit(&self.name, caller, due).await,

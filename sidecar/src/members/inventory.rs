@@ -1,5 +1,5 @@
-//! The members that requests can be sent to, read from the host's MemberClusters and Secrets, and from the objects of
-//! a [`hub`], by [`watch`].
+//! Keeps a snapshot of the members that requests can be sent to. [`watch`] reads them from the host's
+//! MemberClusters and Secrets, and from the objects of a [`hub`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,17 +22,17 @@ use hub::Hub;
 pub use metrics::Metrics;
 use renewal::Renewals;
 
-/// The members that the host registers: a snapshot that one writer replaces.
+/// The registered members: a snapshot that is replaced by a single writer.
 pub struct Inventory {
     members: ArcSwap<Option<Members>>,
     renewals: Renewals,
     on_demand: OnDemandAccess,
 }
 
-/// Where members are registered.
+/// The enabled inventories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inventories {
-    /// A name in several of them is served from the first.
+    /// The inventories by precedence: a name in several is served from the first.
     pub order: Arc<[Origin]>,
     /// The hub among them.
     pub hub: Option<Hub>,
@@ -77,7 +77,7 @@ impl Inventory {
         self.find_in(Origin::MemberCluster, None, name)
     }
 
-    /// The same for a request to this API group, perhaps of the members of one inventory, as if there were no others.
+    /// The member for a request to this API group. With `only`, members of other inventories are not found.
     pub fn find_in(
         &self,
         group: Origin,
@@ -95,7 +95,7 @@ impl Inventory {
         }
     }
 
-    /// Whether the host registers a member of this name, be it one that requests can be sent to or not.
+    /// Whether a member of this name is registered, even if requests cannot be sent to it.
     pub fn registered(&self, name: &ClusterName) -> Result<(), Error> {
         match self.find(name) {
             Ok(_) | Err(Error::ProxyOff { .. }) => Ok(()),
@@ -103,7 +103,8 @@ impl Inventory {
         }
     }
 
-    /// Each member by its name, or why nothing can be sent to it. Empty before the list was read.
+    /// All members sorted by name, each with the reason if requests cannot be sent to it. Empty until the
+    /// list is read.
     pub fn all(&self) -> Vec<(ClusterName, Found)> {
         let snapshot = self.members.load();
         let mut all: Vec<_> = snapshot
@@ -114,17 +115,16 @@ impl Inventory {
         all
     }
 
-    /// Closes idle connections that should not be kept any longer, before the sidecar ends.
+    /// Closes surplus and expired idle connections, before the sidecar stops.
     pub fn sweep(&self) {
         let snapshot = self.members.load();
         let members = snapshot.iter().flat_map(HashMap::values);
         members.flat_map(|member| &member.found).for_each(|cluster| cluster.upstream.sweep());
     }
 
-    /// The same member at the same address with another credential than the one that it `refused`, if there is
-    /// one.
+    /// The same member at the same address with another credential than the `refused` one, if there is one.
     pub async fn renewed(&self, refused: &Cluster) -> Option<Arc<Cluster>> {
-        // The watch may have been faster.
+        // The watch may have delivered the new credential already.
         if let Some(renewed) = self.other_than(refused) {
             return Some(renewed);
         }
@@ -132,7 +132,7 @@ impl Inventory {
         self.other_than(refused)
     }
 
-    /// Has the member let the sidecar impersonate `identity`, if it can. These `rights` are what that takes there.
+    /// Requests on-demand access for `identity`. Impersonation on the member needs these `rights`.
     pub async fn request_access(
         &self,
         cluster: &Cluster,
@@ -145,7 +145,7 @@ impl Inventory {
     fn other_than(&self, refused: &Cluster) -> Option<Arc<Cluster>> {
         let now = self.find(&refused.name).ok()?;
         let another = !Arc::ptr_eq(&now.upstream, &refused.upstream);
-        // What ends with the old way must not begin anew on the next one.
+        // A request that ends with the old connection must not continue on a new one.
         (another && !refused.gone.is_cancelled()).then_some(now)
     }
 }

@@ -1,11 +1,12 @@
-//! On-demand access: users whom the host authorizes but whom the member does not let the sidecar impersonate
-//! yet. A binding to a group names no users, and RBAC asks about the user's name too. So the sidecar records
-//! such a user in ConfigMap `<cluster>.learnt` on the host, the leader's access controller adds the right on
-//! the member, and the request that waited for it goes on.
+//! Grants on-demand access to users whom the host authorizes but whom the member does not let the sidecar
+//! impersonate yet. A binding to a group names no users, but impersonation needs a right on the user's name
+//! too. The sidecar therefore records such a user in ConfigMap `<cluster>.learnt` on the host, the leader's
+//! access controller adds the right on the member, and the waiting request continues.
 //!
-//! Only requests that the host allowed get here, and only after the member refused them: others pay nothing.
-//! At most [`MAX_WAITING`](crate::members::waiter_limit::MAX_WAITING) users wait for one member at once, each for [`TIMEOUT`]. A user who got no
-//! right by then is refused at once for [`KEPT`], by any credential and without another write or question.
+//! Only requests that the host has authorized and the member has refused wait; other requests have no extra
+//! cost. At most [`MAX_WAITING`](crate::members::waiter_limit::MAX_WAITING) users wait for one member at
+//! once, each for [`TIMEOUT`]. A user who has no right by then is refused immediately for [`KEPT`], with any
+//! credential and without another write or request to the member.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,12 +33,12 @@ use crate::upstream::grant::Lacking;
 /// Records users for on-demand access.
 pub struct OnDemandAccess {
     config_maps: Api<ConfigMap>,
-    /// How it ended for a user with these groups. A credential's id and other extra make no difference: no
-    /// right depends on them that is given on demand.
+    /// The outcome for a user with these groups. The key omits the credential's id and other extra, because
+    /// no right that is granted on demand depends on them.
     outcomes: TtlCache<(ClusterName, String), Answer>,
 }
 
-/// How on-demand access ended, and what the member's grant lacks if it lacks something.
+/// The outcome of on-demand access, and a description of the missing rights, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub outcome: Outcome,
@@ -47,13 +48,13 @@ pub struct Answer {
 /// How a request for access ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The member lets us be them now.
+    /// The member now allows the impersonation.
     Granted,
-    /// It will not by anything that is done here: the member has no manager, or lacks other rights.
+    /// On-demand access cannot help: the member has no manager, or other rights are missing.
     NotGrantable,
-    /// No right came in time.
+    /// The right was not granted in time.
     Late,
-    /// Too many wait already.
+    /// Too many users are waiting.
     Busy,
 }
 
@@ -62,8 +63,8 @@ impl OnDemandAccess {
         Self { config_maps: Api::namespaced(host, namespace), outcomes: TtlCache::new(MAX_KEPT, KEPT) }
     }
 
-    /// Has the member let us be `identity`, whom the host authorized and the member refused. These `rights` are
-    /// what it takes there.
+    /// Requests access for `identity`, whom the host authorized and the member refused. Impersonation on the
+    /// member needs these `rights`.
     pub async fn request(
         &self,
         cluster: &Cluster,
@@ -80,7 +81,7 @@ impl OnDemandAccess {
         }
     }
 
-    /// Has the member give what is `lacking`.
+    /// Waits until the member has granted the rights that are `lacking`.
     pub(crate) async fn acquire(&self, cluster: &Cluster, identity: &Identity, lacking: &Lacking) -> Answer {
         let words = Some(lacking.words.clone());
         if !cluster.managed
@@ -138,20 +139,20 @@ impl OnDemandAccess {
             ..ConfigMap::default()
         };
         match self.config_maps.create(&PostParams::default(), &map).await {
-            // Another replica was faster.
+            // Another replica has created the ConfigMap.
             Err(kube::Error::Api(status)) if status.code == 409 => patched().await.map(drop),
             created => created.map(drop),
         }
     }
 }
 
-/// Whether an outcome holds for a while: only a refusal. A place is free again in a moment, and a member that
-/// refuses after it granted is another one of that name.
+/// Whether an outcome is cached. Only a refusal is: a place may soon be free again, and a member that
+/// refuses after a grant is another member of the same name.
 fn is_kept(answer: &Answer) -> bool {
     answer.outcome == Outcome::Late
 }
 
-/// A key of ConfigMaps for a user and groups, in any order and number.
+/// The ConfigMap key for a user and a set of groups, independent of their order and repetition.
 fn key(identity: &Identity) -> String {
     let mut groups: Vec<&str> = identity.groups.iter().map(String::as_str).collect();
     groups.sort_unstable();
@@ -160,7 +161,7 @@ fn key(identity: &Identity) -> String {
     digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether the access controller gives this right to who came.
+/// Whether the access controller grants this right to recorded users.
 fn is_grantable(right: &Attributes) -> bool {
     matches!(right, Attributes::Resource { group: "", resource: "users" | "groups" | "serviceaccounts", .. })
 }
@@ -168,15 +169,15 @@ fn is_grantable(right: &Attributes) -> bool {
 /// The label of the ConfigMaps, by which the access controller finds them.
 pub const LABEL: &str = kubectl_mc_api::names::ON_DEMAND;
 
-/// The leader's watch delivers a new entry at once and it writes one object: far less on an idle host. On a busy host or a
-/// distant member a caller prefers to wait over an error that says to try again.
+/// The longest wait of a caller. The leader observes a new entry immediately and writes one object, which takes far less
+/// on an idle host. On a busy host or a distant member a wait is better than an error that says to try again.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_millis(800);
-/// A user who got no right is not recorded again so soon.
+/// The TTL of a refusal. The user is not recorded again within it.
 const KEPT: Duration = Duration::from_secs(15);
 const MAX_KEPT: usize = 10_000;
-/// Of name, groups and the like: hundreds of groups. The object that it goes into is bounded.
+/// The size limit of an identity, enough for hundreds of groups. The size of the ConfigMap is limited.
 const MAX_SIZE: usize = 16 * 1024;
 
 #[cfg(test)]

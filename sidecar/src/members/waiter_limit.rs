@@ -1,19 +1,19 @@
-//! Places for the users who wait for on-demand access to one member: a bound in all, and of it a share for
-//! each user, so that one user with many sets of groups leaves places for the others.
+//! Limits the users who wait for on-demand access to one member: in total, and for each user, so that one
+//! user with many sets of groups does not block others.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::DerefMut;
 use std::sync::{Arc, PoisonError};
 
-/// The places of one member. Clones share them.
+/// The limit of one member, which clones share.
 #[derive(Clone, Debug, Default)]
 pub struct WaiterLimit(Arc<Mutex<HashMap<String, usize>>>);
 
 #[expect(clippy::disallowed_types, reason = "held for one look-up, and never over an await")]
 type Mutex<T> = std::sync::Mutex<T>;
 
-/// A place that is given back when this is dropped.
+/// A place, which is released on drop.
 #[derive(Debug)]
 pub struct Place {
     limit: WaiterLimit,
@@ -21,7 +21,7 @@ pub struct Place {
 }
 
 impl WaiterLimit {
-    /// A place for this user, if there is one.
+    /// A place for this user, if one is free.
     pub fn enter(&self, user: &str) -> Option<Place> {
         let mut waiting = self.waiting();
         let is_full = waiting.values().sum::<usize>() >= MAX_WAITING;
@@ -50,9 +50,9 @@ impl Drop for Place {
     }
 }
 
-/// Users who wait for one member, on one replica.
+/// The maximum number of places for one member on one replica.
 pub const MAX_WAITING: usize = 32;
-/// Sets of groups with which one user waits: a few, as a login changes.
+/// The maximum number of places for one user: one for each set of groups, which may change with a login.
 pub const MAX_WAITING_PER_USER: usize = 4;
 
 #[cfg(test)]

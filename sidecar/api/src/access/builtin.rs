@@ -2,8 +2,8 @@
 //!
 //! A component of the host is another program than the member's component of the same name. The sidecar
 //! never shows such a name to a member, and the member's policy (`sidecar/deploy/member.yaml`) refuses it.
-//! Kubernetes reserves every name that begins with `system:`, so all of them are refused but the few below
-//! that mean people or workloads. `docs/reference/identities.md` lists each identity with its source.
+//! Kubernetes reserves every name that begins with `system:`, so all of them are refused except the few below
+//! that belong to people or workloads. `docs/reference/identities.md` lists each identity with its source.
 
 use super::sent::{AUTHENTICATED, SERVICE_ACCOUNTS, UNAUTHENTICATED};
 use super::sent::{accounts_of, service_account};
@@ -20,8 +20,8 @@ pub fn is_privileged_user(user: &str) -> bool {
     }
 }
 
-/// Whether a group belongs to a control plane, to nodes or to kubectl-mc. The admin groups are: they are
-/// replaced before this question arises.
+/// Whether a group belongs to a control plane, to nodes or to kubectl-mc. For admin groups it is true;
+/// callers replace them before they ask.
 pub fn is_privileged_group(group: &str) -> bool {
     match accounts_of(group) {
         Some(namespace) => is_privileged_namespace(namespace),
@@ -42,12 +42,12 @@ fn has_privileged_prefix(name: &str) -> bool {
     PRIVILEGED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Every name that begins so is reserved by Kubernetes, by kubectl-mc, by EKS or by GKE.
+/// Prefixes of names that Kubernetes, kubectl-mc, EKS or GKE reserve.
 pub const PRIVILEGED_PREFIXES: &[&str] = &["system:", PREFIX, "eks:", "gke:"];
-/// Names under `system:` that people have: callers without a credential, and the administrator's
-/// certificate of k3s, who is in `system:masters` as well.
+/// Users under `system:` that are not components: callers without a credential, and the user of the k3s
+/// administrator's certificate, which is also in `system:masters`.
 pub const ORDINARY_SYSTEM_USERS: &[&str] = &["system:anonymous", "system:admin"];
-/// Groups under `system:` that people and workloads are in: of Kubernetes, OpenShift and Rancher.
+/// Groups of Kubernetes, OpenShift and Rancher under `system:` that have people and workloads as members.
 pub const ORDINARY_SYSTEM_GROUPS: &[&str] =
     &["system:monitoring", SERVICE_ACCOUNTS, "system:authenticated:oauth", "system:cattle:authenticated"];
 /// Users of a control plane or of nodes that bear no reserved prefix.
@@ -76,7 +76,7 @@ pub const PRIVILEGED_NAMESPACES: &[&str] = &[
 mod tests {
     use super::*;
 
-    /// Each of `docs/reference/identities.md`, written out, so that a change of the rule shows here.
+    /// Every user of `docs/reference/identities.md`, written out so that a change of the rule fails the test.
     const USERS: &[&str] = &[
         "system:node:n1",
         "system:kube-controller-manager",

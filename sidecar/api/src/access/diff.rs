@@ -1,5 +1,5 @@
-//! Compares the rights that a member's impersonator has with those that it should have. Each missing right comes
-//! with the binding that gives it.
+//! Compares the rights that a member's impersonator has with those that it should have. Each missing right
+//! comes with the binding that gives it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,7 +15,7 @@ use super::{MemberRules, Subject};
 pub struct Actual {
     pub cluster_role: Option<ClusterRole>,
     pub cluster_role_binding: Option<ClusterRoleBinding>,
-    /// Those of our name, in any namespace.
+    /// The Roles of the impersonator's name, in any namespace.
     pub roles: Vec<Role>,
     pub role_bindings: Vec<RoleBinding>,
 }
@@ -23,7 +23,7 @@ pub struct Actual {
 /// One right of an impersonator.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Right {
-    /// To be somebody, or in a group.
+    /// Impersonate this user, group or service account.
     Be(Subject),
     AnyUser,
     AnyGroup,
@@ -31,7 +31,7 @@ pub enum Right {
     ServiceAccountsOf(String),
     Uids,
     UidsAndExtra,
-    /// What no sync of ours writes.
+    /// A right that the sync never writes.
     Other(String),
 }
 
@@ -56,7 +56,7 @@ impl Difference {
 }
 
 impl MemberRules {
-    /// The bindings and the like that give a right; none for what is every caller's.
+    /// The bindings and other reasons for a right; empty for a right that is not about one subject.
     pub fn reasons(&self, right: &Right) -> Reasons {
         let reasons = match right {
             Right::Be(Subject::User(name)) => self.users.get(name),
@@ -83,7 +83,8 @@ impl Rights {
         rights
     }
 
-    /// A role gives rights where it is bound, and a binding is ours if it binds what ours would.
+    /// A role gives rights only where it is bound. A binding counts as the sync's if it has the subjects and
+    /// the role that the sync would write.
     fn of(actual: &Actual, wanted: &Objects) -> Self {
         let mut rights = Self(BTreeSet::new());
         let Actual { cluster_role, cluster_role_binding, roles, role_bindings } = actual;
@@ -128,7 +129,7 @@ impl Rights {
     }
 }
 
-/// The rights of one resource of a rule, if a sync of ours writes such ones.
+/// The rights of one resource of a rule, if the sync writes such rules.
 fn of(group: &str, resource: &str, names: &[String], namespace: Option<&str>) -> Option<Vec<Right>> {
     let named = |subject: &dyn Fn(String) -> Subject, any: Right| match names {
         [] => vec![any],

@@ -1,7 +1,8 @@
-//! An index of the host's ClusterRoles and ClusterRoleBindings: from a cluster to the roles that reach it, from a
-//! role to its bindings, and back. A change costs as much as it changes.
+//! Indexes the host's ClusterRoles and ClusterRoleBindings: from a cluster to the roles that reach it, from a
+//! role to its bindings, and back. The cost of a change depends on the clusters that it affects, not on their
+//! total.
 //!
-//! RoleBindings and Roles do not matter: clusters have no namespace.
+//! RoleBindings and Roles are ignored, because clusters are not namespaced.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use super::{Because, Subject};
 use crate::ClusterName;
 use crate::names::SIDECAR;
 
-/// Who may use which cluster's proxy.
+/// The subjects that may use each cluster's proxy.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// What a role reaches, if anything.
+    /// The clusters that a role reaches; roles that reach none are absent.
     roles: HashMap<Arc<str>, Reach>,
     bindings: HashMap<Arc<str>, Bound>,
     /// The bindings of a role, whether it exists or not.
@@ -27,14 +28,14 @@ pub struct Index {
     named: HashMap<ClusterName, BTreeSet<Arc<str>>>,
 }
 
-/// A binding: whom it binds to which role.
+/// The role and the subjects of a binding.
 #[derive(Debug, PartialEq)]
 struct Bound {
     role: Arc<str>,
     subjects: Vec<Subject>,
 }
 
-/// The clusters about which a change says something new.
+/// The clusters whose subjects a change may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Affected {
     All,
@@ -42,7 +43,7 @@ pub enum Affected {
 }
 
 impl Index {
-    /// Takes a role that is new or changed.
+    /// Adds or replaces a role.
     pub fn role(&mut self, role: &ClusterRole) -> Affected {
         let name = role.metadata.name.as_deref().unwrap_or_default();
         self.reaches(name, Reach::of(role.rules.as_deref().unwrap_or_default()))
@@ -52,11 +53,12 @@ impl Index {
         self.reaches(name, Reach::default())
     }
 
-    /// Takes a binding that is new or changed.
+    /// Adds or replaces a binding.
     pub fn binding(&mut self, binding: &ClusterRoleBinding) -> Affected {
         let name = binding.metadata.name.as_deref().unwrap_or_default();
         let subjects = binding.subjects.iter().flatten().filter_map(Subject::of).collect();
-        // The sidecar has what it gives in the name of ClusterAccesses, and comes to no member itself.
+        // The sidecar's own role holds the rights that it grants for ClusterAccesses. It makes no requests to
+        // members as itself, so this binding entitles no subject.
         let to_a_cluster_role = binding.role_ref.kind == "ClusterRole" && binding.role_ref.name != SIDECAR;
         let bound = to_a_cluster_role.then(|| Bound { role: Arc::from(&*binding.role_ref.name), subjects });
         self.binds(name, bound)
@@ -66,7 +68,8 @@ impl Index {
         self.binds(name, None)
     }
 
-    /// Who may use a cluster's proxy, and by which binding. Somebody whom many bind comes many times.
+    /// The subjects that may use a cluster's proxy, and the binding of each. A subject of several bindings is
+    /// repeated.
     pub fn entitled(&self, cluster: &ClusterName) -> impl Iterator<Item = (&Subject, Because)> {
         let named = self.named.get(cluster).into_iter().flatten();
         let bindings = self.everywhere.iter().chain(named).filter_map(|role| self.of_role.get(role));
@@ -155,7 +158,7 @@ impl Affected {
         }
     }
 
-    /// Both together.
+    /// The union of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {

@@ -1,8 +1,9 @@
-//! Which clusters' proxies a ClusterRole lets its subjects use, as RBAC's authorizer decides it
+//! Finds the clusters whose proxy a ClusterRole lets its subjects use, as RBAC's authorizer decides it
 //! (kubernetes: `pkg/apis/rbac/v1/evaluation_helpers.go`).
 //!
-//! Rules are told apart by API group (`*` is any), by resource (`clusters/proxy`, `*/proxy` and `*`; but
-//! neither `clusters` nor `clusters/*`), by verb and by name; no name is any name, and `*` is a name.
+//! A rule matches by API group (`*` is any), by resource (`clusters/proxy`, `*/proxy` and `*`, but neither
+//! `clusters` nor `clusters/*`), by verb and by name. A rule without names matches all; `*` is an ordinary
+//! name.
 
 use std::collections::BTreeSet;
 
@@ -11,22 +12,22 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use crate::ClusterName;
 use crate::path::{CLUSTERS, PROXY_GROUP};
 
-/// The clusters whose proxy a role lets somebody use.
+/// The clusters whose proxy a role grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Every cluster, whatever its name.
+    /// The role reaches every cluster.
     pub all: bool,
     pub named: BTreeSet<ClusterName>,
 }
 
 impl Reach {
-    /// What the rules of a role reach together.
+    /// The clusters that the rules of a role reach together.
     pub fn of(rules: &[PolicyRule]) -> Self {
         let mut reach = Self::default();
         for rule in rules.iter().filter(|rule| is_about_the_proxy(rule)) {
             match rule.resource_names.as_deref() {
                 None | Some([]) => reach.all = true,
-                // A name that no cluster can have is reached by nobody.
+                // Names that are not valid cluster names match no cluster.
                 Some(names) => reach.named.extend(names.iter().filter_map(|name| name.parse().ok())),
             }
         }
@@ -62,7 +63,7 @@ fn is_the_proxy(resource: &str) -> bool {
     }
 }
 
-/// The verbs that requests to a proxy are authorized by. What has none of these (OPTIONS) takes `*`.
+/// The verbs by which requests to a proxy are authorized. A method without a verb here (OPTIONS) needs `*`.
 pub const VERBS: &[&str] = &["*", "get", "create", "update", "patch", "delete"];
 const PROXY: &str = "proxy";
 
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_with_no_verb_of_the_proxy_counts_for_nothing() {
+    fn rule_without_a_proxy_verb_reaches_nothing() {
         for (verbs, matches) in [
             (&["list", "watch"][..], false),
             (&["deletecollection", "impersonate", "connect", "GET"], false),
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_with_names_counts_for_those_only_and_a_star_is_a_name() {
+    fn named_rule_reaches_only_its_names_and_star_is_a_name() {
         let of = |names: &[&str]| reached(rule(&["*"], &["*"], &["*"], names));
         assert!(of(&["m0", "m1"]));
         assert!(!of(&["m2"]));
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_add_up() {
+    fn rules_of_a_role_add_up() {
         let named = |name| rule(&["*"], &["*/proxy"], &["get"], &[name]);
         let reach = Reach::of(&[named("m1"), named("m2")]);
         assert_eq!(reach.named.len(), 2);

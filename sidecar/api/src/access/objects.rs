@@ -1,6 +1,6 @@
-//! Rules as the roles and bindings of the member: one ClusterRole for what has no namespace, and in each
-//! namespace whose service accounts may be acted as, one Role. The names are fixed; the manager's rights
-//! on the member are limited to them.
+//! Builds the roles and bindings of a member from its rules: one ClusterRole for users, groups, uids and
+//! extra, and one Role in each namespace whose service accounts may be impersonated. The names are fixed,
+//! because the manager's rights on the member are limited to them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::MemberRules;
 use super::rules::Accounts;
 use crate::names::{IMPERSONATOR, KUBECTL_MC, MANAGED_BY, NAMESPACE};
 
-/// All that a member should have. Equal rules make equal objects, in the same order.
+/// The objects that a member should have. Equal rules make equal objects in the same order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objects {
     pub cluster_role: ClusterRole,
@@ -33,8 +33,8 @@ impl MemberRules {
         if !self.groups.is_empty() {
             rules.push(rule("", "groups", self.groups.keys().cloned().collect()));
         }
-        // The keys of extra are whatever the host's authenticators give, and RBAC knows no userextras/*.
-        // Under this verb the group has nothing but uids and userextras.
+        // The host's authenticators choose the keys of extra, and RBAC has no wildcard `userextras/*`. The
+        // rule therefore names `*`: for the verb impersonate this group has only uids and userextras.
         match (self.uid, self.extra) {
             (_, true) => rules.push(rule(AUTHENTICATION, "*", Vec::new())),
             (true, false) => rules.push(rule(AUTHENTICATION, "uids", Vec::new())),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn uid_and_extra_take_a_rule_only_if_they_are_sent() {
+    fn uid_and_extra_get_a_rule_only_if_they_are_forwarded() {
         let resources = |uid, extra| {
             let impersonation = Impersonation { uid, extra, ..Impersonation::default() };
             let rules = objects(&impersonation, &[]).cluster_role.rules.unwrap();

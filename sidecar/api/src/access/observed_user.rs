@@ -1,26 +1,28 @@
-//! Users whom the host authorizes though no binding names them: ConfigMap `<cluster>.learnt` on the host.
+//! Defines the record of a user whom the host authorizes although no binding names them. The records are in
+//! ConfigMap `<cluster>.learnt` on the host.
 //!
-//! A binding to a group names no users, and a user may be in more groups than are bound; but to act as
-//! somebody on a member takes a right on the name and on each group. So who comes is remembered, and as
-//! long as the host would let them in again, the member's rights have them.
+//! A binding to a group names no users, and a user may be in more groups than are bound. Impersonation on a
+//! member, however, needs a right on the user's name and on each group. The sidecar therefore records such a
+//! user at the first request, and the member's rights include the user as long as the host still authorizes
+//! them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
 use super::{Subject, sent};
 
-/// Somebody who came: the value of one key.
+/// An observed user: the value of one key of the ConfigMap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObservedUser {
     pub user: String,
-    /// All groups that the host said, for it to be asked again.
+    /// All groups that the host reported, for later reviews by the host.
     #[serde(default)]
     pub groups: Vec<String>,
     pub at: Time,
 }
 
 impl ObservedUser {
-    /// Whom a member is shown of it, each of which takes a right there.
+    /// The subjects that are sent to a member for this user. Each needs a right there.
     pub fn subjects(&self, admin_groups: &[String]) -> Vec<Subject> {
         let groups = sent::groups(admin_groups, &self.user, &self.groups).unwrap_or_default();
         let groups = groups.into_iter().map(|group| Subject::Group(group.to_owned()));

@@ -1,5 +1,5 @@
-//! The subjects that a member's administrators refuse: ConfigMap `kubectl-mc-manager` on the member, which the
-//! sidecar's accounts cannot write. The member's ValidatingAdmissionPolicy has the same lists.
+//! The subjects that a member's administrators refuse: ConfigMap `kubectl-mc-manager` on the member, which
+//! the sidecar's accounts cannot write. The member's ValidatingAdmissionPolicy has the same lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,14 @@ pub struct Policy {
     pub any_user: bool,
     pub refused_users: BTreeSet<String>,
     pub refused_groups: BTreeSet<String>,
-    /// Namespaces whose service accounts nobody may act as.
+    /// Namespaces whose service accounts may not be impersonated.
     pub refused_namespaces: BTreeSet<String>,
     /// The roles that a ClusterAccess may bind, as [`RoleRef::from_entry`] reads them.
     pub bindable_roles: BTreeSet<String>,
 }
 
 impl Policy {
-    /// Reads the ConfigMap's data: lists are one name a line.
+    /// Reads the ConfigMap's data. A list has one name per line.
     pub fn parse(data: &BTreeMap<String, String>) -> Self {
         let list = |key: &str| {
             let lines = data.get(key).map(String::as_str).unwrap_or_default().split('\n');

@@ -1,4 +1,5 @@
-//! The subjects that the sidecar may impersonate on one member, each with its reasons, and those left out.
+//! Decides which subjects the sidecar may impersonate on one member, each with its reasons, and which are
+//! left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,7 +13,7 @@ use crate::names::HOST_ADMINS;
 /// The rights of a member's impersonator, and the reasons for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberRules {
-    /// Every user's name may be used, so none is listed.
+    /// Every user may be impersonated, so the role lists none by name.
     pub any_user: bool,
     pub users: BTreeMap<String, Reasons>,
     pub groups: BTreeMap<String, Reasons>,
@@ -23,18 +24,18 @@ pub struct MemberRules {
     pub left_out: BTreeMap<Subject, LeftOut>,
 }
 
-/// Every binding and the like that gives a right.
+/// All reasons for a right: bindings and others.
 pub type Reasons = BTreeSet<Because>;
 
 /// The service accounts of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accounts {
-    /// All of them, because their group is bound.
+    /// The reasons for all service accounts of the namespace, whose group is bound; empty if it is not.
     pub all: Reasons,
     pub names: BTreeMap<String, Reasons>,
 }
 
-/// Somebody whom the host lets in and who gets no right by it.
+/// A subject that the host authorizes and that gets no right on the member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     pub why: Why,
@@ -43,9 +44,9 @@ pub struct LeftOut {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Its users get theirs one by one, when they first come.
+    /// Each user of the group gets a right at the first request.
     OneByOne,
-    /// No member is ever shown it.
+    /// The sidecar never sends it to a member.
     NeverSent,
     /// [`HOST_ADMINS`] is sent in its place.
     AdminGroup,
@@ -81,7 +82,7 @@ impl MemberRules {
         rules
     }
 
-    /// Counts, for people.
+    /// Human-readable counts.
     pub fn summary(&self) -> String {
         let many = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
         let users = if self.any_user { "any user".to_owned() } else { many(self.users.len(), "user") };
@@ -96,7 +97,7 @@ impl MemberRules {
     }
 }
 
-/// Rules being made.
+/// Builds rules.
 struct Make<'a> {
     rules: &'a mut MemberRules,
     admin_groups: &'a [String],
@@ -104,7 +105,7 @@ struct Make<'a> {
 }
 
 impl Make<'_> {
-    /// Somebody whom a binding names, for all whom that means.
+    /// Adds the subject of a binding. A group of service accounts stands for all accounts of its namespace.
     fn entitled(&mut self, subject: &Subject, because: Because) {
         let Subject::Group(group) = subject else { return self.one(subject, because) };
         let left_out = match group.as_str() {
@@ -131,7 +132,7 @@ impl Make<'_> {
         }
     }
 
-    /// A name that is sent as it is.
+    /// Adds a name that is sent to the member unchanged.
     fn one(&mut self, subject: &Subject, because: Because) {
         match subject {
             Subject::Group(group) => self.group(group, because),
@@ -150,7 +151,7 @@ impl Make<'_> {
     }
 
     fn group(&mut self, group: &str, because: Because) {
-        // The one name of ours that a member is shown.
+        // The only name under kubectl-mc's prefix that is sent to members.
         let privileged = group != HOST_ADMINS && is_privileged_group(group);
         let refused = privileged.then_some(Why::Privileged);
         match refused.or_else(|| refused_by(&self.policy.refused_groups, group)) {

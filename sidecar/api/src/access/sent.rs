@@ -1,17 +1,18 @@
-//! The identity that the sidecar sends to a member. Requests and the member's rights are built by the same rules.
+//! Derives the groups that the sidecar sends to a member. Requests and the member's rights use the same
+//! rules.
 
 use crate::names::HOST_ADMINS;
 
 /// Every authenticated user is in this group; each server adds it for itself.
 pub const AUTHENTICATED: &str = "system:authenticated";
-/// Everybody who gave no credential.
+/// The group of every caller without a credential.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The group that a kube-apiserver allows everything.
+/// The group to which a kube-apiserver allows everything.
 pub const MASTERS: &str = "system:masters";
-/// Every service account.
+/// The group of every service account.
 pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
-/// Groups of administrators of Kubernetes, kubeadm and OpenShift. They are never sent; [`HOST_ADMINS`] is sent
-/// in their place. `--admin-groups` adds to them.
+/// Groups of administrators of Kubernetes, kubeadm and OpenShift. They are never sent; [`HOST_ADMINS`] is
+/// sent in their place. `--admin-groups` adds to them.
 pub const BUILTIN_ADMIN_GROUPS: &[&str] = &[MASTERS, "kubeadm:cluster-admins", "system:cluster-admins"];
 
 /// The built-in admin groups and these.
@@ -42,11 +43,11 @@ pub fn service_account_groups(namespace: &str) -> [String; 2] {
     [SERVICE_ACCOUNTS.to_owned(), format!("{SERVICE_ACCOUNTS}:{namespace}")]
 }
 
-/// The groups that a member is shown of a user in these ones.
+/// The groups that the sidecar sends to a member for a user with these groups.
 ///
-/// `system:authenticated` and `system:unauthenticated` are left out: the member adds them. For the admin
-/// groups [`HOST_ADMINS`] is sent. A service account's groups are left out exactly when they are the
-/// derived ones: the member derives them too.
+/// `system:authenticated` and `system:unauthenticated` are left out, because the member adds them.
+/// [`HOST_ADMINS`] replaces the admin groups. A service account's groups are left out only if they are
+/// exactly the derived ones, because the member derives them too.
 pub fn groups<'a>(
     admin_groups: &[String],
     user: &str,
@@ -78,7 +79,7 @@ pub fn groups<'a>(
     Ok(sent)
 }
 
-/// A service account without the groups of one: a member would add them.
+/// A service account without its derived groups. It is refused, because a member would add them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WithoutGroups;
 
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn further_admin_groups_add_to_the_builtin_ones() {
+    fn configured_admin_groups_extend_the_builtin_ones() {
         let groups = |more: &[&str]| admin_groups(more.iter().map(|&group| group.to_owned()));
         let builtin = ["system:masters", "kubeadm:cluster-admins", "system:cluster-admins"];
         assert_eq!(groups(&[]), builtin);
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_accounts_groups_are_read_as_its_name_is() {
+    fn service_account_names_and_groups_are_parsed() {
         assert_eq!(service_account("system:serviceaccount:ns:n"), Some(("ns", "n")));
         assert_eq!(service_account("system:serviceaccount:ns:n:x"), None);
         assert_eq!(accounts_of("system:serviceaccounts:ns"), Some("ns"));

@@ -1,4 +1,4 @@
-//! A subject of RBAC, and the reason why the sidecar may impersonate it.
+//! Defines the subjects of RBAC, and the reasons why the sidecar may impersonate them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use k8s_openapi::api::rbac::v1;
 use super::objects::RBAC_GROUP;
 use super::sent::service_account;
 
-/// A user, a group or a service account, as RBAC tells them apart.
+/// A user, a group or a service account, as RBAC distinguishes them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     User(String),
@@ -17,8 +17,8 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// A binding's subject, if it is one that RBAC's authorizer knows. It looks at the kind only, and at
-    /// the user's name for a service account, so a user called like one is one.
+    /// A binding's subject, if RBAC's authorizer knows its kind. A service account matches by its user name
+    /// there, so a User with such a name is a service account.
     pub fn of(subject: &v1::Subject) -> Option<Self> {
         let name = || Some(subject.name.clone()).filter(|name| !name.is_empty());
         match subject.kind.as_str() {
@@ -32,7 +32,7 @@ impl Subject {
         }
     }
 
-    /// As a binding names it.
+    /// The subject as a binding writes it.
     pub fn to_rbac(&self) -> v1::Subject {
         let (kind, name, namespace) = match self {
             Self::User(name) => ("User", name, None),
@@ -43,7 +43,7 @@ impl Subject {
         v1::Subject { kind: kind.to_owned(), name: name.clone(), namespace, api_group }
     }
 
-    /// Whom a user's name means.
+    /// The subject of a user name: a service account or a user.
     pub fn of_user(user: &str) -> Self {
         match service_account(user) {
             Some((namespace, name)) => {
@@ -64,16 +64,16 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Why somebody may be impersonated on a member.
+/// Why a subject may be impersonated on a member.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Because {
     /// A binding on the host to a role that reaches the cluster's proxy.
     Binding { binding: Arc<str>, role: Arc<str> },
     /// `spec.impersonation.subjects` of the MemberCluster.
     Spec,
-    /// The host let somebody in whom no binding names.
+    /// The host authorized a user whom no binding names.
     Observed,
-    /// The host allows everything to its administrators, without a binding.
+    /// The host allows its administrators everything, without a binding.
     Administrators,
 }
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_account_keeps_its_namespace_however_it_is_named() {
+    fn service_account_keeps_its_namespace_in_either_form() {
         let robot = Subject::ServiceAccount { namespace: "ns".to_owned(), name: "robot".to_owned() };
         assert_eq!(subject("ServiceAccount", "ns", "robot"), Some(robot.clone()));
         assert_eq!(subject("User", "", "system:serviceaccount:ns:robot"), Some(robot));

@@ -1,8 +1,10 @@
-//! ClusterProfiles of SIG Multicluster as a list of members: `status.accessProviders` says where a cluster is.
+//! Reads ClusterProfiles of SIG Multicluster as a list of members: `status.accessProviders` has the server of
+//! a cluster.
 //!
-//! The plugin has one credential, the caller's own for the host. A writer of ClusterProfiles must not choose where it goes,
-//! nor lead the name of one member to another one. So a profile counts only if access provider `kubectl-mc` names the path
-//! of the member of the profile's name on the host itself (same scheme, host and port; RFC 6454).
+//! The plugin has one credential, the caller's own for the host. A writer of ClusterProfiles must neither
+//! choose the server that receives it nor point the name of one member at another. A profile therefore counts
+//! only if access provider `kubectl-mc` has the path of the member of the profile's name on the host itself
+//! (same scheme, host and port; RFC 6454).
 
 use std::collections::BTreeSet;
 
@@ -11,14 +13,14 @@ use serde_json::Value;
 use super::template::{Origin, split_url};
 use super::{Dialect, Segment};
 
-/// A profile that is not used, and why. Both texts are the host's, unescaped.
+/// A profile that is not used, and why. Both texts contain unescaped data of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotHere {
     pub name: String,
     pub why: String,
 }
 
-/// The profiles of a list that lead to members of this host, one of each name, and the others.
+/// Splits a list into the profiles of this host's members, one for each name, and the others.
 pub fn on_host(list: &Value, host: &str) -> (Vec<Value>, Vec<NotHere>) {
     let (mut here, mut others, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
     for item in list["items"].as_array().into_iter().flatten() {
@@ -62,7 +64,7 @@ pub(super) fn server(item: &Value) -> &Value {
     ours.map_or(&Value::Null, |provider| &provider["cluster"]["server"])
 }
 
-/// `ControlPlaneHealthy` is what is `Ready` elsewhere.
+/// Renames condition `ControlPlaneHealthy` to `Ready`, which other hubs use.
 pub(super) fn conditions(mut conditions: Vec<Value>) -> Vec<Value> {
     for condition in &mut conditions {
         if condition["type"] == "ControlPlaneHealthy" {
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_of_the_host_are_members() {
+    fn profiles_of_the_host_are_listed_as_members() {
         let server = format!("https://HOST:443/pre{}", path_of("m1"));
         let list = json!({"items": [profile("fleet", "m1", "kubectl-mc", &server)]});
         let (here, others) = on_host(&list, "https://host/pre");
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn no_profile_leads_a_credential_elsewhere() {
+    fn profile_of_another_server_is_refused() {
         let own = path_of("m1");
         for server in [
             format!("https://attacker{own}"),

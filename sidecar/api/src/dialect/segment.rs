@@ -1,12 +1,12 @@
-//! The name or the id of a cluster as one segment of a path.
+//! Parses the name or the id of a cluster as one segment of a path.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::ClusterName;
 
-/// One path segment of unreserved characters. It is never a dot segment, is never escaped, and a server that decodes or
-/// normalizes paths reads it as it is.
+/// One path segment of unreserved characters. It is never a dot segment and needs no escaping, so a server
+/// that decodes or normalizes paths does not change it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Segment(String);
 
@@ -42,5 +42,5 @@ impl fmt::Display for Segment {
 #[error("it is not one plain path segment")]
 pub struct InvalidSegment;
 
-/// The longest name of an object.
+/// The maximum length of an object's name.
 const LONGEST: usize = 253;

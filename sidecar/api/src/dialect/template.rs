@@ -1,12 +1,12 @@
-//! A path that the user gives for hubs that have no dialect of their own: `/some/path/{cluster}/proxy`, or a URL with such a
-//! path. The host's credential goes to the host's own server only, so the server of a URL must be that one (same scheme,
-//! host and port; RFC 6454).
+//! Parses the path that a user gives for a hub without a dialect: `/some/path/{cluster}/proxy`, or a URL with
+//! such a path. The host's credential is sent to the host's own server only, so the URL must name that server
+//! (same scheme, host and port; RFC 6454).
 
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
-/// Where a cluster is.
+/// The path of a cluster's API.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Template {
     /// The scheme and the authority of a URL, as given. Without one the path is below the host's server.
@@ -53,7 +53,7 @@ impl FromStr for Template {
         if !before.bytes().chain(after.bytes()).all(is_plain) {
             return Err(InvalidTemplate::Character);
         }
-        // The cluster counts as a name here. Beside a name, a leading dot makes no dot segment.
+        // `{cluster}` stands for a name, so a dot beside it makes no dot segment.
         let segments = path.split('/').skip(1);
         if segments.into_iter().any(|segment| segment.is_empty() || segment == "." || segment == "..") {
             return Err(InvalidTemplate::Segment);
@@ -69,7 +69,7 @@ impl fmt::Display for Template {
     }
 }
 
-/// Where a request goes: the part of a URL that two servers differ by.
+/// The origin of a URL: scheme, host and port identify a server.
 #[derive(PartialEq, Eq)]
 pub(super) struct Origin {
     scheme: &'static str,
@@ -78,7 +78,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// That of a URL without a user: a user would be a credential of its own.
+    /// The origin of a URL without a user. A URL with a user is refused, because a user is a credential.
     pub(super) fn of(url: &str) -> Option<Self> {
         let (server, _) = split_url(url)?;
         let (scheme, authority, port) = match server.split_once("://")? {
@@ -110,21 +110,21 @@ impl Origin {
     }
 }
 
-/// The scheme with the authority, and the path, of a URL.
+/// Splits a URL into the scheme with the authority, and the path.
 pub(super) fn split_url(url: &str) -> Option<(&str, &str)> {
     let authority = url.find("://")? + "://".len();
     let end = url[authority..].find('/').map_or(url.len(), |at| authority + at);
     Some(url.split_at(end))
 }
 
-/// A server without a user and a password.
+/// A server for messages, without a user and a password.
 fn shown(server: &str) -> &str {
     if server.contains('@') { "with a user in its URL" } else { server }
 }
 
 const CLUSTER: &str = "{cluster}";
 
-/// Why a text is no template.
+/// Why a template is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTemplate {
     #[error("a template is a path that begins with /, or a URL")]

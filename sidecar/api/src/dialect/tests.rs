@@ -61,7 +61,7 @@ fn each_hub_has_its_paths() {
 }
 
 #[test]
-fn errors_about_the_groups_of_a_hub_are_its_own() {
+fn hub_is_recognized_by_its_api_groups() {
     let template = |text: &str| Dialect::Template(text.parse().unwrap());
     for (dialect, name, group) in [
         (Dialect::Karmada, "clusters", "cluster.karmada.io"),
@@ -78,7 +78,7 @@ fn errors_about_the_groups_of_a_hub_are_its_own() {
 }
 
 #[test]
-fn words_are_read_back() {
+fn dialect_round_trips_through_its_flag_value() {
     for dialect in every() {
         assert_eq!(dialect.to_string().parse(), Ok(dialect));
     }
@@ -87,7 +87,7 @@ fn words_are_read_back() {
 }
 
 #[test]
-fn templates_stay_on_plain_paths() {
+fn template_with_an_unsafe_path_is_refused() {
     for text in [
         "",
         "clusters/{cluster}",
@@ -119,7 +119,7 @@ fn templates_stay_on_plain_paths() {
 }
 
 #[test]
-fn template_is_for_the_hosts_own_server_only() {
+fn template_of_another_server_is_refused() {
     let base = |template: &str, server: &'static str| {
         Dialect::Template(template.parse().unwrap()).base(server).map_err(|error| error.to_string())
     };
@@ -159,7 +159,7 @@ fn discovery_finds_the_first_hub() {
     assert_eq!(found(&["core.kubeadmiral.io"]), Some(Dialect::KubeAdmiral));
     assert_eq!(found(&["cluster.core.oam.dev"]), Some(Dialect::ClusterGateway));
     assert_eq!(found(&["apps"]), None);
-    // They say only where a member is, and any host may have them.
+    // Any host may have ClusterProfiles, so they do not identify a hub.
     assert_eq!(found(&["multicluster.x-k8s.io"]), None);
     assert_eq!(found(&["cluster.karmada.io", "proxy.kubectl-mc.dev"]), None);
     // A member of a Rancher has some of its CRDs.
@@ -173,7 +173,7 @@ fn names(view: &View) -> Vec<&str> {
 }
 
 #[test]
-fn objects_of_each_hub_are_read() {
+fn clusters_of_each_hub_are_parsed() {
     let ready =
         json!([{"type": "Ready", "status": "True", "reason": "r", "message": "m", "lastProbeTime": "t"}]);
     let labels = json!({"env": "prod"});
@@ -227,7 +227,7 @@ fn objects_of_each_hub_are_read() {
 }
 
 #[test]
-fn credentials_in_a_list_are_not_kept() {
+fn credentials_in_a_list_are_dropped() {
     let gateway = |status: serde_json::Value| {
         json!({"items": [{
             "metadata": {"name": "m1", "creationTimestamp": "2026-01-01T00:00:00Z"},
@@ -253,7 +253,7 @@ fn credentials_in_a_list_are_not_kept() {
 }
 
 #[test]
-fn name_of_two_clusters_is_that_of_neither() {
+fn ambiguous_name_is_replaced_by_the_id() {
     let cluster = |id: &str, name: &str| json!({"metadata": {"name": id}, "spec": {"displayName": name}});
     let list = json!({"items": [
         cluster("c-1", "prod"), cluster("c-2", "prod"), cluster("c-3", "My Cluster"), cluster("c-4", "c-1"),
@@ -266,7 +266,7 @@ fn name_of_two_clusters_is_that_of_neither() {
 }
 
 #[test]
-fn names_that_leave_their_segment_are_refused() {
+fn names_that_are_no_plain_segment_are_refused() {
     let bad = ["..", ".", "a/b", "a%2fb", "a?b", "a#b", "a\\b", "", "a b", "ü", "a\0", "A_B", "a.b"];
     let items: Vec<_> = bad.iter().map(|name| json!({"metadata": {"name": name}})).collect();
     for hub in [Dialect::Karmada, Dialect::KubeAdmiral, Dialect::ClusterGateway] {
@@ -274,7 +274,7 @@ fn names_that_leave_their_segment_are_refused() {
         assert_eq!((view.clusters.len(), view.unusable.len()), (0, bad.len()), "{hub}");
         assert!(items.iter().all(|item| hub.cluster_of(item).is_none()));
     }
-    // A good name does not help a bad id.
+    // A valid name does not make up for an invalid id.
     let ids = ["../x", "a/b", "", "%2e%2e"];
     let items: Vec<_> =
         ids.map(|id| json!({"metadata": {"name": "m1"}, "spec": {"clusterId": id}})).into_iter().collect();
@@ -285,7 +285,7 @@ fn names_that_leave_their_segment_are_refused() {
 
 proptest! {
     #[test]
-    fn path_leads_back_to_its_cluster(cluster in "[A-Za-z0-9_-][A-Za-z0-9._-]{0,60}", rest in "(/[ -~]{0,20}){0,3}") {
+    fn path_splits_into_its_cluster_and_rest(cluster in "[A-Za-z0-9_-][A-Za-z0-9._-]{0,60}", rest in "(/[ -~]{0,20}){0,3}") {
         let cluster: Segment = cluster.parse().unwrap();
         for dialect in every() {
             let path = format!("{}{rest}", dialect.root(&cluster));
@@ -294,7 +294,7 @@ proptest! {
     }
 
     #[test]
-    fn split_path_is_made_of_its_parts(path in "[ -~]{0,40}", at in 0_usize..10) {
+    fn split_parts_rebuild_the_path(path in "[ -~]{0,40}", at in 0_usize..10) {
         let dialect = &every()[at % every().len()];
         let whole = format!("{}{path}", dialect.around().0);
         for path in [&path, &whole] {
@@ -305,7 +305,7 @@ proptest! {
     }
 
     #[test]
-    fn only_plain_segments_are_clusters(text in "\\PC{0,8}|[./%a-z]{0,4}") {
+    fn only_plain_segments_are_parsed(text in "\\PC{0,8}|[./%a-z]{0,4}") {
         let is_plain = !text.is_empty() && !text.starts_with('.')
             && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
         prop_assert_eq!(text.parse::<Segment>().is_ok(), is_plain);

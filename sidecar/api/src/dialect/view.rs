@@ -1,5 +1,5 @@
-//! Reads the clusters that a hub lists, as objects of the shape that kubectl-mc's own sidecar serves. Nothing else of the
-//! hub's objects is kept: cluster-gateway's hold the clusters' credentials.
+//! Converts the clusters that a hub lists into objects of the form that kubectl-mc's own sidecar serves.
+//! Other fields are dropped, because cluster-gateway's objects hold the clusters' credentials.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +11,15 @@ use crate::{ClusterName, path};
 /// The clusters of a hub.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
-    /// As kubectl-mc's own `clusters`, in the order of the hub.
+    /// The clusters in the form of kubectl-mc's own `clusters`, in the order of the hub.
     pub clusters: Vec<Value>,
-    /// The id of each cluster that has another name.
+    /// The id of each cluster whose name differs from it.
     pub ids: BTreeMap<ClusterName, Segment>,
-    /// The clusters that no path or no name can be made for.
+    /// The clusters without a valid id or without a usable name.
     pub unusable: Vec<Unusable>,
 }
 
-/// A cluster whose name or id is refused. The text is the hub's, unescaped.
+/// A cluster whose name or id is refused. The text is unescaped data of the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable(pub String);
 
@@ -41,7 +41,8 @@ impl Dialect {
             *names.entry(cluster.name.clone()).or_default() += 1;
         }
         for (Read { id, name }, item) in read {
-            // A name that two clusters have, or that is the id of another one, would lead to either.
+            // A name of two clusters, or one that is the id of another cluster, is ambiguous: the id replaces
+            // it.
             let is_other =
                 name.as_ref().is_some_and(|name| name.as_str() != id.as_str() && ids.contains(name.as_str()));
             let name = name.filter(|_| !is_other).filter(|name| names.get(&Some(name.clone())) == Some(&1));
@@ -57,7 +58,7 @@ impl Dialect {
         view
     }
 
-    /// One cluster, of a hub whose paths have its name.
+    /// One cluster of a hub whose paths contain the cluster's name.
     pub fn cluster_of(&self, item: &Value) -> Option<Value> {
         let Read { id, name } = self.read(item).ok()?;
         let name = name.filter(|name| name.as_str() == id.as_str())?;
@@ -139,7 +140,8 @@ fn conditions(status: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// cluster-gateway says `healthy: false` without a reason where it does not check: then nothing is known.
+/// cluster-gateway reports `healthy: false` without a reason where it does not check. The health is then
+/// unknown.
 fn health(status: &Value) -> Vec<Value> {
     let reason = status["healthyReason"].as_str().unwrap_or_default();
     match status["healthy"].as_bool() {

@@ -1,5 +1,5 @@
-//! The objects of an agent on its member: the text of `sidecar/deploy/agent.yaml` for one cluster, image and host. The
-//! chart in `sidecar/deploy/agent-chart` renders the same file, without the Secret.
+//! Renders the objects of an agent on its member from `sidecar/deploy/agent.yaml`, for one cluster, image and
+//! host. The chart in `sidecar/deploy/agent-chart` renders the same file, without the Secret.
 
 mod values;
 
@@ -20,23 +20,23 @@ pub const AGENT_SELECTOR: &str = "app.kubernetes.io/name=mc-agent";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Agent {
     pub cluster: ClusterName,
-    /// The whole reference, whatever the values say.
+    /// The full image reference. It takes precedence over the values.
     pub image: String,
     pub values: AgentValues,
 }
 
-/// How an agent reaches the host; the keys of its Secret beside the token.
+/// How an agent reaches the host: the keys of its Secret except the token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostConnection {
     pub server: String,
-    /// PEM; none is the roots of the image.
+    /// PEM. Without it, the agent trusts the root certificates of its image.
     pub ca: Option<String>,
     pub tls_server_name: Option<String>,
     pub proxy_url: Option<String>,
 }
 
 impl Agent {
-    /// The defaults, for a cluster and an image.
+    /// An agent with the default values.
     pub fn new(cluster: ClusterName, image: impl Into<String>) -> Self {
         Self { cluster, image: image.into(), values: AgentValues::default() }
     }
@@ -83,7 +83,8 @@ impl HostConnection {
         data
     }
 
-    /// The Secret without the token, which is written by itself: applying this again does not take it away.
+    /// The Secret without the token. The token is written separately, so applying this Secret again does not
+    /// remove it.
     pub fn secret(&self) -> Value {
         let data = self.data().into_iter().map(|(key, value)| (key, ByteString(value.into_bytes())));
         let mut secret = secret();
@@ -91,7 +92,7 @@ impl HostConnection {
         secret
     }
 
-    /// The Secret in clear, with a token.
+    /// The Secret as plain text (`stringData`), with a token.
     pub fn secret_in_clear(&self, token: &str) -> Value {
         let mut data = self.data();
         data.insert("token", token.to_owned());
@@ -113,7 +114,7 @@ fn secret() -> Value {
 
 const MANIFEST: &str = include_str!("../../../deploy/agent.yaml");
 
-/// The labels that every object and the pods have. The chart's release takes the place of the instance.
+/// The labels of every object and of the pods. In the chart, the instance is the name of the release.
 const LABELS: [(&str, &str); 4] = [
     ("app.kubernetes.io/name", AGENT),
     ("app.kubernetes.io/instance", AGENT),

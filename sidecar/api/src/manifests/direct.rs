@@ -1,4 +1,4 @@
-//! The objects of the direct endpoint, by which clients reach the sidecars past the host's kube-apiserver: the Service,
+//! Renders the objects of the direct endpoint, by which clients bypass the host's kube-apiserver: the Service
 //! and the ConfigMap that publishes its URL.
 
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::direct::SERVER;
 use crate::names::SIDECAR;
 
 impl Parameters {
-    /// The Service, in the cluster that runs the sidecars; none without an endpoint.
+    /// The Service, in the cluster that runs the sidecars; empty without an endpoint.
     pub fn direct_service(&self) -> Result<Vec<Value>, Error> {
         let values = &self.values.direct;
         let expose = match values.expose {
@@ -26,7 +26,7 @@ impl Parameters {
         pod::set(&mut service["metadata"], "annotations", json!(values.annotations));
         service["spec"]["type"] = json!(expose);
         match (expose, values.node_port) {
-            // The sidecar sees the addresses of clients, and limits each of them.
+            // Keeps the addresses of clients, because the sidecar limits requests by address.
             (Expose::LoadBalancer, _) => service["spec"]["externalTrafficPolicy"] = "Local".into(),
             (_, Some(port)) => service["spec"]["ports"][0]["nodePort"] = port.get().into(),
             (_, None) => {}
@@ -34,7 +34,7 @@ impl Parameters {
         Ok(labelled(vec![service], &LABELS))
     }
 
-    /// The ConfigMap and the rights to read it and to keep it, on the host. Without a URL there is nothing to publish.
+    /// The ConfigMap on the host and the rights to read and to maintain it; empty without a URL.
     pub(super) fn direct_publication(&self) -> Result<Vec<Value>, Error> {
         let Some(server) = &self.values.direct.server else { return Ok(Vec::new()) };
         let mut objects = self.all(PUBLICATION)?;
@@ -44,7 +44,7 @@ impl Parameters {
         Ok(objects)
     }
 
-    /// The flag of the sidecar, if there is an endpoint.
+    /// The sidecar's flag, if there is an endpoint.
     pub(super) fn direct_flag(&self) -> Option<String> {
         self.values.direct.server.as_ref().map(|server| format!("--direct-server={server}"))
     }
@@ -60,7 +60,7 @@ impl Parameters {
         object
     }
 
-    /// The same with a direct endpoint, for the names of its objects.
+    /// The same parameters with a direct endpoint, to find the names of its objects.
     #[must_use]
     pub fn with_direct_endpoint(mut self) -> Self {
         self.values.direct.expose = Expose::LoadBalancer;
@@ -68,7 +68,7 @@ impl Parameters {
         self
     }
 
-    /// All objects that an exposed installation has and this one has not, for their removal.
+    /// The objects of a direct endpoint that this installation does not have, so that they can be removed.
     pub fn without_direct(&self) -> Result<Vec<Value>, Error> {
         let exposed = self.clone().with_direct_endpoint();
         let mut surplus = Vec::new();

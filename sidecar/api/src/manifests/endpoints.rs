@@ -1,4 +1,5 @@
-//! The addresses of sidecars in another cluster, as a kube-apiserver looks them up for a Service without a selector.
+//! Renders the EndpointSlices and the Endpoints with the addresses of sidecars in another cluster, for a
+//! Service without a selector.
 
 use std::net::IpAddr;
 
@@ -7,12 +8,13 @@ use serde_json::{Value, json};
 use super::Parameters;
 use crate::names::{KUBECTL_MC, SIDECAR};
 
-/// Tells Kubernetes to make no EndpointSlice of an Endpoints. Only an Endpoints that an installation wrote has it.
+/// The label that stops Kubernetes from mirroring an Endpoints to an EndpointSlice. Only an Endpoints written
+/// by an installation has it.
 pub const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 
 impl Parameters {
-    /// Kubernetes 1.33 and later read the slices; before, the aggregator reads only the Endpoints. A host has both, so
-    /// an upgrade of it changes nothing.
+    /// Kubernetes 1.33 and later read the slices. Before that, the aggregator reads only the Endpoints. A
+    /// host has both, so an upgrade of the host needs no change.
     pub(super) fn endpoints(&self, addresses: &[IpAddr], port: u16) -> Vec<Value> {
         let mut objects = self.slices(addresses, port);
         let addresses: Vec<_> = addresses.iter().map(|address| json!({"ip": address})).collect();
@@ -25,7 +27,7 @@ impl Parameters {
         objects
     }
 
-    /// One slice for each family of addresses.
+    /// One slice for each address family.
     fn slices(&self, addresses: &[IpAddr], port: u16) -> Vec<Value> {
         let families = [("IPv4", false), ("IPv6", true)].into_iter();
         let slices = families.filter_map(|(family, six)| {

@@ -1,4 +1,4 @@
-//! What an installation has besides, where it serves members of a hub's inventory.
+//! Renders the additional objects and flags of an installation that serves members of a hub's inventory.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::Origin;
 use crate::origin::{KARMADA_NAMESPACE, KUBEADMIRAL_NAMESPACE};
 
 impl Parameters {
-    /// The rights for a hub's registrations and their Secrets, if its inventory counts.
+    /// The rights for a hub's registrations and their Secrets, if the installation uses the hub's inventory.
     pub(super) fn hub_rights(&self) -> Result<Vec<Value>, Error> {
         let mut objects = Vec::new();
         for (hub, rights, default, namespace) in [
@@ -21,7 +21,7 @@ impl Parameters {
         Ok(objects)
     }
 
-    /// The registration of a hub's own group, where the sidecar serves it.
+    /// The APIService of a hub's own group, if the sidecar serves that group.
     pub(super) fn hub_registration(&self) -> Result<Option<Value>, Error> {
         self.served_hub().map(|_| self.registered(KUBEADMIRAL_REGISTRATION)).transpose()
     }
@@ -46,14 +46,14 @@ impl Parameters {
         inventory.into_iter().chain(namespaces)
     }
 
-    /// The same with the inventory of every hub, for the names of their objects.
+    /// The same parameters with the inventory of every hub, to find the names of their objects.
     #[must_use]
     pub fn with_hubs(mut self) -> Self {
         self.values.inventory = Origin::ALL.to_vec();
         self
     }
 
-    /// All objects that an installation with a hub's inventory has and this one has not, for their removal.
+    /// The objects of hubs' inventories that this installation does not use, so that they can be removed.
     pub fn without_hubs(&self) -> Result<Vec<Value>, Error> {
         let mut others = self.clone();
         others.values.inventory =
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_inventory_leaves_behind_is_known() {
+    fn unused_inventories_have_objects_to_remove() {
         assert_eq!(with("").without_hubs().unwrap().len(), 4 + 5);
         assert_eq!(with("inventory: [karmada]").without_hubs().unwrap().len(), 5);
         assert_eq!(with("inventory: [kubeadmiral]").without_hubs().unwrap().len(), 4);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn group_of_kubeadmiral_is_registered_with_ours() {
+    fn group_of_kubeadmiral_is_registered_before_the_own_group() {
         let registrations = |values: &str| -> Vec<Value> {
             let objects = with(values).host().unwrap();
             objects.into_iter().skip_while(|object| object["kind"] != "APIService").collect()

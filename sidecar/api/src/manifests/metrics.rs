@@ -1,4 +1,4 @@
-//! The objects by which Prometheus and Grafana find the metrics, the alert rules and the dashboard.
+//! Renders the objects by which Prometheus and Grafana find the metrics, the alert rules and the dashboard.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{Error, Parameters};
 use crate::names::SIDECAR;
 
 impl Parameters {
-    /// The objects that belong beside the sidecars, in whichever cluster runs them.
+    /// The objects in the cluster that runs the sidecars.
     pub(super) fn metrics(&self) -> Result<Vec<Value>, Error> {
         let wanted = &self.values.metrics;
         let mut objects = Vec::new();
@@ -36,7 +36,7 @@ impl Parameters {
         Ok(objects)
     }
 
-    /// The Prometheus operator's part, on hosts that run the sidecar themselves.
+    /// The PodMonitor for the Prometheus operator, on hosts that run the sidecar themselves.
     pub(super) fn pod_monitor(&self) -> Result<Vec<Value>, Error> {
         let wanted = &self.values.metrics.pod_monitor;
         if !wanted.enabled {

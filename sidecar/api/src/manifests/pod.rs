@@ -1,5 +1,5 @@
-//! The Deployment of the sidecar: its manifest, changed by the values. The chart's template makes the same changes. What
-//! an agent's pods have alike is here too.
+//! Applies the values to the manifest of the sidecar's Deployment, as the chart's template does. The code for
+//! an agent's pods shares the functions here.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) fn metadata(
     annotations: &BTreeMap<String, String>,
     own: &[(&str, &str)],
 ) {
-    // Ours last: the Deployment selects its pods by one of them.
+    // The own labels come last, because the Deployment selects its pods by one of them.
     metadata["labels"] = json!(labels);
     for (key, value) in own {
         metadata["labels"][key] = (*value).into();
@@ -79,7 +79,7 @@ fn scheduling(parameters: &Parameters, pod: &mut Value) {
 
 fn container(parameters: &Parameters, container: &mut Value) {
     let values = &parameters.values;
-    // On the host's network the port of metrics would be open to that network.
+    // On the host network, all addresses would expose the metrics to the node's network.
     let (admin_address, admin_port) =
         if values.host_network { ("127.0.0.1", 10261) } else { ("0.0.0.0", 8080) };
     let mut args = vec![
@@ -100,7 +100,7 @@ fn container(parameters: &Parameters, container: &mut Value) {
     if values.certificates == Certificates::CertManager {
         args.push(format!("--peer-ca-file={TLS}/ca.crt"));
     }
-    // The administrator's own certificates need not be those of replicas.
+    // Certificates that an administrator supplies may not be valid for the replicas' names.
     if values.certificates != Certificates::Secret {
         args.push(format!("--peers={SIDECAR}-peers.{}.svc:{}", parameters.namespace, parameters.port()));
     }
@@ -126,7 +126,7 @@ fn container(parameters: &Parameters, container: &mut Value) {
     }
 }
 
-/// The Secret of the serving certificate, if the sidecar does not make it.
+/// The Secret of the serving certificate, if the sidecar does not manage the certificate itself.
 fn serving_secret(parameters: &Parameters) -> Option<&str> {
     match parameters.values.certificates {
         Certificates::SelfManaged => None,

@@ -22,7 +22,7 @@ fn with(values: &str) -> Parameters {
 }
 
 #[test]
-fn the_defaults_are_the_manifests_as_they_are() {
+fn default_values_render_the_manifest_unchanged() {
     let mut rendered = Parameters::new("mc-sidecar").deployment().unwrap();
     let labels = &mut rendered["spec"]["template"]["metadata"]["labels"];
     LABELS[1..].iter().for_each(|(key, _)| remove(labels, key));
@@ -30,7 +30,7 @@ fn the_defaults_are_the_manifests_as_they_are() {
 }
 
 #[test]
-fn the_home_comes_first_and_the_registration_last() {
+fn namespace_comes_first_and_api_service_last() {
     let objects = Parameters::new("i").host().unwrap();
     let kinds = kinds(&objects);
     assert_eq!(kinds.first().unwrap(), "Namespace/kubectl-mc-system");
@@ -39,7 +39,7 @@ fn the_home_comes_first_and_the_registration_last() {
 }
 
 #[test]
-fn every_object_has_the_label_and_the_given_namespace() {
+fn objects_have_the_labels_and_the_given_namespace() {
     let parameters = Parameters { namespace: "elsewhere".to_owned(), ..Parameters::new("i") };
     let all = [
         parameters.host().unwrap(),
@@ -56,7 +56,7 @@ fn every_object_has_the_label_and_the_given_namespace() {
 }
 
 #[test]
-fn pods_are_as_the_restricted_level_of_pod_security_wants_them() {
+fn pods_meet_the_restricted_pod_security_level() {
     let objects = Parameters::new("i").host().unwrap();
     assert_eq!(
         find(&objects, "Namespace")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"],
@@ -71,7 +71,8 @@ fn pods_are_as_the_restricted_level_of_pod_security_wants_them() {
     );
 }
 
-/// What OpenShift's SecurityContextConstraints `restricted-v2` refuse of a pod, in a namespace with this range of users.
+/// The fields of a pod that OpenShift's SecurityContextConstraints `restricted-v2` refuse, in a namespace
+/// with this UID range.
 pub(super) fn refused_by_restricted_v2(pod: &Value, range: std::ops::Range<u64>) -> Vec<String> {
     let mut refused = Vec::new();
     let mut refuse = |is_refused: bool, rule: &str| refused.extend(is_refused.then(|| rule.to_owned()));
@@ -128,7 +129,7 @@ fn openshifts_restricted_v2_admits_the_pods() {
 }
 
 #[test]
-fn values_are_merged_as_helm_merges_them() {
+fn values_are_merged_as_in_helm() {
     let values = Values::parse("resources: {limits: {memory: null, cpu: 1}}\nextraArgs: [a]\n").unwrap();
     assert_eq!(values.resources["limits"], json!({"cpu": 1}));
     assert_eq!(values.resources["requests"]["memory"], "64Mi");
@@ -137,7 +138,7 @@ fn values_are_merged_as_helm_merges_them() {
 }
 
 #[test]
-fn pods_keep_the_label_that_selects_them() {
+fn pods_keep_the_selector_label() {
     let objects = with("podLabels: {team: a, app.kubernetes.io/name: other}").host().unwrap();
     let deployment = find(&objects, "Deployment");
     let labels = &deployment["spec"]["template"]["metadata"]["labels"];
@@ -161,7 +162,7 @@ fn host_network_avoids_kubelet_port_and_keeps_metrics_local() {
 }
 
 #[test]
-fn with_cert_manager_the_authority_is_its_and_so_is_the_bundle() {
+fn cert_manager_issues_the_certificate_and_the_ca_bundle() {
     let parameters = with("certificates: CertManager");
     let objects = parameters.host().unwrap();
     assert!(!kinds(&objects).contains(&format!("Secret/{AUTHORITY}")));
@@ -214,12 +215,12 @@ fn host_before_1_33_finds_the_same_addresses() {
     let port = &endpoints["subsets"][0]["ports"][0];
     assert_eq!([&port["name"], &service["spec"]["ports"][0]["name"]], ["https", "https"]);
     assert_eq!(port["port"], 30443);
-    // Kubernetes would make a third slice of it.
+    // Otherwise Kubernetes would mirror the Endpoints to a third slice.
     assert_eq!(endpoints["metadata"]["labels"][SKIP_MIRROR], "true");
 }
 
 #[test]
-fn the_service_reaches_the_port_that_the_deployment_serves() {
+fn service_targets_the_port_of_the_deployment() {
     let objects = Parameters::new("i").host().unwrap();
     let port = &container(&objects)["ports"][0];
     assert_eq!(find(&objects, "Service")["spec"]["ports"][0]["targetPort"], port["name"]);

@@ -1,5 +1,5 @@
-//! The values of an installation: those of the Helm chart and of `kubectl mc install --values`. Their meanings and
-//! defaults are in `sidecar/deploy/chart/values.yaml`.
+//! Parses the values of an installation, for the Helm chart and for `kubectl mc install --values`. Their
+//! meanings and defaults are in `sidecar/deploy/chart/values.yaml`.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU16, NonZeroU32};
@@ -153,7 +153,7 @@ pub struct SelectedByLabels {
 }
 
 impl Values {
-    /// The chart's defaults with the values of a file, merged as Helm merges them.
+    /// Merges the values of a file into the chart's defaults, as Helm does.
     pub fn parse(text: &str) -> Result<Self, Error> {
         merged(DEFAULTS, text)
     }
@@ -166,7 +166,7 @@ impl Default for Values {
 }
 
 impl Image {
-    /// The reference of the image, where its repository is known.
+    /// The reference of the image, if the values name a repository.
     pub fn reference(&self) -> Option<String> {
         let Self { repository, tag, digest, pull_policy: _ } = self;
         let tag = if tag.is_empty() { VERSION } else { tag };
@@ -178,7 +178,7 @@ impl Image {
     }
 }
 
-/// A chart's defaults with the values of a file, merged as Helm merges them.
+/// Merges the values of a file into a chart's defaults, as Helm does.
 pub(super) fn merged<T: DeserializeOwned>(defaults: &str, text: &str) -> Result<T, Error> {
     let values =
         |text| serde_saphyr::from_str::<Value>(text).map_err(|error| Error::Values(error.to_string()));
@@ -206,7 +206,7 @@ fn digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
     Err(serde::de::Error::custom("a digest is sha256: and 64 hexadecimal digits"))
 }
 
-/// Maps key by key, anything else as a whole; null removes a key.
+/// Merges maps key by key and replaces any other value; null removes a key.
 fn merge(base: &mut Value, over: Value) {
     match (base, over) {
         (_, Value::Null) => {}

@@ -1,8 +1,9 @@
-//! The requests of `karmadactl register` before an agent has its certificate: it reads whether the cluster exists, and
-//! creates the namespaces and the RBAC of the new agent. After a failure it deletes them again.
+//! Decides about the requests of `karmadactl register` before an agent has its certificate. It checks whether
+//! the cluster exists, and creates the namespaces and the RBAC of the new agent. After a failure it deletes
+//! them again.
 //!
-//! All registrations share this identity, so the name of the cluster is in the object only. The host's admission
-//! judges the objects that it creates.
+//! All registrations share this identity, so only the object has the name of the cluster. The host's
+//! admission checks the created objects.
 
 use super::{Decision, EXECUTION, Layout, Reason, Resource, subject};
 
@@ -40,7 +41,7 @@ pub(super) fn decide(layout: &Layout, request: &Resource<'_>) -> Decision {
     if is_named { Decision::NoOpinion } else { Decision::Deny(Reason::OtherObject) }
 }
 
-/// The name of what is created is in the object.
+/// Whether the request creates an object whose name is only in its body.
 fn is_new(request: &Resource<'_>) -> bool {
     request.verb == "create" && request.name.is_empty()
 }
@@ -53,5 +54,5 @@ fn cluster_of<'a>(name: &'a str, suffix: &str) -> Option<&'a str> {
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const VERBS: [&str; 3] = ["get", "create", "delete"];
-/// Begins the name of the request for the generator's own certificate.
+/// The prefix of the CertificateSigningRequests for the generator's own certificate.
 const REQUEST: &str = "agent-rbac-generator-";

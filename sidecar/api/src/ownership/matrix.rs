@@ -1,5 +1,5 @@
-//! Requests of every kind, verb and target: the golden file of the decision, and the reviews by which a host is
-//! verified.
+//! Lists requests of every kind, verb and target, for the golden file of the decision and for the reviews
+//! that verify a host.
 
 use super::table::kind;
 use super::{Attributes, Decision, Layout, Resource, Selection, decide, execution_namespace, subject};
@@ -14,18 +14,18 @@ pub struct Cell {
     pub namespace: String,
     pub name: String,
     pub target: Target,
-    /// Tells the objects of one kind apart.
+    /// A label that distinguishes the objects of one kind.
     pub object: &'static str,
 }
 
-/// What a request is for.
+/// The object that a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The object of the agent's own cluster.
     Own,
     /// The object of another cluster.
     Other,
-    /// An object of no cluster, in the namespace of the own one.
+    /// An object of no cluster, in the namespace of the own object.
     Absent,
     /// No name, in the namespace of the own object.
     None,
@@ -63,7 +63,7 @@ impl Cell {
         })
     }
 
-    /// The decision about it for the agent of this cluster.
+    /// The decision about the request for the agent of this cluster.
     pub fn decide(&self, layout: &Layout, cluster: &str) -> Decision {
         decide(layout, &subject::user(cluster), &[subject::GROUP], &self.attributes())
     }
@@ -74,7 +74,7 @@ impl Cell {
     }
 }
 
-/// All requests about these subresources of the agent of `cluster`, of which `other` is another cluster.
+/// All requests of the agent of `cluster` about these subresources, with `other` as the other cluster.
 pub fn cells(layout: &Layout, cluster: &str, other: &str, subresources: &[&'static str]) -> Vec<Cell> {
     let mut cells = Vec::new();
     for object in OBJECTS {
@@ -82,7 +82,7 @@ pub fn cells(layout: &Layout, cluster: &str, other: &str, subresources: &[&'stat
             for target in TARGETS {
                 let ((namespace, name), (_, others)) =
                     ((object.place)(layout, cluster), (object.place)(layout, other));
-                // Of another cluster: its namespace too.
+                // The object of another cluster is in that cluster's namespace.
                 let others_namespace = (object.place)(layout, other).0;
                 let (namespace, name) = match target {
                     Target::Own => (namespace, name),
@@ -108,7 +108,7 @@ pub fn cells(layout: &Layout, cluster: &str, other: &str, subresources: &[&'stat
     cells
 }
 
-/// An object that a cluster has.
+/// An object of a cluster.
 struct Object {
     group: &'static str,
     resource: &'static str,
@@ -149,7 +149,7 @@ fn named(name: &str) -> (String, String) {
 }
 
 const TARGETS: &[Target] = &[Target::Own, Target::Other, Target::Absent, Target::None, Target::All];
-/// Every verb of the API, and those that guard RBAC, impersonation and certificates.
+/// Every verb of the API, and the verbs that guard RBAC, impersonation and certificates.
 pub const VERBS: &[&str] = &[
     "get",
     "list",
@@ -164,5 +164,5 @@ pub const VERBS: &[&str] = &[
     "bind",
     "approve",
 ];
-/// The object, its usual parts, and one that no kind has.
+/// The object itself, the common subresources, and one that does not exist.
 pub const SUBRESOURCES: &[&str] = &["", "status", "finalizers", "nonsense"];

@@ -1,5 +1,5 @@
-//! The same rights, spelled out: every request that has no opinion over it, as a line of text. Slow, and written apart
-//! from the table.
+//! Lists every request that is not denied, as a line of text: a slow second implementation that does not use
+//! the table.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +15,14 @@ pub(super) fn line(
     format!("{verb}|{group}|{kind}|{namespace}|{name}|{}", selector.unwrap_or("-"))
 }
 
-/// Everything that the agent of `c` may ask for, with these namespaces and names.
+/// Every request that is not denied to the agent of `c`, with these namespaces and names.
 pub(super) fn rights(c: &str, lists_all: bool, namespaces: &[&str], names: &[&str]) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let mut add =
         |verb: &str, group: &str, kind: &str, namespace: &str, name: &str, selector: Option<&str>| {
             all.insert(line(verb, group, kind, namespace, name, selector));
         };
-    // Requests for an object have no selector that means anything, so each is there with all of them.
+    // A selector has no meaning in requests for an object, so each request is listed with all selectors.
     let selectors: Vec<Option<&str>> =
         [None, Some("*")].into_iter().chain(names.iter().map(|&name| Some(name))).collect();
     let execution = format!("karmada-es-{c}");
@@ -57,7 +57,7 @@ pub(super) fn rights(c: &str, lists_all: bool, namespaces: &[&str], names: &[&st
                     add(verb, "work.karmada.io", "works/status", &execution, name, selector);
                 }
             }
-            // The names of these are not looked at.
+            // The decision ignores the names of the following requests.
             add(
                 "create",
                 "certificates.k8s.io",

@@ -1,6 +1,7 @@
-//! The RBAC of one agent, from the table of what it needs. Names are those of `karmadactl register`, so that applying
-//! it narrows what a registration has granted. An agent has one ClusterRoleBinding, for the kinds without a namespace:
-//! the host compares each request with every ClusterRoleBinding, and with the RoleBindings of one namespace only.
+//! Generates the RBAC of one agent from the table of the requests that it needs. The names are those of
+//! `karmadactl register`, so applying it narrows the rights that a registration has granted. An agent has
+//! only one ClusterRoleBinding, for the kinds without a namespace: the host compares each request with every
+//! ClusterRoleBinding, but only with the RoleBindings of one namespace.
 
 use std::collections::BTreeMap;
 
@@ -29,8 +30,8 @@ pub fn objects(layout: &Layout, cluster: &str) -> Vec<Value> {
     objects.collect()
 }
 
-/// RBAC compares names of objects that exist, and of lists with a field selector for the name. The name of a new
-/// object is judged by admission.
+/// RBAC compares the names of existing objects, and of lists with a field selector for the name. Admission
+/// checks the name of a new object.
 fn of_row(row: &Row, layout: &Layout, cluster: &str) -> Vec<Value> {
     let names = row.names.listed(cluster);
     let is_unnamed = |verb: &&&str| {
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_on_clusters_are_by_name() {
+    fn rights_on_clusters_are_limited_by_name() {
         let rules = rules(&Layout::default(), "agent");
         assert_eq!(
             rules[..3],
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn switch_grants_lists_of_all_clusters() {
+    fn agents_list_clusters_grants_lists_of_all_clusters() {
         let rules = rules(&Layout { agents_list_clusters: true, ..Layout::default() }, "agent");
         assert_eq!(rules[1]["verbs"], json!(["list", "watch", "create"]));
         assert!(rules[1]["resourceNames"].is_null());

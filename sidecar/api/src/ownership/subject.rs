@@ -1,22 +1,23 @@
-//! The identities of Karmada's agents (karmada: `pkg/karmadactl/register/register.go`).
+//! Parses the identities of Karmada's agents (karmada: `pkg/karmadactl/register/register.go`).
 
 /// The group of all agents.
 pub const GROUP: &str = "system:karmada:agents";
-/// The user name of an agent, before the name of its cluster.
+/// The prefix of an agent's user name; the name of its cluster follows.
 pub const PREFIX: &str = "system:karmada:agent:";
 /// The identity that creates the RBAC of a new agent. All registrations share it.
 pub const GENERATOR: &str = "system:karmada:agent:rbac-generator";
 
-/// Begins the user name of a bootstrap token, before its id (Kubernetes: "Authenticating with Bootstrap Tokens").
+/// The prefix of a bootstrap token's user name; its id follows (Kubernetes: "Authenticating with Bootstrap
+/// Tokens").
 pub const BOOTSTRAP_USER: &str = "system:bootstrap:";
-/// Begins the groups of Karmada's bootstrap tokens.
+/// The prefix of the groups of Karmada's bootstrap tokens.
 pub const BOOTSTRAP_OF_KARMADA: &str = "system:bootstrappers:karmada:";
 /// The group of every bootstrap token of Karmada (karmada: `pkg/karmadactl/util/bootstraptoken/agent`).
 pub const BOOTSTRAP_GROUP: &str = "system:bootstrappers:karmada:default-cluster-token";
-/// The group of a bootstrap token that enrolls one cluster, before the cluster's name.
+/// The prefix of the group of a bootstrap token that enrolls one cluster; the cluster's name follows.
 pub const BOOTSTRAP_OF_CLUSTER: &str = "system:bootstrappers:karmada:cluster:";
 
-/// A caller.
+/// The identity of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject<'a> {
     /// Neither the user nor a group is an agent's.
@@ -45,15 +46,16 @@ pub fn user(cluster: &str) -> String {
     format!("{PREFIX}{cluster}")
 }
 
-/// Whether a cluster of this name has objects that no other cluster's agent owns.
+/// Whether the objects of a cluster of this name cannot be confused with those of another cluster.
 ///
-/// Karmada takes any DNS label of 48 characters. A cluster `a-impersonator` would own Secret `a-impersonator`, which
-/// holds the credential of cluster `a`. The certificate of an agent of cluster `rbac-generator` is the generator's.
+/// Karmada accepts any DNS label of up to 48 characters. A cluster `a-impersonator` would own Secret
+/// `a-impersonator`, which holds the credential of cluster `a`. An agent of cluster `rbac-generator` would
+/// have the generator's user name.
 pub fn is_cluster(name: &str) -> bool {
     is_label(name, 48) && !name.ends_with(IMPERSONATOR) && format!("{PREFIX}{name}") != GENERATOR
 }
 
-/// A DNS label (RFC 1123).
+/// Whether a text is a DNS label (RFC 1123) of at most `most` characters.
 pub(crate) fn is_label(name: &str, most: usize) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     (1..=most).contains(&name.len())
@@ -62,5 +64,5 @@ pub(crate) fn is_label(name: &str, most: usize) -> bool {
         && name.bytes().last().is_some_and(is_letter)
 }
 
-/// Ends the name of the Secret with a cluster's impersonation credential.
+/// The suffix of the Secret with a cluster's impersonation credential.
 pub(crate) const IMPERSONATOR: &str = "-impersonator";

@@ -1,10 +1,11 @@
-//! What an agent needs (karmada: `pkg/karmadactl/register/register.go`, `cmd/agent/app/agent.go`,
-//! `pkg/controllers/certificate`). The decision, the generated RBAC and the matrix read this table.
+//! Lists the requests that an agent needs (karmada: `pkg/karmadactl/register/register.go`,
+//! `cmd/agent/app/agent.go`, `pkg/controllers/certificate`). The decision and the generated RBAC use this
+//! table.
 
 use super::subject::IMPERSONATOR;
 use super::{EXECUTION, Resource};
 
-/// One kind, and what an agent does with it in one place.
+/// The verbs that an agent needs on one kind in one place.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub group: &'static str,
@@ -78,7 +79,7 @@ impl Names {
         }
     }
 
-    /// The names, where they are known.
+    /// The names, if there is a fixed list of them.
     pub fn listed(self, cluster: &str) -> Option<Vec<String>> {
         match self {
             Self::Any | Self::Request | Self::Namespaces => None,
@@ -96,7 +97,7 @@ pub(super) fn kind(group: &str, resource: &str, subresource: &str) -> String {
     format!("{resource}{group}{subresource}")
 }
 
-/// A question of callers about themselves.
+/// Whether the request is a self review (SelfSubjectAccessReview and others).
 pub(super) fn is_self_review(request: &Resource<'_>) -> bool {
     request.verb == "create"
         && request.subresource.is_empty()
@@ -107,7 +108,7 @@ pub(super) fn is_self_review(request: &Resource<'_>) -> bool {
         )
 }
 
-/// All that an agent needs beside discovery and self reviews.
+/// All requests that an agent needs in addition to discovery and self reviews.
 #[rustfmt::skip]
 pub const AGENT: &[Row] = &[
     row(CLUSTER, "clusters", "", &["get", "list", "watch", "create", "delete"], Place::Cluster, Names::Cluster),
@@ -118,11 +119,11 @@ pub const AGENT: &[Row] = &[
     row(WORK, "works", "", &["get", "list", "watch", "create", "update", "delete"], Place::Execution, Names::Any),
     row(WORK, "works", "status", &["update", "patch"], Place::Execution, Names::Any),
     row(CSR, "certificatesigningrequests", "", &["get", "create"], Place::Cluster, Names::Request),
-    // Karmada's approver asks whether the requester may renew its own certificate.
+    // Karmada's approver checks whether the requester may renew its own certificate.
     row(CSR, "certificatesigningrequests", "selfclusteragent", &["create"], Place::Cluster, Names::Any),
     row(CONFIG, "resourceinterpreterwebhookconfigurations", "", READ, Place::Cluster, Names::Any),
     row(CONFIG, "resourceinterpretercustomizations", "", READ, Place::Cluster, Names::Any),
-    // A namespace is in itself, for an authorizer.
+    // An authorizer sees a request for a namespace with that namespace in its attributes.
     row("", "namespaces", "", &["get"], Place::Everywhere, Names::Namespaces),
     row("", "services", "", &["list", "watch"], Place::Everywhere, Names::Any),
     row("", "events", "", &["create", "update", "patch"], Place::Execution, Names::Any),
@@ -146,5 +147,5 @@ const WORK: &str = "work.karmada.io";
 const CONFIG: &str = "config.karmada.io";
 const CSR: &str = "certificates.k8s.io";
 const LEASES: &str = "coordination.k8s.io";
-/// Begins the name of the Lease by which the replicas of one agent elect a leader.
+/// The prefix of the Lease by which the replicas of one agent elect a leader.
 const ELECTION: &str = "karmada-agent-";

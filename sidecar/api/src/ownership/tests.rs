@@ -1,4 +1,4 @@
-//! The decision: the golden matrix, the faults of earlier designs by name, and an oracle.
+//! Tests the decision with a golden matrix, with the numbered bugs of earlier designs, and with an oracle.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -16,7 +16,7 @@ fn of(user: &str, request: Resource<'_>) -> Decision {
     decide(&Layout::default(), user, &GROUPS, &Attributes::Resource(request))
 }
 
-/// Of the agent of cluster `a`.
+/// The decision about a request of the agent of cluster `a`.
 fn asks(request: Resource<'_>) -> Decision {
     of("system:karmada:agent:a", request)
 }
@@ -29,7 +29,8 @@ fn secrets(verb: &'static str, name: &'static str) -> Resource<'static> {
     Resource { verb, resource: "secrets", namespace: "karmada-cluster", name, ..Resource::default() }
 }
 
-/// A line for each object, part and target: the initials of the verbs with no opinion, of the agents of a and b.
+/// A line for each object, subresource and target: the letters of the verbs that are not denied to the agents
+/// of `a` and `b`.
 fn golden() -> String {
     let mut text = String::new();
     let matrices = [("a", "b"), ("b", "a")].map(|(own, other)| {
@@ -51,11 +52,11 @@ fn golden() -> String {
     text
 }
 
-/// In the order of the verbs.
+/// One letter for each of [`VERBS`], in the same order.
 const LETTERS: &str = "glwcupdDieba";
 
 #[test]
-fn matrix_is_the_golden_file() {
+fn matrix_matches_the_golden_file() {
     let golden_text = golden();
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/ownership.txt");
     let head = std::fs::read_to_string(file).unwrap_or_default();
@@ -70,7 +71,7 @@ fn matrix_is_the_golden_file() {
 }
 
 #[test]
-fn no_verb_on_objects_of_another_cluster_passes() {
+fn objects_of_another_cluster_are_denied_for_every_verb() {
     let shared = ["resourceinterpreter", "services", "events"];
     for (own, other) in
         [("a", "b"), ("a", "a-b"), ("a-b", "a"), ("a", "aa"), ("karmada", "karmada-es-karmada")]
@@ -130,15 +131,15 @@ fn bug_5_lists_and_collections_are_denied_by_default() {
 }
 
 #[test]
-fn bug_6_a_named_create_needs_the_own_name() {
+fn bug_6_named_create_needs_the_own_name() {
     assert_eq!(asks(secrets("create", "b")), Decision::Deny(Reason::OtherObject));
     assert_eq!(asks(secrets("create", "a-impersonator")), Decision::NoOpinion);
-    // The name of a POST is in the object: the admission of the host refuses it.
+    // The name of a POST is only in the object. The host's admission refuses a wrong one.
     assert_eq!(asks(secrets("create", "")), Decision::NoOpinion);
 }
 
 #[test]
-fn bug_7_rights_on_status_are_not_rights_on_the_object() {
+fn bug_7_right_on_status_grants_no_right_on_the_object() {
     let status = Resource { subresource: "status", ..clusters("update", "a") };
     assert_eq!(asks(status), Decision::NoOpinion);
     assert_eq!(asks(clusters("update", "a")), Decision::Deny(Reason::NotNeeded));
@@ -146,7 +147,7 @@ fn bug_7_rights_on_status_are_not_rights_on_the_object() {
 }
 
 #[test]
-fn switch_lets_agents_list_clusters_and_nothing_else() {
+fn agents_list_clusters_grants_only_list_and_watch() {
     let layout = Layout { agents_list_clusters: true, ..Layout::default() };
     let before = cells(&layout, "a", "b", SUBRESOURCES);
     let gained: Vec<_> = before
@@ -191,7 +192,7 @@ fn unknown_subjects_in_the_agents_group_are_denied() {
 }
 
 #[test]
-fn requests_of_a_cluster_are_told_from_those_of_a_longer_name() {
+fn csr_of_a_longer_cluster_name_is_denied() {
     let get = |name| Resource {
         verb: "get",
         group: "certificates.k8s.io",
@@ -221,7 +222,7 @@ fn agent_may_get_discovery_and_health_only() {
 }
 
 #[test]
-fn generator_creates_the_rbac_of_agents_only() {
+fn generator_may_write_only_the_rbac_of_agents() {
     let asks = |request| of(subject::GENERATOR, request);
     let rbac = |verb, resource, namespace, name| Resource {
         verb,
@@ -275,7 +276,7 @@ fn generator_creates_the_rbac_of_agents_only() {
 }
 
 #[test]
-fn layout_keeps_the_objects_of_clusters_apart() {
+fn layout_with_ambiguous_namespaces_is_refused() {
     let layout = |clusters: &str, agents: &str| Layout {
         cluster_namespace: clusters.to_owned(),
         agent_namespace: agents.to_owned(),
@@ -295,7 +296,7 @@ fn decision_takes_microseconds() {
         cell.decide(&Layout::default(), "a");
     }
     let each = begun.elapsed() / u32::try_from(matrix.len()).unwrap();
-    // 20 µs is the goal. A build without optimization on a busy machine takes part of it.
+    // The goal is 20 µs. The limit is higher, for builds without optimization on a busy machine.
     assert!(each.as_micros() < 200, "{each:?}");
 }
 
@@ -339,7 +340,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn decision_is_the_oracles(
+    fn decision_agrees_with_the_oracle(
         verb in select(VERBS), (group, resource) in select(KINDS), part in select(PARTS),
         namespace in select([NAMESPACES, &[""]].concat()), name in select([NAMES, &["", ""]].concat()),
         selector in select([NAMES, &["", "*"]].concat()), lists_all in any::<bool>(),
@@ -362,7 +363,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_an_agent_of_another_cluster(user in "(system:karmada:agent:)?[a-z0-9:./-]{0,12}") {
+    fn other_user_names_get_no_rights_of_cluster_a(user in "(system:karmada:agent:)?[a-z0-9:./-]{0,12}") {
         let decision = decide(&Layout::default(), &user, &GROUPS, &Attributes::Resource(clusters("get", "a")));
         let is_a = user == "system:karmada:agent:a" || user == subject::GENERATOR;
         prop_assert_eq!(decision == Decision::NoOpinion, is_a);

@@ -1,4 +1,4 @@
-//! The host's ClusterRoles and ClusterRoleBindings, as they are followed.
+//! Watches the host's ClusterRoles and ClusterRoleBindings and keeps an index of them.
 
 use std::collections::HashSet;
 
@@ -12,13 +12,13 @@ use tracing::warn;
 
 use crate::watch_backoff::WatchBackoff;
 
-/// What the host says.
+/// An event of the host's RBAC.
 pub(super) enum Change {
     Role(watcher::Event<ClusterRole>),
     Binding(watcher::Event<ClusterRoleBinding>),
-    /// A list cannot be read.
+    /// A list cannot be read, or a watch failed.
     Failed(watcher::Error),
-    /// The host serves no RBAC, its discovery says so too.
+    /// The host serves no RBAC: the list is 404, and discovery does not list the group.
     Absent(watcher::Error),
 }
 
@@ -52,16 +52,16 @@ fn is_not_found(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }
 
-/// Whether the host's discovery lists no RBAC. A list that is 404 is no proof: a proxy or a kube-apiserver that
-/// is about to start can say that of any path, and every member would lose all rights. While a kube-apiserver
-/// starts, its discovery can be incomplete too; a complete one lists the group of MemberClusters.
+/// Whether the host's discovery lists no RBAC. A 404 of the list is not enough: a proxy or a starting
+/// kube-apiserver can respond with 404 to any path, and every member would lose all rights. Discovery of a
+/// starting kube-apiserver can be incomplete too; a complete one lists the group of MemberClusters.
 async fn serves_no_rbac(host: &kube::Client) -> bool {
     let Ok(discovery) = host.list_api_groups().await else { return false };
     let lists = |name: &str| discovery.groups.iter().any(|group| group.name == name);
     lists(MemberCluster::group(&()).as_ref()) && !lists(ClusterRole::group(&()).as_ref())
 }
 
-/// The rules so far.
+/// The rules read so far.
 #[derive(Default)]
 pub(super) struct HostRbac {
     index: Index,
@@ -81,7 +81,7 @@ struct Names {
 }
 
 impl HostRbac {
-    /// Takes what the host says, and tells which members it is about.
+    /// Applies an event and returns the affected members.
     pub(super) fn take(&mut self, change: Change) -> Affected {
         let was_synced = self.is_synced();
         let Self { index, roles, bindings, .. } = self;
@@ -111,7 +111,7 @@ impl HostRbac {
 
     fn failed(&mut self, error: &watcher::Error) {
         warn!(error = %error, "cannot read the host's RBAC");
-        // Whatever it was, the host may serve RBAC after all.
+        // Any other failure leaves open whether the host serves RBAC.
         self.absent = false;
         if !self.is_synced() {
             self.failed =
@@ -123,12 +123,12 @@ impl HostRbac {
         self.absent || (self.roles.synced && self.bindings.synced)
     }
 
-    /// Why it is not known who may use the members.
+    /// Why the users of the members are unknown, if they are.
     pub(super) fn unreadable(&self) -> Option<String> {
         self.failed.clone().filter(|_| !self.is_synced())
     }
 
-    /// What people should know of who is listed.
+    /// A note for the condition's message about the listed users.
     pub(super) fn note(&self) -> Option<&'static str> {
         self.absent.then_some(
             "the host serves no RBAC, so that who may use this member cannot be listed: \
@@ -245,21 +245,21 @@ mod tests {
         assert_eq!(users(&rbac), ["user \"c\""]);
     }
 
-    /// As a list that failed.
+    /// The error of a failed list.
     fn error(code: u16) -> watcher::Error {
         let status = kube::core::Status { code, ..kube::core::Status::default() };
         watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)))
     }
 
     #[test]
-    fn a_host_without_rbac_has_nobody_to_list_and_it_is_said() {
+    fn host_without_rbac_counts_as_synced_with_a_note() {
         let mut rbac = HostRbac::default();
         rbac.take(Change::Failed(error(403)));
         assert!(!rbac.is_synced() && rbac.unreadable().is_some());
         assert_eq!(rbac.take(Change::Absent(error(404))), Affected::All);
         assert!(rbac.is_synced() && rbac.unreadable().is_none());
         assert!(rbac.note().is_some_and(|note| note.contains("no RBAC")));
-        // It was not there for a moment only.
+        // The RBAC API was missing only for a moment.
         roles(&mut rbac, &["r"]);
         rbac.take(Change::Binding(watcher::Event::Init));
         rbac.take(Change::Binding(watcher::Event::InitDone));
@@ -267,14 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn failed_list_ends_the_belief_that_rbac_is_absent() {
+    fn failed_list_resets_the_absence_of_rbac() {
         let mut rbac = HostRbac::default();
         rbac.take(Change::Absent(error(404)));
         rbac.take(Change::Failed(error(500)));
         assert!(!rbac.is_synced() && rbac.unreadable().is_some());
     }
 
-    /// Asks a host whose lists fail with `code` and whose discovery has these groups, or fails.
+    /// The event for a host whose lists fail with `code` and whose discovery has these groups, or fails.
     async fn first_change(code: u16, groups: Option<&[&str]>) -> Change {
         let groups: Option<Vec<_>> = groups.map(|groups| {
             let version = json!({"groupVersion": "g/v1", "version": "v1"});
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn missing_list_is_believed_only_with_discovery() {
+    async fn missing_list_needs_confirmation_by_discovery() {
         const OURS: &str = "fleet.kubectl-mc.dev";
         const RBAC: &str = "rbac.authorization.k8s.io";
         assert!(matches!(first_change(404, Some(&["apps", OURS])).await, Change::Absent(_)));

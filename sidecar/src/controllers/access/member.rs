@@ -1,4 +1,4 @@
-//! A member's roles and bindings, as its manager reads and writes them.
+//! Reads and writes a member's impersonation roles and bindings with its manager's credential.
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -11,14 +11,14 @@ use kubectl_mc_api::names::{IMPERSONATOR, KUBECTL_MC, MANAGED_BY, MANAGER, NAMES
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What a member has, and whom its administrators refuse.
+/// Reads the member's policy and its current roles and bindings.
 pub(super) async fn read(member: &kube::Client) -> Result<(Policy, Actual), kube::Error> {
     let policies = Api::<ConfigMap>::namespaced(member.clone(), NAMESPACE);
     let cluster_roles = Api::<ClusterRole>::all(member.clone());
     let cluster_role_bindings = Api::<ClusterRoleBinding>::all(member.clone());
     let roles = Api::<Role>::all(member.clone());
     let role_bindings = Api::<RoleBinding>::all(member.clone());
-    // A list that asks for one name takes the right to that name only.
+    // A list with a field selector for one name needs the right to that name only.
     let ours = ListParams::default().fields(&format!("metadata.name={IMPERSONATOR}"));
     let (policy, cluster_role, cluster_role_binding, roles, role_bindings) = tokio::try_join!(
         policies.get_opt(MANAGER),
@@ -33,14 +33,14 @@ pub(super) async fn read(member: &kube::Client) -> Result<(Policy, Actual), kube
     Ok((policy, actual))
 }
 
-/// What a sync did.
+/// The result of writing the objects.
 pub(super) struct Applied {
     pub(super) written: usize,
     /// Namespaces that the member does not have.
     pub(super) homeless: Vec<String>,
 }
 
-/// Makes the member have what it should. What it has already is not written.
+/// Writes the objects that differ on the member and deletes surplus ones.
 pub(super) async fn apply(
     member: &kube::Client,
     objects: &Objects,
@@ -48,7 +48,7 @@ pub(super) async fn apply(
 ) -> Result<Applied, kube::Error> {
     let mut applied = Applied { written: 0, homeless: Vec::new() };
     let Objects { cluster_role, cluster_role_binding, roles } = objects;
-    // Rights are taken away before others are given.
+    // Rights are removed before others are granted.
     let is_surplus = |metadata: &ObjectMeta| {
         metadata.namespace.as_ref().filter(|&namespace| !roles.contains_key(namespace)).cloned()
     };
@@ -105,8 +105,8 @@ pub(super) async fn apply(
     Ok(applied)
 }
 
-/// Server-side apply, also where there is nothing yet: its PATCH has the name in its path, so that a
-/// right to create that one name allows it.
+/// Server-side apply, also to create objects: the path of a PATCH has the name, so a right limited to that
+/// name is enough.
 async fn patch<K>(api: &Api<K>, object: &K) -> Result<(), kube::Error>
 where
     K: Clone + std::fmt::Debug + DeserializeOwned + Serialize,
@@ -133,7 +133,7 @@ fn is_ours(metadata: &ObjectMeta) -> bool {
     metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY)).is_some_and(|by| by == KUBECTL_MC)
 }
 
-/// An absent list is an empty one.
+/// Compares rules; an absent list equals an empty one.
 fn same(one: Option<&[PolicyRule]>, other: Option<&[PolicyRule]>) -> bool {
     one.unwrap_or_default() == other.unwrap_or_default()
 }

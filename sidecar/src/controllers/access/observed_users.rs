@@ -1,5 +1,6 @@
-//! Users who reached a member without being named by a binding, and which of them the host still authorizes. Every
-//! replica records them in ConfigMap `<cluster>.learnt` ([`crate::members::on_demand_access`]).
+//! Reads the users who made requests to a member without being named by a binding, and removes those whom the
+//! host no longer authorizes. Every replica records users in ConfigMap `<cluster>.learnt`
+//! ([`crate::members::on_demand_access`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub(super) struct ObservedUsers {
     synced: bool,
 }
 
-/// The entries of one member, by key, and the version of the object that they are from.
+/// The entries of one member by key, and the resource version of their ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct MemberUsers {
     pub(super) entries: BTreeMap<String, Option<ObservedUser>>,
@@ -52,7 +53,7 @@ pub(super) struct MemberUsers {
 }
 
 impl ObservedUsers {
-    /// Takes what the host says, and tells which members it is about.
+    /// Applies an event and returns the affected members.
     pub(super) fn take(&mut self, event: watcher::Event<ConfigMap>) -> Vec<ClusterName> {
         let cluster = |map: &ConfigMap| ClusterName::of_learnt_config_map(&map.name_any());
         match event {
@@ -98,8 +99,8 @@ impl MemberUsers {
         Self { entries: map.data.iter().flatten().map(entry).collect(), version: map.resource_version() }
     }
 
-    /// Who of them the host lets in still, by its RBAC (`entitled`) or by its word, and the keys of all
-    /// others: those it does not, those that are old, those that are too many, and what is no entry.
+    /// The users whom the host still authorizes, by its RBAC (`entitled`) or by a review, and the keys of all
+    /// other entries: unauthorized users, expired entries, entries above the limits, and invalid entries.
     pub(super) async fn verified(
         self,
         host: &kube::Client,
@@ -116,7 +117,7 @@ impl MemberUsers {
                 _ => pruned.push(key),
             }
         }
-        // The latest are kept.
+        // The most recent entries are kept.
         fresh.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.at.0));
         let mut size = 0;
         let kept = fresh.iter().take(MAX_ENTRIES).take_while(|(key, entry)| {
@@ -145,7 +146,7 @@ impl MemberUsers {
     }
 }
 
-/// Takes entries away, unless somebody has written meanwhile: then they are looked at again anyway.
+/// Deletes entries, unless the ConfigMap has changed in the meantime: the change starts another sync.
 pub(super) async fn prune(
     host: &kube::Client,
     namespace: &str,
@@ -167,7 +168,7 @@ pub(super) async fn prune(
     }
 }
 
-/// Takes all entries away, because the member is.
+/// Deletes all entries of a removed member.
 pub(super) async fn forget(host: kube::Client, namespace: Arc<str>, cluster: ClusterName) {
     let config_maps = Api::<ConfigMap>::namespaced(host, &namespace);
     match config_maps.delete(&cluster.learnt_config_map(), &DeleteParams::default()).await {
@@ -179,7 +180,7 @@ pub(super) async fn forget(host: kube::Client, namespace: Arc<str>, cluster: Clu
     }
 }
 
-/// Whom the host's bindings name, so that it need not be asked about each.
+/// The subjects of the host's bindings, which need no review.
 struct Rbac<'a>(HashSet<&'a Subject>);
 
 impl<'a> Rbac<'a> {
@@ -197,7 +198,7 @@ impl<'a> Rbac<'a> {
     }
 }
 
-/// Whether the host lets somebody use the proxy in any way.
+/// Whether the host allows a user any verb on the proxy.
 async fn host_lets_in(
     host: &kube::Client,
     cluster: &ClusterName,
@@ -229,11 +230,12 @@ async fn host_lets_in(
     Ok(false)
 }
 
-/// Who comes again after that is recorded again.
+/// The TTL of an entry. A later request records the user again.
 const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
-/// Of one member. Who has more users than that should bind them by name, or choose `users: Any`.
+/// The limit for one member. With more users, bind them by name or choose `users: Any`.
 const MAX_ENTRIES: usize = 2_000;
-/// An object of the host's is at most 1 MiB; half of it leaves room for who comes meanwhile.
+/// An object on the host is at most 1 MiB. Half of that leaves room for users who are recorded until the next
+/// sync.
 const MAX_SIZE: usize = 512 * 1024;
 const MAX_REVIEWS: usize = 16;
 

@@ -1,4 +1,4 @@
-//! One member, once: from whom the host lets in to what the member has.
+//! Syncs one member once: derives its rules from the host's RBAC and writes its roles and bindings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::controllers::kube_error;
 use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::sidecar_client;
 
-/// Somebody whom the host's RBAC lets in, and why.
+/// A subject that the host's RBAC authorizes, and why.
 pub(super) type Entitled = (Subject, Because);
 
-/// All that a sync needs to know.
+/// The input of a sync.
 pub(super) struct Sync {
     pub(super) cluster: ClusterName,
     pub(super) host: kube::Client,
@@ -36,10 +36,10 @@ pub(super) struct Sync {
     pub(super) tunnels: Arc<AgentTunnels>,
 }
 
-/// How it went.
+/// The result of a sync.
 pub(super) struct Outcome {
     pub(super) finding: Finding,
-    /// Whether it should be tried again soon.
+    /// Whether to retry soon.
     pub(super) retry: bool,
 }
 
@@ -66,7 +66,8 @@ impl Sync {
             observed,
             tunnels,
         } = self;
-        // Made anew each time: between two syncs it would be of no use, and there are hundreds.
+        // The client is created for each sync, because it is unused between syncs and there are hundreds of
+        // members.
         let member = sidecar_client::client(&cluster, &manager, &tunnels).map_err(|error| {
             let message = format!("Secret {} cannot be used: {error}", cluster.manager_secret());
             Finding::no("ManagerUnusable", message)
@@ -87,10 +88,10 @@ impl Sync {
         if written > 0 {
             info!(%cluster, written, rights = rules.summary(), "updated the RBAC objects on the member");
         }
-        // Only after they have no right any more.
+        // Entries are deleted only after their rights on the member are removed.
         observed_users::prune(&host, &namespace, &cluster, &observed, pruned).await;
         let finding = Finding::yes("Synced", message(&rules, &impersonation, &policy, note, &homeless));
-        // What the member has to do before all is as the host says is looked for until it is done.
+        // Retry until the member has the missing namespaces and has consented to `users: Any`.
         Ok(Outcome {
             retry: !homeless.is_empty() || lacks_consent(&impersonation, &policy),
             finding: if homeless.is_empty() { finding } else { finding.warning() },
@@ -98,7 +99,7 @@ impl Sync {
     }
 }
 
-/// What people should know; the same as long as nothing changes.
+/// The message of the condition. It is stable as long as nothing changes.
 fn message(
     rules: &MemberRules,
     impersonation: &Impersonation,
@@ -134,7 +135,7 @@ fn message(
     text
 }
 
-/// Whether the host has chosen `users: Any`, and the member has not.
+/// Whether the host has chosen `users: Any` without the member's consent.
 fn lacks_consent(impersonation: &Impersonation, policy: &Policy) -> bool {
     impersonation.users == Users::Any && !policy.any_user
 }
@@ -149,6 +150,6 @@ fn failed(error: &kube::Error) -> Finding {
     Finding::no(reason, format!("the member's rights cannot be written: {}", kube_error::message(error)))
 }
 
-/// For all of it; the member may be far away.
+/// The timeout of a whole sync; the member may be distant.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_SHOWN: usize = 10;

@@ -4,7 +4,7 @@ use kubectl_mc_api::MemberCluster;
 use super::*;
 use crate::controllers::tests::context;
 
-/// The controller of so many members, whose Secrets cannot be used: a sync of one is done at once.
+/// A controller with this many members. Their Secrets are invalid, so each sync ends immediately.
 fn access(members: usize) -> Access {
     let (_told, context) = context();
     let registered = |number: usize| {
@@ -42,17 +42,17 @@ fn access(members: usize) -> Access {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_members_are_synced_at_once_than_there_are_places() {
+async fn concurrent_syncs_do_not_exceed_the_limit() {
     crate::server::tls::install_provider();
     let mut access = access(3 * MAX_UNDER_WAY);
     let (mut syncs, mut synced) = (JoinSet::new(), 0);
     loop {
         access.begin(&mut syncs);
-        // Of all that are due, as many as there is place for.
+        // As many of the due syncs as the limit allows.
         assert_eq!(syncs.len(), MAX_UNDER_WAY.min(3 * MAX_UNDER_WAY - synced), "after {synced}");
         let without_a_place = (3 * MAX_UNDER_WAY - synced).saturating_sub(MAX_UNDER_WAY);
         assert_eq!(usize::try_from(access.queue.depth()), Ok(without_a_place), "after {synced}");
-        // Those without a place are no reason to look again before one is done.
+        // Waiting members do not wake the controller before a sync ends.
         assert!(access.next(syncs.len()) > Instant::now(), "after {synced}");
         let Some(done) = syncs.join_next().await else { break };
         let (cluster, work, outcome) = done.unwrap();

@@ -1,5 +1,5 @@
-//! The grants of one member as the bindings that it should have, and what each ClusterAccess can be told of it. No IO
-//! happens here.
+//! Computes the desired bindings of one member from its grants, and the state of each ClusterAccess there. No
+//! IO happens here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,25 +8,25 @@ use kubectl_mc_api::cluster_access::RoleRef;
 
 use super::wanted::{Grants, refused};
 
-/// A role, and the namespace in which it is bound; none is everywhere.
+/// A role, and the namespace in which it is bound; `None` is everywhere.
 pub(super) type Place = (RoleRef, Option<String>);
 
-/// What a member should have, and the states of the ClusterAccesses.
+/// The desired bindings of a member, and the states of the ClusterAccesses.
 #[derive(Debug, Default)]
 pub(super) struct Bindings {
     pub(super) wanted: BTreeMap<Place, BTreeSet<Subject>>,
-    /// Which ClusterAccesses a binding is for.
+    /// The ClusterAccesses of each binding.
     pub(super) of: BTreeMap<Place, BTreeSet<String>>,
     pub(super) states: States,
 }
 
-/// By the name of the ClusterAccess.
+/// The states by the name of the ClusterAccess.
 pub(super) type States = BTreeMap<String, State>;
 
-/// How a ClusterAccess is on one member.
+/// The state of a ClusterAccess on one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct State {
-    /// None: nobody knows yet.
+    /// `None` if it is not known yet.
     pub(super) granted: Option<bool>,
     pub(super) reason: &'static str,
     pub(super) message: String,
@@ -45,7 +45,8 @@ impl State {
         Self::new(None, reason, message.into())
     }
 
-    /// What a member says is cut: every grant keeps a copy, and a thousand members fit into one object.
+    /// Truncates the member's message: every grant has a copy, and the states of a thousand members must fit
+    /// into one object.
     fn new(granted: Option<bool>, reason: &'static str, mut message: String) -> Self {
         message.truncate(message.floor_char_boundary(MAX_MESSAGE));
         message.shrink_to_fit();
@@ -84,7 +85,7 @@ impl Bindings {
         bindings
     }
 
-    /// Tells every ClusterAccess of a binding that it could not be written.
+    /// Sets the state of every ClusterAccess of a binding that could not be written.
     pub(super) fn failed(&mut self, place: &Place, state: &State) {
         for access in self.of.get(place).into_iter().flatten() {
             self.states.insert(access.clone(), state.clone());
@@ -156,7 +157,7 @@ mod tests {
             ("b".to_owned(), grant("deployer", Some(&["shop"]), &["theo"])),
             ("c".to_owned(), grant("/view", Some(&["shop"]), &["zoe"])),
         ]);
-        // The ClusterRole of the name is another one.
+        // A ClusterRole and a Role of the same name are different roles.
         let Bindings { wanted, states, .. } = Bindings::new(&grants, &policy(&["shop/deployer", "view"]));
         let places: Vec<_> = wanted.keys().cloned().collect();
         assert_eq!(places, [(role_ref("/deployer"), Some("shop".to_owned()))]);

@@ -1,5 +1,6 @@
-//! The host's side of ClusterAccesses: a ClusterRole and a ClusterRoleBinding for each. What is there already is
-//! not written; what belongs to none that counts is deleted, rights first.
+//! Writes the host's objects of ClusterAccesses: a ClusterRole and a ClusterRoleBinding for each. Only
+//! objects that differ are written. Objects without a valid ClusterAccess are deleted first, bindings before
+//! roles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -14,31 +15,33 @@ use serde::de::DeserializeOwned;
 
 use crate::controllers::kube_error;
 
-/// What could not be written, by the name of the ClusterAccess.
+/// The errors of objects that could not be written, by the name of the ClusterAccess.
 pub(super) type Failures = BTreeMap<String, String>;
 
-/// What the host should have, by the name of the ClusterAccess.
+/// The desired objects on the host, by the name of the ClusterAccess.
 pub(super) type Objects = BTreeMap<String, (ClusterRole, ClusterRoleBinding)>;
 
-/// What a sync could not do.
+/// The failures of a sync.
 #[derive(Debug, Default)]
 pub(super) struct Synced {
     pub(super) failures: Failures,
-    /// Objects that should be gone, and why they are not.
+    /// The objects that could not be deleted, and why.
     pub(super) left: BTreeMap<String, String>,
 }
 
-/// What the host has of it.
+/// The state of the host after the last sync.
 #[derive(Debug, Default)]
 pub(super) struct HostSide {
-    /// What it had, or was to have, after the last sync.
+    /// The desired objects of the last completed sync.
     pub(super) written: Objects,
     pub(super) failures: Failures,
 }
 
+/// Syncs the host's objects.
+///
 /// # Errors
 ///
-/// The host does not say what it has. What else fails concerns one object.
+/// The host's objects cannot be listed. Other failures concern one object and are in the result.
 pub(super) async fn sync(
     host: &kube::Client,
     namespace: &str,
@@ -49,7 +52,7 @@ pub(super) async fn sync(
     let ours = ListParams::default().labels(&format!("{ACCESS}={namespace}"));
     let (actual_roles, actual_bindings) = tokio::try_join!(roles.list(&ours), bindings.list(&ours))?;
     let (actual_roles, actual_bindings) = (by_name(actual_roles.items), by_name(actual_bindings.items));
-    // Rights are taken away before others are given.
+    // Rights are removed before others are granted.
     let names: BTreeSet<String> = wanted.values().map(|(role, _)| role.name_any()).collect();
     let mut left = delete_surplus(&bindings, &actual_bindings, &names).await;
     left.extend(delete_surplus(&roles, &actual_roles, &names).await);
@@ -84,7 +87,7 @@ fn by_name<K: Resource>(objects: Vec<K>) -> BTreeMap<String, K> {
     objects.into_iter().map(|object| (object.name_any(), object)).collect()
 }
 
-/// Gives the names of those that are still there, and why.
+/// Deletes surplus objects, and returns the names of those that remain, and why.
 async fn delete_surplus<K>(
     api: &Api<K>,
     actual: &BTreeMap<String, K>,
@@ -94,7 +97,7 @@ where
     K: Clone + DeserializeOwned + Debug,
 {
     let mut left = BTreeMap::new();
-    // An object of another owner may have the label too, so the name is checked as well.
+    // Objects of other owners may have the label too, so the name is checked as well.
     for name in actual.keys().filter(|name| name.starts_with(HOST_PREFIX) && !wanted.contains(*name)) {
         match api.delete(name, &DeleteParams::default()).await {
             Ok(_) => {}
@@ -105,7 +108,8 @@ where
     left
 }
 
-/// Of a ClusterAccess that was deleted and made anew, the host deletes what the first one owned.
+/// Whether an object has the desired owner. After a ClusterAccess is deleted and recreated, the host deletes
+/// the objects of the first one.
 fn is_owned<K: Resource>(actual: &K, wanted: &K) -> bool {
     actual.meta().owner_references == wanted.meta().owner_references
 }

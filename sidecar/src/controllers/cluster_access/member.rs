@@ -1,5 +1,5 @@
-//! One member, once: the bindings that its manager keeps for ClusterAccesses. The manager may read and write those of
-//! the roles that the member's administrators list, each by its name.
+//! Syncs the bindings of one member for ClusterAccesses once, with its manager's credential. The manager may
+//! read and write only the bindings of roles that the member's administrators list, each by its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -27,13 +27,13 @@ use crate::controllers::kube_error;
 use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::sidecar_client;
 
-/// How it went: the state of every ClusterAccess, and whether it should be tried again soon.
+/// The result of a sync: the state of every ClusterAccess, and whether to retry soon.
 pub(super) struct Outcome {
     pub(super) states: States,
     pub(super) retry: bool,
 }
 
-/// Makes the member have its grants, and no other bindings of ours.
+/// Writes the bindings of the member's grants, and deletes the sidecar's other bindings.
 pub(super) async fn sync(
     cluster: &ClusterName,
     manager: &Secret,
@@ -64,7 +64,7 @@ async fn attempt(member: &kube::Client, grants: &Grants) -> Result<Outcome, kube
     let policy = policy.map(|data| Policy::parse(&data)).unwrap_or_default();
     let mut bindings = Bindings::new(grants, &policy);
     let mut failed = false;
-    // A role that is not listed any more is taken away as long as the manager may.
+    // Bindings of a role that is no longer listed are deleted as far as the manager is allowed to.
     let listed: BTreeSet<RoleRef> =
         policy.bindable_roles.iter().map(|entry| RoleRef::from_entry(entry).0).collect();
     let roles: BTreeSet<&RoleRef> = grants.values().map(|grant| &grant.role).chain(&listed).collect();
@@ -74,14 +74,14 @@ async fn attempt(member: &kube::Client, grants: &Grants) -> Result<Outcome, kube
             Err(_) if !listed.contains(role) => continue,
             Err(error) => {
                 failed = true;
-                // Another role may be in order.
+                // The failure concerns this role only.
                 let places: Vec<Place> =
                     bindings.of.keys().filter(|place| place.0 == *role).cloned().collect();
                 places.iter().for_each(|place| bindings.failed(place, &state_of(&error)));
                 continue;
             }
         };
-        // Rights are taken away before others are given.
+        // Rights are removed before others are granted.
         for place in actual.keys().filter(|&place| !bindings.wanted.contains_key(place)) {
             if let Err(error) = delete(member, place).await {
                 debug!(%error, binding = role.binding_name(), "cannot delete a binding on the member");
@@ -94,7 +94,8 @@ async fn attempt(member: &kube::Client, grants: &Grants) -> Result<Outcome, kube
             wanted.into_iter().filter(|&(place, subjects)| actual.get(place) != Some(subjects))
         {
             if let Err(error) = write(member, place, subjects).await {
-                // The write failed, perhaps for a new subject: removed subjects must lose the role in any case.
+                // A new subject may be the cause of the failure. Removed subjects must lose the role in any
+                // case.
                 let before = actual.get(place).cloned().unwrap_or_default();
                 let kept: BTreeSet<Subject> = before.intersection(subjects).cloned().collect();
                 if kept.len() < before.len() {
@@ -111,12 +112,13 @@ async fn attempt(member: &kube::Client, grants: &Grants) -> Result<Outcome, kube
         }
         failures.iter().for_each(|(place, state)| bindings.failed(place, state));
     }
-    // What the member's administrators have to do first is looked for until it is done.
+    // Retry until the member's administrators have done their part.
     let retry = failed || bindings.states.values().any(|state| state.granted != Some(true));
     Ok(Outcome { states: bindings.states, retry })
 }
 
-/// The bindings of one role, as long as they are what the sidecar writes; what somebody changed counts as empty.
+/// The bindings of one role. A binding with other labels or another role than the sidecar writes counts as
+/// empty.
 async fn read(
     member: &kube::Client,
     role: &RoleRef,
@@ -124,7 +126,7 @@ async fn read(
     let name = role.binding_name();
     let everywhere = Api::<ClusterRoleBinding>::all(member.clone());
     let in_namespaces = Api::<RoleBinding>::all(member.clone());
-    // A list that asks for one name takes the right to that name only.
+    // A list with a field selector for one name needs the right to that name only.
     let named = ListParams::default().fields(&format!("metadata.name={name}"));
     let everywhere = async {
         match role.kind {
@@ -232,5 +234,5 @@ fn state_of(error: &kube::Error) -> State {
     }
 }
 
-/// For all of it; the member may be far away.
+/// The timeout of a whole sync; the member may be distant.
 const TIMEOUT: Duration = Duration::from_secs(60);

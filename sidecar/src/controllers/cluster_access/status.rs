@@ -1,4 +1,5 @@
-//! What each ClusterAccess is told. A status is written when it says something else than the one that is there.
+//! Computes and writes the status of each ClusterAccess. A status is written only if it differs from the
+//! current one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use super::bindings::{State, States};
 use super::host::HostSide;
 use super::wanted::{Selected, Wanted};
 
-/// By the name of the ClusterAccess.
+/// The statuses by the name of the ClusterAccess.
 #[derive(Debug, Default)]
 pub(super) struct Statuses(BTreeMap<String, ClusterAccessStatus>);
 
@@ -45,7 +46,7 @@ impl Statuses {
         Self(accesses.iter().filter_map(of).collect())
     }
 
-    /// Those that the ClusterAccesses do not have yet.
+    /// The statuses that differ from those of the ClusterAccesses.
     pub(super) fn changed(mut self, accesses: &BTreeMap<String, Arc<ClusterAccess>>) -> Self {
         self.0.retain(|name, status| {
             accesses.get(name).and_then(|access| access.status.as_ref()) != Some(status)
@@ -53,12 +54,12 @@ impl Statuses {
         self
     }
 
-    /// Returns those that could not be written.
+    /// Writes the statuses and returns those that could not be written.
     pub(super) async fn write(self, host: &kube::Client) -> Self {
         let accesses = Api::<ClusterAccess>::all(host.clone());
         let mut failed = Self::default();
         for (name, status) in self.0 {
-            // A merge patch leaves what it does not name: an empty list is written as one.
+            // A merge patch keeps omitted fields, so an empty list is written explicitly.
             let ClusterAccessStatus { observed_generation, namespace, summary, clusters, conditions } =
                 &status;
             let patch = Patch::Merge(json!({"status": {
@@ -68,7 +69,7 @@ impl Statuses {
             let ours = PatchParams { field_manager: Some(SIDECAR.to_owned()), ..PatchParams::default() };
             match accesses.patch_status(&name, &ours, &patch).await {
                 Ok(_) => {}
-                // It was deleted meanwhile.
+                // The ClusterAccess was deleted in the meantime.
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 Err(error) => {
                     debug!(access = name, %error, "cannot write the status of a ClusterAccess");
@@ -84,8 +85,8 @@ impl Statuses {
     }
 }
 
-/// Whether this sidecar writes the status. Where sidecars of several namespaces share a host, each keeps its own members,
-/// and one of them says so: the first that has some.
+/// Whether this sidecar writes the status. If sidecars of several namespaces share a host, each syncs its own
+/// members, and the first that has a selected member writes the status.
 fn is_ours_to_say(access: &ClusterAccess, selected: &Selected, namespace: &str) -> bool {
     let Some(said) = &access.status else { return true };
     let has_members = matches!(selected, Selected::Clusters { registered, .. } if !registered.is_empty());
@@ -173,7 +174,7 @@ fn state_of(name: &str, state: &State) -> ClusterState {
     }
 }
 
-/// Condition `Ready`; its time is that of the last change of its status.
+/// Condition `Ready`, with the time of the last change of its status.
 fn with_transition(access: &ClusterAccess, holds: bool, reason: &str, message: String) -> Condition {
     let status = if holds { "True" } else { "False" };
     let mut before = access.status.iter().flat_map(|status| &status.conditions);
@@ -189,7 +190,7 @@ fn with_transition(access: &ClusterAccess, holds: bool, reason: &str, message: S
     }
 }
 
-/// As the host keeps it.
+/// The current time in seconds, the precision of Kubernetes' timestamps.
 fn now_in_seconds() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_second(now.as_second()).unwrap_or(now)
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_ready_when_every_member_and_the_host_have_it() {
+    fn access_is_ready_when_host_and_every_member_have_it() {
         let granted = || [("m1", State::granted()), ("m2", State::granted())];
         let both = clusters(&["m1", "m2"], &[]);
         let reason = |status: ClusterAccessStatus| {
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn each_member_says_why_it_has_it_not() {
+    fn status_has_a_reason_for_each_member() {
         let states = [("m1", State::no("RoleNotBindable", "x".repeat(1000)))];
         let status = said(&clusters(&["m1", "m2"], &["m9"]), &states, Ok(true));
         let all: Vec<_> =
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_several_sidecars_says_it() {
+    fn one_of_several_sidecars_writes_the_status() {
         let mut access = ClusterAccess::default();
         let (some, none) = (clusters(&["m1"], &[]), clusters(&[], &[]));
         assert!(is_ours_to_say(&access, &none, "a"));
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_that_stays_keeps_its_time() {
+    fn unchanged_ready_condition_keeps_its_transition_time() {
         let at = Time("2026-01-01T00:00:00Z".parse().unwrap());
         let mut access = ClusterAccess::default();
         let first = with_transition(&access, true, "Granted", String::new());

@@ -9,7 +9,7 @@ use super::*;
 use crate::controllers::tests::context;
 use crate::members::inventory::fleet::Registered;
 
-/// The controller of so many members, whose Secrets cannot be used: a sync of one is done at once.
+/// A controller with this many members. Their Secrets are invalid, so each sync ends immediately.
 fn controller(members: usize) -> Controller {
     crate::server::tls::install_provider();
     let (_told, context) = context();
@@ -51,7 +51,7 @@ fn read(controller: &mut Controller, accesses: &[ClusterAccess]) {
     controller.take(Ok(Event::InitDone));
 }
 
-/// Does what is due until nothing is, and tells how many members were synced.
+/// Runs all due work and returns the number of synced members.
 async fn settle(controller: &mut Controller) -> usize {
     let (mut under_way, mut synced) = (JoinSet::new(), 0);
     loop {
@@ -64,7 +64,7 @@ async fn settle(controller: &mut Controller) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_away_before_all_was_read() {
+async fn nothing_is_synced_before_everything_is_read() {
     let mut controller = controller(3);
     controller.take(Ok(Event::Init));
     controller.take(Ok(Event::InitApply(access("a", ""))));
@@ -78,13 +78,13 @@ async fn nothing_is_taken_away_before_all_was_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn members_without_a_place_are_no_reason_to_look_again() {
+async fn waiting_members_do_not_wake_the_controller() {
     let mut controller = controller(3 * MAX_UNDER_WAY);
     read(&mut controller, &[access("a", "")]);
     let mut under_way = JoinSet::new();
     controller.begin(&mut under_way);
     assert!(under_way.len() >= MAX_UNDER_WAY);
-    // What is found is written after a while.
+    // The statuses are written later.
     controller.writes.begin(LONG, &controller.queue.clone());
     assert!(controller.next(under_way.len()) > Instant::now());
     let mut synced = 0;
@@ -98,7 +98,7 @@ async fn members_without_a_place_are_no_reason_to_look_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_makes_no_member_due_and_a_note_does() {
+async fn annotation_change_syncs_members_and_status_change_does_not() {
     let mut controller = controller(2);
     read(&mut controller, &[access("a", "")]);
     settle(&mut controller).await;
@@ -127,7 +127,7 @@ async fn member_that_gets_a_manager_is_synced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_is_noticed_without_any_event() {
+async fn expiration_is_noticed_without_an_event() {
     let mut controller = controller(1);
     let ending = |seconds: i64| {
         let mut access = access("a", "");
@@ -138,9 +138,9 @@ async fn an_end_is_noticed_without_any_event() {
     read(&mut controller, &[ending(3600)]);
     settle(&mut controller).await;
     assert_eq!(controller.wanted.host.len(), 1);
-    // However far it is, the clock is looked at before.
+    // The clock is checked even if the expiration is far in the future.
     assert!(controller.next(0) <= Instant::now() + CLOCK_CHECK);
-    // As if it had come meanwhile.
+    // Simulates that the expiration has come.
     controller.accesses.insert("a".to_owned(), Arc::new(ending(-1)));
     controller.begin(&mut JoinSet::new());
     assert_eq!(controller.wanted.host.len(), 1, "the end is not due yet");

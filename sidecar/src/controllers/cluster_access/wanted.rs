@@ -1,4 +1,4 @@
-//! What ClusterAccesses ask for: of the host, and of each member. No IO happens here.
+//! Computes the desired state of all ClusterAccesses, on the host and on each member. No IO happens here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -20,40 +20,40 @@ use kubectl_mc_api::{ClusterAccess, ClusterName};
 /// The registered members.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Registry {
-    /// The labels of those that are this sidecar's.
+    /// The labels of this sidecar's members.
     pub(super) own: HashMap<ClusterName, BTreeMap<String, String>>,
-    /// Those of sidecars of other namespaces, which look after them.
+    /// The members of sidecars in other namespaces, which sync them.
     pub(super) others: HashSet<ClusterName>,
 }
 
-/// All that should be, by the name of its ClusterAccess.
+/// The desired state, by the name of the ClusterAccess.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     pub(super) accesses: BTreeMap<String, Selected>,
     pub(super) host: BTreeMap<String, (ClusterRole, ClusterRoleBinding)>,
     pub(super) members: HashMap<ClusterName, Grants>,
-    /// When the next access ends.
+    /// When the next access expires.
     pub(super) next_end: Option<Timestamp>,
 }
 
-/// What one member should have, by the name of the ClusterAccess.
+/// The grants of one member, by the name of the ClusterAccess.
 pub(super) type Grants = BTreeMap<String, Arc<Grant>>;
 
-/// What a ClusterAccess asks of a member.
+/// The grant of a ClusterAccess on a member.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Grant {
     pub(super) role: RoleRef,
-    /// None is everywhere.
+    /// `None` is everywhere.
     pub(super) namespaces: Option<BTreeSet<String>>,
     pub(super) subjects: BTreeSet<Subject>,
 }
 
-/// The members that a ClusterAccess is about.
+/// The members that a ClusterAccess selects.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Selected {
-    /// It is being deleted, whatever keeps it.
+    /// It is being deleted; a finalizer may delay the deletion.
     Deleted,
-    /// Those that are registered, and names that are not.
+    /// The registered members, and the names that are not registered.
     Clusters {
         registered: BTreeSet<ClusterName>,
         missing: BTreeSet<String>,
@@ -114,7 +114,7 @@ fn selected(access: &ClusterAccess, registry: &Registry, now: Timestamp) -> Sele
             format!("spec.subjects: {kind} {name:?} lacks a name, or a service account its namespace");
         return Selected::Invalid(message);
     }
-    // The host's schema says so too.
+    // The CRD's schema has the same rule.
     if access.spec.role_ref.kind == RoleKind::Role && access.spec.namespaces.is_none() {
         return Selected::Invalid("spec.namespaces: a Role needs namespaces".to_owned());
     }
@@ -133,14 +133,14 @@ fn selected(access: &ClusterAccess, registry: &Registry, now: Timestamp) -> Sele
         }
         return Selected::Clusters { registered, missing };
     };
-    // An empty one selects all, as Kubernetes' do.
+    // An empty selector selects all, as in Kubernetes.
     let of = |(name, labels): (&ClusterName, &BTreeMap<String, String>)| {
         selector.matches(labels).then(|| name.clone())
     };
     Selected::Clusters { registered: own.iter().filter_map(of).collect(), missing: BTreeSet::new() }
 }
 
-/// The right to enter the members. Subjects that no member lets in get none.
+/// The host's right to access the members. Subjects that every member refuses are left out.
 fn host_objects(
     access: &ClusterAccess,
     clusters: &BTreeSet<ClusterName>,
@@ -154,7 +154,7 @@ fn host_objects(
             (MANAGED_BY.to_owned(), KUBECTL_MC.to_owned()),
             (ACCESS.to_owned(), namespace.to_owned()),
         ])),
-        // The host takes them away with it, whether or not a sidecar runs.
+        // The host garbage-collects the objects with the ClusterAccess, even if no sidecar runs.
         owner_references: Some(vec![OwnerReference {
             api_version: ClusterAccess::api_version(&()).into_owned(),
             kind: ClusterAccess::kind(&()).into_owned(),
@@ -188,8 +188,9 @@ fn host_objects(
     (role, binding)
 }
 
-/// Why a subject gets nothing on a member with this policy. What the member's ValidatingAdmissionPolicy or its RBAC would
-/// refuse is among it: subjects share a binding, and one that is refused would keep the others out.
+/// Why a subject gets no access on a member with this policy. This includes every subject that the member's
+/// ValidatingAdmissionPolicy or RBAC would refuse: subjects share a binding, so a refused one would block the
+/// others.
 pub(super) fn refused(subject: &Subject, policy: &Policy) -> Option<&'static str> {
     let (privileged, refused) = match subject {
         Subject::User(user) => {
@@ -215,13 +216,13 @@ pub(super) fn refused(subject: &Subject, policy: &Policy) -> Option<&'static str
     }
 }
 
-/// RFC 1123.
+/// Whether a text has the characters of a DNS label (RFC 1123).
 fn is_label(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !text.is_empty() && text.bytes().all(plain) && !text.starts_with('-') && !text.ends_with('-')
 }
 
-/// Callers without a credential.
+/// The user of callers without a credential.
 const ANONYMOUS: &str = "system:anonymous";
 
 #[cfg(test)]
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn selector_selects_by_labels_and_an_empty_one_selects_all() {
+    fn selector_matches_labels_and_empty_selector_matches_all() {
         let prod = access("a", json!({"clusterSelector": {"matchLabels": {"env": "prod"}}}));
         assert_eq!(members(&wanted(&[prod])), ["m1", "m2"]);
         let not_prod = json!({"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["prod"]}]});
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_registered_are_missing() {
+    fn unregistered_names_are_reported_as_missing() {
         let named = wanted(&[access("a", json!({"clusters": ["m1", "m4", "m9", "No"]}))]);
         assert_eq!(members(&named), ["m1"]);
         let Selected::Clusters { missing, .. } = &named.accesses["a"] else { panic!("{named:?}") };
@@ -283,13 +284,14 @@ mod tests {
     }
 
     #[test]
-    fn invalid_or_deleted_access_gives_nothing() {
+    fn invalid_or_deleted_access_grants_nothing() {
         let nothing = |access: Arc<ClusterAccess>| {
             let wanted = wanted(&[access]);
             assert!(wanted.host.is_empty() && wanted.members.is_empty(), "{wanted:?}");
             wanted.accesses.into_values().next().unwrap()
         };
-        // Kubernetes refuses these in its own objects; taken as they are, they would select every member.
+        // Kubernetes refuses these selectors in its own objects. Evaluated literally, they would select every
+        // member.
         for expression in [
             json!({"key": "env", "operator": "NotIn", "values": []}),
             json!({"key": "env", "operator": "NotIn"}),
@@ -310,9 +312,9 @@ mod tests {
         assert_eq!(nothing(Arc::new(deleted)), Selected::Deleted);
     }
 
-    /// One that the member would refuse keeps the others of its binding out.
+    /// A subject that the member refuses would block the other subjects of its binding.
     #[test]
-    fn subjects_that_the_member_would_refuse_are_left_out() {
+    fn subjects_refused_by_the_member_are_omitted() {
         let account = |namespace: &str, name: &str| Subject::ServiceAccount {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -336,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_takes_everything_away() {
+    fn expiration_removes_all_grants() {
         let ends = |at: &str| access("a", json!({"clusters": ["m1"], "expirationTimestamp": at}));
         let open = wanted(&[ends("2026-01-01T12:00:01Z")]);
         assert_eq!(open.next_end, Some("2026-01-01T12:00:01Z".parse().unwrap()));
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn host_gives_the_selected_clusters_and_no_privileged_subject() {
+    fn host_role_has_selected_clusters_and_omits_privileged_users() {
         let subjects = json!([
             {"kind": "User", "name": "jane"}, {"kind": "Group", "name": "system:masters"},
             {"kind": "Group", "name": "system:authenticated"},

@@ -1,4 +1,4 @@
-//! The ClusterProfile of a member (cluster-inventory-api: `apis/v1alpha1/clusterprofile_types.go`).
+//! Builds the ClusterProfile of a member (cluster-inventory-api: `apis/v1alpha1/clusterprofile_types.go`).
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use crate::members::inventory::fleet::Registered;
 /// How consumers reach the host.
 pub(super) struct Host {
     pub(super) server: Server,
-    /// PEM; none for the consumer's own roots.
+    /// PEM. Without it, consumers use their system roots.
     pub(super) ca: Option<String>,
 }
 
-/// What a profile says of a member.
+/// The content of a member's profile.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Profile {
     labels: BTreeMap<String, String>,
@@ -30,7 +30,7 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    /// With its name; none for a member that is not wholly there yet.
+    /// The name and the profile; `None` for a member without a name, a uid or a creation time.
     pub(super) fn of(registered: &Registered, host: &Host) -> Option<(String, Self)> {
         let member = &registered.member;
         let name: ClusterName = member.metadata.name.as_deref()?.parse().ok()?;
@@ -57,7 +57,7 @@ impl Profile {
         Some((name.to_string(), Self { labels, owner, status: said }))
     }
 
-    /// The object without its status, to be applied.
+    /// The object without its status, for server-side apply.
     pub(super) fn object(&self, name: &str) -> Value {
         json!({
             "apiVersion": API_VERSION,
@@ -67,7 +67,7 @@ impl Profile {
         })
     }
 
-    /// The status, to be applied.
+    /// The status, for server-side apply.
     pub(super) fn status(&self, name: &str) -> Value {
         json!({
             "apiVersion": API_VERSION,
@@ -77,7 +77,7 @@ impl Profile {
         })
     }
 
-    /// Whether an object says all of this; more of others does not matter.
+    /// Whether an object has all fields of the profile. Additional fields of others are ignored.
     pub(super) fn is_in(&self, object: &DynamicObject) -> bool {
         let labels = object.labels();
         let has_labels = self.labels.iter().all(|(key, value)| labels.get(key) == Some(value));
@@ -85,7 +85,7 @@ impl Profile {
     }
 }
 
-/// Whether each field and each item of `wanted` is in `found`; items of lists with a key are found by it.
+/// Whether each field and each list item of `wanted` is in `found`, in any order.
 fn is_within(wanted: &Value, found: &Value) -> bool {
     match (wanted, found) {
         (Value::Object(wanted), Value::Object(found)) => wanted.iter().all(|(key, value)| {
@@ -102,7 +102,7 @@ fn is_empty(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// What the leader's probes have found, under upstream's name.
+/// Condition `Reachable` of the member, under upstream's name.
 fn control_plane_healthy(registered: &Registered) -> Option<Value> {
     let member = &registered.member;
     let conditions = member.status.as_ref().map_or(&[][..], |status| &status.conditions[..]);
@@ -117,7 +117,7 @@ fn control_plane_healthy(registered: &Registered) -> Option<Value> {
             observed_generation: None,
         },
     };
-    // A generation of the MemberCluster says nothing of the profile.
+    // The generation is that of the MemberCluster, not of the profile.
     serde_json::to_value(Condition { observed_generation: None, ..condition }).ok()
 }
 

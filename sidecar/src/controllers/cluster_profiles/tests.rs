@@ -10,7 +10,7 @@ use super::*;
 
 type Shared<T> = Arc<Mutex<T>>;
 
-/// A host's profiles by name, and the requests that were sent to it. Without profiles it does not know the kind.
+/// A host's profiles by name, and the requests that it received. `None` is a host without the CRD.
 #[derive(Default)]
 struct Fake {
     profiles: Option<BTreeMap<String, Value>>,
@@ -100,7 +100,7 @@ fn member(name: &str, last_seen: &str) -> Registered {
 const SEEN: &str = "2026-11-25T10:00:02Z";
 
 #[tokio::test]
-async fn profile_says_how_to_reach_the_member_and_how_it_is() {
+async fn profile_has_the_server_and_health_of_the_member() {
     let (mut profiles, fake) = profiles(Fake::with(&[]));
     profiles.sync([member("m1", SEEN)].iter(), true).await.unwrap();
     let written = fake.lock().unwrap().profiles.as_ref().unwrap()["m1"].clone();
@@ -132,19 +132,19 @@ async fn profile_says_how_to_reach_the_member_and_how_it_is() {
 }
 
 #[tokio::test]
-async fn only_what_differs_is_written_and_only_changes_are_looked_for() {
+async fn only_changed_profiles_are_written() {
     let (mut profiles, fake) = profiles(Fake::with(&[]));
     let requests = || std::mem::take(&mut fake.lock().unwrap().requests);
     profiles.sync([member("m1", SEEN)].iter(), true).await.unwrap();
     assert_eq!(requests(), ["GET", "PATCH m1", "PATCH m1/status"]);
-    // A member that is seen again is no change.
+    // A new last-seen time is not a change.
     profiles.sync([member("m1", "2026-11-25T10:05:02Z")].iter(), false).await.unwrap();
     assert_eq!(requests(), [""; 0]);
     profiles.sync([member("m1", SEEN)].iter(), true).await.unwrap();
     assert_eq!(requests(), ["GET"]);
     profiles.sync([member("m1", SEEN), member("m2", SEEN)].iter(), false).await.unwrap();
     assert_eq!(requests(), ["GET", "PATCH m2", "PATCH m2/status"]);
-    // Changed by another.
+    // Another client has changed the status.
     fake.lock().unwrap().profiles.as_mut().unwrap().get_mut("m1").unwrap()["status"]["version"] = json!({});
     profiles.sync([member("m1", SEEN), member("m2", SEEN)].iter(), true).await.unwrap();
     assert_eq!(requests(), ["GET", "PATCH m1", "PATCH m1/status"]);
@@ -153,7 +153,7 @@ async fn only_what_differs_is_written_and_only_changes_are_looked_for() {
 }
 
 #[tokio::test]
-async fn profile_of_another_manager_is_left_alone() {
+async fn profile_of_another_manager_is_not_changed() {
     let foreign =
         |name: &str| json!({"metadata": {"name": name}, "spec": {"clusterManager": {"name": "another"}}});
     let (mut profiles, fake) = profiles(Fake::with(&[("m1", foreign("m1")), ("m2", foreign("m2"))]));
@@ -162,7 +162,7 @@ async fn profile_of_another_manager_is_left_alone() {
 }
 
 #[tokio::test]
-async fn host_without_the_kind_is_no_error() {
+async fn host_without_the_cluster_profile_crd_is_no_error() {
     let (mut profiles, fake) = profiles(Fake::default());
     profiles.sync([member("m1", SEEN)].iter(), true).await.unwrap();
     assert_eq!(fake.lock().unwrap().requests, ["GET"]);

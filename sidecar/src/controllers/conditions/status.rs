@@ -1,4 +1,4 @@
-//! What is known of one member, and the status that follows. No IO happens here.
+//! Computes the status of one member from the findings about it. No IO happens here.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,22 +12,21 @@ use kubectl_mc_api::{MemberCluster, MemberClusterStatus};
 use super::SEEN_INTERVAL;
 use crate::members::inventory::fleet::Registered;
 
-/// What a condition is about.
+/// The subject of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Aspect {
-    /// Whether the agent of a member that has one has a tunnel.
+    /// Whether the member's agent has a tunnel. Only members with an agent have this condition.
     Connected,
     Reachable,
     CredentialValid,
     AuthSynced,
-    /// Whether one inventory alone registers the name: there only if another does, too.
+    /// Whether only one inventory registers the name. Present only if another inventory does too.
     UniqueName,
-    /// Whether the member's name alone decides which Secrets its connection is from: there only if it does not.
+    /// Whether the member's name alone determines the Secrets of its connection. Present only if it does not.
     SecretsBound,
 }
 
-/// How an aspect is, and why. The message must not change as long as nothing else does: each change is
-/// a write.
+/// The state of an aspect, and why. The message must be stable, because each change is a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     holds: Option<bool>,
@@ -36,21 +35,21 @@ pub struct Finding {
     warning: bool,
 }
 
-/// What is known of a member.
+/// The findings about a member.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Known {
     findings: BTreeMap<Aspect, Finding>,
     version: Option<String>,
     seen: Option<Timestamp>,
-    /// Whether this sidecar has once taken the member from another namespace's.
+    /// Whether the status has named this sidecar's namespace before.
     taken: bool,
     yields: bool,
-    /// How much longer than [`SEEN_INTERVAL`] it is before this member is said to have been seen again.
+    /// The member's addition to [`SEEN_INTERVAL`], which spreads the writes of `lastSeen`.
     later: Duration,
 }
 
 impl Aspect {
-    /// In the order in which they are shown.
+    /// All aspects in display order.
     pub(in super::super) const ALL: [Self; 6] = [
         Self::Connected,
         Self::Reachable,
@@ -95,7 +94,7 @@ impl Finding {
         Self::new(None, reason, message.into())
     }
 
-    /// Whoever watches Events should look, though the aspect holds.
+    /// Makes the Event of the finding a warning, even if the aspect holds.
     pub fn warning(self) -> Self {
         Self { warning: true, ..self }
     }
@@ -131,7 +130,7 @@ fn in_words(holds: Option<bool>) -> &'static str {
 }
 
 impl Known {
-    /// Members that were written together are not for ever: `part` of 0 to 1 tells them apart.
+    /// `part`, from 0 to 1, spreads later writes of members that were first written at the same time.
     pub(super) fn new(part: f64) -> Self {
         Self { later: SEEN_SPREAD.mul_f64(part), ..Self::default() }
     }
@@ -149,14 +148,14 @@ impl Known {
         self.findings.get(&aspect)
     }
 
-    /// Whether nothing more is about to be found: all that is awaited is, or the member cannot be asked.
+    /// Whether no more findings are expected: all awaited ones are reported, or the member is unreachable.
     pub(super) fn is_whole(&self, awaited: &[Aspect]) -> bool {
         self.findings.get(&Aspect::Reachable).is_some_and(|finding| finding.holds == Some(false))
             || awaited.iter().all(|aspect| self.findings.contains_key(aspect))
     }
 
-    /// Whose the member is, where several sidecars serve one host: his who has its Secret. Should two
-    /// have one, the last to begin has it, so that they do not write against each other for ever.
+    /// Decides which of several sidecars on one host writes the status: the one with the member's Secret. If
+    /// two have one, the last to start writes it, so that they do not overwrite each other forever.
     pub(super) fn settle(&mut self, namespace: &str, registered: &Registered) {
         let claimed = registered.member.status.as_ref().and_then(|status| status.namespace.as_deref());
         let anothers = claimed.is_some_and(|claimed| claimed != namespace);
@@ -164,7 +163,7 @@ impl Known {
         self.taken |= claimed == Some(namespace);
     }
 
-    /// The status that `member` should have, if it has another.
+    /// The desired status of `member`, if it differs from the current one.
     pub(super) fn status(
         &self,
         namespace: &str,
@@ -208,7 +207,7 @@ impl Known {
         (status != before).then_some(status)
     }
 
-    /// Whether the member was seen much later than it says.
+    /// Whether `lastSeen` in the status is outdated.
     fn was_long_ago(&self, status: &MemberClusterStatus) -> bool {
         let Some(seen) = self.seen else { return false };
         status
@@ -218,8 +217,8 @@ impl Known {
     }
 }
 
-/// Whether the member can be reached and lets us in. That its grant is not what the host says now is no
-/// reason to keep away those whom it was given to before.
+/// Whether the member is reachable and accepts the credential. A member whose rights are not in sync stays
+/// ready, because users with existing rights can use it.
 fn ready(conditions: &[Condition]) -> (Option<bool>, String, String) {
     let of = |aspect: Aspect| conditions.iter().find(|condition| condition.type_ == aspect.as_str());
     let needed = [Aspect::Reachable, Aspect::CredentialValid];
@@ -247,7 +246,7 @@ fn ready(conditions: &[Condition]) -> (Option<bool>, String, String) {
     }
 }
 
-/// Makes a condition so; since when it is so changes with its status only.
+/// Sets a condition. Its transition time changes only with its status.
 fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
@@ -274,7 +273,8 @@ fn set(
     }
 }
 
-/// As Kubernetes writes times, so that what is read back is the same.
+/// Truncates to seconds, the precision of Kubernetes' timestamps, so that a written status equals the one
+/// read back.
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
@@ -284,13 +284,13 @@ fn server(secret: &Secret) -> Option<String> {
     std::str::from_utf8(&server.0).ok().map(|server| server.trim().to_owned())
 }
 
-/// As the member's agent has told it.
+/// The uid that the member's agent has reported.
 fn uid(secret: &Secret) -> Option<String> {
     secret.metadata.annotations.as_ref()?.get(MEMBER_UID).cloned()
 }
 
 pub(in super::super) const READY: &str = "Ready";
-/// Of the whole fleet's.
+/// The maximum addition to [`SEEN_INTERVAL`] in a fleet.
 const SEEN_SPREAD: Duration = Duration::from_secs(60);
-/// What an Event can hold.
+/// The maximum length of an Event's message.
 const MAX_MESSAGE: usize = 1000;

@@ -34,7 +34,7 @@ fn registered(status: Option<MemberClusterStatus>, secret: bool) -> Registered {
     }
 }
 
-/// What is written for what is known, if anything is.
+/// The status that is written for the findings, if any.
 fn written(known: &mut Known, registered: &Registered, now: Timestamp) -> Option<MemberClusterStatus> {
     known.settle(OWN, registered);
     known.status(OWN, registered, &registered.member, now)
@@ -54,7 +54,7 @@ fn up() -> Known {
 }
 
 #[test]
-fn what_is_found_is_written_once() {
+fn findings_are_written_once() {
     let mut known = up();
     let status = written(&mut known, &registered(None, true), at(1)).unwrap();
     assert_eq!(status.server.as_deref(), Some("https://203.0.113.7:6443"));
@@ -82,7 +82,7 @@ fn healthy_member_status_is_written_every_five_minutes() {
 }
 
 #[test]
-fn conflict_of_names_is_shown_as_long_as_it_lasts() {
+fn name_conflict_is_shown_while_it_lasts() {
     let mut known = up();
     known.found(Aspect::UniqueName, Finding::no("Conflict", "two"));
     let in_two = |status| Registered { in_two: true, ..registered(status, true) };
@@ -94,9 +94,9 @@ fn conflict_of_names_is_shown_as_long_as_it_lasts() {
     assert_eq!(condition(&status, "Ready"), ("True", "Ready", 1));
 }
 
-/// Two installations on one host, of which one reads Karmada's inventory, do not write against each other.
+/// Two installations on one host, of which one reads Karmada's inventory, do not overwrite each other.
 #[test]
-fn member_of_karmada_is_left_to_whom_has_karmada() {
+fn karmada_member_is_left_to_the_sidecar_with_karmada() {
     let mut known = up();
     let of_karmada = |status, is_read| Registered {
         origin: kubectl_mc_api::Origin::Karmada,
@@ -117,7 +117,7 @@ fn fault_80_clock_change_keeps_last_probe_times() {
         known.seen(at(hour), None);
         let status = written(&mut known, &before, at(hour)).unwrap();
         assert_eq!(status.last_seen, Some(Time(at(hour))));
-        // And no more often than before.
+        // The interval between writes stays the same.
         known.seen(at(hour + 10), None);
         assert_eq!(written(&mut known, &registered(Some(status), true), at(hour + 10)), None);
     }
@@ -142,7 +142,7 @@ fn status_writes_of_members_spread_out() {
 }
 
 #[test]
-fn a_condition_that_changes_its_reason_alone_keeps_its_time() {
+fn condition_with_a_new_reason_keeps_its_transition_time() {
     let mut known = up();
     let status = written(&mut known, &registered(None, true), at(1)).unwrap();
     known.found(Aspect::Reachable, Finding::no("Refused", "connection refused"));
@@ -155,7 +155,7 @@ fn a_condition_that_changes_its_reason_alone_keeps_its_time() {
 }
 
 #[test]
-fn a_member_is_ready_when_it_is_reached_and_lets_us_in() {
+fn member_is_ready_when_reachable_and_credential_is_valid() {
     let ready = |findings: &[(Aspect, Finding)]| {
         let mut known = Known::default();
         findings.iter().for_each(|(aspect, finding)| known.found(*aspect, finding.clone()));
@@ -178,7 +178,7 @@ fn a_member_is_ready_when_it_is_reached_and_lets_us_in() {
 }
 
 #[test]
-fn what_another_controller_wrote_before_stays() {
+fn condition_without_a_new_finding_stays() {
     let mut before = up();
     before.found(Aspect::AuthSynced, Finding::yes("Synced", "3 subjects"));
     let status = written(&mut before, &registered(None, true), at(0)).unwrap();
@@ -192,17 +192,17 @@ fn what_another_controller_wrote_before_stays() {
 fn secret_in_another_namespace_is_left_to_its_sidecar() {
     let theirs = || Some(MemberClusterStatus { namespace: Some("theirs".to_owned()), ..Default::default() });
     assert_eq!(written(&mut up(), &registered(theirs(), false), at(0)), None);
-    // Its Secret was moved here.
+    // The Secret was moved to this namespace.
     let mut known = up();
     let taken = written(&mut known, &registered(theirs(), true), at(0)).unwrap();
     assert_eq!(taken.namespace.as_deref(), Some(OWN));
     assert_eq!(written(&mut known, &registered(Some(taken), true), at(1)), None);
-    // Should they take it back, there are two Secrets, and nobody to gain by a quarrel.
+    // If the other sidecar takes the member back, both have a Secret. This sidecar stops writing.
     assert_eq!(written(&mut known, &registered(theirs(), true), at(2)), None);
 }
 
 #[test]
-fn a_member_whose_secret_is_deleted_is_free_for_another_sidecar() {
+fn deleted_secret_frees_the_member_for_another_sidecar() {
     let mut known = up();
     let ours = written(&mut known, &registered(None, true), at(0)).unwrap();
     let free = written(&mut known, &registered(Some(ours), false), at(1)).unwrap();
@@ -210,12 +210,12 @@ fn a_member_whose_secret_is_deleted_is_free_for_another_sidecar() {
 }
 
 #[test]
-fn a_long_message_is_cut() {
+fn long_message_is_truncated() {
     let finding = Finding::no("Refused", "é".repeat(5_000));
     assert!(finding.message().len() <= 1000);
 }
 
-/// A member that has no status yet, and the writer of its status, at a host that counts what it is sent.
+/// A member without a status, and the writer of its status, with a host that counts requests.
 struct New {
     conditions: Conditions,
     sent: Arc<AtomicUsize>,
@@ -238,7 +238,7 @@ impl New {
         self.conditions.set(&name(), aspect, finding);
     }
 
-    /// What the host has been sent after this while.
+    /// The number of requests that the host has received after this time.
     async fn sent_after(&self, while_: Duration) -> usize {
         sleep(while_).await;
         self.sent.load(Ordering::SeqCst)
@@ -252,7 +252,7 @@ fn name() -> ClusterName {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn a_new_member_that_is_well_is_one_write_when_all_is_known() {
+async fn new_healthy_member_needs_one_write() {
     let new = New::awaiting(&TOLD_OF_ALL);
     new.found(Aspect::AuthSynced, Finding::yes("Synced", ""));
     assert_eq!(new.sent_after(SECOND).await, 0);
@@ -260,18 +260,18 @@ async fn a_new_member_that_is_well_is_one_write_when_all_is_known() {
     new.conditions.seen(&name(), Some("v1.36.3".to_owned()));
     assert_eq!(new.sent_after(SECOND).await, 0);
     new.found(Aspect::CredentialValid, Finding::yes("Accepted", ""));
-    // The status, and no Event: nothing has changed.
+    // The status is written without an Event, because nothing has changed.
     assert_eq!(new.sent_after(SECOND).await, 1);
     assert_eq!(new.sent_after(60 * SECOND).await, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_known_of_a_new_member_is_not_kept_back_for_long() {
+async fn first_status_waits_only_until_the_timeout() {
     let new = New::awaiting(&TOLD_OF_ALL);
     new.found(Aspect::AuthSynced, Finding::yes("Synced", ""));
     assert_eq!(new.sent_after(9 * SECOND).await, 0);
     assert_eq!(new.sent_after(2 * SECOND).await, 1);
-    // Nor for what nobody is going to find.
+    // Aspects that no controller reports are not awaited.
     let new = New::awaiting(&[Aspect::AuthSynced]);
     new.found(Aspect::AuthSynced, Finding::yes("Synced", ""));
     assert_eq!(new.sent_after(SECOND).await, 1);
@@ -284,5 +284,5 @@ async fn unreachable_new_member_is_reported_at_once_with_event() {
     assert_eq!(new.sent_after(SECOND).await, 2);
 }
 
-/// The aspects of every member; `Connected` is one of those with an agent.
+/// The aspects of every member. Only members with an agent have `Connected`.
 const TOLD_OF_ALL: [Aspect; 3] = [Aspect::Reachable, Aspect::CredentialValid, Aspect::AuthSynced];

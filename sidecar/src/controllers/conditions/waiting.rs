@@ -1,20 +1,20 @@
-//! When members are looked at next: what is told of one of thousands costs no look at all others.
+//! Schedules members by time, so that a finding about one of thousands does not require a scan of all.
 
 use std::collections::{BTreeSet, HashMap};
 
 use kubectl_mc_api::ClusterName;
 use tokio::time::Instant;
 
-/// Members, each with its time.
+/// Scheduled members, each with one time.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     times: HashMap<ClusterName, Instant>,
-    /// The same, the first to come first.
+    /// The same entries, ordered by time.
     order: BTreeSet<(Instant, ClusterName)>,
 }
 
 impl Waiting {
-    /// Has a member looked at then, or before if it is already to be.
+    /// Schedules a member for this time, unless it is already scheduled earlier.
     pub(super) fn until(&mut self, when: Instant, cluster: ClusterName) {
         if let Some(&before) = self.times.get(&cluster) {
             if before <= when {
@@ -26,12 +26,12 @@ impl Waiting {
         self.order.insert((when, cluster));
     }
 
-    /// When the first is due.
+    /// The time of the first member.
     pub(super) fn next(&self) -> Option<Instant> {
         self.order.first().map(|(when, _)| *when)
     }
 
-    /// Those whose time has come; they wait no more.
+    /// Removes and returns the members that are due.
     pub(super) fn due(&mut self, now: Instant) -> Vec<ClusterName> {
         let mut due = Vec::new();
         while self.next().is_some_and(|next| next <= now)
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_member_waits_once_for_the_earliest_of_its_times() {
+    async fn member_is_scheduled_once_at_its_earliest_time() {
         let now = Instant::now();
         let after = |seconds| now + Duration::from_secs(seconds);
         let mut waiting = Waiting::default();
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(waiting.due(after(2)), [named("b")]);
         assert_eq!(waiting.due(after(3)), [named("a"), named("c")]);
         assert_eq!((waiting.next(), waiting.due(after(9))), (None, Vec::new()));
-        // It may wait again, and for longer than before.
+        // A member can be scheduled again, also for a later time.
         waiting.until(after(8), named("a"));
         assert_eq!(waiting.due(after(8)), [named("a")]);
     }

@@ -1,5 +1,5 @@
-//! How a member's credential is, as condition `CredentialValid`. It is True only when the member has
-//! accepted it.
+//! Computes condition `CredentialValid` from the state of a member's credential. It is True only when the
+//! member has accepted the credential.
 
 use jiff::Timestamp;
 use kubectl_mc_api::ClusterName;
@@ -20,7 +20,7 @@ pub(super) struct Trouble {
     pub(super) message: String,
 }
 
-/// All that is known.
+/// The input of the condition.
 pub(super) struct Known<'a> {
     pub(super) cluster: &'a ClusterName,
     pub(super) registered: &'a Registered,
@@ -35,7 +35,7 @@ pub(super) struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Nothing as long as the member was not asked: what was known before may still be so.
+    /// The condition; `None` until the member is probed, because the previous condition may still hold.
     pub(super) fn finding(&self) -> Option<Finding> {
         if let Some(unusable) = self.unusable() {
             return Some(unusable);
@@ -58,7 +58,7 @@ impl Known<'_> {
         credential_secret(self.registered.origin, self.cluster)
     }
 
-    /// Why there is nothing that a member could accept.
+    /// Why there is no usable credential, if there is none.
     fn unusable(&self) -> Option<Finding> {
         let secret = self.secret();
         if let (Err(why), true) = (&self.registered.way, self.registered.origin.is_hub()) {
@@ -90,7 +90,7 @@ impl Known<'_> {
         Some(Finding::no("Expired", message))
     }
 
-    /// Where the enrollment of a member stands that has no credential yet.
+    /// The state of the enrollment, for a member without a credential.
     fn enrollment(&self) -> Option<Finding> {
         let again =
             format!("an admin of the host opens it again: kubectl mc join {} --agent --enroll", self.cluster);
@@ -177,7 +177,7 @@ impl Known<'_> {
         }
     }
 
-    /// Why nobody could renew a token, and the reason's name.
+    /// Why no renewal is possible: the reason for the condition, and the message.
     fn no_renewal(&self) -> Option<(&'static str, String)> {
         let secret = self.cluster.manager_secret();
         match (&self.registered.manager, &self.manager.credential) {

@@ -1,4 +1,4 @@
-//! One token, renewed.
+//! Renews one token: requests it from the member, tries it there, and writes it to the Secret on the host.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +22,13 @@ use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::connection;
 use crate::upstream::sidecar_client::{self, TryError};
 
-/// A token that is due.
+/// A token that is due for renewal.
 pub(super) struct Renewal {
     pub(super) cluster: ClusterName,
-    /// The Secret that it is in, as it was read.
+    /// The Secret with the token, as it was read.
     pub(super) secret: Arc<Secret>,
     pub(super) token: Token,
-    /// The Secret of who asks for the next one.
+    /// The Secret of the manager, whose credential requests the new token.
     pub(super) manager: Arc<Secret>,
     pub(super) tunnels: Arc<AgentTunnels>,
 }
@@ -43,7 +43,7 @@ impl Renewal {
         timeout(TIMEOUT, renewed).await.unwrap_or_else(|_| Err(failed("it took too long")))
     }
 
-    /// Asks the member for a token of the same account and for the same time.
+    /// Requests a token of the same account and lifetime from the member.
     async fn request(&self) -> Result<String, Trouble> {
         let (Some(account), Some(life)) = (&self.token.account, self.token.life) else {
             return Err(failed("the token does not say whose it is, or for how long"));
@@ -52,7 +52,7 @@ impl Renewal {
             .map_err(|e| unusable(&self.manager, &e))?;
         let accounts = Api::<ServiceAccount>::namespaced(member, &account.namespace);
         let spec = TokenRequestSpec {
-            // The member's own, whatever it calls itself by now.
+            // Empty means the member's own default audiences, which may have changed.
             audiences: Vec::new(),
             expiration_seconds: Some(
                 i64::try_from(life.length().max(SHORTEST).as_secs()).unwrap_or(i64::MAX),
@@ -64,8 +64,9 @@ impl Renewal {
         let answer = answer.map_err(|error| self.refused(error))?;
         let TokenRequestStatus { token, expiration_timestamp } =
             answer.status.ok_or_else(|| failed("the member answered without a token"))?;
-        // The member may have given less than was asked for, but not less than what is left. Both ends are in its
-        // time; whether it is over already is told when it is tried.
+        // The member may grant a shorter lifetime than requested, but the new token must not expire before
+        // the current one. Both times are in the member's time. Trying the token shows whether it has already
+        // expired.
         let ends = Token::of(&token).life.map_or(expiration_timestamp.0, |Life { ends, .. }| ends);
         if ends < life.ends {
             return Err(failed("the member's new token does not last longer than the present one"));
@@ -73,7 +74,7 @@ impl Renewal {
         Ok(token)
     }
 
-    /// Asks the member whether it accepts the new token, by the way that it will be used.
+    /// Tries the new token on the member, over the connection of the Secret that it is for.
     async fn try_out(&self, token: &str) -> Result<(), Trouble> {
         let mut data = self.secret.data.clone().unwrap_or_default();
         data.insert("token".to_owned(), ByteString(token.as_bytes().to_vec()));
@@ -90,7 +91,7 @@ impl Renewal {
         }
     }
 
-    /// Puts the token into its Secret, unless that is another one by now.
+    /// Writes the token to its Secret, unless the Secret has changed since it was read.
     async fn write(&self, host: &kube::Client, namespace: &str, token: &str) -> Result<(), Trouble> {
         let secrets = Api::<Secret>::namespaced(host.clone(), namespace);
         let patch = json!({
@@ -100,7 +101,7 @@ impl Renewal {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         match secrets.patch(&self.secret.name_any(), &params, &Patch::Merge(patch)).await {
             Ok(_) => Ok(()),
-            // Somebody changed or deleted it meanwhile; what is there now is looked at as any other.
+            // The Secret was changed or deleted in the meantime. The watch delivers its new state.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
             Err(error) => {
                 Err(failed(&format!("the host did not take the new token: {}", kube_error::message(&error))))
@@ -138,6 +139,6 @@ fn failed(message: &str) -> Trouble {
     Trouble { reason: "RenewalFailed", message: message.to_owned() }
 }
 
-/// Kubernetes gives none for less.
+/// The shortest lifetime that Kubernetes allows for a token.
 const SHORTEST: Duration = Duration::from_secs(600);
 const TIMEOUT: Duration = Duration::from_secs(40);

@@ -20,12 +20,12 @@ fn secret(token: &str) -> Arc<Secret> {
     Arc::new(Secret { data: Some(data), ..Secret::default() })
 }
 
-/// Of a token that lasts from 0 to 1000.
+/// The Secret of a token that is valid from second 0 to 1000.
 fn lasting() -> Arc<Secret> {
     secret(&token(&json!({"sub": SUBJECT, "iat": 0, "exp": 1000})))
 }
 
-/// The finding of a member with these Secrets, that accepts what it is shown, at this time.
+/// The finding for a member with these Secrets and this verdict, at this time.
 fn finding(
     connection: Option<Arc<Secret>>,
     manager: Option<Arc<Secret>>,
@@ -73,7 +73,7 @@ fn finding(
     Some((finding.reason(), finding.message().to_owned(), finding.is_warning()))
 }
 
-/// Reason and whether it is a warning, of a member that accepts.
+/// The reason, and whether it is a warning, for a member that accepts the credential.
 fn accepted(
     connection: Arc<Secret>,
     manager: Option<Arc<Secret>>,
@@ -86,7 +86,7 @@ fn accepted(
 }
 
 #[tokio::test]
-async fn a_credential_is_valid_only_when_the_member_said_so() {
+async fn credential_is_valid_only_after_the_member_accepts_it() {
     assert_eq!(finding(Some(lasting()), Some(lasting()), None, 1, None), None);
     assert_eq!(accepted(lasting(), Some(lasting()), 1, None), ("Accepted", false));
     let refused = finding(Some(lasting()), Some(lasting()), Some(Verdict::Refused), 1, None).unwrap();
@@ -94,17 +94,17 @@ async fn a_credential_is_valid_only_when_the_member_said_so() {
 }
 
 #[tokio::test]
-async fn what_there_is_not_is_told_before_anybody_is_asked() {
+async fn missing_or_expired_credential_is_reported_without_a_probe() {
     assert_eq!(finding(None, None, None, 1, None).unwrap().0, "NoSecret");
     assert_eq!(finding(Some(secret("")), None, None, 1, None).unwrap().0, "NoCredential");
-    // The member may have been asked before it expired.
+    // The verdict may be older than the expiry.
     let over = finding(Some(lasting()), None, Some(Verdict::Accepted), 1000, None).unwrap();
     assert_eq!((over.0, over.2), ("Expired", true));
     assert!(over.1.contains("m1.manager"), "{}", over.1);
 }
 
 #[tokio::test]
-async fn who_would_not_renew_in_time_is_told_with_the_reason() {
+async fn token_that_cannot_be_renewed_has_a_reason() {
     let eternal = secret(&token(&json!({"sub": SUBJECT})));
     let expired = secret(&token(&json!({"sub": SUBJECT, "iat": 0, "exp": 5})));
     let trouble = || Some(Trouble { reason: "ManagerRefused", message: "401".to_owned() });
@@ -120,7 +120,7 @@ async fn who_would_not_renew_in_time_is_told_with_the_reason() {
 }
 
 #[tokio::test]
-async fn no_message_holds_the_token() {
+async fn messages_do_not_contain_the_token() {
     for (manager, verdict, second) in [
         (None, None, 1000),
         (None, Some(Verdict::Accepted), 1),
@@ -134,7 +134,7 @@ async fn no_message_holds_the_token() {
     }
 }
 
-/// Two clocks, which only the test moves.
+/// A wall clock and a monotonic clock that the test controls.
 struct Scene {
     now: Now,
 }
@@ -149,7 +149,7 @@ impl Scene {
         self.set(i64::try_from(seconds).unwrap())
     }
 
-    /// Sets the clock by so many seconds.
+    /// Moves the wall clock by this many seconds.
     fn set(&mut self, seconds: i64) -> Now {
         self.now.clock = at(self.now.clock.as_second() + seconds);
         self.now
@@ -159,12 +159,12 @@ impl Scene {
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 
-/// What join makes: a token of a day, that was made at `second`.
+/// The Secret of a token for one day, issued at `second`.
 fn of_a_day(second: i64) -> Arc<Secret> {
     secret(&token(&json!({"sub": SUBJECT, "iat": second, "exp": second + DAY})))
 }
 
-/// Whether it is due at its half, or up to a tenth before.
+/// Whether the token is due with a renewal fraction of one half.
 fn is_due(held: &Held, now: Now) -> bool {
     held.due(0.5, now).is_some()
 }
@@ -174,7 +174,7 @@ fn next(held: &Held, now: Now) -> Duration {
 }
 
 #[tokio::test]
-async fn a_token_is_due_at_its_part_and_not_while_it_is_renewed() {
+async fn token_is_due_at_its_fraction_and_not_during_a_renewal() {
     let mut scene = Scene::at(0);
     let mut held = Held::of(Some(lasting()), scene.now);
     assert!(!is_due(&held, scene.pass(440)));
@@ -188,8 +188,8 @@ async fn a_token_is_due_at_its_part_and_not_while_it_is_renewed() {
 }
 
 #[tokio::test]
-async fn fault_80_a_clock_that_is_set_back_puts_no_renewal_off() {
-    // A token of ten minutes, whose end is long over before the clock says so.
+async fn fault_80_clock_set_back_delays_no_renewal() {
+    // A token for ten minutes, which expires long before the changed clock shows it.
     let mut scene = Scene::at(DAY);
     let (begins, ends) = (DAY, DAY + 600);
     let held =
@@ -197,7 +197,7 @@ async fn fault_80_a_clock_that_is_set_back_puts_no_renewal_off() {
     assert!(!is_due(&held, scene.set(-HOUR)));
     assert!(next(&held, scene.now) <= Duration::from_secs(300));
     assert!(is_due(&held, scene.pass(300)));
-    // Nor a second try.
+    // A retry is not delayed either.
     let mut failed = Held::of(Some(of_a_day(0)), scene.now);
     failed.not_before = Some(scene.now.steady + LAST_PAUSE);
     scene.set(-HOUR);
@@ -212,7 +212,7 @@ async fn fault_80_clock_an_hour_ahead_renews_a_token_once() {
     scene.pass(DAY as u64 / 2 - HOUR as u64);
     assert!(is_due(&held, scene.now) && !held.credential.is_over(scene.now.clock));
     held.not_before = Some(scene.now.steady + UNDER_WAY);
-    // By the member's clock, which was not set.
+    // The member's clock was not changed.
     let made = scene.now.clock.as_second() - HOUR;
     let renewed = held.followed_by(Some(of_a_day(made)), scene.now);
     assert!(!is_due(&renewed, scene.pass(APART.as_secs())));
@@ -237,7 +237,7 @@ async fn fault_80_clock_far_ahead_causes_no_renewal_storm() {
 }
 
 #[tokio::test]
-async fn another_secret_after_a_failure_is_looked_at_at_once() {
+async fn new_secret_after_a_failure_is_renewed_without_backoff() {
     let mut scene = Scene::at(900);
     let mut held = Held::of(Some(lasting()), scene.now);
     (held.failed, held.not_before) = (3, Some(scene.now.steady + LAST_PAUSE));

@@ -1,5 +1,5 @@
-//! What an agent hands over, checked. It is the word of a stranger who has the token of the agent's account: it decides
-//! about this member only, and about none that the host knows already.
+//! Validates an agent's enrollment response. The response is untrusted: its sender is known only by the token
+//! of the agent's account. It can affect this member only, and no cluster that the host already knows.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use crate::upstream::connection::{self, Connection};
 /// The data of a Secret.
 type Data = BTreeMap<String, ByteString>;
 
-/// What becomes of the member's Secrets.
+/// The new content of the member's Secrets.
 pub(super) struct Checked {
     pub(super) member: Data,
     pub(super) manager: Data,
     pub(super) uid: String,
 }
 
-/// Why an answer is not taken. Nothing of it is repeated.
+/// Why a response is refused. The errors do not quote the response.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refused {
     #[error("the agent's answer has not the form of an enrollment")]
@@ -44,7 +44,8 @@ pub(super) enum Refused {
     Another,
 }
 
-/// Checks an answer. The connections are those of the Secrets, with the CA and the tokens of the answer.
+/// Validates a response. The connections are those of the Secrets, with the CA and the tokens of the
+/// response.
 pub(super) fn check(
     answer: &str,
     cluster: &ClusterName,

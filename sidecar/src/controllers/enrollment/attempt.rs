@@ -1,4 +1,5 @@
-//! One attempt to enroll a member: asks its agent, tries what the agent hands over, writes it, and confirms.
+//! Attempts once to enroll a member: requests the tokens from its agent, tries them, writes them, and
+//! confirms.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +69,7 @@ impl Attempt {
                 return Err(Error::TokenRefused);
             }
         }
-        // The member's Secret turns the proxy on, and closes the enrollment by the same write.
+        // The write of the member's Secret turns the proxy on and closes the enrollment.
         let data = |data: &std::collections::BTreeMap<_, _>| json!({"ca.crt": data["ca.crt"], "token": data["token"]});
         self.write(manager, json!({}), data(&of_manager)).await?;
         let closed = json!({ENROLLMENT_UNTIL: null, HOST_UID: null, MEMBER_UID: uid});
@@ -78,8 +79,8 @@ impl Attempt {
         Ok(())
     }
 
-    /// Both Secrets, neither with a credential. That of the manager may have one of an attempt that did not come to its
-    /// end: then it still has the annotation of this enrollment.
+    /// Both Secrets, neither with a credential. The manager's Secret may have one of an interrupted attempt,
+    /// if it still has the annotation of this enrollment.
     fn secrets(&self) -> Result<(&Secret, &Secret), Error> {
         let Registered { connection, manager, .. } = &self.registered;
         let has_credential = |secret: &Secret| {
@@ -95,7 +96,7 @@ impl Attempt {
         Ok((member, manager.ok_or_else(|| taken(self.cluster.manager_secret()))?))
     }
 
-    /// Writes into a Secret, unless it is another one by now.
+    /// Writes to a Secret, unless it has changed since it was read.
     async fn write(&self, secret: &Secret, annotations: Value, data: Value) -> Result<(), Error> {
         let patch = json!({
             "metadata": {
@@ -106,7 +107,7 @@ impl Attempt {
         self.patch(secret, patch).await.map_err(|error| Error::Unwritten { secret: secret.name_any(), error })
     }
 
-    /// Takes the annotation off the manager's Secret.
+    /// Removes the annotation from the manager's Secret.
     async fn forget(&self, manager: &Secret) {
         let patch = json!({"metadata": {"uid": manager.uid(), "annotations": {ENROLLMENT_UNTIL: null}}});
         if let Err(error) = self.patch(manager, patch).await {
@@ -120,7 +121,8 @@ impl Attempt {
         secrets.patch(&secret.name_any(), &params, &Patch::Merge(patch)).await.map(drop)
     }
 
-    /// Has the agent give its right away. One that does not hear of it does so at the end of the enrollment.
+    /// Asks the agent to delete its rights for the enrollment. Without this request, the agent deletes them
+    /// at the end of the enrollment.
     async fn confirm(&self) {
         for pause in CONFIRMED_AFTER {
             sleep(pause).await;
@@ -133,7 +135,7 @@ impl Attempt {
     }
 }
 
-/// The answer of an agent that agrees.
+/// The body of a successful response.
 fn accepted(reply: Option<Reply>) -> Result<String, Error> {
     let Reply { status, body } = reply.ok_or(Error::Silent)?;
     match status {

@@ -1,4 +1,4 @@
-//! A host's Secrets and an agent's answers, both made up.
+//! Tests enrollment with a fake host and a fake agent.
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -71,7 +71,7 @@ fn changed(registered: &Registered, change: impl Fn(&mut Secret)) -> Registered 
     Registered { connection: Some(Arc::new(secret)), ..registered.clone() }
 }
 
-/// The members that are waited for.
+/// The number of members that wait for their enrollment.
 fn waiting(registered: Registered) -> usize {
     let (_told, context) = context();
     let mut enroller = Enroller {
@@ -86,7 +86,7 @@ fn waiting(registered: Registered) -> usize {
 }
 
 #[tokio::test]
-async fn only_an_open_enrollment_without_a_credential_is_waited_for() {
+async fn only_open_enrollments_without_a_credential_are_pending() {
     let member = registered("m1", &open());
     assert_eq!(waiting(member.clone()), 1);
     let put = |key: &str, value: &str| {
@@ -108,7 +108,7 @@ async fn only_an_open_enrollment_without_a_credential_is_waited_for() {
 }
 
 #[tokio::test]
-async fn failure_is_forgotten_when_the_enrollment_is_opened_again() {
+async fn reopened_enrollment_clears_the_failure() {
     let (_told, context) = context();
     let failures = context.enrollments.subscribe();
     let mut enroller = Enroller {
@@ -130,10 +130,11 @@ async fn failure_is_forgotten_when_the_enrollment_is_opened_again() {
     assert!(failures.borrow().is_empty() && enroller.waiting.is_empty());
 }
 
-/// How an agent answers.
+/// The response of an agent.
 type Answer = fn(SendResponse<Bytes>);
 
-/// What one attempt does with an agent that answers so: its result, and what the host was sent.
+/// The result of one attempt with an agent that responds like this, and the bodies of the requests to the
+/// host.
 async fn attempt(registered: Registered, answer: Answer) -> (Result<(), Error>, Vec<Value>) {
     crate::server::tls::install_provider();
     let tunnels = AgentTunnels::none();
@@ -169,12 +170,12 @@ fn status(mut respond: SendResponse<Bytes>, status: StatusCode, body: Vec<u8>) {
     *response.status_mut() = status;
     let mut send = respond.send_response(response, false).unwrap();
     send.send_data(body.into(), true).unwrap();
-    // A body that is longer than its window goes on when the sidecar has read it.
+    // A body longer than the flow-control window continues after the sidecar has read from it.
     std::mem::forget(send);
 }
 
 #[tokio::test(start_paused = true)]
-async fn agent_that_does_not_enroll_writes_nothing() {
+async fn failed_enrollment_writes_nothing() {
     let hang: Answer = std::mem::forget;
     let cases: [(Answer, &str); 7] = [
         (hang, "did not answer"),
@@ -220,7 +221,7 @@ async fn secret_with_a_credential_is_not_written() {
 }
 
 #[tokio::test]
-async fn answer_is_tried_on_the_member_before_it_is_written() {
+async fn tokens_are_tried_on_the_member_before_they_are_written() {
     let answer: Answer = |respond| {
         let token = |name: &str| {
             let subject = format!("system:serviceaccount:kubectl-mc-system:kubectl-mc-{name}");
@@ -230,13 +231,13 @@ async fn answer_is_tried_on_the_member_before_it_is_written() {
         let body = json!({"ca.crt": authority(), "uid": "u", "tokens": tokens});
         status(respond, StatusCode::OK, body.to_string().into_bytes());
     };
-    // The agent carries no connection.
+    // This agent forwards no connections to the member.
     let asked =
         tokio::time::timeout(Duration::from_secs(2), attempt(registered("m1", &open()), answer)).await;
     assert!(asked.is_err() || matches!(asked.unwrap(), (Err(Error::Untried(_)), sent) if sent.is_empty()));
 }
 
 #[tokio::test]
-async fn agent_without_a_tunnel_is_not_asked() {
+async fn enrollment_without_a_tunnel_gets_no_reply() {
     assert_eq!(AgentTunnels::none().enroll(&m1(), Request::Enroll).await, None);
 }

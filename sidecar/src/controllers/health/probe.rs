@@ -1,4 +1,5 @@
-//! One look at a member: `/readyz` and `/version`, and where that does not tell it, whether it lets us in.
+//! Probes a member once: `/readyz` and `/version`, and a SelfSubjectReview if these do not show whether the
+//! member accepts the credential.
 
 use http::StatusCode;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -8,34 +9,34 @@ use crate::controllers::conditions::Finding;
 use crate::upstream::Upstream;
 use crate::upstream::sidecar_client::{Answer, Failure};
 
-/// What was seen.
+/// The result of a probe.
 #[derive(Debug)]
 pub struct Probe {
     readiness: Result<Readiness, Failure>,
-    /// `gitVersion`, if the member told it.
+    /// `gitVersion`, if the member reported it.
     pub version: Option<String>,
-    /// What the member thinks of our credential, if we have one and it can be told.
+    /// Whether the member accepts the sidecar's credential, if there is one and the probe shows it.
     pub verdict: Option<Verdict>,
 }
 
-/// What a member thinks of our credential.
+/// Whether a member accepts the sidecar's credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Accepted,
     Refused,
-    /// It takes us for somebody without a credential: a certificate of an authority that it does not know.
+    /// The member treats the sidecar as anonymous: it does not know the certificate's CA.
     Anonymous,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Readiness {
-    /// It serves, or it says that this is none of our business.
+    /// The member serves, or does not allow the path.
     Serves,
-    /// It serves, and says that it should not be asked; and which of its checks fail.
+    /// The member responds that it is not ready, and which of its checks fail.
     NotReady(StatusCode, String),
 }
 
-/// Looks at a member.
+/// Probes a member.
 pub(super) async fn probe(upstream: &Upstream) -> Probe {
     let mut probe = Probe { readiness: Ok(Readiness::Serves), version: None, verdict: None };
     let asked = async {
@@ -46,7 +47,7 @@ pub(super) async fn probe(upstream: &Upstream) -> Probe {
         if connection.authorization().is_some() {
             probe.verdict = by_token(answer.status);
         } else if connection.has_certificate() {
-            // It is no error to a member to be shown a certificate that it does not know.
+            // A member does not refuse a certificate of an unknown CA; it treats the client as anonymous.
             let review = serde_json::to_vec(&SelfSubjectReview::default()).unwrap_or_default();
             probe.verdict = by_certificate(own.post(REVIEWS, review).await?.status);
         }
@@ -61,12 +62,12 @@ pub(super) async fn probe(upstream: &Upstream) -> Probe {
 }
 
 impl Probe {
-    /// Whether requests should be answered.
+    /// Whether the member is expected to serve requests.
     pub(super) fn is_up(&self) -> bool {
         matches!(self.readiness, Ok(Readiness::Serves))
     }
 
-    /// Whether anything at all was answered.
+    /// Whether the member responded at all.
     pub(super) fn is_answer(&self) -> bool {
         self.readiness.is_ok()
     }
@@ -86,7 +87,7 @@ fn readiness(answer: &Answer) -> Readiness {
     if !answer.status.is_server_error() && !answer.status.is_redirection() {
         return Readiness::Serves;
     }
-    // "[-]etcd failed: reason withheld"; what a member says is told in its own words only if they are these.
+    // Only lines like "[-]etcd failed: reason withheld" are quoted from the member's response.
     let text = String::from_utf8_lossy(&answer.body);
     let check =
         |line: &&str| line.starts_with("[-]") && line.bytes().all(|byte| (b' '..=b'~').contains(&byte));
@@ -95,7 +96,7 @@ fn readiness(answer: &Answer) -> Readiness {
     Readiness::NotReady(answer.status, checks)
 }
 
-/// A kube-apiserver looks at a token before anything else, whoever may see the path.
+/// A kube-apiserver authenticates the token first, before it authorizes the path.
 fn by_token(status: StatusCode) -> Option<Verdict> {
     match status {
         StatusCode::UNAUTHORIZED => Some(Verdict::Refused),
@@ -127,7 +128,7 @@ fn version(answer: &Answer) -> Option<String> {
     fine.then_some(git_version)
 }
 
-/// Every authenticated user may ask who they are (Kubernetes 1.28).
+/// Every authenticated user may create a SelfSubjectReview (Kubernetes 1.28).
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const MAX_CHECKS: usize = 5;
 const MAX_VERSION: usize = 64;
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn not_ready_member_is_quoted_by_its_failed_checks() {
+    fn not_ready_member_is_reported_with_its_failed_checks() {
         let body =
             "[+]ping ok\n[-]etcd failed: reason withheld\n<script>\n[-]b\u{1b}[31m\nreadyz check failed\n";
         let probe = Probe { readiness: Ok(readiness(&answer(500, body))), version: None, verdict: None };
@@ -153,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_no_fault_of_the_member_is_an_answer() {
+    fn client_error_of_readyz_counts_as_serving() {
         for status in [200, 401, 403, 404, 429] {
             assert_eq!(readiness(&answer(status, "")), Readiness::Serves, "{status}");
         }
     }
 
     #[test]
-    fn a_token_is_refused_by_401_alone() {
+    fn only_401_refuses_a_token() {
         let verdict = |status: u16| by_token(StatusCode::from_u16(status).unwrap());
         assert_eq!(verdict(200), Some(Verdict::Accepted));
         assert_eq!(verdict(403), Some(Verdict::Accepted));
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_one_word() {
+    fn version_must_be_one_short_word() {
         let of = |body: &str| version(&answer(200, body));
         assert_eq!(of(r#"{"major":"1","gitVersion":"v1.36.3"}"#).as_deref(), Some("v1.36.3"));
         assert_eq!(of("{}"), None);

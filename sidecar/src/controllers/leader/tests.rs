@@ -22,7 +22,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Requests take no time here.
+/// The tolerance of durations; requests of the fake host take no time.
 const NO_TIME: Duration = Duration::from_millis(50);
 
 #[tokio::test(start_paused = true)]
@@ -39,7 +39,7 @@ async fn leader_keeps_the_lease_by_renewals_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_told_to_stop_lets_another_lead_at_once() {
+async fn stopped_leader_releases_the_lease_immediately() {
     for is_renewing in [false, true] {
         let host = Host::default();
         let mut first = host.candidate();
@@ -68,12 +68,12 @@ async fn killed_leader_is_replaced_when_its_lease_expires() {
     second.until(true).await;
     let took = renewed.elapsed();
     assert!(took >= seconds(15) && took < seconds(15) + NO_TIME, "{took:?}");
-    // Silence may be the watch's, so it looks now and then.
+    // A silent watch may be broken, so the replica reads the Lease occasionally.
     assert!(host.asked("get") <= 6, "{}", host.asked("get"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_who_wait_for_one_lease_ask_little_when_it_is_over() {
+async fn each_waiting_replica_tries_once_when_the_lease_expires() {
     let host = Host::default();
     let mut first = host.candidate();
     first.until(true).await;
@@ -89,11 +89,11 @@ async fn many_who_wait_for_one_lease_ask_little_when_it_is_over() {
     assert!(host.had_one_leader());
 }
 
-/// What the watch does not tell costs time, and never lets two lead, or nobody.
+/// A failed watch costs time, but never leads to two leaders or to none.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_does_not_work_is_done_without() {
+async fn election_works_without_the_watch() {
     for (watches, longest) in [(Watches::Silent, 4), (Watches::End, 3), (Watches::Forbidden, 3)] {
-        let host = Host::whose_watches(watches);
+        let host = Host::with_watches(watches);
         let mut first = host.candidate();
         first.until(true).await;
         let mut second = host.candidate();
@@ -111,7 +111,7 @@ async fn a_watch_that_does_not_work_is_done_without() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_deleted_is_made_again_by_who_holds_it() {
+async fn deleted_lease_is_recreated_by_its_holder() {
     let host = Host::default();
     let mut first = host.candidate();
     first.until(true).await;
@@ -120,7 +120,7 @@ async fn a_lease_that_is_deleted_is_made_again_by_who_holds_it() {
     host.delete();
     sleep(seconds(30)).await;
     assert!(first.leads() && !second.leads() && host.had_one_leader());
-    // Nobody knows that its holder is dead.
+    // The other replica cannot know that the holder is dead.
     first.kill().await;
     let renewed = host.written();
     host.delete();
@@ -143,7 +143,7 @@ async fn fault_80_candidates_ignore_the_times_in_a_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_cannot_renew_stops_before_its_lease_is_over() {
+async fn leader_that_cannot_renew_stops_before_the_lease_expires() {
     let host = Host::default();
     let mut first = host.candidate();
     first.until(true).await;
@@ -157,7 +157,7 @@ async fn one_that_cannot_renew_stops_before_its_lease_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_not_told_of_its_own_write_goes_on() {
+async fn leader_survives_a_lost_response_to_its_write() {
     let host = Host::default();
     let mut first = host.candidate();
     first.until(true).await;
@@ -170,7 +170,7 @@ async fn one_that_is_not_told_of_its_own_write_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_was_away_finds_one_leader_when_it_is_back() {
+async fn host_outage_ends_with_one_leader() {
     let host = Host::default();
     let mut first = host.candidate();
     first.until(true).await;
@@ -187,14 +187,14 @@ async fn a_host_that_was_away_finds_one_leader_when_it_is_back() {
         () = first.until(true) => {}
         () = second.until(true) => {}
     }
-    // Whoever asks is waiting for the answer to a question that was lost, and then for its turn.
+    // A replica first waits for the timeout of a lost request, and then for its retry.
     assert!(back.elapsed() <= seconds(5 + 3), "{:?}", back.elapsed());
     sleep(seconds(60)).await;
     assert!(first.leads() != second.leads() && host.had_one_leader());
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_whose_lease_is_taken_stops() {
+async fn leader_stops_when_its_lease_is_taken() {
     let host = Host::default();
     let mut first = host.candidate();
     first.until(true).await;
@@ -206,7 +206,7 @@ async fn one_whose_lease_is_taken_stops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_who_come_together_are_not_both_first() {
+async fn concurrent_candidates_elect_one_leader() {
     for _ in 0..20 {
         let host = Host::default();
         let replicas: Vec<_> = (0..5).map(|_| host.candidate()).collect();
@@ -217,7 +217,7 @@ async fn two_who_come_together_are_not_both_first() {
 }
 
 #[test]
-fn times_that_would_let_two_lead_are_refused() {
+fn election_times_that_allow_two_leaders_are_refused() {
     let with = |change: fn(&mut Config)| {
         let mut config = config();
         change(&mut config);

@@ -1,5 +1,5 @@
-//! What a caller tried to log in by, for the record of a failure (apiserver:
-//! `endpoints/filters/authn_audit.go`). Never the credential itself.
+//! Names the kinds of credential in a request, for the log and the metrics of failures (apiserver:
+//! `endpoints/filters/authn_audit.go`). The credential itself is never recorded.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use super::websocket_protocol;
 use crate::server::peer::Peer;
 
-/// The kinds of credential that came with a request.
+/// The kinds of credential in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CredentialKinds {
     scheme: Option<Scheme>,

@@ -1,4 +1,4 @@
-//! Metrics of authentication: attempts by result, and failed ones by kind of credential.
+//! Counts authentication attempts by result, and failed attempts by kind of credential.
 
 use std::time::Duration;
 

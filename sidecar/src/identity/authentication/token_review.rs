@@ -1,6 +1,7 @@
-//! Bearer tokens, reviewed by the host (apiserver: `plugin/pkg/authenticator/token/webhook` behind
-//! `authentication/token/cache`). Verdicts are kept for 10 seconds by default, equal look-ups are joined, and
-//! the reviews under way are bounded, so that strangers with made-up tokens cost the host little.
+//! Authenticates bearer tokens by TokenReviews on the host (apiserver:
+//! `plugin/pkg/authenticator/token/webhook` behind `authentication/token/cache`). Verdicts are cached for 10
+//! seconds by default, and concurrent lookups of a token are coalesced. The number of concurrent reviews is
+//! limited, so invalid tokens cost the host little.
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -28,21 +29,21 @@ pub use cache_metrics::CacheMetrics;
 pub struct TokenReviews {
     reviews: Api<TokenReview>,
     audiences: Vec<String>,
-    /// Tokens are kept only as a keyed digest.
+    /// The key of the digests by which tokens are cached. The tokens themselves are not stored.
     key: hmac::Key,
     verdicts: TtlCache<[u8; 32], Result<Option<Arc<Identity>>, Error>>,
-    /// Tokens that the host accepted not long ago.
+    /// Tokens that the host accepted recently.
     accepted: TtlCache<[u8; 32], ()>,
-    /// Reviews under way of other tokens, of which each address has a share.
+    /// Limits concurrent reviews of other tokens; each address has a share.
     strangers: Bound,
-    /// Reviews under way of those that were accepted: strangers cannot hold these up.
+    /// Limits concurrent reviews of accepted tokens. Unknown tokens cannot delay these.
     renewals: Bound,
     metrics: ReviewMetrics,
     cache: CacheMetrics,
 }
 
 impl TokenReviews {
-    /// `audiences` are what a token may be meant for; empty leaves it to the host.
+    /// `audiences` are the accepted audiences of tokens; if empty, the host chooses.
     pub fn new(host: kube::Client, audiences: Vec<String>) -> Result<Self, aws_lc_rs::error::Unspecified> {
         Ok(Self {
             reviews: Api::all(host),
@@ -57,27 +58,27 @@ impl TokenReviews {
         })
     }
 
-    /// The same with another time for which verdicts are kept; zero keeps none.
+    /// Sets the TTL of cached verdicts; zero disables the cache.
     pub fn with_ttl(self, ttl: Duration) -> Self {
         Self { verdicts: TtlCache::new(MAX_VERDICTS, ttl), ..self }
     }
 
-    /// Counts them there.
+    /// Records reviews in these metrics.
     pub fn counted(self, metrics: ReviewMetrics, cache: CacheMetrics) -> Self {
         Self { metrics, cache, ..self }
     }
 
-    /// The user of a token that came from an address.
+    /// The user of a token that was sent from an address.
     pub async fn authenticate(&self, token: &str, address: Caller) -> Result<Arc<Identity>, Error> {
         self.verdict(token, address).await?.ok_or(Error::Token)
     }
 
-    /// How many verdicts are kept.
+    /// The number of cached verdicts.
     pub fn kept(&self) -> usize {
         self.verdicts.len()
     }
 
-    /// Drops verdicts whose time is over.
+    /// Drops expired verdicts.
     pub fn forget_expired(&self) {
         self.verdicts.forget_expired();
         self.accepted.forget_expired();
@@ -163,23 +164,23 @@ fn identity(user: UserInfo) -> Option<Identity> {
     Some(identity.authenticated())
 }
 
-/// A token as a holder of places.
+/// The token's key in the limit of concurrent reviews.
 fn holder(digest: &[u8; 32]) -> Caller {
     Caller::of_hash(digest.first_chunk().map_or(0, |start| u64::from_ne_bytes(*start)))
 }
 
-/// Upstream keeps accepted and refused tokens alike for so long.
+/// Upstream's TTL, for accepted and refused tokens alike.
 pub const TTL: Duration = Duration::from_secs(10);
 const MAX_VERDICTS: usize = 8192;
-/// Upstream's limit for one review.
+/// Upstream's timeout of one review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_OF_STRANGERS: usize = 48;
 const MAX_OF_RENEWALS: usize = 16;
-/// Of one address, or of one token that was accepted.
+/// The queue length for one address, or for one accepted token.
 const MAX_QUEUED: usize = 256;
-/// For a place. Who waits longer may as well come again.
+/// The longest wait in the queue. After it, the request fails and the caller can retry.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-/// How long a token that was accepted is preferred to others.
+/// How long an accepted token has priority over unknown ones.
 const ACCEPTED: Duration = Duration::from_secs(600);
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! The token that a browser puts among its WebSocket subprotocols, having no other place for it
-//! (apiserver: `authentication/request/websocket/protocol.go`). It is taken out and never passed on.
+//! Extracts the token that a browser sends as a WebSocket subprotocol, because browsers cannot set the
+//! `Authorization` header there (apiserver: `authentication/request/websocket/protocol.go`). The token is
+//! removed and never forwarded.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_taken_out_and_the_rest_stays() {
+    fn token_is_removed_and_other_protocols_stay() {
         let mut headers =
             offered(&["v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.YWJj", "v4.channel.k8s.io"]);
         assert_eq!(take_token(&mut headers).unwrap().as_deref(), Some("abc"));
@@ -72,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_token_nothing_changes() {
+    fn protocols_without_a_token_stay_unchanged() {
         let mut headers = offered(&["SPDY/3.1+portforward.k8s.io"]);
         assert_eq!(take_token(&mut headers).unwrap(), None);
         assert_eq!(headers[header::SEC_WEBSOCKET_PROTOCOL], "SPDY/3.1+portforward.k8s.io");
     }
 
     #[test]
-    fn fault_71_what_is_malformed_is_refused_and_not_passed_on() {
+    fn fault_71_malformed_websocket_token_is_refused() {
         for lines in [
             &["base64url.bearer.authorization.k8s.io.YWJj"][..],
             &["a, base64url.bearer.authorization.k8s.io.YWJj, base64url.bearer.authorization.k8s.io.YWJj"],

@@ -1,5 +1,5 @@
-//! Paths that are authorized without asking the host (apiserver: `authorization/path`). They are for reading the metrics:
-//! no pattern reaches the clusters, a member, or the paths below `/debug/`.
+//! Matches the paths that are authorized without a review (apiserver: `authorization/path`). Only reading the
+//! metrics can be allowed: no pattern matches the clusters, a member, or the paths below `/debug/`.
 
 use super::Attributes;
 
@@ -7,7 +7,7 @@ use super::Attributes;
 #[derive(Clone, Debug, Default)]
 pub struct AlwaysAllowed(Vec<PathPattern>);
 
-/// A path, or with a `*` at its end the beginning of paths. Its first slash may be left out.
+/// A path, or a prefix of paths with a `*` at its end. The first slash is optional.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PathPattern {
     Exact(String),
@@ -22,7 +22,7 @@ impl AlwaysAllowed {
         patterns.iter().map(|pattern| PathPattern::parse(pattern)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether a request needs no other right than these.
+    /// Whether a pattern allows a request.
     pub(super) fn allows(&self, attributes: &Attributes) -> bool {
         let Attributes::NonResource { verb: "get", path: METRICS } = attributes else { return false };
         self.0.iter().any(|pattern| pattern.matches(METRICS.trim_start_matches('/')))
@@ -50,7 +50,7 @@ impl PathPattern {
 
 const METRICS: &str = "/metrics";
 
-/// A pattern with a `*` elsewhere than at its end.
+/// A pattern with a `*` before its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("only a * at the end is allowed in {0:?}")]
 pub struct Misplaced(String);
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_paths_or_prefixes() {
+    fn pattern_matches_a_path_or_a_prefix() {
         for (pattern, allowed) in [
             ("/metrics", true),
             ("metrics", true),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pattern_reaches_clusters_or_members() {
+    fn patterns_never_match_clusters_or_members() {
         let clusters = kubectl_mc_api::path::CLUSTERS_PATH;
         let patterns = ["*", "/*", "/apis/*", "/metrics*", "", "/", clusters, &format!("{clusters}*")];
         for rest in ["", "?watch=true", "/m1", "/m1/proxy", "/m1/proxy/metrics", "/m1/proxy/healthz"] {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pattern_reaches_the_state_or_the_log_level() {
+    fn patterns_never_match_debug_paths() {
         for path in ["/debug/state", "/debug/flags/v"] {
             assert!(!allows(&["*", "/*", "/debug*", "/debug/*", path], path), "{path}");
         }

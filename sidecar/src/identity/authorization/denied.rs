@@ -1,11 +1,11 @@
-//! The refusal of a right, in the words of a kube-apiserver.
+//! Formats the refusal of a right as a kube-apiserver does.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::Attributes;
 
-/// What a 403 says (apiserver: `responsewriters.forbiddenMessage`).
+/// The message of a 403 (apiserver: `responsewriters.forbiddenMessage`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
     pub(super) user: String,
@@ -19,7 +19,7 @@ impl Denied {
         &self.reason
     }
 
-    /// The group, the resource and the name that were refused, for a Status' details.
+    /// The refused group, resource and name, for the details of a Status.
     pub fn details(&self) -> Option<(&'static str, &'static str, &str)> {
         match &self.attributes {
             Attributes::Resource { group, resource, name, .. } => Some((group, resource, name)),
@@ -67,7 +67,7 @@ mod tests {
     use crate::request::request_info::Verb;
 
     #[test]
-    fn a_denial_reads_as_the_apiservers_own() {
+    fn denial_has_the_message_of_an_apiserver() {
         let denied = Denied {
             user: "jane".to_owned(),
             attributes: Attributes::cluster(

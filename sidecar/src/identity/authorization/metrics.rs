@@ -1,4 +1,4 @@
-//! Metrics of authorization: attempts by result.
+//! Counts authorizations by result.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! SubjectAccessReview on the host, with upstream's cache (allow and deny for 10 s by default, LRU of 8192,
-//! nothing kept whose attributes are 10,000 bytes or more), equal look-ups joined, and a bound on
-//! those under way. A failed review allows nothing.
+//! Sends SubjectAccessReviews to the host, with upstream's cache: 10 s for allow and deny by default, LRU of
+//! 8192, no entry with 10,000 bytes or more of identity and attributes. Concurrent lookups of a key are
+//! coalesced, and the number of concurrent reviews is limited. A failed review allows nothing.
 //!
-//! Lists ask about every cluster. They have a cache and a bound of their own, so that they neither push out what other
-//! requests use, nor make these requests wait for the host.
+//! Lists need a review for every cluster. They have their own cache and limit, so that they neither evict the
+//! decisions of other requests nor delay their reviews.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,28 +26,28 @@ use crate::ttl_cache::TtlCache;
 pub struct SubjectAccessReviews {
     reviews: Api<SubjectAccessReview>,
     decisions: Decisions,
-    /// Those of lists.
+    /// The decisions for lists.
     listed: Decisions,
     ttl: Ttl,
-    /// Under way for callers, each of whom has a share, and so has each priority level.
+    /// Limits concurrent reviews for callers. Each caller and each priority level has a share.
     callers: Bound,
-    /// Under way for the lists and watches of callers, in turns.
+    /// Limits concurrent reviews for the lists and watches of callers, which take turns.
     listings: Bound,
-    /// Under way for requests that were allowed before: callers cannot hold these up.
+    /// Limits concurrent reviews for the revalidation of allowed requests. Callers cannot delay these.
     renewals: Bound,
     metrics: ReviewMetrics,
 }
 
 type Decisions = TtlCache<(Arc<Identity>, Attributes), Result<Decision, Arc<Error>>>;
 
-/// What the host decided, and why if it says so.
+/// The host's decision, and its reason, which may be empty.
 #[derive(Clone, Debug)]
 pub struct Decision {
     pub allowed: bool,
     pub reason: Arc<str>,
 }
 
-/// How long decisions are kept; zero keeps none.
+/// The TTL of cached decisions; zero disables the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ttl {
     pub allowed: Duration,
@@ -55,7 +55,7 @@ pub struct Ttl {
 }
 
 impl Default for Ttl {
-    /// Upstream's of an aggregated server.
+    /// Upstream's TTL in an aggregated server.
     fn default() -> Self {
         Self { allowed: TTL, denied: TTL }
     }
@@ -76,12 +76,12 @@ impl SubjectAccessReviews {
         }
     }
 
-    /// Counts them there.
+    /// Records reviews in these metrics.
     pub fn counted(self, metrics: ReviewMetrics) -> Self {
         Self { metrics, ..self }
     }
 
-    /// The host's decision, fresh or kept.
+    /// The host's decision, from a review or from the cache.
     pub async fn decide(
         &self,
         identity: &Arc<Identity>,
@@ -108,12 +108,12 @@ impl SubjectAccessReviews {
         Box::pin(decisions.get_or_fetch_for(&key, review, ttl)).await
     }
 
-    /// How many decisions are kept, of requests and of lists.
+    /// The numbers of cached decisions for requests and for lists.
     pub fn kept(&self) -> [usize; 2] {
         [self.decisions.len(), self.listed.len()]
     }
 
-    /// Drops decisions whose time is over.
+    /// Drops expired decisions.
     pub fn forget_expired(&self) {
         self.decisions.forget_expired();
         self.listed.forget_expired();
@@ -149,7 +149,7 @@ impl SubjectAccessReviews {
 }
 
 impl Attributes {
-    /// The same in a review's words, if it is about a resource.
+    /// The resource attributes of a review; `None` for a non-resource path.
     pub(crate) fn of_resource(&self) -> Option<ResourceAttributes> {
         let Self::Resource { verb, group, resource, subresource, namespace, name } = self else {
             return None;
@@ -195,8 +195,8 @@ fn spec(identity: &Identity, attributes: &Attributes) -> SubjectAccessReviewSpec
     spec
 }
 
-/// The version that an apiserver's own request for a group's resource names, if any
-/// (apiserver: `filters/impersonation`, which gives none for users, groups and service accounts).
+/// The API version that an apiserver sets in its own review for a group's resource, if any
+/// (apiserver: `filters/impersonation`, which sets none for users, groups and service accounts).
 fn version(group: &str) -> Option<&'static str> {
     match Origin::of_group(group) {
         Some(origin) => Some(origin.grant_version()),
@@ -215,26 +215,26 @@ pub enum Error {
     Host(kube::Error),
 }
 
-/// Upstream's lifetime of an aggregated server's decisions, allow and deny alike.
+/// Upstream's TTL of decisions in an aggregated server, for allow and deny alike.
 pub const TTL: Duration = Duration::from_secs(10);
 const MAX_DECISIONS: usize = 8192;
-/// Upstream keeps nothing from this size on.
+/// Upstream caches nothing of this size or larger.
 const MAX_KEPT_SIZE: usize = 10_000;
-/// Upstream's limit for one review.
+/// Upstream's timeout of one review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_OF_CALLERS: usize = 160;
-/// Of one caller.
+/// The queue length for one caller.
 const MAX_QUEUED: usize = 100;
-/// For a place. Who waits longer may as well come again.
+/// The longest wait in the queue. After it, the request fails and the caller can retry.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-/// A fifth of the others: the host answers these in between.
+/// A fifth of [`MAX_OF_CALLERS`], so the host has capacity for other reviews during a list.
 const MAX_OF_LISTINGS: usize = 32;
-/// Hundreds of lists at a time, of a few reviews each.
+/// Enough for hundreds of concurrent lists with a few reviews each.
 const MAX_QUEUED_LISTINGS: usize = 8192;
-/// Of 16 callers with 1,000 clusters.
+/// Enough for 16 callers with 1,000 clusters each.
 const MAX_LISTED: usize = 16_384;
 const MAX_OF_RENEWALS: usize = 40;
-/// All renewals are one holder.
+/// The single key that all revalidations share in their limit.
 const RENEWALS: Caller = Caller::of_hash(0);
 
 #[cfg(test)]

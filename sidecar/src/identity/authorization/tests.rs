@@ -25,7 +25,7 @@ fn rights(method: &str, rest: &str, upgrade: Option<&str>) -> Vec<String> {
 }
 
 #[test]
-fn a_plain_request_needs_its_methods_verb_on_the_clusters_proxy() {
+fn plain_request_needs_the_verb_of_its_method_on_the_proxy() {
     assert_eq!(rights("GET", "/m1/proxy/api", None), ["get m1/proxy"]);
     assert_eq!(rights("DELETE", "/m1/proxy/api", None), ["delete m1/proxy"]);
     assert_eq!(rights("GET", "", None), ["list /"]);
@@ -34,7 +34,7 @@ fn a_plain_request_needs_its_methods_verb_on_the_clusters_proxy() {
 }
 
 #[test]
-fn review_of_the_caller_needs_only_get() {
+fn self_review_needs_only_get() {
     for review in [
         "authentication.k8s.io/v1/selfsubjectreviews",
         "authorization.k8s.io/v1/selfsubjectaccessreviews",
@@ -49,9 +49,9 @@ fn review_of_the_caller_needs_only_get() {
     }
 }
 
-/// The host lets everybody in there.
+/// The host grants the path of self reviews to every authenticated user.
 #[test]
-fn self_reviews_need_the_rights_of_the_proxy() {
+fn self_review_path_needs_the_rights_of_the_proxy() {
     let path = "/m1/selfreviews/apis/authentication.k8s.io/v1/selfsubjectreviews";
     assert_eq!(rights("POST", path, None), ["get m1/proxy"]);
     assert_eq!(rights("GET", path, None), ["get m1/proxy"]);
@@ -78,13 +78,14 @@ fn other_posts_need_create() {
 }
 
 #[test]
-fn an_upgrade_needs_create_whatever_its_method() {
+fn upgrade_needs_create_for_every_method() {
     assert_eq!(rights("GET", "/m1/proxy/x", Some("websocket")), ["get m1/proxy", "create m1/proxy"]);
     assert_eq!(rights("POST", "/m1/proxy/x", Some("SPDY/3.1")), ["create m1/proxy"]);
     assert_eq!(rights("GET", "/m1/attach", Some("websocket")), ["get m1/attach", "create m1/attach"]);
 }
 
-/// Who is asked for: every right that the host was asked for, and what came of it, if it allows those of these groups.
+/// The rights that the sidecar checks for a request, and the result, with a host that allows rights in these
+/// groups only.
 async fn asked(
     uri: &str,
     allowed: &'static [&'static str],
@@ -120,7 +121,7 @@ const ADMIRALS: &str = "aggregated.kubeadmiral.io";
 const KUBEADMIRAL: Option<Origin> = Some(Origin::KubeAdmiral);
 
 #[tokio::test]
-async fn grant_of_karmada_counts_for_members_of_karmada_only() {
+async fn karmada_grant_applies_to_karmada_members_only() {
     let (rights, only_for) = asked("/m1/proxy/x", &[OWN], KARMADA).await;
     assert_eq!(rights, [format!("get {OWN}"), format!("create {OWN}")], "a second question after a yes");
     assert_eq!(only_for.unwrap(), None);
@@ -128,14 +129,14 @@ async fn grant_of_karmada_counts_for_members_of_karmada_only() {
     let expected = ["get", "create"].map(|verb| [OWN, KARMADAS].map(|group| format!("{verb} {group}")));
     assert_eq!(rights, expected.concat());
     assert_eq!(only_for.unwrap(), Some(Origin::Karmada));
-    // One right by each group is enough, and is for Karmada's members only.
+    // Rights from both groups together are enough, for Karmada's members only.
     let (_, only_for) =
         asked("/m1/proxy/x", &["get proxy.kubectl-mc.dev", "create cluster.karmada.io"], KARMADA).await;
     assert_eq!(only_for.unwrap(), Some(Origin::Karmada));
 }
 
 #[tokio::test]
-async fn refusal_names_our_own_group() {
+async fn refusal_names_the_own_api_group() {
     for hub in [None, KARMADA] {
         let (rights, refused) = asked("/m1/proxy/x", &[], hub).await;
         assert_eq!(rights.len(), if hub.is_some() { 2 } else { 1 });
@@ -148,14 +149,14 @@ async fn refusal_names_our_own_group() {
 }
 
 #[tokio::test]
-async fn grant_of_karmada_does_not_count_by_default() {
+async fn karmada_grant_does_not_apply_by_default() {
     assert!(asked("/m1/proxy/x", &[KARMADAS], None).await.1.is_err());
-    // Nor ever for an agent's tunnel.
+    // A grant of Karmada never allows an agent's tunnel.
     assert!(asked("/m1/attach", &[KARMADAS], KARMADA).await.1.is_err());
 }
 
 #[tokio::test]
-async fn path_of_kubeadmiral_needs_its_own_group() {
+async fn kubeadmiral_path_needs_a_right_in_its_own_group() {
     let path = "/apis/aggregated.kubeadmiral.io/v1alpha1/aggregations/m1/proxy/x";
     let (rights, only_for) = asked(path, &[ADMIRALS], KUBEADMIRAL).await;
     assert_eq!(rights, ["get", "create"].map(|verb| format!("{verb} {ADMIRALS}")));
@@ -167,8 +168,8 @@ async fn path_of_kubeadmiral_needs_its_own_group() {
 }
 
 #[tokio::test]
-async fn group_of_kubeadmiral_never_opens_members_of_ours() {
-    // Whatever rights the caller has: the administrators of the host are asked for nothing.
+async fn kubeadmiral_group_reaches_kubeadmiral_members_only() {
+    // Administrators of the host need no review, but they too reach only the hub's members.
     let request = Request::builder().uri("/apis/aggregated.kubeadmiral.io/v1alpha1/aggregations/m1/proxy");
     let info = RequestInfo::parse(&request.header("host", "h").body(()).unwrap()).unwrap();
     let (client, asked_of_host) = host(|_| unreachable!());
@@ -177,7 +178,7 @@ async fn group_of_kubeadmiral_never_opens_members_of_ours() {
     let allowed = authorizer.authorize(Arc::new(admin).into(), Caller::of_hash(1), &info).await;
     assert_eq!(allowed.unwrap().only_for(), KUBEADMIRAL);
     assert_eq!(asked_of_host.load(std::sync::atomic::Ordering::SeqCst), 0);
-    // On our own path a right of the hub's group is for the hub's members.
+    // On kubectl-mc's own path, a right in the hub's group is for the hub's members only.
     let (rights, only_for) = asked("/m1/proxy/x", &[ADMIRALS], KUBEADMIRAL).await;
     assert_eq!(rights.len(), 4);
     assert_eq!(only_for.unwrap(), KUBEADMIRAL);

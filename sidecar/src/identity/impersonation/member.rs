@@ -1,14 +1,15 @@
-//! The identity that a member sees, as `Impersonate-*` headers (apiserver: `filters/impersonation`).
-//! This is the only place where they are made.
+//! Builds the `Impersonate-*` headers with the identity that a member sees (apiserver:
+//! `filters/impersonation`). No other code builds them.
 //!
-//! - `system:authenticated` and `system:unauthenticated` are left out: the member adds them.
-//! - A service account's groups are left out when they are the derived ones, and its host uid always:
-//!   namespace ns' account n here acts as the member's own account n of namespace ns. One without
-//!   groups (`--as` with `--as-group=system:authenticated`) is refused: the member would derive them.
-//! - The admin groups are never sent. `kubectl-mc:host-admins` takes their place, so that the
-//!   member's RBAC stays in charge.
-//! - Identities of the host's own components (`access::builtin`) are refused: they mean another program on the
-//!   member.
+//! - `system:authenticated` and `system:unauthenticated` are left out, because the member adds them.
+//! - A service account's groups are left out when they are the derived ones, and its host uid always: the
+//!   host's account `n` in namespace `ns` acts as the member's own account `n` in namespace `ns`. An account
+//!   without groups (`--as` with `--as-group=system:authenticated`) is refused, because the member would
+//!   derive them.
+//! - The admin groups are never sent. `kubectl-mc:host-admins` replaces them, so that the member's RBAC
+//!   decides.
+//! - Identities of the host's own components (`access::builtin`) are refused, because on the member they
+//!   belong to another program.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use kubectl_mc_api::access::builtin::{is_privileged_group, is_privileged_user};
@@ -22,7 +23,8 @@ use crate::identity::authorization::Attributes;
 /// The rules that flags may change.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Groups that are never sent, the built-in ones among them; [`HOST_ADMINS`](kubectl_mc_api::names::HOST_ADMINS) is sent in their place.
+    /// Groups that are never sent, including the built-in ones.
+    /// [`HOST_ADMINS`](kubectl_mc_api::names::HOST_ADMINS) is sent in their place.
     pub admin_groups: Vec<String>,
     /// Extra keys that are never sent; a `*` at either end matches any text there.
     pub omitted_extra: Vec<String>,
@@ -41,12 +43,12 @@ impl Default for Rules {
     }
 }
 
-/// The headers that make a member see one identity.
+/// The headers with one identity, for a member.
 #[derive(Debug)]
 pub struct Headers(Vec<(HeaderName, HeaderValue)>);
 
 impl Headers {
-    /// The headers for `identity` at a member to which this much is forwarded.
+    /// The headers for `identity` on a member, with the parts that are forwarded to it.
     pub fn new(rules: &Rules, identity: &Identity, forwarded: Forwarded) -> Result<Self, Error> {
         rules.refuse_privileged(identity)?;
         let mut headers = vec![(HeaderName::from_static(USER), value("user name", &identity.user)?)];
@@ -73,12 +75,12 @@ impl Headers {
         Ok(Self(headers))
     }
 
-    /// The rights that our credential needs on the member to show this identity.
+    /// The rights that the sidecar's credential needs on the member to send this identity.
     pub fn rights(&self) -> Vec<Attributes> {
         super::rights(&self.0.iter().cloned().collect())
     }
 
-    /// Puts the identity into the headers of a request, where nothing of its kind may be yet.
+    /// Adds the identity to the headers of a request, which must not have any impersonation header yet.
     pub fn apply(&self, headers: &mut HeaderMap) -> Result<(), Error> {
         if headers.keys().any(is_impersonation) {
             return Err(Error::Present);
@@ -124,8 +126,8 @@ impl Rules {
     }
 }
 
-/// A value must reach the member as it is. White space at either end would be lost on the way, and
-/// the member would see another identity.
+/// Refuses values that would not reach the member unchanged. HTTP strips white space at either end, so the
+/// member would see another identity.
 pub(in crate::identity) fn value(what: &'static str, text: &str) -> Result<HeaderValue, Error> {
     let blank = |b: &u8| matches!(b, b' ' | b'\t');
     let bytes = text.as_bytes();
@@ -135,7 +137,7 @@ pub(in crate::identity) fn value(what: &'static str, text: &str) -> Result<Heade
     HeaderValue::from_bytes(bytes).map_err(|_| Error::NotCarried(what, text.to_owned()))
 }
 
-/// Escapes a key as client-go does: every byte that no header name may have, and `%` itself.
+/// Escapes a key as client-go does: every byte that is not allowed in header names, and `%` itself.
 pub(in crate::identity) fn extra_name(prefix: &str, key: &str) -> Result<HeaderName, Error> {
     if key.is_empty() {
         return Err(Error::NotCarried("extra key", String::new()));
@@ -154,11 +156,12 @@ pub(in crate::identity) fn extra_name(prefix: &str, key: &str) -> Result<HeaderN
     name.parse().map_err(|_| Error::NotCarried("extra key", key.to_owned()))
 }
 
-/// `--omit-extra`: facts about a node, a pod or a credential of the host that mean nothing elsewhere.
+/// The default of `--omit-extra`: extra about a node, a pod or a credential of the host, which has no meaning
+/// elsewhere.
 pub const DEFAULT_OMITTED_EXTRA: &[&str] =
     &["authentication.kubernetes.io/pod-*", "authentication.kubernetes.io/node-*", "*user-assertion*"];
 
-/// Why a member cannot be shown an identity.
+/// Why an identity cannot be sent to a member.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(

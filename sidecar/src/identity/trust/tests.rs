@@ -39,7 +39,7 @@ fn trust(client: &Ca, front: &Ca, allowed: &str) -> Trust {
     .unwrap()
 }
 
-/// A host's front proxy, for tests of others.
+/// A host's front proxy, for tests of other modules.
 pub(crate) struct FrontProxy {
     ca: Ca,
     clients: Ca,
@@ -77,7 +77,7 @@ fn fault_02_03_front_proxy_needs_its_ca_and_an_allowed_name() {
 }
 
 #[test]
-fn no_allowed_names_admit_every_name_of_the_front_proxys_ca() {
+fn empty_allowed_names_accept_every_name_of_the_front_proxy_ca() {
     let (client, front) = (Ca::new(), Ca::new());
     let proven = trust(&client, &front, "[]").prove(&front.leaf("any", ExtendedKeyUsagePurpose::ClientAuth));
     assert!(proven.front_proxy);
@@ -98,13 +98,13 @@ fn fault_02_unknown_chain_or_server_certificate_proves_nothing() {
 }
 
 #[test]
-fn a_host_without_a_front_proxy_is_no_error() {
+fn host_without_a_front_proxy_is_no_error() {
     let trust = Trust::parse(&BTreeMap::new()).unwrap();
     assert!(trust.front_proxy.is_none());
 }
 
 #[test]
-fn a_key_that_is_not_understood_is_named() {
+fn invalid_key_is_named_in_the_error() {
     for (key, value) in [
         ("client-ca-file", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"),
         ("client-ca-file", "no certificate"),

@@ -1,4 +1,4 @@
-//! Keeps [`Trust`] as the host's ConfigMap says, minute by minute.
+//! Watches the host's ConfigMap and keeps [`Trust`] in sync with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::Trust;
 use crate::readiness::Pending;
 use crate::watch_backoff::WatchBackoff;
 
-/// Follows the ConfigMap until the process ends. `flags` take the place of the keys they name.
+/// Watches the ConfigMap until the process ends. `flags` override the keys that they name.
 /// `pending` is done once the first version is in force.
 pub async fn run(
     host: kube::Client,
@@ -40,9 +40,9 @@ pub async fn run(
 struct State {
     flags: BTreeMap<String, String>,
     trust: Arc<ArcSwap<Trust>>,
-    /// Until something is in force.
+    /// `Some` until the first version is in force.
     pending: Option<Pending>,
-    /// Whether the list that is being read has the ConfigMap.
+    /// Whether the current list contains the ConfigMap.
     listed: bool,
 }
 
@@ -74,8 +74,8 @@ impl State {
         }
     }
 
-    /// A host need not publish what flags say; without either, nobody could be known by a
-    /// certificate, and that may pass: the host writes the ConfigMap a while after it started.
+    /// Falls back to the flags if they set a CA. Otherwise no certificate could be verified, so the sidecar
+    /// stays unready: a starting host writes the ConfigMap only after a while.
     fn without_config_map(&mut self) {
         if self.pending.is_none() {
             warn!(config_map = NAME, "the ConfigMap does not exist: keeping its last content");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_alone_make_it_ready_when_the_config_map_does_not_exist() {
+    fn flags_without_the_config_map_are_enough_to_be_ready() {
         let ca = Ca::new().pem();
         let front_proxy = [
             ("requestheader-client-ca-file", ca.as_str()),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_not_ready_when_nobody_says_whom_to_trust() {
+    fn sidecar_is_not_ready_without_any_ca() {
         for flags in [&[][..], &[("requestheader-allowed-names", "[]")], &[("client-ca-file", "no PEM")]] {
             let (mut state, readiness) = state(flags);
             nothing_listed(&mut state);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_20_what_was_in_force_stays_when_the_config_map_goes() {
+    fn fault_20_trust_survives_deletion_of_the_config_map() {
         let (mut state, readiness) = state(&[]);
         let data = BTreeMap::from([("client-ca-file".to_owned(), Ca::new().pem())]);
         let map = ConfigMap { data: Some(data), ..ConfigMap::default() };

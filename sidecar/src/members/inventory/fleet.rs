@@ -1,5 +1,5 @@
-//! What the host says of the members, whole: for the controllers, which look after what the request's
-//! path only uses.
+//! Defines the full state of the members on the host, for the controllers. The request path needs only a part
+//! of it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::token::Credential;
 /// Every registered member.
 pub type Fleet = HashMap<ClusterName, Registered>;
 
-/// The members that a hub registers; nothing before they are read, or if no hub counts.
+/// The members that a hub registers; `None` until they are read, or without a hub's inventory.
 pub type HubClusters = Option<Arc<HubMembers>>;
 
 /// The labels of each member that a hub registers.
@@ -27,34 +27,35 @@ pub struct HubMembers {
     pub labels: BTreeMap<ClusterName, BTreeMap<String, String>>,
 }
 
-/// A member and what belongs to it.
+/// A member with its Secrets and its connection.
 #[derive(Clone, Debug)]
 pub struct Registered {
     pub member: Arc<MemberCluster>,
     /// The inventory that it is served from.
     pub origin: Origin,
-    /// Whether that inventory counts here.
+    /// Whether that inventory is enabled on this sidecar.
     pub is_read: bool,
-    /// Whether another inventory registers a member of this name, too.
+    /// Whether another inventory also registers a member of this name.
     pub in_two: bool,
-    /// `<name>.member`, or what a hub's objects say in its words.
+    /// Secret `<name>.member`, or a Secret of the same form that is built from a hub's objects.
     pub connection: Option<Arc<Secret>>,
     /// `<name>.manager`
     pub manager: Option<Arc<Secret>>,
-    /// How requests go to it, or why none do.
+    /// The member for requests, or why requests cannot be sent to it.
     pub way: Result<Arc<Cluster>, Arc<str>>,
 }
 
 impl Registered {
-    /// Whether the sidecars of this namespace look after it, and not those of another, where its Secrets are.
+    /// Whether the sidecars of this namespace manage the member, and not those of another namespace with its
+    /// Secrets.
     pub fn is_of(&self, namespace: &str) -> bool {
         let status = self.member.status.as_ref();
         let said = status.and_then(|status| status.namespace.as_deref());
         self.connection.is_some() || self.manager.is_some() || said.is_none_or(|said| said == namespace)
     }
 
-    /// Whether the sidecars of this namespace have what is needed to serve it, or to say why it is not served: its Secret,
-    /// or the hub's inventory.
+    /// Whether the sidecars of this namespace can serve the member or report why they do not: they have its
+    /// Secret or the hub's inventory.
     pub fn is_claimed(&self) -> bool {
         self.connection.is_some() || (self.origin.is_hub() && self.is_read)
     }
@@ -65,14 +66,14 @@ impl Registered {
         data.and_then(|data| data.get("via")).is_some_and(|via| via.0.trim_ascii() == b"agent")
     }
 
-    /// Where the enrollment of its agent stands, as long as there is no credential.
+    /// The state of the enrollment, for a member without a credential.
     pub fn enrollment(&self, now: Timestamp) -> Option<Enrollment> {
         let Secret { data, metadata, .. } = self.connection.as_deref()?;
         let credential = data.as_ref().map_or(Credential::None, Credential::of);
         Enrollment::parse(metadata.annotations.as_ref().filter(|_| credential == Credential::None), now)
     }
 
-    /// The uid of its kube-system, as a join or its agent has told it.
+    /// The uid of the member's kube-system, as reported by a join or by its agent.
     pub fn uid(&self) -> Option<&str> {
         let of_join = self.member.metadata.annotations.as_ref();
         let of_agent = self.connection.as_ref().and_then(|secret| secret.metadata.annotations.as_ref());
@@ -82,13 +83,13 @@ impl Registered {
         uid.or(told).map(String::as_str)
     }
 
-    /// The references of a hub's registration to Secrets that its name does not bind, in words.
+    /// A description of the hub registration's references to Secrets that do not match its name.
     pub fn unbound(&self) -> Option<&str> {
         let annotations = self.connection.as_ref()?.metadata.annotations.as_ref()?;
         annotations.get(UNBOUND).map(String::as_str).filter(|_| self.origin.is_hub())
     }
 
-    /// Whether nothing was said of it since.
+    /// Whether both are the same version of the member.
     pub fn is_same(&self, other: &Self) -> bool {
         fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
             match (one, other) {

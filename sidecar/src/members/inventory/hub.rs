@@ -1,8 +1,9 @@
-//! The inventory of a hub of another project: its registrations of members and the Secrets that belong to them, which
-//! say how a member is reached.
+//! Converts the registrations of another project's hub, and the Secrets that belong to them, into connections
+//! to members.
 //!
-//! A registration says where a credential goes, and those who write it may not be those who write Secrets. So the name
-//! of the registration is the only binding to Secrets, unless `--inventory-allow-refs` lifts it for Karmada's, and a server whose authority is known is always verified.
+//! A registration determines the server that receives a credential, and its writers may have no right to
+//! write Secrets. The name of the registration is therefore the only binding to Secrets, unless
+//! `--inventory-allow-refs` lifts it for Karmada. A server with a known CA is always verified.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +20,13 @@ pub mod kubeadmiral;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hub {
     pub origin: Origin,
-    /// Where the Secrets of its registrations are.
+    /// The namespace of the registrations' Secrets.
     pub namespace: String,
-    /// Whether a registration may name other Secrets of that namespace than its own. Karmada's only.
+    /// Whether a registration may refer to Secrets of that namespace other than its own. Karmada only.
     pub allow_refs: bool,
 }
 
-/// What counts of an object that registers a member.
+/// The used fields of an object that registers a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     pub name: String,
@@ -34,7 +35,7 @@ pub struct Registration {
     pub spec: Spec,
 }
 
-/// The part that each hub has in its own words.
+/// The part that differs between hubs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spec {
     Karmada(karmada::ClusterSpec),
@@ -58,7 +59,7 @@ impl Registration {
         Self { name: object.name_any(), uid: object.uid(), labels: object.labels().clone(), spec }
     }
 
-    /// The data of a member's Secret that says the same, or why the registration cannot be used.
+    /// The equivalent data of a member's Secret, or why the registration cannot be used.
     ///
     /// # Errors
     ///
@@ -75,7 +76,7 @@ impl Registration {
         }
     }
 
-    /// The references to Secrets that the name does not bind, in words; nothing if there are none.
+    /// A description of the references to Secrets that do not match the name; `None` if there are none.
     pub fn unbound(&self, name: &ClusterName) -> Option<String> {
         match &self.spec {
             Spec::Karmada(spec) => karmada::unbound(name, spec),
@@ -84,7 +85,7 @@ impl Registration {
     }
 }
 
-/// What is known of the inventory at one moment.
+/// The current content of the inventory.
 pub trait Known {
     /// Whether a member of this name is registered.
     fn has_cluster(&self, name: &str) -> bool;
@@ -92,7 +93,7 @@ pub trait Known {
     fn secret(&self, name: &str) -> Option<&Secret>;
 }
 
-/// Takes out of a Secret what is not used.
+/// Removes unused data from a Secret.
 pub fn reduce(hub: &Hub, secret: &mut Secret) {
     match hub.origin {
         Origin::MemberCluster => {}
@@ -110,7 +111,7 @@ pub fn credential_secret(origin: Origin, name: &ClusterName) -> String {
     }
 }
 
-/// What says how a member is reached, for messages.
+/// The object that defines a member's connection, for messages.
 pub fn source(origin: Origin, name: &ClusterName) -> String {
     if origin.is_hub() {
         return format!("{} {name} of {}", origin.kind(), origin.title());
@@ -118,16 +119,17 @@ pub fn source(origin: Origin, name: &ClusterName) -> String {
     format!("Secret {}", name.member_secret())
 }
 
-/// What of a caller's identity a new MemberCluster lets pass: what the hub's credential may impersonate. Karmada's may
-/// impersonate users, groups and service accounts, and neither uid nor extra; KubeAdmiral's may do everything.
+/// The impersonation settings of a new MemberCluster: the parts of an identity that the hub's credential may
+/// impersonate. Karmada's credential may impersonate users, groups and service accounts, but neither uid nor
+/// extra. KubeAdmiral's may do everything.
 pub fn impersonation(origin: Origin) -> Option<Impersonation> {
     let omitted =
         Impersonation { uid: Forwarding::Omit, extra: Forwarding::Omit, ..Impersonation::default() };
     (origin == Origin::Karmada).then_some(omitted)
 }
 
-/// What of a caller's identity is passed to a member. Without a wish of its MemberCluster, what the hub's credential may
-/// impersonate.
+/// The parts of a caller's identity that are passed to a member. Without settings in its MemberCluster, the
+/// parts that the hub's credential may impersonate.
 pub fn forwarded(member: &MemberCluster, origin: Origin) -> Forwarded {
     match (&member.spec.impersonation, impersonation(origin)) {
         (None, Some(Impersonation { uid, extra, .. })) => Forwarded { uid, extra },
@@ -144,7 +146,7 @@ fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
     (!value.trim_ascii().is_empty()).then_some(value)
 }
 
-/// The annotation of a connection whose registration has references that its name does not bind.
+/// The annotation of a connection whose registration refers to Secrets that do not match its name.
 pub const UNBOUND: &str = "fleet.kubectl-mc.dev/unbound-references";
 /// The key of a member's Secret that turns verification off.
 const INSECURE: &str = "insecure-skip-tls-verify";

@@ -1,4 +1,4 @@
-//! Metrics of the members.
+//! Registers the metrics of the members.
 
 use std::fmt::Error;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use super::Inventory;
 use crate::metrics::own;
 
-/// How many members there are.
+/// The numbers of members.
 #[derive(Debug, Default)]
 pub struct Metrics {
     pub(super) members: Gauge<f64, AtomicU64>,
@@ -34,7 +34,7 @@ impl Metrics {
     }
 }
 
-/// The circuit breaker of each member.
+/// Registers a gauge for the circuit breaker of each member.
 pub fn register_breakers(inventory: Arc<Inventory>, registry: &mut Registry) {
     registry.register_collector(Box::new(Breakers(inventory)));
 }

@@ -1,6 +1,6 @@
-//! A member's Secret, read again because the member refused the credential in it. The watch tells of
-//! a new one by itself, but perhaps a moment after the old one is worth nothing any more; what is read
-//! here is handed to the watch, which makes the way to the member, as always.
+//! Rereads a member's Secret after the member has refused its credential. The watch delivers a new credential
+//! too, but possibly only after the old one has become invalid. The Secret that is read here is passed to the
+//! watch task, which updates the connection as usual.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::Inventories;
 use super::hub::credential_secret;
 use crate::ttl_cache::TtlCache;
 
-/// Reads members' Secrets, each at most once in [`INTERVAL`] however many ask.
+/// Reads members' Secrets, each at most once in [`INTERVAL`]; concurrent reads are coalesced.
 pub struct Renewals {
     secrets: Api<Secret>,
     of_hub: Api<Secret>,
@@ -23,16 +23,16 @@ pub struct Renewals {
     watch: mpsc::Sender<Read>,
 }
 
-/// A Secret as the host has it now, for the watch.
+/// The current version of a Secret, for the watch.
 pub struct Read {
     pub(super) origin: Origin,
     pub(super) secret: Secret,
-    /// Told when the watch has taken it.
+    /// Notified when the watch has applied the Secret.
     pub(super) applied: oneshot::Sender<()>,
 }
 
 impl Renewals {
-    /// The other half is the watch's.
+    /// The receiver is for the watch.
     pub fn new(
         host: kube::Client,
         namespace: &str,
@@ -45,7 +45,7 @@ impl Renewals {
         (Self { secrets, of_hub, read: TtlCache::new(MAX_KEPT, INTERVAL), watch }, read)
     }
 
-    /// Returns when the watch knows what the host says now, or when that cannot be known.
+    /// Returns when the watch has applied the current Secret, or when it cannot be read.
     pub(super) async fn read(&self, origin: Origin, cluster: &ClusterName) {
         self.read.get_or_fetch(cluster, self.read_now(origin, cluster), |()| true).await;
     }
@@ -55,7 +55,7 @@ impl Renewals {
         let name = credential_secret(origin, cluster);
         info!(%cluster, "the member refused the sidecar's credential: rereading its Secret");
         let read = async {
-            // One that is not there any more is the watch's to tell.
+            // The watch handles a deleted Secret.
             let Some(secret) = secrets.get_opt(&name).await? else { return Ok(()) };
             let (applied, taken) = oneshot::channel();
             if self.watch.send(Read { origin, secret, applied }).await.is_ok() {
@@ -71,12 +71,13 @@ impl Renewals {
     }
 }
 
-/// A member that refuses every request costs the host no more than this.
+/// The shortest interval between reads of one Secret, so a member that refuses every request costs the host
+/// little.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// A caller waits for it.
+/// The timeout of a read, for which a caller waits.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 const QUEUED: usize = 16;
-/// More members than there are.
+/// The size of the cache, which exceeds the number of members.
 const MAX_KEPT: usize = 10_000;
 
 #[cfg(test)]
@@ -94,7 +95,7 @@ mod tests {
         name.parse().unwrap()
     }
 
-    /// Renewals from a host that has the Secret, and the watch's end of them, that takes everything.
+    /// Renewals with a host that responds with this code and a Secret, and a watch that applies every Secret.
     fn renewals(
         code: u16,
     ) -> (Arc<Renewals>, Arc<std::sync::atomic::AtomicUsize>, tokio::task::JoinHandle<Vec<String>>) {
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_member_has_a_question_of_its_own() {
+    async fn each_member_has_its_own_reread() {
         let (renewals, asked, _watch) = renewals(200);
         renewals.read(Origin::MemberCluster, &name("m1")).await;
         renewals.read(Origin::MemberCluster, &name("m2")).await;
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_host_that_cannot_answer_holds_nobody_up_for_long() {
+    async fn failing_host_delays_the_request_only_briefly() {
         let (renewals, _, watch) = renewals(500);
         timeout(READ_TIMEOUT * 2, renewals.read(Origin::MemberCluster, &name("m1"))).await.unwrap();
         drop(renewals);

@@ -1,5 +1,5 @@
-//! Follows the host's MemberClusters and the Secrets of the sidecar's namespace, and the inventory of a hub if it counts:
-//! the only writer of the inventory and of the registry behind `clusters`.
+//! Watches the host's MemberClusters, the Secrets of the sidecar's namespace, and a hub's inventory if it is
+//! enabled. It is the only writer of the inventory and of the registry behind `clusters`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,13 +35,13 @@ use from_hub::FromHub;
 use listed::Listed;
 use way::Way;
 
-/// What the watch writes to, and by which rules.
+/// The inputs and outputs of the watch.
 pub struct Watch {
     pub namespace: String,
-    /// Where members are registered, the first before the others.
+    /// The inventories, by precedence.
     pub inventories: Inventories,
     pub inventory: Arc<Inventory>,
-    /// Secrets that were read again, because their credential was refused.
+    /// Secrets that were reread after their credential was refused.
     pub read: mpsc::Receiver<Read>,
     pub registry: clusters::Writer,
     pub fleet: watch::Sender<Arc<Fleet>>,
@@ -49,13 +49,13 @@ pub struct Watch {
     pub metrics: Metrics,
     pub requests: Arc<ByMember>,
     pub tunnels: Arc<AgentTunnels>,
-    /// Of requests under way to one member.
+    /// Limits of concurrent requests to one member.
     pub limits: Arc<MemberLimits>,
-    /// Done when the lists were read once.
+    /// Done when the lists are read for the first time.
     pub pending: Pending,
 }
 
-/// Follows the host until the process ends.
+/// Watches the host until the process ends.
 pub async fn run(host: kube::Client, watch: Watch) {
     let Watch {
         namespace,
@@ -103,8 +103,8 @@ pub async fn run(host: kube::Client, watch: Watch) {
     };
     while let Some(change) = events.next().await {
         match change {
-            // The watcher does not tell its list's own version. One that is a moment older is nearly
-            // as good: deletions before it are known to have been before the list.
+            // The watcher does not provide the resource version of its list, so a slightly older one is read
+            // here. Deletions before that version are known to precede the list.
             Change::Member(event @ watcher::Event::Init) => {
                 state.members_version = version(&members).await;
                 state.member(event);
@@ -134,21 +134,21 @@ struct State {
     tunnels: Arc<AgentTunnels>,
     limits: Arc<MemberLimits>,
     pending: Option<Pending>,
-    /// Whether a replica that starts is not ready before the hub's inventory is read.
+    /// Whether a starting replica is unready until the hub's inventory is read.
     waits_for_hub: bool,
     members: Listed<MemberCluster>,
-    /// What the members' resourceVersion was just before they were listed.
+    /// The members' resourceVersion just before they were listed.
     members_version: u64,
     secrets: Listed<Secret>,
-    /// Secrets of members' managers, which no request needs.
+    /// Secrets of members' managers, which only the controllers need.
     managers: Listed<Secret>,
-    /// The way to a member stays, with its pool, as long as its Secret's content does.
+    /// A member's upstream and its connection pool stay as long as the content of its Secret does.
     ways: HashMap<ClusterName, Way>,
-    /// Kept over changes of the Secret, or each change would grant the member's share anew.
+    /// Shares survive changes of the Secret, so that a change does not reset a member's limits.
     shares: HashMap<ClusterName, Share>,
 }
 
-/// How much one member may hold, and what is counted of it.
+/// The limits and the counters of one member.
 #[derive(Clone)]
 struct Share {
     bounds: MemberBounds,
@@ -160,7 +160,7 @@ impl State {
     fn member(&mut self, event: watcher::Event<MemberCluster>) {
         self.members.take(&event, name);
         match event {
-            // Nothing is known of a list before its end.
+            // A list counts only when it is complete.
             watcher::Event::Init | watcher::Event::InitApply(_) => return,
             watcher::Event::InitDone => {
                 let all = self.members.objects.values().map(|member| MemberCluster::clone(member)).collect();
@@ -197,7 +197,7 @@ impl State {
         }
     }
 
-    /// Members of other inventories are served without the hub's, which may be out of order for long.
+    /// Serves members of other inventories without the hub's, which may be unavailable for long.
     fn waited_for_hub(&mut self) {
         if let Some(hub) = self.hub.as_ref().filter(|hub| !hub.is_synced()) {
             warn!(inventory = %hub.origin(), "the hub's inventory cannot be read yet: its members are off");
@@ -206,8 +206,8 @@ impl State {
         self.publish();
     }
 
-    /// Takes a Secret that was asked for by its name, unless the watch knows better: it may have told
-    /// of a later one, or that it is deleted, while the answer was on its way.
+    /// Applies a Secret that was read by its name, unless the watch has newer information: it may have
+    /// delivered a later version or a deletion during the read.
     fn read(&mut self, origin: Origin, mut secret: Secret) {
         let version = |secret: &Secret| secret.resource_version().and_then(|version| version.parse().ok());
         let name = secret.name_any();
@@ -238,7 +238,7 @@ impl State {
         }
     }
 
-    /// The inventory that a member is served from, and what says how it is reached: the first in order that has it.
+    /// The inventory that a member is served from, the first that has it, and the Secret with its connection.
     fn connection(
         &self,
         name: &ClusterName,
@@ -274,8 +274,8 @@ impl State {
         (registered_in, Err(Arc::from(why)))
     }
 
-    /// Makes a new snapshot. Nothing is published until both lists were read: half a list would
-    /// call members unknown that are not.
+    /// Publishes a new snapshot. Nothing is published until both lists are read, because members missing from
+    /// a partial list would be reported as unknown.
     fn publish(&mut self) {
         if !(self.members.synced && self.secrets.synced) {
             return;
@@ -344,7 +344,7 @@ impl State {
         #[expect(clippy::cast_precision_loss, reason = "the number of members is small")]
         self.metrics.members.set(members.len() as f64);
         self.fleet.send_replace(Arc::new(fleet));
-        // After the members that there are.
+        // The fleet is published first.
         if let Some(clusters) = self.hub.as_ref().and_then(|hub| hub.clusters().cloned()) {
             self.hub_clusters.send_if_modified(|known| {
                 let is_other = known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &clusters));
@@ -353,7 +353,8 @@ impl State {
             });
         }
         self.inventory.members.store(Arc::new(Some(members)));
-        // After the snapshot: who attaches meanwhile is found here, or does not find the member there.
+        // After the snapshot: an agent that attaches in the meantime is removed here, or does not find the
+        // member there.
         self.tunnels.retain(|name| self.members.objects.contains_key(name));
         if !self.waits_for_hub || self.hub.as_ref().is_none_or(FromHub::is_synced) {
             self.pending.take();

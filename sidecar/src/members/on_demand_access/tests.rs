@@ -14,7 +14,7 @@ use crate::upstream::Upstream;
 use crate::upstream::connection::Connection;
 
 #[test]
-fn a_key_is_of_the_user_and_the_set_of_groups() {
+fn key_depends_on_the_user_and_the_set_of_groups() {
     let of = |user: &str, groups: &[&str]| {
         let groups = groups.iter().map(|&group| group.to_owned()).collect();
         key(&Identity { user: user.to_owned(), groups, ..Identity::default() })
@@ -28,7 +28,7 @@ fn a_key_is_of_the_user_and_the_set_of_groups() {
 }
 
 #[test]
-fn names_are_learnt_and_nothing_else() {
+fn only_users_groups_and_accounts_are_grantable() {
     assert!(is_grantable(&Attributes::impersonate("", "users", "", "", "jane")));
     assert!(is_grantable(&Attributes::impersonate("", "groups", "", "", "dev")));
     assert!(is_grantable(&Attributes::impersonate("", "serviceaccounts", "", "ns", "n")));
@@ -36,7 +36,7 @@ fn names_are_learnt_and_nothing_else() {
 }
 
 #[test]
-fn only_a_refusal_is_kept() {
+fn only_refusals_are_cached() {
     for (ended, kept) in [
         (Outcome::Late, true),
         (Outcome::Granted, false),
@@ -50,7 +50,7 @@ fn only_a_refusal_is_kept() {
 const DATA: [(&str, &str); 3] =
     [("server", "https://127.0.0.1:1"), ("insecure-skip-tls-verify", "true"), ("token", "t")];
 
-/// A managed member at a closed port, so that no right ever comes.
+/// A managed member at a closed port, so that no right is ever granted.
 fn cluster() -> Cluster {
     crate::server::tls::install_provider();
     let data = DATA.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
@@ -71,13 +71,13 @@ fn cluster() -> Cluster {
     }
 }
 
-/// A host that accepts every write, and how many there were.
+/// On-demand access with a host that accepts every write, and the number of writes.
 fn on_demand_access() -> (OnDemandAccess, Arc<AtomicUsize>) {
     let (client, written) = host(|_| (200, json!({"metadata": {"name": "m1.learnt"}})));
     (OnDemandAccess::new(client, "ns"), written)
 }
 
-/// The user with a certificate of this number.
+/// A user with a certificate of this number.
 fn user(name: &str, groups: &[&str], certificate: usize) -> Arc<Identity> {
     let groups = groups.iter().map(|&group| group.to_owned()).collect();
     let id = vec![format!("X509SHA256={certificate}")];

@@ -45,7 +45,7 @@ fn texts(rights: impl IntoIterator<Item = Right>) -> Vec<String> {
     rights.into_iter().map(|right| right.to_string()).collect()
 }
 
-/// What is too much in a member after this change.
+/// The surplus rights of a synced member after this change.
 fn surplus(change: impl FnOnce(&mut Actual)) -> Vec<String> {
     let mut actual = synced(&rules());
     change(&mut actual);
@@ -94,7 +94,7 @@ fn member_without_a_sync_misses_everything() {
 }
 
 #[test]
-fn unbound_role_gives_nothing_and_foreign_rule_is_surplus() {
+fn unbound_role_grants_nothing_and_foreign_rule_is_surplus() {
     let rules = users(&["jane"]);
     let mut actual = synced(&rules);
     actual.role_bindings.clear();

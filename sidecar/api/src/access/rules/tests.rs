@@ -30,7 +30,7 @@ fn groups(rules: &MemberRules) -> Vec<&str> {
 }
 
 #[test]
-fn subjects_become_names_each_in_its_place() {
+fn subjects_are_listed_by_kind() {
     let subjects = [
         Subject::User("jane".to_owned()),
         group("dev"),
@@ -47,13 +47,13 @@ fn subjects_become_names_each_in_its_place() {
 }
 
 #[test]
-fn summary_leaves_out_namespaces_whose_accounts_are_named() {
+fn summary_omits_namespaces_whose_accounts_are_named() {
     let rules = rules(&Policy::default(), &[account("ns", "robot"), account("ns", "other")]);
     assert_eq!(rules.summary(), "0 users, 1 group, 2 service accounts");
 }
 
 #[test]
-fn host_administrators_are_sent_as_a_group_of_our_own() {
+fn admin_groups_are_sent_as_host_admins() {
     let rules = rules(&Policy::default(), &[group("system:masters"), group("kubeadm:cluster-admins")]);
     assert_eq!(groups(&rules), [HOST_ADMINS]);
     assert_eq!(rules.groups[HOST_ADMINS], Reasons::from([because("b"), Because::Administrators]));
@@ -111,7 +111,7 @@ fn member_policy_refuses_subjects() {
 }
 
 #[test]
-fn any_user_takes_both_sides() {
+fn any_user_needs_consent_of_host_and_member() {
     let any = Impersonation { users: Users::Any, ..Impersonation::default() };
     let both = |policy: &Policy| MemberRules::new(&[], &any, policy, [], &[]).any_user;
     assert!(both(&Policy { any_user: true, ..Policy::default() }));

@@ -11,7 +11,7 @@ fn find(kind: &str, objects: &[Value]) -> Value {
 }
 
 #[test]
-fn defaults_are_the_manifest_as_it_is() {
+fn default_values_render_the_agent_manifest_unchanged() {
     let rendered = find("Deployment", &agent().objects().unwrap());
     let mut manifest = find("Deployment", &objects(MANIFEST).unwrap());
     manifest["metadata"]["labels"] = rendered["metadata"]["labels"].clone();
@@ -21,7 +21,7 @@ fn defaults_are_the_manifest_as_it_is() {
 }
 
 #[test]
-fn objects_have_the_fixed_names_in_the_order_to_apply() {
+fn agent_objects_have_fixed_names_in_apply_order() {
     let names = |object: &Value| {
         let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
         format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"]))
@@ -47,7 +47,7 @@ fn objects_have_the_fixed_names_in_the_order_to_apply() {
 }
 
 #[test]
-fn pods_are_as_the_restricted_level_of_pod_security_wants_them() {
+fn pods_meet_the_restricted_pod_security_level() {
     let objects = agent().objects().unwrap();
     assert_eq!(objects[0]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
     let pod = &find("Deployment", &objects)["spec"]["template"]["spec"];
@@ -63,14 +63,14 @@ fn pods_are_as_the_restricted_level_of_pod_security_wants_them() {
 }
 
 #[test]
-fn network_policy_lets_nothing_in() {
+fn agent_network_policy_allows_no_ingress() {
     let policy = find("NetworkPolicy", &agent().objects().unwrap());
     assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress"]));
     assert_eq!(policy["spec"]["ingress"], Value::Null);
 }
 
 #[test]
-fn secret_has_only_the_keys_that_are_known() {
+fn secret_has_only_the_given_keys() {
     let connection = HostConnection { server: "https://host".to_owned(), ..HostConnection::default() };
     assert_eq!(connection.secret()["data"], json!({"server": "aHR0cHM6Ly9ob3N0"}));
     let whole = HostConnection {
@@ -91,7 +91,7 @@ fn secret_has_only_the_keys_that_are_known() {
 }
 
 #[test]
-fn values_change_the_pods() {
+fn values_change_the_agent_pods() {
     let values =
         "replicas: 3\ntarget: 10.0.0.1:6443\nextraArgs: [--tunnels=1]\nimagePullSecrets: [{name: r}]\n";
     let agent = Agent { values: AgentValues::parse(values).unwrap(), ..agent() };

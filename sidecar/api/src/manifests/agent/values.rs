@@ -1,5 +1,5 @@
-//! The values of an agent: those of its Helm chart and of `kubectl mc join --agent-values`. Their meanings and defaults
-//! are in `sidecar/deploy/agent-chart/values.yaml`.
+//! Parses the values of an agent, for its Helm chart and for `kubectl mc join --agent-values`. Their meanings
+//! and defaults are in `sidecar/deploy/agent-chart/values.yaml`.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -36,7 +36,7 @@ pub struct AgentValues {
 }
 
 impl AgentValues {
-    /// The chart's defaults with the values of a file, merged as Helm merges them.
+    /// Merges the values of a file into the chart's defaults, as Helm does.
     pub fn parse(text: &str) -> Result<Self, Error> {
         merged(DEFAULTS, text)
     }

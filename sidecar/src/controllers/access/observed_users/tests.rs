@@ -24,7 +24,7 @@ fn m1() -> ClusterName {
 
 const TODAY: &str = "2026-01-01T12:00:00Z";
 
-/// Verifies the entries at a host that lets in whoever it is asked about with the group `in`.
+/// Verifies the entries with a host that authorizes users of the group `in` only.
 async fn verified(came: MemberUsers, entitled: &[Entitled]) -> (Vec<String>, Vec<String>, usize) {
     let (client, asked) = host(|review| {
         let groups = review["spec"]["groups"].as_array().cloned().unwrap_or_default();
@@ -44,7 +44,7 @@ async fn verified(came: MemberUsers, entitled: &[Entitled]) -> (Vec<String>, Vec
 }
 
 #[tokio::test]
-async fn who_would_not_be_let_in_again_is_forgotten() {
+async fn unauthorized_expired_and_invalid_entries_are_pruned() {
     let map = map(&[
         ("a", &entry("jane", &["in"], TODAY)),
         ("b", &entry("bob", &["out"], TODAY)),
@@ -60,7 +60,7 @@ async fn who_would_not_be_let_in_again_is_forgotten() {
 }
 
 #[tokio::test]
-async fn fault_80_an_hour_more_or_less_forgets_nobody_who_just_came() {
+async fn fault_80_clock_change_of_an_hour_prunes_no_recent_user() {
     let map = map(&[
         ("a", &entry("ahead", &["in"], "2026-01-02T01:00:00Z")),
         ("b", &entry("behind", &["in"], "2026-01-01T23:00:00Z")),
@@ -70,7 +70,7 @@ async fn fault_80_an_hour_more_or_less_forgets_nobody_who_just_came() {
 }
 
 #[tokio::test]
-async fn whom_a_binding_lets_in_the_host_is_not_asked_about() {
+async fn users_of_bindings_and_admins_need_no_review() {
     let map = map(&[
         ("a", &entry("jane", &["dev"], TODAY)),
         ("b", &entry("system:serviceaccount:ns:robot", &["x"], TODAY)),
@@ -84,7 +84,7 @@ async fn whom_a_binding_lets_in_the_host_is_not_asked_about() {
 }
 
 #[tokio::test]
-async fn there_is_room_for_so_many_and_the_latest_have_it() {
+async fn most_recent_entries_are_kept_up_to_the_limit() {
     let entries: Vec<_> = (0..MAX_ENTRIES + 5)
         .map(|number| {
             let at = now() - jiff::SignedDuration::from_secs(i64::try_from(number).unwrap());
@@ -98,7 +98,7 @@ async fn there_is_room_for_so_many_and_the_latest_have_it() {
 }
 
 #[test]
-fn a_members_entries_are_those_of_its_own_object() {
+fn entries_come_from_the_config_map_of_the_member() {
     let mut users = ObservedUsers::default();
     assert!(!users.is_synced());
     users.take(watcher::Event::Init);

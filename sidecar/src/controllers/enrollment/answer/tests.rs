@@ -13,7 +13,7 @@ fn of_account(name: &str, end: i64) -> String {
     token(&json!({"sub": format!("system:serviceaccount:{name}"), "iat": 0, "exp": end}))
 }
 
-/// What an honest agent sends.
+/// The response of an honest agent.
 fn honest() -> Value {
     json!({
         "ca.crt": authority(), "uid": "aaaa-1", "tokens": {
@@ -49,7 +49,7 @@ fn changed(pointer: &str, value: Value) -> Option<Refused> {
 }
 
 #[test]
-fn honest_answer_becomes_the_data_of_both_secrets() {
+fn valid_answer_becomes_the_data_of_both_secrets() {
     crate::server::tls::install_provider();
     let (fleet, name) = (fleet(), "m1".parse().unwrap());
     let answer = honest();
@@ -61,7 +61,7 @@ fn honest_answer_becomes_the_data_of_both_secrets() {
     for (data, account) in [(&member, "impersonator"), (&manager, "manager")] {
         assert_eq!(answer["tokens"][account], text(data, "token"));
         assert_eq!(answer["ca.crt"], text(data, "ca.crt"));
-        // The agent has no say in where requests go.
+        // The agent cannot change the server of the connection.
         assert_eq!(
             (text(data, "server").as_str(), text(data, "via").as_str()),
             ("https://kubernetes.default.svc", "agent")
@@ -93,7 +93,7 @@ fn token_of_another_account_is_refused() {
 }
 
 #[test]
-fn token_without_an_end_or_after_it_is_refused() {
+fn token_without_expiry_or_after_it_is_refused() {
     let subject = "system:serviceaccount:kubectl-mc-system:kubectl-mc-manager";
     let forever = token(&json!({"sub": subject, "iat": 0}));
     assert_eq!(changed("/tokens/manager", forever.into()), Some(Refused::Life(MANAGER)));
@@ -111,7 +111,7 @@ fn authority_must_be_a_certificate() {
 }
 
 #[test]
-fn cluster_that_the_host_knows_is_refused() {
+fn known_or_invalid_cluster_uid_is_refused() {
     assert_eq!(changed("/uid", "host-uid".into()), Some(Refused::Host));
     assert_eq!(changed("/uid", "bbbb-2".into()), Some(Refused::Joined("m2".parse().unwrap())));
     for uid in ["", "a b", "a/b", "é", &"x".repeat(65)] {
@@ -120,7 +120,7 @@ fn cluster_that_the_host_knows_is_refused() {
 }
 
 #[test]
-fn name_of_another_cluster_is_refused() {
+fn name_joined_by_another_cluster_is_refused() {
     let (mut fleet, name) = (fleet(), "m1".parse().unwrap());
     let mut before = fleet[&name].clone();
     let secret = Secret::clone(before.connection.as_ref().unwrap());
@@ -130,7 +130,7 @@ fn name_of_another_cluster_is_refused() {
 }
 
 #[test]
-fn answer_of_another_form_is_refused() {
+fn answer_with_an_invalid_form_is_refused() {
     for text in ["", "{}", "[]", "null", "{\"ca.crt\":1}", "<html>"] {
         assert_eq!(refusal(text), Some(Refused::Form), "{text:?}");
     }
@@ -139,20 +139,20 @@ fn answer_of_another_form_is_refused() {
         answer.as_object_mut().unwrap().remove(gone);
         assert_eq!(refusal(&answer.to_string()), Some(Refused::Form), "{gone}");
     }
-    // What a later agent adds is no reason to refuse it.
+    // Fields of later releases are ignored.
     let mut answer = honest();
     answer["kubernetes"] = "v1.40.0".into();
     assert_eq!(refusal(&answer.to_string()), None);
 }
 
-/// Whatever is written over an answer, it is refused or still names the right accounts.
+/// A damaged response is refused, or still names the right accounts.
 #[test]
 fn damaged_answer_never_panics_and_names_no_other_account() {
     crate::server::tls::install_provider();
     let (fleet, name): (_, ClusterName) = (fleet(), "m1".parse().unwrap());
     let (honest, mut state) = (honest().to_string().into_bytes(), 7_u64);
     let mut next = |below: usize| {
-        // Knuth's MMIX.
+        // The linear congruential generator of Knuth's MMIX.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     };

@@ -1,4 +1,4 @@
-//! A host with one Lease, and replicas that want it.
+//! Provides a fake host with one Lease, and replicas that compete for it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-/// A host with one Lease, kept as a kube-apiserver keeps it.
+/// A host with one Lease, which behaves like a kube-apiserver.
 #[derive(Clone, Default)]
 pub(super) struct Host(pub(super) Arc<Kept>);
 
@@ -25,19 +25,19 @@ pub(super) struct Host(pub(super) Arc<Kept>);
 pub(super) struct Kept {
     #[expect(clippy::disallowed_types, reason = "a test's, and never over an await")]
     state: std::sync::Mutex<State>,
-    /// How many changes there were.
+    /// The number of changes.
     changes: watch::Sender<usize>,
-    /// How many lead, and the most that ever did.
+    /// The number of current leaders, and its maximum.
     leading: AtomicUsize,
     most: AtomicUsize,
     watches: Watches,
-    /// Writes are answered 500.
+    /// Writes fail with 500.
     pub(super) broken: AtomicBool,
-    /// Writes are made, and answered 500.
+    /// Writes take effect, but the response is 500.
     pub(super) mute: AtomicBool,
-    /// Nothing is answered.
+    /// The host does not respond.
     pub(super) away: AtomicBool,
-    /// A renewal that was under way is written just after the next look.
+    /// A delayed renewal takes effect just after the next read.
     pub(super) late: AtomicBool,
 }
 
@@ -50,14 +50,14 @@ pub(super) struct State {
     pub(super) asked: BTreeMap<&'static str, usize>,
 }
 
-/// What becomes of watches.
+/// The behavior of watches.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Watches {
     #[default]
     Tell,
-    /// They begin, and that is all.
+    /// Watches start, but deliver no events.
     Silent,
-    /// They end as soon as they began.
+    /// Watches end immediately.
     End,
     Forbidden,
 }
@@ -65,7 +65,7 @@ pub(super) enum Watches {
 type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
 impl Host {
-    pub(super) fn whose_watches(watches: Watches) -> Self {
+    pub(super) fn with_watches(watches: Watches) -> Self {
         Self(Arc::new(Kept { watches, ..Kept::default() }))
     }
 
@@ -74,7 +74,7 @@ impl Host {
         let service = tower::service_fn(move |request: Request<Body>| {
             let own = own.clone();
             async move {
-                // Others get a chance to ask while this question is open.
+                // Other requests can run while this one is in progress.
                 tokio::task::yield_now().await;
                 let (head, body) = request.into_parts();
                 let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
@@ -120,7 +120,7 @@ impl Host {
         }
     }
 
-    /// Changes the Lease, if it is as the writer believes.
+    /// Writes the Lease, if its resource version is the writer's.
     pub(super) fn write(&self, written: &Value) -> Result<Value, (u16, &'static str)> {
         let mut state = self.state();
         let believed = &written["metadata"]["resourceVersion"];
@@ -143,7 +143,7 @@ impl Host {
         state.lease = None;
     }
 
-    /// Lets watches know.
+    /// Stores the Lease and sends an event to the watches.
     fn tell(&self, state: &mut State, kind: &str, mut lease: Value) -> Value {
         lease["metadata"]["resourceVersion"] = (state.events.len() + 1).to_string().into();
         state.events.push(json!({"type": kind, "object": lease}));
@@ -153,7 +153,7 @@ impl Host {
         lease
     }
 
-    /// What came after a version, or, where there is none, what there is; and what comes.
+    /// The events after a version or, without a version, the current Lease; then the following events.
     fn watched(&self, from: Option<usize>) -> std::io::Result<Answer> {
         let all = self.state().events.len();
         let from = from.unwrap_or_else(|| all - usize::from(self.state().lease.is_some()));
@@ -179,7 +179,7 @@ impl Host {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The times that something was asked.
+    /// The number of requests of this kind.
     pub(super) fn asked(&self, what: &str) -> usize {
         self.state().asked.get(what).copied().unwrap_or_default()
     }
@@ -193,7 +193,7 @@ impl Host {
         self.state().written.unwrap()
     }
 
-    /// Nobody ever led beside another.
+    /// Whether there was never more than one leader.
     pub(super) fn had_one_leader(&self) -> bool {
         self.0.most.load(Ordering::SeqCst) == 1
     }
@@ -256,7 +256,7 @@ impl Replica {
         *self.leads.borrow()
     }
 
-    /// Ends it without a word. It may have led until now, for all that others know.
+    /// Kills the replica without releasing the Lease. Other replicas must assume that it has led until now.
     pub(super) async fn kill(self) {
         self.task.abort();
         let _ = self.task.await;

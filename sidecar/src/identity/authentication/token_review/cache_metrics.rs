@@ -1,4 +1,4 @@
-//! Metrics of the cache of verdicts (apiserver: `authentication/token/cache/stats.go`).
+//! Counts lookups in the cache of token reviews (apiserver: `authentication/token/cache/stats.go`).
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -47,12 +47,12 @@ impl CacheMetrics {
         if is_hit { &self.hits } else { &self.misses }.inc();
     }
 
-    /// A look-up that waits for a review.
+    /// Counts a lookup that waits for a review, until it is dropped.
     pub(super) fn blocked(&self) -> Counted {
         Counted::new(self.blocked.clone())
     }
 
-    /// A review under way.
+    /// Counts a review in progress, until it is dropped.
     pub(super) fn in_flight(&self) -> Counted {
         Counted::new(self.in_flight.clone())
     }

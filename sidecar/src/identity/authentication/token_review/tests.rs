@@ -31,13 +31,13 @@ fn reviews(audiences: &[&str]) -> (TokenReviews, impl Fn() -> usize) {
     (TokenReviews::new(client, audiences).unwrap(), move || asked.load(Ordering::SeqCst))
 }
 
-/// The user of a token that comes over a connection of its own.
+/// The user of a token that is sent from address [`HERE`].
 async fn user(reviews: &TokenReviews, token: &str) -> Result<Arc<Identity>, Error> {
     reviews.authenticate(token, HERE).await
 }
 
 #[tokio::test]
-async fn a_token_is_the_user_that_the_host_says() {
+async fn token_authenticates_the_user_of_its_review() {
     let (reviews, _) = reviews(&[]);
     let jane = user(&reviews, "jane").await.unwrap();
     assert_eq!((jane.user.as_str(), jane.uid.as_deref()), ("jane", Some("7")));
@@ -46,13 +46,13 @@ async fn a_token_is_the_user_that_the_host_says() {
 }
 
 #[tokio::test]
-async fn cve_2023_48312_a_name_without_a_verdict_is_nobody() {
+async fn cve_2023_48312_user_without_authentication_is_refused() {
     let (reviews, _) = reviews(&[]);
     assert!(matches!(user(&reviews, "named").await, Err(Error::Token)));
 }
 
 #[tokio::test]
-async fn verdicts_are_kept_accepted_and_refused_alike() {
+async fn accepted_and_refused_verdicts_are_cached() {
     let (reviews, asked) = reviews(&[]);
     for _ in 0..3 {
         assert!(user(&reviews, "jane").await.is_ok());
@@ -62,7 +62,7 @@ async fn verdicts_are_kept_accepted_and_refused_alike() {
 }
 
 #[tokio::test]
-async fn equal_look_ups_are_joined() {
+async fn concurrent_lookups_of_a_token_are_coalesced() {
     let (reviews, asked) = reviews(&[]);
     let all = futures_util::future::join_all((0..20).map(|_| user(&reviews, "jane"))).await;
     assert!(all.iter().all(Result::is_ok));
@@ -70,7 +70,7 @@ async fn equal_look_ups_are_joined() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault_75_a_failed_review_accepts_nobody_and_is_not_kept() {
+async fn fault_75_failed_token_review_is_refused_and_not_cached() {
     let (reviews, asked) = reviews(&[]);
     assert!(matches!(user(&reviews, "broken").await, Err(Error::Review)));
     let first = asked();
@@ -79,7 +79,7 @@ async fn fault_75_a_failed_review_accepts_nobody_and_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_fails_for_a_moment_is_asked_again() {
+async fn transient_host_failure_is_retried() {
     let failed = AtomicBool::new(false);
     let (client, _) = host(move |review| match failed.swap(true, Ordering::SeqCst) {
         true => verdict(review),
@@ -89,14 +89,14 @@ async fn a_host_that_fails_for_a_moment_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_token_for_another_audience_is_refused() {
+async fn token_for_another_audience_is_refused() {
     let (other, _) = reviews(&["b"]);
     assert!(matches!(user(&other, "jane").await, Err(Error::Token)));
     let (ours, _) = reviews(&["b", "a"]);
     assert!(user(&ours, "jane").await.is_ok());
 }
 
-/// A host that takes a second for each token, all of which it refuses but jane's.
+/// A host that takes a second for each review and accepts only jane's token.
 fn slow_host() -> TokenReviews {
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| async move {
         use http_body_util::BodyExt;
@@ -117,7 +117,7 @@ async fn flood(reviews: &TokenReviews, count: usize) -> Vec<Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn made_up_tokens_of_one_address_leave_reviews_to_another() {
+async fn invalid_tokens_of_one_address_do_not_delay_another() {
     let reviews = slow_host();
     let polite = async {
         tokio::task::yield_now().await;
@@ -131,7 +131,7 @@ async fn made_up_tokens_of_one_address_leave_reviews_to_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn verdicts_are_kept_for_the_ttl() {
+async fn verdicts_are_cached_for_the_ttl() {
     for (ttl, kept) in [(Duration::ZERO, false), (Duration::from_secs(60), true)] {
         let (reviews, asked) = reviews(&[]);
         let reviews = reviews.with_ttl(ttl);
@@ -146,7 +146,7 @@ async fn verdicts_are_kept_for_the_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn made_up_tokens_leave_reviews_to_accepted_tokens() {
+async fn invalid_tokens_do_not_delay_accepted_tokens() {
     let reviews = slow_host();
     user(&reviews, "jane").await.unwrap();
     tokio::time::advance(TTL).await;

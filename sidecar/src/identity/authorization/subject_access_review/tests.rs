@@ -46,7 +46,7 @@ fn users(name: &str) -> Attributes {
 }
 
 #[tokio::test]
-async fn the_hosts_decision_is_kept_for_equal_questions_only() {
+async fn decision_is_cached_for_equal_reviews_only() {
     let (reviews, asked) = reviews();
     for _ in 0..3 {
         assert!(reviews.decide(&user("jane"), &users("bob"), JANE).await.unwrap().allowed);
@@ -87,7 +87,7 @@ async fn allowed_and_denied_decisions_have_their_own_ttl() {
 }
 
 #[tokio::test]
-async fn equal_questions_are_joined() {
+async fn concurrent_equal_reviews_are_coalesced() {
     let (reviews, asked) = reviews();
     let (jane, attributes) = (user("jane"), users("bob"));
     let all = futures_util::future::join_all((0..20).map(|_| reviews.decide(&jane, &attributes, JANE))).await;
@@ -96,7 +96,7 @@ async fn equal_questions_are_joined() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault_75_a_failed_review_decides_nothing_and_is_not_kept() {
+async fn fault_75_failed_access_review_is_an_error_and_not_cached() {
     let (reviews, asked) = reviews();
     assert!(reviews.decide(&user("broken"), &users("bob"), JANE).await.is_err());
     let first = asked();
@@ -105,7 +105,7 @@ async fn fault_75_a_failed_review_decides_nothing_and_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_fails_for_a_moment_is_asked_again() {
+async fn transient_host_failure_is_retried() {
     let failed = AtomicBool::new(false);
     let (client, _) = host(move |review| match failed.swap(true, Ordering::SeqCst) {
         true => decision(review),
@@ -118,7 +118,7 @@ async fn a_host_that_fails_for_a_moment_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_monstrous_identity_is_asked_for_and_not_kept() {
+async fn oversized_identity_is_reviewed_and_not_cached() {
     let (reviews, asked) = reviews();
     let monster = Arc::new(Identity { groups: vec!["g".repeat(10_000)], ..(*user("jane")).clone() });
     for _ in 0..2 {
@@ -128,7 +128,7 @@ async fn a_monstrous_identity_is_asked_for_and_not_kept() {
 }
 
 #[test]
-fn a_question_names_the_version_that_an_apiserver_would() {
+fn review_names_the_version_that_an_apiserver_names() {
     for (group, version) in [
         ("", None),
         ("authentication.k8s.io", Some("v1")),
@@ -141,7 +141,8 @@ fn a_question_names_the_version_that_an_apiserver_would() {
     }
 }
 
-/// A host that takes nine seconds for each question, and the most that it was asked at once.
+/// A host that takes nine seconds for each review, and the maximum number of concurrent reviews that it
+/// received.
 fn slow_host() -> (kube::Client, Arc<AtomicUsize>) {
     let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let greatest = most.clone();
@@ -160,7 +161,7 @@ fn slow_host() -> (kube::Client, Arc<AtomicUsize>) {
     (kube::Client::new(service, "default"), greatest)
 }
 
-/// Asks as many different questions at once, and tells how many were answered.
+/// Sends this many different reviews at once, and returns the number of decisions.
 async fn flood(reviews: &SubjectAccessReviews, count: usize, asker: Asker) -> usize {
     let identities: Vec<_> = (0..count).map(|n| user(&format!("{asker:?}-{n}"))).collect();
     let attributes = users("bob");
@@ -172,7 +173,7 @@ async fn flood(reviews: &SubjectAccessReviews, count: usize, asker: Asker) -> us
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault_76_reviews_of_a_slow_host_are_bounded() {
+async fn fault_76_concurrent_reviews_of_a_slow_host_are_limited() {
     let (client, most) = slow_host();
     let reviews = SubjectAccessReviews::new(client, Ttl::default(), None);
     let (jane, bob, renewals) = tokio::join!(
@@ -180,7 +181,7 @@ async fn fault_76_reviews_of_a_slow_host_are_bounded() {
         flood(&reviews, MAX_OF_CALLERS, BOB),
         flood(&reviews, MAX_OF_RENEWALS, Asker::Renewal),
     );
-    // Some places stay free for further callers.
+    // Some capacity stays free for other callers.
     let callers = jane + bob;
     assert!((MAX_OF_CALLERS * 3 / 4..MAX_OF_CALLERS).contains(&callers), "{callers}");
     assert_eq!(renewals, MAX_OF_RENEWALS);
@@ -188,7 +189,7 @@ async fn fault_76_reviews_of_a_slow_host_are_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault_76_flood_of_one_caller_leaves_reviews_to_others() {
+async fn fault_76_flood_of_one_caller_does_not_delay_others() {
     let reviews = SubjectAccessReviews::new(slow_host().0, Ttl::default(), None);
     let others = async {
         tokio::task::yield_now().await;
@@ -202,7 +203,7 @@ async fn fault_76_flood_of_one_caller_leaves_reviews_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault_76_flood_of_one_level_leaves_reviews_to_others() {
+async fn fault_76_flood_of_one_priority_level_does_not_delay_others() {
     let reviews = SubjectAccessReviews::new(slow_host().0, Ttl::default(), Some(Shares::default()));
     let asker = |level, key: usize| Asker::Caller(Limits::new(ONE, ONE, 0, 0, 0).caller(level, key));
     let crowd = (0..200).map(|key| flood(&reviews, 3, asker(Level::Interactive, key)));
@@ -217,7 +218,7 @@ async fn fault_76_flood_of_one_level_leaves_reviews_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault_76_lists_leave_reviews_to_other_requests() {
+async fn fault_76_lists_do_not_delay_reviews_of_other_requests() {
     let (client, most) = slow_host();
     let reviews = SubjectAccessReviews::new(client, Ttl::default(), None);
     let others = async {
@@ -235,7 +236,7 @@ async fn fault_76_lists_leave_reviews_to_other_requests() {
 }
 
 #[tokio::test]
-async fn lists_push_out_no_decision_of_other_requests() {
+async fn lists_evict_no_decision_of_other_requests() {
     let (reviews, asked) = reviews();
     let (jane, listing) = (user("jane"), Asker::Listing(Caller::of_hash(1)));
     reviews.decide(&jane, &users("bob"), JANE).await.unwrap();
@@ -248,7 +249,7 @@ async fn lists_push_out_no_decision_of_other_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_reviews_and_a_host_that_fails_are_different_errors() {
+async fn overload_and_host_failure_are_different_errors() {
     let identities: Vec<_> = (0..MAX_OF_CALLERS).map(|n| user(&format!("user-{n}"))).collect();
     let (busy, attributes) = (Authorizer::new(slow_host().0), users("bob"));
     let asked = identities.iter().map(|identity| busy.check(identity, &attributes, JANE));
@@ -262,7 +263,7 @@ async fn too_many_reviews_and_a_host_that_fails_are_different_errors() {
 }
 
 #[tokio::test]
-async fn permit_is_the_authorized_users() {
+async fn permit_has_the_authorized_identity() {
     let (client, _) = host(|_| (201, json!({"metadata": {}, "spec": {}, "status": {"allowed": true}})));
     let uri = format!("{}/m1/proxy/api", kubectl_mc_api::path::CLUSTERS_PATH);
     let request = http::Request::builder().uri(uri).header("host", "h").body(()).unwrap();

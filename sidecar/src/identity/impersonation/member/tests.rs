@@ -39,14 +39,14 @@ fn user_groups_uid_and_extra_are_sent() {
 }
 
 #[test]
-fn a_service_accounts_derived_groups_and_uid_are_left_out() {
+fn derived_groups_and_uid_of_service_accounts_are_omitted() {
     let derived = ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"];
     let account = Identity { uid: Some("1".to_owned()), ..identity("system:serviceaccount:ns:n", &derived) };
     assert_eq!(sent(&account, Forwarded::default()), ["user=system:serviceaccount:ns:n"]);
 }
 
 #[test]
-fn a_service_accounts_other_groups_are_sent_all() {
+fn other_groups_of_service_accounts_are_all_sent() {
     for groups in [
         &["system:serviceaccounts", "system:serviceaccounts:ns", "dev"][..],
         &["system:serviceaccounts"],
@@ -71,7 +71,7 @@ fn service_account_without_groups_is_refused() {
 }
 
 #[test]
-fn fault_17_the_admin_groups_are_never_sent() {
+fn fault_17_admin_groups_are_never_sent() {
     for group in ["system:masters", "kubeadm:cluster-admins", "system:cluster-admins"] {
         let lines = sent(&identity("root", &["a", group, "b"]), Forwarded::default());
         assert_eq!(lines, ["user=root", "group=a", "group=b", "group=kubectl-mc:host-admins"]);
@@ -109,7 +109,7 @@ fn fault_17_control_plane_identities_are_refused() {
     assert!(Headers::new(&rules, &identity("system:node:n1", &[]), Forwarded::default()).is_ok());
 }
 
-/// The everyday groups of OpenShift and Rancher, and the administrator of k3s.
+/// The ordinary groups of OpenShift and Rancher, and the administrator of k3s.
 #[test]
 fn ordinary_system_identities_are_sent() {
     let groups = ["system:authenticated:oauth", "system:cattle:authenticated", "system:monitoring"];
@@ -120,7 +120,7 @@ fn ordinary_system_identities_are_sent() {
 }
 
 #[test]
-fn further_admin_groups_are_never_sent() {
+fn configured_admin_groups_are_never_sent() {
     let rules = Rules {
         admin_groups: kubectl_mc_api::access::sent::admin_groups(["platform".to_owned()]),
         ..Rules::default()
@@ -133,7 +133,7 @@ fn further_admin_groups_are_never_sent() {
 }
 
 #[test]
-fn an_identity_that_would_change_on_the_way_is_refused() {
+fn identity_that_headers_would_change_is_refused() {
     for user in ["", " jane", "jane ", "jane\t", "ja\nne", "ja\0ne", "\u{7f}"] {
         assert!(matches!(refusal(&identity(user, &[])), Error::NotCarried(..)), "{user:?}");
     }
@@ -145,7 +145,7 @@ fn an_identity_that_would_change_on_the_way_is_refused() {
 }
 
 #[test]
-fn extra_about_the_hosts_pods_and_nodes_is_not_sent() {
+fn extra_about_host_pods_and_nodes_is_not_sent() {
     let mut jane = identity("jane", &[]);
     for key in [
         "authentication.kubernetes.io/pod-name",
@@ -162,7 +162,7 @@ fn extra_about_the_hosts_pods_and_nodes_is_not_sent() {
 }
 
 #[test]
-fn nothing_is_added_to_an_identity_that_is_there() {
+fn existing_impersonation_header_is_an_error() {
     for name in ["impersonate-user", "impersonate-extra-x", "impersonate_user"] {
         let mut headers =
             HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static("eve"))]);
@@ -172,7 +172,7 @@ fn nothing_is_added_to_an_identity_that_is_there() {
 }
 
 #[test]
-fn fault_08_five_hundred_groups_are_five_hundred_lines() {
+fn fault_08_five_hundred_groups_are_sent() {
     let groups: Vec<_> = (0..500).map(|n| format!("g{n}")).collect();
     let groups: Vec<_> = groups.iter().map(String::as_str).collect();
     assert_eq!(sent(&identity("jane", &groups), Forwarded::default()).len(), 501);
@@ -203,7 +203,7 @@ fn each_part_of_an_identity_needs_its_own_right() {
 }
 
 #[test]
-fn omitted_extra_is_what_a_pattern_matches() {
+fn extra_that_matches_a_pattern_is_omitted() {
     for (pattern, omitted) in [
         ("a.io/b", &["a.io/b"][..]),
         ("a.io/*", &["a.io/b", "a.io/bc"]),

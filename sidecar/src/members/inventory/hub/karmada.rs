@@ -1,9 +1,9 @@
-//! How a member is reached that Karmada registers: its Cluster and the Secrets that belong to it, as the data of a
-//! member's Secret. No IO happens here.
+//! Converts a Cluster of Karmada and its Secrets into the data of a member's Secret. No IO happens here.
 //!
-//! The names bind, as `karmadactl join` makes them: Secret `<cluster>` verifies the server and `<cluster>-impersonator` has the token,
-//! both in one namespace. A Cluster that names others, or would have a server that is known left unverified, is not
-//! used, unless `--inventory-allow-refs` lifts the binding by name.
+//! The names are those of `karmadactl join`: Secret `<cluster>` has the CA of the server and
+//! `<cluster>-impersonator` has the token, both in one namespace. A Cluster that refers to other Secrets is
+//! not used, unless `--inventory-allow-refs` lifts the binding by name. A Cluster that turns verification off
+//! although the CA is known is never used.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,8 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// The name of the Secret that a field of a Cluster refers to; `own` is the one that the Cluster's name binds.
+    /// The name of the Secret that a field of a Cluster refers to; `own` is the one that matches the
+    /// Cluster's name.
     fn secret(&self, field: &str, hub: &Hub, own: &str) -> Result<&str, String> {
         let Hub { namespace, allow_refs, .. } = hub;
         let is_here = self.namespace == *namespace && !self.name.is_empty();
@@ -53,7 +54,7 @@ impl Reference {
     }
 }
 
-/// The references of a Cluster to Secrets that its name does not bind, in words; nothing if there are none.
+/// A description of the Cluster's references to Secrets that do not match its name; `None` if there are none.
 pub(super) fn unbound(name: &ClusterName, spec: &ClusterSpec) -> Option<String> {
     let refs = [
         ("secretRef", &spec.secret_ref, name.to_string()),
@@ -67,7 +68,7 @@ pub(super) fn unbound(name: &ClusterName, spec: &ClusterSpec) -> Option<String> 
     (!unbound.is_empty()).then(|| unbound.join(", "))
 }
 
-/// The data of a member's Secret that says the same as a Cluster, or why the Cluster cannot be used.
+/// The data of a member's Secret that is equivalent to a Cluster, or why the Cluster cannot be used.
 pub(super) fn connection(
     hub: &Hub,
     name: &ClusterName,
@@ -101,7 +102,8 @@ pub(super) fn connection(
     let mut data = BTreeMap::from([entry("server", server.as_bytes())]);
     match known.secret(authority) {
         Some(secret) => match value(secret, "caBundle") {
-            // It is there whether or not the Cluster names it: who may only write Clusters cannot take it away.
+            // The Secret counts even if the Cluster does not refer to it, so the right to write Clusters is
+            // not enough to turn verification off.
             Some(_) if spec.insecure_skip_tls_verification => {
                 return Err(format!(
                     "spec.insecureSkipTLSVerification is refused, because Secret {namespace}/{authority} has a caBundle"
@@ -114,7 +116,7 @@ pub(super) fn connection(
         None if spec.secret_ref.is_some() => {
             return Err(format!("Secret {namespace}/{authority} does not exist"));
         }
-        // As Karmada does for a member in pull mode.
+        // Karmada does the same for a member in pull mode.
         None if spec.insecure_skip_tls_verification => data.extend([entry(INSECURE, b"true")]),
         None => {}
     }
@@ -129,8 +131,8 @@ pub(super) fn connection(
     Ok(data)
 }
 
-/// What of a Secret of Karmada's is used, if anything. The token of Secret `<cluster>` may do everything on the member
-/// and is not kept, unless Clusters may name any Secret.
+/// Removes unused data from a Secret of Karmada. The token of Secret `<cluster>` has all rights on the member
+/// and is dropped, unless Clusters may refer to any Secret.
 pub(super) fn reduce(secret: &mut Secret, allow_refs: bool) {
     let used: &[&str] = match secret.name_any().ends_with(IMPERSONATOR) {
         _ if allow_refs => &["token", "caBundle"],
@@ -143,7 +145,7 @@ pub(super) fn reduce(secret: &mut Secret, allow_refs: bool) {
     secret.metadata.annotations = None;
 }
 
-/// The Secret with the token by which a member of Karmada's lets callers be impersonated.
+/// The Secret with the token that may impersonate callers on a member of Karmada.
 pub(super) fn impersonator_secret(name: &ClusterName) -> String {
     format!("{name}{IMPERSONATOR}")
 }

@@ -1,9 +1,9 @@
-//! How a member is reached that KubeAdmiral registers: its FederatedCluster and Secret, as the data of a member's Secret.
-//! No IO happens here.
+//! Converts a FederatedCluster of KubeAdmiral and its Secret into the data of a member's Secret. No IO
+//! happens here.
 //!
-//! KubeAdmiral's documentation names the Secret as the FederatedCluster, and that name binds. Its namespace has Secrets
-//! of other kinds too, so a Secret without the keys of a member is not used. The credential may do everything on the
-//! member, which has impersonation in it.
+//! The Secret must have the name of the FederatedCluster, as in KubeAdmiral's documentation. Its namespace
+//! has Secrets of other kinds too, so a Secret without the keys of a member is not used. The credential has
+//! all rights on the member, including impersonation.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub struct Reference {
     pub name: String,
 }
 
-/// The data of a member's Secret that says the same as a FederatedCluster, or why that cannot be used.
+/// The data of a member's Secret that is equivalent to a FederatedCluster, or why that cannot be used.
 pub(super) fn connection(
     namespace: &str,
     name: &ClusterName,
@@ -68,7 +68,7 @@ pub(super) fn connection(
     Ok(data)
 }
 
-/// The URL of an endpoint, which KubeAdmiral takes as a host, perhaps with a port, or as a URL.
+/// The URL of an endpoint. KubeAdmiral accepts a host with an optional port, or a URL.
 fn server(endpoint: &str) -> Result<String, String> {
     match endpoint.trim() {
         "" => Err("spec.apiEndpoint is missing".to_owned()),
@@ -80,7 +80,7 @@ fn server(endpoint: &str) -> Result<String, String> {
     }
 }
 
-/// Takes out of a Secret what is not used: the namespace has Secrets of KubeAdmiral's own, too.
+/// Removes unused data from a Secret, because the namespace also has KubeAdmiral's own Secrets.
 pub(super) fn reduce(secret: &mut Secret) {
     if let Some(data) = &mut secret.data {
         data.retain(|key, _| [AUTHORITY, CERTIFICATE, KEY, TOKEN].contains(&key.as_str()));
@@ -127,7 +127,7 @@ mod tests {
         Secrets([("m1", keys("m1's")), ("m2", keys("m2's"))].into())
     }
 
-    /// What KubeAdmiral's documentation says to apply, with some fields changed.
+    /// Parses the FederatedCluster of KubeAdmiral's documentation, with some fields changed.
     fn read(changes: Value, known: &Secrets) -> Result<BTreeMap<String, String>, String> {
         let mut spec = json!({
             "apiEndpoint": "203.0.113.7:6443", "secretRef": {"name": "m1"}, "useServiceAccount": true, "taints": [],
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_of_the_documentation_is_read() {
+    fn cluster_of_the_documentation_is_parsed() {
         let server = ("server", "https://203.0.113.7:6443");
         let by_token = map(&[("ca.crt", "CA"), server, ("token", "m1's")]);
         assert_eq!(read(json!({}), &joined()).unwrap(), by_token);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bad_field_turns_the_proxy_off() {
+    fn invalid_field_turns_the_proxy_off() {
         for (changes, expected) in [
             (json!({"secretRef": {"name": "m2"}}), "spec.secretRef.name is \"m2\", and must be \"m1\""),
             (json!({"secretRef": {"name": ""}}), "spec.secretRef.name is \"\", and must be \"m1\""),
@@ -203,22 +203,22 @@ mod tests {
     }
 
     #[test]
-    fn server_without_a_known_authority_can_stay_unverified() {
+    fn server_without_a_known_ca_may_be_unverified() {
         let known = Secrets([("m1", secret(&[(TOKEN, "t")]))].into());
         let read = read(json!({"insecure": true}), &known).unwrap();
         assert_eq!(read, map(&[(INSECURE, "true"), ("server", "https://203.0.113.7:6443"), ("token", "t")]));
     }
 
     #[test]
-    fn what_no_member_needs_is_not_kept() {
+    fn unused_keys_of_a_secret_are_dropped() {
         let Secrets(secrets) = joined();
         let keys: Vec<_> = secrets["m1"].data.as_ref().unwrap().keys().collect();
         assert_eq!(keys, [AUTHORITY, CERTIFICATE, KEY, TOKEN]);
     }
 
-    /// An endpoint cannot smuggle a user, a query or another credential into the connection.
+    /// An endpoint cannot add a user, a query or another credential to the connection.
     #[test]
-    fn endpoint_is_parsed_as_strictly_as_ours() {
+    fn endpoint_is_parsed_as_strictly_as_an_own_server() {
         crate::server::tls::install_provider();
         let known = Secrets([("m1", secret(&[(TOKEN, "t")]))].into());
         let name: ClusterName = "m1".parse().unwrap();

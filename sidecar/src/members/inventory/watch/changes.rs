@@ -1,4 +1,4 @@
-//! What happens on the host, as streams that end with the process.
+//! Watches objects on the host as streams of changes, which end with the process.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::members::inventory::hub::{self, Hub, Registration};
 use crate::members::inventory::renewal::Read;
 use crate::watch_backoff::WatchBackoff;
 
-/// What happens in the inventory of a hub; nothing without one.
+/// The changes of a hub's inventory; empty without a hub.
 pub(super) fn of_hub(host: &kube::Client, hub: Option<&Hub>) -> impl Stream<Item = Change> + use<> {
     let Some(hub) = hub.cloned() else { return stream::empty().boxed() };
     let clusters = match hub.origin {
@@ -33,7 +33,7 @@ pub(super) fn of_hub(host: &kube::Client, hub: Option<&Hub>) -> impl Stream<Item
     stream::select(changes, waited).boxed()
 }
 
-/// What happens to the objects of one kind that register members.
+/// The changes of the objects of one kind that register members.
 fn registrations<K>(host: &kube::Client) -> impl Stream<Item = watcher::Event<Registration>> + use<K>
 where
     K: kube::Resource<DynamicType = ()>
@@ -53,7 +53,7 @@ where
     })
 }
 
-/// What happens on the host.
+/// A change on the host.
 pub(super) enum Change {
     Member(watcher::Event<MemberCluster>),
     Secret(watcher::Event<Secret>),
@@ -63,13 +63,13 @@ pub(super) enum Change {
     Read(Read),
 }
 
-/// The resourceVersion that the host's MemberClusters have now; 0 if it cannot be told.
+/// The current resourceVersion of the host's MemberClusters; 0 if it cannot be read.
 pub(super) async fn version(members: &Api<MemberCluster>) -> u64 {
     let list = members.list_metadata(&ListParams::default().limit(1)).await;
     list.ok().and_then(|list| list.metadata.resource_version?.parse().ok()).unwrap_or_default()
 }
 
-/// Events without the errors, which are logged and retried.
+/// The events of a watch. Errors are logged and retried.
 pub(super) fn events<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = watcher::Event<K>>
 where
     K: kube::Resource<DynamicType = ()>
@@ -79,7 +79,7 @@ where
         + Send
         + 'static,
 {
-    // Who wrote which field is no use here, and takes as much memory as the rest of a small object.
+    // Managed fields are not needed here, and take as much memory as the rest of a small object.
     let events = watcher(api, config).modify(|object| object.managed_fields_mut().clear());
     events.backoff(WatchBackoff::default()).filter_map(async |event| {
         event
@@ -90,5 +90,5 @@ where
     })
 }
 
-/// How long a replica that starts waits for the hub's inventory before it serves the other members.
+/// How long a starting replica waits for the hub's inventory before it serves the other members.
 const HUB_TIMEOUT: Duration = Duration::from_secs(10);

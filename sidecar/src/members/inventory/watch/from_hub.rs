@@ -1,4 +1,4 @@
-//! The registrations of a hub and their Secrets, as the watch tells them, and the connections that follow.
+//! Keeps the registrations of a hub and their Secrets from the watch, and derives the members' connections.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::members::inventory::hub::{self, Hub, Known, Registration};
 pub(super) struct FromHub {
     hub: Hub,
     clusters: Listed<Registration>,
-    /// By their own names, which are DNS labels too.
+    /// Secrets by their own names; only names that are DNS labels are stored.
     secrets: Listed<Secret>,
-    /// As long as nothing changes that matters, a connection is the same object.
+    /// A connection stays the same object as long as its content does.
     connections: HashMap<ClusterName, Connection>,
     known: HubClusters,
 }
@@ -40,22 +40,23 @@ impl FromHub {
         self.hub.origin
     }
 
-    /// Whether both lists were read once.
+    /// Whether both lists have been read.
     pub(super) fn is_synced(&self) -> bool {
         self.clusters.synced && self.secrets.synced
     }
 
-    /// The connection of a member, or why there is none; nothing without a registration of this name.
+    /// The connection of a member, or why there is none; `None` without a registration of this name.
     pub(super) fn connection(&self, name: &ClusterName) -> Option<&Connection> {
         self.connections.get(name)
     }
 
-    /// The labels of each member; nothing before they are known.
+    /// The labels of each member; `None` until they are read.
     pub(super) fn clusters(&self) -> Option<&Arc<HubMembers>> {
         self.known.as_ref()
     }
 
-    /// Takes what the watch says, and says whether that matters: hubs write the status of a registration often.
+    /// Applies an event and returns whether it is relevant. Hubs write the status of registrations often,
+    /// which is not.
     pub(super) fn cluster(&mut self, event: Event<Registration>) -> bool {
         if let Event::Apply(cluster) = &event
             && let Ok(name) = cluster.name.parse()
@@ -67,7 +68,7 @@ impl FromHub {
         self.read_after(&event)
     }
 
-    /// Takes out of a Secret what is not used.
+    /// Removes unused data from a Secret.
     pub(super) fn reduce(&self, secret: &mut Secret) {
         hub::reduce(&self.hub, secret);
     }
@@ -119,7 +120,8 @@ impl FromHub {
         true
     }
 
-    /// What a member's Secret would say. Its uid is the registration's: one that is made anew is another member.
+    /// The equivalent Secret of a member. Its uid is the registration's, so a recreated registration is
+    /// another member.
     fn read(&self, name: &ClusterName, cluster: &Registration) -> Result<Secret, String> {
         let data = cluster.connection(&self.hub, name, self)?;
         let mut secret = Secret { data: Some(data), ..Secret::default() };

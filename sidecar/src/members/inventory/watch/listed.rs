@@ -1,4 +1,4 @@
-//! One kind of object by cluster, as a watch tells it.
+//! Keeps the objects of one kind by cluster, from the events of a watch.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::runtime::watcher;
 use kubectl_mc_api::ClusterName;
 
-/// One kind of object by cluster, and the list being read anew.
+/// The objects of one kind by cluster, and the list that is being read.
 pub(super) struct Listed<T> {
     pub(super) objects: HashMap<ClusterName, Arc<T>>,
     anew: Option<HashMap<ClusterName, Arc<T>>>,
@@ -20,7 +20,7 @@ impl<T> Default for Listed<T> {
 }
 
 impl<T: Clone> Listed<T> {
-    /// Takes what the watch says of the objects that have a `cluster`.
+    /// Applies an event. Objects without a `cluster` are ignored.
     pub(super) fn take(&mut self, event: &watcher::Event<T>, cluster: impl Fn(&T) -> Option<ClusterName>) {
         match event {
             watcher::Event::Init => self.anew = Some(HashMap::new()),

@@ -33,7 +33,7 @@ impl Host {
         Self::with(secret("m1", "old"))
     }
 
-    /// A host that answers with this Secret when it is asked for one by name.
+    /// A host that responds with this Secret when a Secret is read by name.
     fn with(asked_for: Secret) -> Self {
         crate::server::tls::install_provider();
         let (client, _) = host(move |_| (200, serde_json::to_value(&asked_for).unwrap()));
@@ -63,7 +63,7 @@ impl Host {
         Self { state, read, readiness }
     }
 
-    /// A host with member m1, whose lists were read.
+    /// A host with member m1, whose lists are read.
     fn synced() -> Self {
         Self::new().listed()
     }
@@ -79,7 +79,7 @@ impl Host {
         host
     }
 
-    /// What follows the credential of `refused`, and what the watch does for it.
+    /// Renews the credential of `refused`, with the part of the watch.
     async fn renewed(&mut self, refused: &Cluster) -> Option<Arc<Cluster>> {
         let inventory = self.state.inventory.clone();
         let mut renewed = std::pin::pin!(inventory.renewed(refused));
@@ -99,7 +99,7 @@ impl Host {
     }
 }
 
-/// A Secret of the host's as it was at some time.
+/// The member's Secret with this resource version.
 fn secret_at(version: u64, token: &str) -> Secret {
     let mut secret = secret("m1", token);
     secret.metadata.resource_version = Some(version.to_string());
@@ -125,7 +125,7 @@ fn secret(name: &str, token: &str) -> Secret {
 }
 
 #[tokio::test]
-async fn nothing_is_told_before_both_lists_were_read() {
+async fn nothing_is_published_before_both_lists_are_read() {
     let mut host = Host::new();
     host.state.member(Event::Init);
     host.state.member(Event::InitDone);
@@ -138,7 +138,7 @@ async fn nothing_is_told_before_both_lists_were_read() {
 }
 
 #[tokio::test]
-async fn member_without_a_secret_is_off() {
+async fn proxy_is_off_for_a_member_without_a_secret() {
     let mut host = Host::synced();
     assert!(host.find("m1").is_ok());
     host.state.member(Event::Apply(member("m2")));
@@ -150,7 +150,7 @@ async fn member_without_a_secret_is_off() {
 }
 
 #[tokio::test]
-async fn a_secret_that_cannot_be_used_is_named_with_its_key() {
+async fn invalid_secret_is_named_with_its_key() {
     let mut host = Host::synced();
     host.state.secret(Event::Apply(secret("m1", "")));
     let error = host.find("m1").unwrap_err().to_string();
@@ -158,7 +158,7 @@ async fn a_secret_that_cannot_be_used_is_named_with_its_key() {
 }
 
 #[tokio::test]
-async fn fault_78_only_a_new_token_makes_a_new_upstream() {
+async fn fault_78_only_a_new_token_creates_a_new_upstream() {
     let mut host = Host::synced();
     let old = host.find("m1").unwrap().upstream.clone();
     host.state.member(Event::Apply(member("m1")));
@@ -235,7 +235,7 @@ async fn fault_73_streams_end_with_their_credential() {
 }
 
 #[tokio::test]
-async fn a_members_share_is_the_same_over_a_change_of_its_secret() {
+async fn member_limits_survive_a_new_secret() {
     let mut host = Host::synced();
     let user = Caller::of_hash(1);
     let due = Some(Instant::now() + Duration::from_secs(60));
@@ -268,7 +268,7 @@ async fn waiter_limit_survives_a_new_secret() {
     let ended = join_all(come.map(|(person, cluster)| access.acquire(cluster, person, &lacking))).await;
     let of = |end: Outcome| ended.iter().filter(|answer| answer.outcome == end).count();
     assert_eq!((of(Outcome::Late), of(Outcome::Busy)), (32, 8), "{ended:?}");
-    // And there is room again.
+    // The places are free again.
     assert_eq!(access.acquire(&after, &person(40), &lacking).await.outcome, Outcome::Late);
 }
 
@@ -304,7 +304,7 @@ async fn relist_publishes_one_snapshot() {
 }
 
 #[tokio::test]
-async fn fault_77_a_list_that_is_read_anew_forgets_who_is_gone() {
+async fn fault_77_relist_removes_deleted_members() {
     let mut host = Host::synced();
     host.state.member(Event::Init);
     host.state.member(Event::InitApply(member("m2")));
@@ -314,7 +314,7 @@ async fn fault_77_a_list_that_is_read_anew_forgets_who_is_gone() {
 }
 
 #[tokio::test]
-async fn a_secret_of_another_name_is_no_members() {
+async fn secret_of_the_manager_is_not_the_members_connection() {
     let mut host = Host::synced();
     let mut manager = secret("m1", "manager");
     manager.metadata.name = Some("m1.manager".to_owned());
@@ -333,14 +333,14 @@ async fn refused_credential_is_reread_before_the_watch_event() {
 }
 
 #[tokio::test]
-async fn a_credential_that_is_still_the_hosts_is_not_tried_again() {
+async fn unchanged_credential_is_not_retried() {
     let mut host = Host::with(secret_at(1, "old")).listed();
     let refused = host.find("m1").unwrap();
     assert!(host.renewed(&refused).await.is_none());
 }
 
 #[tokio::test]
-async fn what_was_read_does_not_replace_what_the_watch_has_told_since() {
+async fn reread_secret_does_not_replace_a_newer_watch_event() {
     let mut host = Host::synced();
     host.state.secret(Event::Apply(secret_at(3, "newest")));
     host.state.read(Origin::MemberCluster, secret_at(2, "new"));
@@ -351,7 +351,7 @@ async fn what_was_read_does_not_replace_what_the_watch_has_told_since() {
 }
 
 #[tokio::test]
-async fn a_request_does_not_go_on_to_another_server() {
+async fn request_is_not_retried_on_another_server() {
     let mut elsewhere = secret_at(2, "new");
     elsewhere.data.as_mut().unwrap().insert("server".to_owned(), ByteString(b"https://203.0.113.8".to_vec()));
     let mut host = Host::with(elsewhere).listed();
@@ -360,7 +360,7 @@ async fn a_request_does_not_go_on_to_another_server() {
 }
 
 #[tokio::test]
-async fn member_that_waits_for_its_agent_says_until_when() {
+async fn proxy_off_message_has_the_end_of_the_enrollment() {
     let mut host = Host::synced();
     let mut waits = |until: &str| {
         let mut waiting = secret("m1", "");
@@ -373,6 +373,6 @@ async fn member_that_waits_for_its_agent_says_until_when() {
     let said = waits("2026-11-24T14:05:00Z");
     assert!(said.contains("agent enrolls, which is open until 2026-11-24T14:05:00Z"), "{said}");
     assert!(said.contains("`kubectl mc join m1 --agent --enroll` opens it again"), "{said}");
-    // Opened again.
+    // The enrollment was opened again.
     assert!(waits("2026-11-24T18:00:00Z").contains("2026-11-24T18:00:00Z"));
 }

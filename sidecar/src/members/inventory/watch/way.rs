@@ -1,4 +1,5 @@
-//! The way to a member, which stays, with its pool, as long as its Secret's content does.
+//! Keeps the upstream of a member, with its connection pool, as long as the content of its Secret stays the
+//! same.
 
 use std::sync::Arc;
 
@@ -18,19 +19,19 @@ use crate::upstream::connection::Connection;
 use crate::upstream::sidecar_client::NO_AGENT;
 
 pub(super) struct Way {
-    /// Of the object that registers the member.
+    /// The uid of the object that registers the member.
     pub(super) member_uid: Option<String>,
     pub(super) secret: Arc<Secret>,
     pub(super) upstream: Result<Arc<Upstream>, Arc<str>>,
     pub(super) gone: CancellationToken,
-    /// Since when the leader has found the member unreachable.
+    /// When the leader first found the member unreachable, if it is.
     pub(super) unreachable_since: Option<Timestamp>,
 }
 
 impl Way {
-    /// The way that follows `before`: the same one if nothing changed; a new one on which open
-    /// requests live on if only the credential was renewed; else one that ends them. A credential
-    /// that was taken away, or made unusable, turns the proxy off, and off is off for all.
+    /// The successor of `before`: the same one if nothing has changed, a new one that keeps open
+    /// requests if only the credential was renewed, or one that cancels them otherwise. A removed or invalid
+    /// credential turns the proxy off, which also cancels open requests.
     pub(super) fn next(
         before: Option<Self>,
         name: &ClusterName,
@@ -81,12 +82,13 @@ impl Way {
         Self { member_uid, secret: secret.clone(), upstream, gone, unreachable_since: None }
     }
 
-    /// Takes over what the leader has found out, when that changes: what this replica sees itself counts after it.
+    /// Applies the leader's finding about the member when it changes. Later results of this replica override
+    /// it.
     pub(super) fn reported(&mut self, member: &MemberCluster) {
         let Ok(upstream) = &self.upstream else { return };
         let server = self.secret.data.as_ref().and_then(|data| data.get("server"));
         let server = server.and_then(|server| std::str::from_utf8(&server.0).ok()).unwrap_or_default();
-        // A tunnel may end at this replica and not at the leader.
+        // The agent's tunnel may be connected to this replica and not to the leader.
         let reported = member.unreachable(server.trim()).filter(|condition| condition.reason != NO_AGENT);
         let since = reported.map(|condition| condition.last_transition_time.0);
         if std::mem::replace(&mut self.unreachable_since, since) != since {
@@ -95,18 +97,18 @@ impl Way {
     }
 }
 
-/// Until when the agent of a member without a credential may enroll it.
+/// The end of the enrollment of a member without a credential.
 fn enrollment(secret: &Secret) -> Option<&str> {
     secret.metadata.annotations.as_ref()?.get(ENROLLMENT_UNTIL).map(String::as_str)
 }
 
-/// Whether nothing of a Secret has changed that matters to requests.
+/// Whether two versions of a Secret are equal for requests.
 fn is_same(before: &Secret, after: &Secret) -> bool {
     before.data == after.data && enrollment(before) == enrollment(after)
 }
 
-/// Whether two versions of a Secret name the same server by the same way, whatever the credentials for the member and
-/// for the proxy.
+/// Whether two versions of a Secret have the same server and the same proxy; the credentials for both may
+/// differ.
 fn leads_to_the_same(before: &Secret, after: &Secret) -> bool {
     fn connection(secret: &Secret) -> Vec<(&String, &ByteString)> {
         let credential =

@@ -30,7 +30,7 @@ fn secret(name: &str, data: &[(&str, &str)]) -> (String, Secret) {
     (name.to_owned(), secret)
 }
 
-/// What `karmadactl join` makes for member m1, and another member.
+/// The objects that `karmadactl join` creates for member m1 and for another member.
 fn joined() -> Inventory {
     Inventory {
         clusters: ["m1", "m2"].map(str::to_owned).into(),
@@ -44,7 +44,7 @@ fn joined() -> Inventory {
     }
 }
 
-/// A Cluster as `karmadactl join` makes it, with some fields changed; null takes one away.
+/// A Cluster as `karmadactl join` creates it, with some fields changed; null removes a field.
 fn spec(changes: Value) -> ClusterSpec {
     let mut spec = json!({
         "id": "6f4c", "syncMode": "Push", "apiEndpoint": "https://203.0.113.7:6443",
@@ -74,7 +74,7 @@ fn read_by(allow_refs: bool, changes: Value, known: &Inventory) -> Result<BTreeM
 }
 
 #[test]
-fn cluster_of_karmadactl_join_is_read() {
+fn cluster_of_karmadactl_join_is_parsed() {
     let expected = [("ca.crt", "CA"), ("server", "https://203.0.113.7:6443"), ("token", "m1's")];
     let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
     assert_eq!(read(json!({}), &joined()).unwrap(), expected.into());
@@ -83,7 +83,7 @@ fn cluster_of_karmadactl_join_is_read() {
 }
 
 #[test]
-fn cluster_without_a_secret_is_verified_by_the_system() {
+fn cluster_without_a_ca_is_verified_by_the_system_roots() {
     let mut known = joined();
     known.secrets.remove("m1");
     let read = |changes| read(changes, &known);
@@ -93,7 +93,7 @@ fn cluster_without_a_secret_is_verified_by_the_system() {
 }
 
 #[test]
-fn each_bad_field_turns_the_proxy_off() {
+fn invalid_field_turns_the_proxy_off() {
     let reference = |namespace: &str, name: &str| json!({"namespace": namespace, "name": name});
     let other = [("karmada-cluster", "m2"), ("kube-system", "m1"), ("", "m1"), ("karmada-cluster", "")];
     for (namespace, name) in other {
@@ -114,7 +114,7 @@ fn each_bad_field_turns_the_proxy_off() {
             json!({"insecureSkipTLSVerification": true}),
             "spec.insecureSkipTLSVerification is refused, because Secret karmada-cluster/m1 has a caBundle",
         ),
-        // The Secret counts although the Cluster does not name it.
+        // The Secret counts although the Cluster does not refer to it.
         (
             json!({"insecureSkipTLSVerification": true, "secretRef": null}),
             "spec.insecureSkipTLSVerification is refused, because Secret karmada-cluster/m1 has a caBundle",
@@ -124,9 +124,9 @@ fn each_bad_field_turns_the_proxy_off() {
     }
 }
 
-/// `--inventory-allow-refs` lifts the binding by name within the namespace, and nothing else.
+/// `--inventory-allow-refs` lifts only the binding by name, within the namespace.
 #[test]
-fn allowed_references_lead_to_other_secrets_of_the_namespace() {
+fn allowed_references_reach_secrets_of_the_namespace_only() {
     let of_m2 = json!({
         "secretRef": {"namespace": "karmada-cluster", "name": "m2"},
         "impersonatorSecretRef": {"namespace": "karmada-cluster", "name": "m2-impersonator"},
@@ -178,9 +178,9 @@ fn missing_secret_turns_the_proxy_off() {
     }
 }
 
-/// Secret m1-impersonator would be the almighty credential of Cluster m1-impersonator.
+/// Secret m1-impersonator would be the credential with all rights of Cluster m1-impersonator.
 #[test]
-fn cluster_named_as_a_secret_of_another_is_not_used() {
+fn cluster_named_like_a_secret_of_another_is_refused() {
     let mut known = joined();
     known.clusters.insert("m1-impersonator".to_owned());
     assert!(read(json!({}), &known).unwrap_err().contains("Cluster m1-impersonator"));
@@ -191,7 +191,7 @@ fn cluster_named_as_a_secret_of_another_is_not_used() {
 }
 
 #[test]
-fn token_that_may_do_everything_is_not_kept() {
+fn token_with_all_rights_is_dropped() {
     let Inventory { secrets, .. } = joined();
     let tokens = secrets.values().filter(|secret| value(secret, "token").is_some());
     let names: Vec<String> = tokens.map(ResourceExt::name_any).collect();
@@ -199,7 +199,7 @@ fn token_that_may_do_everything_is_not_kept() {
 }
 
 #[test]
-fn what_is_read_makes_a_connection() {
+fn parsed_cluster_is_a_valid_connection() {
     crate::server::tls::install_provider();
     let mut known = joined();
     known.secrets.remove("m1");

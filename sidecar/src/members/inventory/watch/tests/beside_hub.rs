@@ -1,4 +1,4 @@
-//! Members of a hub's inventory beside our own.
+//! Tests members of a hub's inventory together with those of kubectl-mc's own.
 
 use kubectl_mc_api::member_cluster::Forwarding;
 use kubectl_mc_api::names::INVENTORY;
@@ -9,7 +9,7 @@ use crate::members::inventory::hub::Hub;
 use crate::members::inventory::hub::karmada::KarmadaCluster;
 use crate::members::inventory::hub::kubeadmiral::FederatedCluster;
 
-/// A host with member m1 of our own, whose lists were read; Karmada's were not.
+/// A host with member m1 of the own inventory, whose lists are read; Karmada's are not.
 fn with_karmada(order: &[Origin]) -> Host {
     let mut host = Host::new();
     host.state.inventories.order = order.into();
@@ -21,7 +21,7 @@ fn with_karmada(order: &[Origin]) -> Host {
 const BOTH: [Origin; 2] = [Origin::MemberCluster, Origin::Karmada];
 
 impl Host {
-    /// The hub's lists are read: nothing is in them.
+    /// Reads the hub's lists, which are empty.
     fn hub_listed(mut self) -> Self {
         for event in [Event::Init, Event::InitDone] {
             self.state.hub(|hub| hub.cluster(event));
@@ -75,7 +75,7 @@ fn mirrored(name: &str) -> MemberCluster {
 }
 
 #[tokio::test]
-async fn member_of_karmada_is_served_beside_our_own() {
+async fn karmada_member_is_served_beside_own_members() {
     let host = with_karmada(&BOTH).hub_listed().joined("k1");
     let k1 = host.find("k1").unwrap();
     assert_eq!(k1.origin, Origin::Karmada);
@@ -87,7 +87,7 @@ async fn member_of_karmada_is_served_beside_our_own() {
 }
 
 #[tokio::test]
-async fn grant_of_karmada_finds_members_of_karmada_only() {
+async fn karmada_grant_finds_karmada_members_only() {
     let host = with_karmada(&BOTH).hub_listed().joined("k1");
     let find = |name: &str| {
         host.state.inventory.find_in(Origin::Karmada, Some(Origin::Karmada), &name.parse().unwrap())
@@ -97,10 +97,10 @@ async fn grant_of_karmada_finds_members_of_karmada_only() {
 }
 
 #[tokio::test]
-async fn changes_of_karmada_take_effect_at_once() {
+async fn karmada_changes_take_effect_immediately() {
     let mut host = with_karmada(&BOTH).hub_listed().joined("k1");
     let first = host.find("k1").unwrap();
-    // Karmada writes the status all the time.
+    // Karmada writes the status often.
     host.cluster(cluster("k1", "u-1", "https://203.0.113.8"));
     assert!(Arc::ptr_eq(&first.upstream, &host.find("k1").unwrap().upstream));
     host.token("k1", "second");
@@ -120,7 +120,7 @@ async fn changes_of_karmada_take_effect_at_once() {
 }
 
 #[tokio::test]
-async fn cluster_that_cannot_be_used_is_off_and_says_why() {
+async fn invalid_cluster_turns_the_proxy_off_with_a_reason() {
     let mut host = with_karmada(&BOTH).hub_listed().joined("k1");
     let before = host.find("k1").unwrap();
     host.cluster(cluster("k1", "u-1", "http://203.0.113.8"));
@@ -133,7 +133,7 @@ async fn cluster_that_cannot_be_used_is_off_and_says_why() {
 }
 
 #[tokio::test]
-async fn name_in_both_inventories_is_served_from_the_first() {
+async fn name_in_two_inventories_is_served_from_the_first() {
     for order in [BOTH, [Origin::Karmada, Origin::MemberCluster]] {
         let mut host = with_karmada(&order).hub_listed().joined("k1");
         assert!(!host.in_two("m1") && !host.in_two("k1"));
@@ -148,7 +148,7 @@ async fn name_in_both_inventories_is_served_from_the_first() {
 }
 
 #[tokio::test]
-async fn members_of_karmada_wait_for_karmada_and_others_do_not() {
+async fn only_karmada_members_wait_for_the_karmada_inventory() {
     let mut host = with_karmada(&BOTH);
     host.state.member(Event::Apply(mirrored("k1")));
     assert!(host.find("m1").is_ok());
@@ -161,7 +161,7 @@ async fn members_of_karmada_wait_for_karmada_and_others_do_not() {
 }
 
 #[tokio::test]
-async fn member_of_an_inventory_that_does_not_count_is_off() {
+async fn member_of_a_disabled_inventory_is_off() {
     let mut host = Host::synced();
     host.state.member(Event::Apply(mirrored("k1")));
     let error = host.find("k1").unwrap_err().to_string();
@@ -171,15 +171,15 @@ async fn member_of_an_inventory_that_does_not_count_is_off() {
     assert!(error.contains("--inventory does not have membercluster"), "{error}");
 }
 
-/// A writer of MemberClusters can name neither a server nor a credential.
+/// The right to write MemberClusters allows neither a server nor a credential to be chosen.
 #[tokio::test]
-async fn label_of_karmada_alone_leads_nowhere() {
+async fn inventory_label_alone_gives_no_connection() {
     let mut host = with_karmada(&BOTH).hub_listed();
     host.state.member(Event::Apply(mirrored("m1")));
     assert!(host.find("m1").unwrap_err().to_string().contains("Cluster m1 of Karmada does not exist"));
 }
 
-/// A host with member m1 of our own and FederatedCluster f1 of KubeAdmiral.
+/// A host with member m1 of the own inventory and FederatedCluster f1 of KubeAdmiral.
 fn with_kubeadmiral(endpoint: &str) -> Host {
     let mut host = Host::new();
     host.state.inventories.order = Arc::from([Origin::MemberCluster, Origin::KubeAdmiral]);
@@ -219,7 +219,7 @@ impl Host {
 }
 
 #[tokio::test]
-async fn member_of_kubeadmiral_is_served_with_its_whole_identity() {
+async fn kubeadmiral_member_is_served_with_uid_and_extra() {
     let host = with_kubeadmiral("203.0.113.8:6443");
     let f1 = host.find("f1").unwrap();
     assert_eq!(f1.origin, Origin::KubeAdmiral);
@@ -235,7 +235,7 @@ async fn member_of_kubeadmiral_is_served_with_its_whole_identity() {
 }
 
 #[tokio::test]
-async fn changes_of_kubeadmiral_take_effect_at_once() {
+async fn kubeadmiral_changes_take_effect_immediately() {
     let mut host = with_kubeadmiral("203.0.113.8");
     let first = host.find("f1").unwrap();
     host.admirals("second");

@@ -1,4 +1,4 @@
-//! Joining a process that runs already.
+//! `attach` connects to a running process.
 
 use std::io::Write;
 

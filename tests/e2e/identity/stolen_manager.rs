@@ -303,7 +303,7 @@ fn manager_gets_only_api_tokens_of_at_most_45_days() -> Result<()> {
         (json!({"audiences": [own, "vault"]}), "for the API of this cluster only"),
         (json!({"expirationSeconds": 3_888_001}), "no token for longer than 3888000 seconds"),
     ] {
-        // A kube-apiserver takes a moment until it enforces what a policy says now.
+        // A kube-apiserver takes a moment to enforce a changed policy.
         eventually("the policy is in force", SOON, || {
             refused(&thief, "POST", token, &request(spec.clone()), words).map(Some)
         })?;
@@ -333,7 +333,7 @@ fn refused_by_name() -> Result<()> {
         (rule("users", "e2e other"), "a user of the control plane"),
         (rule("groups", "e2e-wheel"), "groups must be named"),
     ] {
-        // A kube-apiserver takes a moment until it enforces what a policy says now.
+        // A kube-apiserver takes a moment to enforce a changed policy.
         eventually("the refusal is known", SOON, || refused_as_cluster_role(&rules, words).map(Some))?;
     }
     Ok(())

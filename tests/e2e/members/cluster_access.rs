@@ -117,7 +117,7 @@ fn stolen_manager_binds_only_listed_roles_to_ordinary_subjects() -> Result<()> {
     let group = |name: &str| json!({"apiGroup": RBAC_GROUP, "kind": "Group", "name": name});
     let account = |namespace: &str| json!({"kind": "ServiceAccount", "name": "x", "namespace": namespace});
     let jane = user("e2e-access-jane");
-    // A kube-apiserver takes a moment until it enforces what a policy says now.
+    // A kube-apiserver takes a moment to enforce a changed policy.
     eventually("view may be bound", SOON, || {
         let answer = try_binding(&thief, &binding("view", "view", &[&jane, &group("dev"), &account("ci")]))?;
         ensure!((200..300).contains(&answer.0), "{answer:?}");

@@ -95,7 +95,7 @@ fn stolen_manager_binds_a_role_only_where_it_is_listed() -> Result<()> {
                 thief.request("PATCH", &path, "application/apply-patch+yaml", &binding.to_string())?;
             Ok((answer.status(), answer.text()))
         };
-    // A kube-apiserver takes a moment until it enforces what a policy says now.
+    // A kube-apiserver takes a moment to enforce a changed policy.
     eventually("the Role may be bound", SOON, || {
         let answer = attempt("default", BINDING, "Role", "e2e-role", "jane")?;
         ensure!((200..300).contains(&answer.0), "{answer:?}");

@@ -177,7 +177,7 @@ fn said(tool: &Tool, words: &str) -> Result<(i32, String, String)> {
 
 /// Compares the plugin and kubectl, both with cold caches.
 pub(super) fn same_cold(new: &dyn Fn() -> Result<Tool>, words: &str) -> Result<()> {
-    // What controllers change in between is read again.
+    // Retries, because controllers may change objects in between.
     eventually("both say the same", SOON, || {
         let ours = said(&new()?, words)?;
         let theirs = said(&new()?.env("KUBECTL_MC_DIRECT", "0"), words)?;
@@ -189,7 +189,7 @@ pub(super) fn same_cold(new: &dyn Fn() -> Result<Tool>, words: &str) -> Result<(
 /// Compares kubectl's output with that of others.
 pub(super) fn same_by(plugin: &Tool, others: &[(&str, &Tool)], words: &str) -> Result<()> {
     let kubectl = plugin.clone().env("KUBECTL_MC_DIRECT", "0");
-    // What controllers change in between is read again.
+    // Retries, because controllers may change objects in between.
     eventually("both say the same", SOON, || {
         let theirs = said(&kubectl, words)?;
         for (name, tool) in others {

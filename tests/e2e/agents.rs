@@ -1,4 +1,5 @@
-//! Members whose agents dial the host: what passes through the tunnel, who may open one, and what ends it.
+//! Members whose agents dial the host: requests through the tunnel, the right to open one, and the events
+//! that close it.
 
 mod attach;
 mod credential;

@@ -1,5 +1,6 @@
-//! End-to-end tests on a real Kubernetes: a folder for each area, a file for each subject. All tests share one test
-//! bed, in any order and in parallel; each creates its own namespace, users and members. `make test` starts the bed.
+//! End-to-end tests on a real Kubernetes: a folder for each area, a file for each subject. All tests share one
+//! test bed, in any order and in parallel; each creates its own namespace, users and members. `make test` starts
+//! the bed.
 
 mod agents;
 mod faults;
@@ -28,7 +29,7 @@ fn plugin_in(scene: &Scene, caller: &Caller) -> Result<Tool> {
     Ok(plugin(caller)?.with(&[&format!("--cluster={}", scene.member), "--namespace", &scene.name]))
 }
 
-/// Where `tests/clients/install.sh` has put what it installs.
+/// The path of a program that `tests/clients/install.sh` has installed.
 fn installed(path: &str) -> Result<PathBuf> {
     let target =
         Path::new(env!("CARGO_BIN_EXE_kubectl-mc")).ancestors().nth(2).context("no target folder")?;

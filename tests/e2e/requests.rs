@@ -1,4 +1,4 @@
-//! How requests and answers pass through the host and the sidecar: paths, HTTP, TLS, headers and timeouts.
+//! Requests and answers pass the host and the sidecar as promised: paths, HTTP, TLS, headers and timeouts.
 
 mod audit;
 mod audit_events;

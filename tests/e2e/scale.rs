@@ -1,4 +1,4 @@
-//! Many clients at once, hostile clients, and long runs.
+//! The sidecar serves many clients at once, withstands hostile ones, and runs for a long time.
 
 pub(crate) mod bounds;
 mod crowds;

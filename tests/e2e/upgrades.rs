@@ -1,4 +1,4 @@
-//! Upgraded connections: exec, attach, copy, port-forward, and raw tunnels.
+//! Upgraded connections work: exec, attach, copy, port-forward, and raw tunnels.
 
 mod attach;
 mod copy;

@@ -1,4 +1,4 @@
-//! Who may attach a cluster, direct and through the host.
+//! Only the agent's own account attaches a cluster, directly and through the host.
 
 use anyhow::Result;
 use harness::bed::{SYSTEM, bed, host, member, sidecar};
@@ -41,7 +41,7 @@ fn bearer(cluster: &str) -> Result<String> {
 }
 
 #[test]
-fn account_attaches_the_cluster_of_its_name_alone() -> Result<()> {
+fn account_attaches_only_the_cluster_of_its_name() -> Result<()> {
     own_agent::register(CLUSTER, SYSTEM, &own_data(member("m1")?)?)?;
     own_agent::account("e2e-attach-other")?;
     for way in ways()? {
@@ -56,7 +56,7 @@ fn account_attaches_the_cluster_of_its_name_alone() -> Result<()> {
     Ok(())
 }
 
-/// RBAC can give the right to anybody; the tunnel is the account's all the same.
+/// RBAC can grant the right to any user, but a tunnel belongs to the account of its cluster.
 #[test]
 fn user_with_the_right_to_attach_gets_no_tunnel() -> Result<()> {
     let cluster = "e2e-attach-user";
@@ -77,7 +77,7 @@ fn user_with_the_right_to_attach_gets_no_tunnel() -> Result<()> {
 }
 
 #[test]
-fn agents_account_may_do_nothing_else() -> Result<()> {
+fn agent_account_has_no_other_right() -> Result<()> {
     own_agent::account("e2e-attach-nothing")?;
     let agent = own_agent::as_agent("e2e-attach-nothing")?;
     for path in [
@@ -93,7 +93,7 @@ fn agents_account_may_do_nothing_else() -> Result<()> {
 }
 
 #[test]
-fn request_that_is_no_agents_gets_no_tunnel() -> Result<()> {
+fn request_without_agent_handshake_gets_no_tunnel() -> Result<()> {
     let cluster = "e2e-attach-handshake";
     own_agent::register(cluster, SYSTEM, &own_data(member("m1")?)?)?;
     let token = bearer(cluster)?;

@@ -1,4 +1,4 @@
-//! The agent's own login to the host.
+//! The agent renews its own token for the host, and uses a new one after the old one has expired.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn aged_credential_is_renewed_through_the_tunnel() -> Result<()> {
 }
 
 #[test]
-fn expired_credential_is_named() -> Result<()> {
+fn expired_token_is_logged_and_a_new_one_is_used() -> Result<()> {
     let cluster = "e2e-agent-expired";
     own_agent::register(cluster, SYSTEM, &own_data(member("m1")?)?)?;
     let token = own_agent::token(cluster, 3600)?;
@@ -33,7 +33,7 @@ fn expired_credential_is_named() -> Result<()> {
     let agent =
         OwnAgent::start(cluster, member("m1")?, &Difference { keys: &keys, ..Difference::default() })?;
     agent.until_logged("401 Unauthorized")?;
-    // The folder is read at each attempt.
+    // The agent reads the folder again at each attempt.
     std::fs::write(agent.connection.join("token"), token)?;
     until_connected(cluster)
 }

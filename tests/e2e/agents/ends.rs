@@ -1,4 +1,4 @@
-//! What ends a tunnel, whatever its agent does.
+//! A tunnel ends with its account, its member or its agent's process, and a cut one is opened again.
 
 use anyhow::Result;
 use harness::bed::{SYSTEM, bed, host, member};

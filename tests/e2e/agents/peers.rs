@@ -1,4 +1,4 @@
-//! Replicas that ask each other for the tunnel of an agent.
+//! A replica without an agent's tunnel reaches the member through the replica that has it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Site {
         agent.until_logged("connected")?;
         let admin = Caller::certificate("e2e-agent-peers", &["system:masters"])?;
         let site = Self { fleet, has, asks, agent, admin, files };
-        // It may have asked before there was a tunnel, and knows the answer for a second.
+        // The replica may have asked before the tunnel was open, and caches that answer for a second.
         eventually("the other replica reaches the member", SOON, || site.serves(&site.asks).map(Some))?;
         Ok(site)
     }
@@ -56,7 +56,7 @@ fn replica_without_a_tunnel_reaches_the_member() -> Result<()> {
     for _ in 0..20 {
         site.serves(&site.asks)?;
     }
-    // The leader, which has no tunnel, says so too.
+    // The leader has no tunnel and reports the connection as well.
     let connected = site.fleet.until(&site.agent.cluster, "Connected", "True", "AgentConnected")?;
     ensure!(connected.message.contains("is connected to replica "), "{connected}");
     site.fleet.until(&site.agent.cluster, "Reachable", "True", "Answers")?;
@@ -75,7 +75,7 @@ fn lost_tunnel_of_another_replica_is_reported() -> Result<()> {
     site.fleet.until(&site.agent.cluster, "Connected", "False", "NoAgent").map(drop)
 }
 
-/// A stranger at the secure port who knows the protocol between replicas.
+/// A client of the secure port that speaks the protocol of replicas, with and without a certificate.
 #[test]
 fn only_replicas_get_an_answer() -> Result<()> {
     let site = Site::new("agent-peers-attack")?;
@@ -87,7 +87,7 @@ fn only_replicas_get_an_answer() -> Result<()> {
         peer::ask(address, &sidecar()?.ca_certificate, own.as_deref(), &question)
     };
     ensure!(ask(Some("replica"))?.as_deref() == Some("connected"), "a replica got no connection");
-    // Of the same authority, and no replica's.
+    // A certificate of the same CA that is not a replica's.
     sidecar()?.serving_files(&[SIDECAR_NAME], site.files.path(), "other")?;
     ensure!(ask(Some("other"))?.is_none(), "a certificate without the URI got an answer");
     let administrator = site.admin.certificate.as_ref().map(Arc::clone).context("no certificate")?;

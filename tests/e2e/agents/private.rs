@@ -1,5 +1,6 @@
-//! A member that only its own network reaches. Its agent there is the shared one, by which exec, attach, cp, logs and
-//! port-forward are tested too (`upgrades`). These tests need root, for the network.
+//! A member in a network that accepts no connections is used through its agent. The agent there is the shared
+//! one, with which `upgrades` also tests exec, attach, cp, logs and port-forward. These tests need root, for
+//! the network.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -12,10 +13,10 @@ use harness::private_network::{MEMBER, OWN, PrivateNetwork};
 use harness::registration::register_in;
 
 #[test]
-fn member_that_the_host_cannot_reach_is_ready_by_its_agent() -> Result<()> {
+fn unreachable_member_is_ready_through_its_agent() -> Result<()> {
     let agent = own_agent::shared()?;
     until(&agent.cluster, "Ready", "True")?;
-    // The same connection without the agent.
+    // The same member without the agent.
     let mut data = own_data(member("m1")?)?;
     data["server"] = format!("https://{MEMBER}").into();
     data["tls-server-name"] = "kubernetes.default.svc".into();
@@ -24,7 +25,7 @@ fn member_that_the_host_cannot_reach_is_ready_by_its_agent() -> Result<()> {
 }
 
 #[test]
-fn network_of_the_agent_lets_nothing_in() -> Result<()> {
+fn agent_network_accepts_no_incoming_connection() -> Result<()> {
     let network = PrivateNetwork::shared()?;
     // A closed port of an open network would refuse at once.
     for port in [6443, 10250] {

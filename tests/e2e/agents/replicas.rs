@@ -1,4 +1,4 @@
-//! Agents and several replicas of the sidecar.
+//! An agent keeps tunnels to several replicas, so that one replica can end.
 
 use anyhow::{Result, ensure};
 use harness::bed::member;
@@ -10,7 +10,7 @@ use harness::own_sidecar::OwnSidecar;
 use harness::relay::Relay;
 use harness::wait::{SOON, eventually};
 
-/// Two replicas behind a balancer, and an agent that dials it.
+/// Two replicas behind a load balancer, and an agent that dials it.
 struct Site {
     replicas: [OwnSidecar; 2],
     agent: OwnAgent,

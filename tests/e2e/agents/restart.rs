@@ -1,5 +1,5 @@
-//! The host's kube-apiserver, which carries the tunnels of agents that dial it, is restarted. It runs alone: every test
-//! needs the host.
+//! An agent reconnects after a restart of the host's kube-apiserver, which carries its tunnel. The test runs
+//! alone because every other test needs the host.
 
 use anyhow::Result;
 use harness::bed::{bed, host};
@@ -10,7 +10,7 @@ use harness::wait::{SOON, eventually};
 use crate::agents::ends::connected;
 
 #[test]
-fn agent_reconnects_when_the_host_was_restarted() -> Result<()> {
+fn agent_reconnects_after_a_host_restart() -> Result<()> {
     let agent = connected("e2e-agent-host-restart", &harness::own_agent::Difference::default())?;
     until(&agent.cluster, "Reachable", "True")?;
     bed()?.host.restart_apiserver()?;

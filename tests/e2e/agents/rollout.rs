@@ -1,4 +1,5 @@
-//! Three replicas behind a balancer, an agent with tunnels to two of them, and a caller that asks all the while.
+//! Three replicas behind a load balancer end one after the other, while an agent has tunnels to two of them
+//! and a caller sends requests.
 
 use anyhow::{Context, Result, ensure};
 use harness::asking::while_sending;
@@ -17,7 +18,7 @@ struct Site {
     fleet: OwnFleet,
     files: TempDir,
     replicas: Vec<OwnSidecar>,
-    /// One for each replica, and for those that replace them.
+    /// One for each replica and for each replacement.
     addresses: Vec<Relay>,
     balancer: Relay,
     agent: OwnAgent,
@@ -56,7 +57,7 @@ impl Site {
         self.balance()
     }
 
-    /// Leads the balancer to all replicas.
+    /// Points the load balancer at all replicas.
     fn balance(&self) -> Result<()> {
         let urls: Vec<_> = self.replicas.iter().map(|replica| replica.sidecar.url.as_str()).collect();
         self.balancer.lead_to(&urls)
@@ -72,7 +73,7 @@ impl Site {
         Ok(())
     }
 
-    /// Asks whichever replica the balancer leads to, by a new connection.
+    /// Sends a request on a new connection to any replica of the load balancer.
     fn asking(&self) -> Result<impl Fn() -> Result<Response> + Sync + use<>> {
         let (cluster, balanced) = (self.agent.cluster.clone(), self.balanced()?);
         Ok(move || get(&cluster, &balanced))
@@ -105,7 +106,8 @@ fn killed_replica_of_three_fails_no_new_request() -> Result<()> {
     let mut site = Site::new("agent-three-kill")?;
     let asking = site.asking()?;
     for _ in 0..2 {
-        // By a balancer that has noticed it. What was on its way there is lost with it.
+        // The load balancer no longer uses the killed replica. Requests in flight to that replica are lost
+        // with it.
         let mut killed = site.replicas.remove(0);
         site.balance()?;
         killed.kill()?;

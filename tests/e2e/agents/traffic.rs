@@ -1,4 +1,4 @@
-//! Requests to a member through its agent.
+//! Reads, writes and watches reach a member through its agent, and errors name the agent.
 
 use anyhow::{Context, Result};
 use harness::bed::{SYSTEM, member};
@@ -28,7 +28,7 @@ fn reads_writes_and_watches_pass_through_the_tunnel() -> Result<()> {
 }
 
 #[test]
-fn cluster_without_a_connected_agent_is_named() -> Result<()> {
+fn request_without_a_connected_agent_names_the_agent_hop() -> Result<()> {
     let scene = Scene::new("agent-missing")?;
     let (caller, cluster) = (scene.caller()?, "e2e-agent-missing");
     own_agent::register(cluster, SYSTEM, &own_data(member("m1")?)?)?;
@@ -44,9 +44,9 @@ fn cluster_without_a_connected_agent_is_named() -> Result<()> {
     Ok(())
 }
 
-/// What an agent connects to may be anything: it is the member only if its certificate says so.
+/// An agent may connect to any server: the sidecar accepts it as the member only by its certificate.
 #[test]
-fn agent_that_leads_elsewhere_is_found_out_by_tls() -> Result<()> {
+fn agent_to_another_server_fails_tls_verification() -> Result<()> {
     let impostor = FakeMember::unregistered("e2e-agent-impostor", |_| ok())?;
     let mut data = own_data(member("m1")?)?;
     let server = impostor.secret(&json!({}))["server"].as_str().context("no server")?.to_owned();

@@ -1,4 +1,4 @@
-//! An agent whose network is gone. These tests need root, for an address of their own.
+//! An agent whose network is gone is reported soon. These tests need root, for an address of their own.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! What becomes of the members' proxy when the host does not answer, forgets whom to trust, or says
-//! something else about a member.
+//! The proxy keeps serving while the host does not answer or its trust ConfigMap is broken, and follows
+//! changes of a member's Secret.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn fault_75_host_outage_stops_new_logins_but_not_discovery() -> Result<()> {
     let fake = FakeMember::start("e2e-hub-down", |_| ok())?;
     let relay = Relay::to(&bed()?.host.server)?;
     let own = OwnSidecar::with(&Difference { host: Some(relay.address), ..Difference::default() })?;
-    // By rules, because nobody has to be asked about system:masters.
+    // RBAC rules let the callers in: for system:masters there would be no review.
     let scene = Scene::on("m2", "hub-down")?;
     let let_in = |name: &str| {
         let caller = Caller::certificate(name, &[])?;
@@ -36,7 +36,7 @@ fn fault_75_host_outage_stops_new_logins_but_not_discovery() -> Result<()> {
     };
     assert_eq!(ask(&known, "")?.status(), 200);
     relay.cut();
-    // What the host said a moment ago still holds, for as long as its answers are kept.
+    // The host's answers stay in force while they are cached.
     assert_eq!(ask(&known, "")?.status(), 200);
     let before = fake.requests("/asked").len();
     is_retryable("a right that no review grants", &ask(&stranger, "")?)?;
@@ -74,7 +74,7 @@ fn fault_20_front_proxy_trust_survives_a_broken_config_map() -> Result<()> {
     };
     let config_map = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     let original = host()?.get(config_map)?;
-    // The log is the event to wait for: the answer must not change.
+    // Waits for the log, because the answer must not change.
     let told = |what: &str| {
         eventually(what, SOON, || {
             ask()?;
@@ -109,7 +109,7 @@ fn fault_78_changed_secret_takes_effect_within_seconds() -> Result<()> {
         })
     };
     within("it is reached", &|status, _| status == 200)?;
-    // Another CA than the member's: not a connection that was open before is used any more.
+    // Another CA than the member's: the sidecar no longer uses connections that were open before.
     fake.register(&json!({"ca.crt": other.ca()}))?;
     within("the new CA counts", &|status, text| status == 503 && text.contains("member unreachable"))?;
     fake.register(&json!({}))?;
@@ -136,7 +136,7 @@ fn fault_77_recreated_member_replaces_the_old_one() -> Result<()> {
     assert_eq!(open.head()?.status, 200);
     host()?.delete(&format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{}", old.name))?;
     new.register(&json!({}))?;
-    // What was open belongs to the one that is gone.
+    // Open streams belong to the deleted member.
     open.rest()?;
     let path = member_path(&new.name, "/asked");
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -150,7 +150,7 @@ fn fault_77_recreated_member_replaces_the_old_one() -> Result<()> {
     Ok(())
 }
 
-/// The answer says that it is not the caller's fault, and when to come again.
+/// Checks that the answer is a retryable error with a Retry-After.
 fn is_retryable(what: &str, answer: &Response) -> Result<()> {
     let Response { head, .. } = answer;
     let retryable = [429, 503].contains(&head.status) && head.value("retry-after").is_some();

@@ -1,4 +1,5 @@
-//! Sidecars in pods that end, in good order or without a word, while people work through the host's Service.
+//! Requests through the host's Service while the leader's pod is deleted, deleted without a grace period, or
+//! killed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +21,7 @@ use crate::faults::leadership::{Followed, Term};
 use crate::install::in_pods::{Scene, program};
 use crate::scale::soak::say;
 
-/// How long the Lease of the controllers lasts here.
+/// Duration of the controllers' Lease in this test.
 const LEASE: Duration = Duration::from_secs(6);
 
 #[test]
@@ -42,7 +43,7 @@ fn leader_deletion_loses_no_request() -> Result<()> {
 
 /// A host with two sidecars in pods, and a member.
 struct Hub {
-    // Before the host, whose turn is that of both.
+    // Dropped before the scene, whose lock on the host covers both.
     _member: Clean,
     _scene: Scene,
     api: Api,
@@ -50,10 +51,10 @@ struct Hub {
     plugin: Tool,
 }
 
-/// What clients saw, each asking without a pause.
+/// Results of clients that send requests without a pause.
 struct Seen {
     answered: usize,
-    /// What was answered otherwise, and how long after the leader was told or made to end the request began.
+    /// Each failed answer, and when its request began after the leader was ended.
     failed: Vec<(Duration, String)>,
 }
 
@@ -74,14 +75,14 @@ impl Hub {
         Ok(Self { _member: member, api: scene.api()?, _scene: scene, endpoint, plugin })
     }
 
-    /// Has the leader's pod end while clients ask, until another leads.
+    /// Ends the leader's pod while clients send requests, until another replica leads.
     fn under_load(&self, end: impl FnOnce(&str) -> Result<()> + Send) -> Result<(Followed, Seen)> {
         eventually("both replicas are ready", SOON, || {
             let path = format!("/apis/apps/v1/namespaces/{SYSTEM}/deployments/mc-sidecar");
             ensure!(self.api.get(&path)?["status"]["readyReplicas"] == 2, "they are not");
             Ok(Some(()))
         })?;
-        // The first request of a caller waits for the leader, who lets them in at the member.
+        // A caller's first request waits until the leader has granted its impersonation at the member.
         eventually("the callers are let in", SOON, || {
             let answer = self.endpoint.exchange(request().as_bytes())?;
             ensure!(answer.status() == 200, "{}: {}", answer.status(), answer.text());
@@ -98,7 +99,7 @@ impl Hub {
             let ending = scope.spawn(|| end(pod));
             let followed = Followed::after(before, &self.api, SYSTEM, || Ok(()));
             let ended = ending.join();
-            // Until there is nothing more to see.
+            // Late failures count as well.
             thread::park_timeout(AFTERWARDS);
             stop.store(true, Ordering::Relaxed);
             let mut seen = Seen { answered: 0, failed: Vec::new() };
@@ -113,7 +114,7 @@ impl Hub {
         })
     }
 
-    /// Asks for one object again and again, each time by a connection of its own to the host.
+    /// Requests one object repeatedly, each time on a new connection to the host.
     fn ask(&self, stop: &AtomicBool) -> Result<(usize, Vec<(Instant, String)>)> {
         let request = request();
         let (mut answered, mut failed) = (0, Vec::new());
@@ -128,7 +129,7 @@ impl Hub {
         Ok((answered, failed))
     }
 
-    /// The same by kubectl.
+    /// The same with kubectl.
     fn get(&self, stop: &AtomicBool) -> Result<(usize, Vec<(Instant, String)>)> {
         let (mut answered, mut failed) = (0, Vec::new());
         while !stop.load(Ordering::Relaxed) {
@@ -152,7 +153,7 @@ impl Hub {
 }
 
 impl Seen {
-    /// What failed was answered by the host, which could not reach the one that ended, and soon none did.
+    /// Checks that each failure is the host's answer for the pod that ended, and that failures stop soon.
     fn is_over_soon(&self) -> Result<()> {
         let by_the_host = |what: &str| WORDS.iter().any(|words| what.starts_with(words));
         for (after, what) in &self.failed {
@@ -183,7 +184,7 @@ fn request() -> String {
     format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 }
 
-/// Ends the process in a pod without a word.
+/// Kills the process in a pod by SIGKILL.
 fn kill(pod: &str) -> Result<()> {
     let mut all = std::fs::read_dir("/proc")?.filter_map(|entry| Some(entry.ok()?.path()));
     let process = all.find(|process| is_in(pod, process)).context("no such process")?;
@@ -202,8 +203,9 @@ const MEMBER: &str = "east";
 const GET: [&str; 8] = ["--cluster", MEMBER, "get", "configmaps", "-n", "default", "-o", "name"];
 const CLIENTS: usize = 4;
 const AFTERWARDS: Duration = Duration::from_secs(5);
-/// A second on an idle machine: until the host knows that nobody is there.
+/// Time until the host knows that the pod is gone: a second on an idle machine.
 const OVER: Duration = Duration::from_secs(8);
-/// Of the host's kube-apiserver; kubectl's differ. It takes the whole APIService for unavailable while each of its five
-/// probes met the pod that is gone, which of two pods is one check in 32 (kube-aggregator: `remote_available_controller`).
+/// Beginnings of the accepted failures: the texts of the host's kube-apiserver, and any failure of kubectl.
+/// The host takes the whole APIService for unavailable if each of its five probes meets the pod that is gone.
+/// With two pods that is one check in 32 (kube-aggregator: `remote_available_controller`).
 const WORDS: [&str; 3] = ["503: error trying to reach service: ", "503: service unavailable", "kubectl: "];

@@ -1,5 +1,5 @@
-//! A member that the leader cannot reach makes no caller wait: not at another replica, and not in a command on several
-//! clusters.
+//! Another replica knows an outage that the leader has found, so its callers do not wait for a connect
+//! timeout.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use harness::own_fleet::OwnFleet;
 use serde_json::json;
 
 #[test]
-fn fault_56_fresh_replica_takes_over_what_the_leader_found() -> Result<()> {
+fn fault_56_new_replica_knows_the_outages_of_the_leader() -> Result<()> {
     let fleet = OwnFleet::new("known-outage")?;
     let hole = BlackHole::start()?;
     let name = "e2e-known-outage";

@@ -1,4 +1,4 @@
-//! One replica runs the controllers, another takes over when it ends, and requests do not notice.
+//! One replica runs the controllers, another takes over when it ends, and no request fails meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,15 @@ use harness::wait::{SOON, eventually};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-/// How long a Lease lasts here.
+/// Duration of the Lease in these tests.
 const LEASE: Duration = Duration::from_secs(6);
 const FLAGS: [&str; 3] = [
     "--leader-elect-lease-duration=6s",
     "--leader-elect-renew-deadline=4s",
     "--leader-elect-retry-period=500ms",
 ];
-/// What it takes to write a renewal, to tell of it, to wake, and to look before the first write: a tenth of a
-/// second, unless the machine is busy.
+/// Time to write a renewal, send its event, wake up, and read before the first write: a tenth of a second,
+/// unless the machine is busy.
 const MARGIN: Duration = Duration::from_secs(2);
 
 #[test]
@@ -54,16 +54,16 @@ fn sidecar_without_controllers_is_never_leader() -> Result<()> {
     Ok(())
 }
 
-/// That another leads.
+/// A takeover by another replica.
 pub(crate) struct Followed {
-    /// Since it was waited for.
+    /// Since the wait for it began.
     pub(crate) took: Duration,
-    /// Since the last renewal of the one before, as both wrote it into the Lease.
+    /// Since the previous leader's last renewal, as both wrote it into the Lease.
     pub(crate) since_renewal: SignedDuration,
 }
 
 impl Followed {
-    /// Waits until another holds the Lease, and no longer than all goes well meanwhile.
+    /// Waits until another replica holds the Lease, and fails as soon as `meanwhile` does.
     pub(crate) fn after(
         mut before: Term,
         host: &Api,
@@ -85,7 +85,7 @@ impl Followed {
         })?
     }
 
-    /// One that waited for a Lease to be over led then, and not before.
+    /// Checks that the new leader began right after the Lease expired, and not before.
     pub(crate) fn is_just_over(&self, lease: Duration) -> Result<()> {
         let after = Duration::try_from(self.since_renewal)?;
         ensure!(after >= lease, "another led when the Lease was not over: after {after:?}");
@@ -94,7 +94,7 @@ impl Followed {
     }
 }
 
-/// Who leads, as the Lease says.
+/// The current leader, as the Lease says.
 pub(crate) struct Term {
     pub(crate) holder: String,
     began: Timestamp,
@@ -115,7 +115,7 @@ impl Term {
     }
 }
 
-/// Two replicas, a member, and a caller who never stops asking for it.
+/// Two replicas, a member, and a caller that sends requests to it without a pause.
 struct Two {
     fleet: OwnFleet,
     fake: FakeMember,
@@ -139,7 +139,7 @@ impl Two {
         Ok(Self { fleet, fake, leader, other, endpoint })
     }
 
-    /// Returns when the other leads. Meanwhile each of its requests is answered.
+    /// Returns when the other replica leads. Meanwhile each request is answered.
     fn until_followed(&self, before: Term) -> Result<Followed> {
         let (host, namespace) = (&self.fleet.host, &self.fleet.namespace);
         let followed = Followed::after(before, host, namespace, || self.is_served())?;
@@ -160,7 +160,7 @@ impl Two {
         Ok(())
     }
 
-    /// The one that leads now does what a leader does.
+    /// Checks that the current leader probes members.
     fn is_looked_after(&self) -> Result<()> {
         self.fake.shut(true);
         self.fleet.until(&self.fake.name, "Reachable", "False", "ConnectionFailed").map(drop)

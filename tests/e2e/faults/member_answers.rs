@@ -1,4 +1,5 @@
-//! Answers of a member that are late, broken, endless or hostile, and what a caller sees of them.
+//! A caller gets a clear error, and no other answer, when a member's answer is late, broken, endless or
+//! hostile.
 
 use std::time::Instant;
 
@@ -60,7 +61,7 @@ fn fault_47_answer_cut_inside_a_chunk_has_no_clean_end() -> Result<()> {
 }
 
 #[test]
-fn fault_48_a_redirect_of_a_plain_request_is_502() -> Result<()> {
+fn fault_48_redirect_of_a_plain_request_is_502() -> Result<()> {
     for (number, status) in ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"].iter().enumerate() {
         let (name, head) = (format!("e2e-redirects-{number}"), "Location: https://elsewhere.example/\r\n");
         let fake = FakeMember::start(&name, move |_| reply(status, head, ""))?;
@@ -80,7 +81,7 @@ fn fault_49_unrequested_switch_of_protocols_is_502() -> Result<()> {
     let mut client = ask(&fake, "/plain")?;
     let answer = client.response()?;
     ensure!(answer.status() == 502 && answer.text().contains("switched protocols"), "{}", answer.text());
-    // What comes next is a request of its own, on a connection of its own.
+    // The next request gets a connection of its own.
     send(&mut client, &fake, "/next")?;
     ensure!(client.response()?.status() == 502);
     let (plain, next) = (fake.requests("/plain"), fake.requests("/next"));
@@ -128,7 +129,7 @@ fn fault_50_endless_interim_answers_are_502() -> Result<()> {
 }
 
 #[test]
-fn fault_50_a_few_interim_answers_come_before_the_real_one() -> Result<()> {
+fn fault_50_few_interim_answers_precede_the_final_one() -> Result<()> {
     let hints = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n";
     let fake = FakeMember::start("e2e-hints", move |_| {
         vec![Step::Send([hints, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nreal"].concat().into())]
@@ -158,8 +159,8 @@ fn fault_53_members_429_is_forwarded_unchanged() -> Result<()> {
 }
 
 #[test]
-fn fault_55_a_compressed_answer_arrives_byte_for_byte() -> Result<()> {
-    // Not even gzip: nobody on the way looks inside.
+fn fault_55_compressed_answer_arrives_byte_for_byte() -> Result<()> {
+    // The body is no valid gzip: neither the host nor the sidecar decodes it.
     let body: Vec<u8> =
         [0x1f, 0x8b].into_iter().chain((0..100_000u32).map(|n| n.to_le_bytes()[0] ^ 0x5a)).collect();
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n";
@@ -198,7 +199,7 @@ fn fault_55_bytes_past_the_length_reach_no_other_answer() -> Result<()> {
 }
 
 #[test]
-fn fault_57_an_answer_of_a_gibibyte_leaves_the_memory_flat() -> Result<()> {
+fn fault_57_gibibyte_answer_leaves_memory_constant() -> Result<()> {
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         1024 * MEBIBYTE
@@ -207,8 +208,8 @@ fn fault_57_an_answer_of_a_gibibyte_leaves_the_memory_flat() -> Result<()> {
         "/gibibyte" => vec![Step::Send(head.clone().into()), Step::Repeat(vec![b'x'; MEBIBYTE], 1024)],
         _ => ok(),
     })?;
-    // The memory of the bed's own sidecar changes with every other test. On a busy machine a gibibyte takes more than the
-    // default timeout of a request.
+    // A sidecar of its own, because other tests change the memory of the bed's. On a busy machine a gibibyte
+    // takes longer than the default timeout of a request.
     let flags = ["--request-timeout=10m"];
     let own = OwnSidecar::with(&Difference { flags: &flags, ..Difference::default() })?;
     let admin = Caller::certificate(&format!("{}-admin", fake.name), &["system:masters"])?;
@@ -222,7 +223,7 @@ fn fault_57_an_answer_of_a_gibibyte_leaves_the_memory_flat() -> Result<()> {
         ensure!(piece.iter().all(|&byte| byte == b'x'));
         highest = highest.max(usage::resident(own.pid())?);
     }
-    // What is passed on is thirty-two times this.
+    // The answer is 32 times this.
     ensure!(highest < before + 32 * MEBIBYTE, "it grew by {} MiB", (highest - before) / MEBIBYTE);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Members that cannot be reached: what their callers are told, how soon, and what it costs the others.
+//! A member that cannot be reached costs its callers a clear 503 in time, and other members nothing.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ fn fault_44_black_holed_member_costs_one_connect_timeout() -> Result<()> {
     let (answer, took) = client.ask()?;
     ensure!(took < CONNECT_DEADLINE, "{took:?}");
     unreachable(&answer, "did not answer in time")?;
-    // Its first try comes a second later at the soonest, and takes as long again.
+    // The breaker's first attempt comes a second later at the soonest, and takes as long again.
     let (answer, took) = client.ask()?;
     ensure!(took < AT_ONCE, "{took:?}");
     for words in ["is unreachable since 2", "it did not answer in time", "next try in"] {
@@ -66,7 +66,7 @@ fn fault_44_member_that_closes_connections_is_503_at_once() -> Result<()> {
 }
 
 #[test]
-fn fault_45_an_expired_certificate_gets_no_request() -> Result<()> {
+fn fault_45_expired_certificate_gets_no_request() -> Result<()> {
     distrusted(
         "e2e-expired",
         Manners { expired: true, ..Manners::default() },
@@ -76,7 +76,7 @@ fn fault_45_an_expired_certificate_gets_no_request() -> Result<()> {
 }
 
 #[test]
-fn fault_45_a_certificate_of_another_name_gets_no_request() -> Result<()> {
+fn fault_45_certificate_of_another_name_gets_no_request() -> Result<()> {
     let other = json!({"tls-server-name": "wrong.example"});
     distrusted("e2e-other-name", Manners::default(), &other, "not valid for name")
 }
@@ -97,7 +97,7 @@ fn fault_56_dead_member_gets_single_trials_and_recovers() -> Result<()> {
         Ok(answer.text().contains("next try in").then_some(answer))
     })?;
     unreachable(&refused, "since")?;
-    // It has not been gone for long: whoever can wait may, for as long as the trial under way takes.
+    // The outage is recent: a caller that can wait may wait as long as the attempt under way takes.
     let again: u32 = refused.head.value("retry-after").context("no Retry-After")?.parse()?;
     ensure!((1..=14).contains(&again), "{again}");
     let before = fake.knocked();
@@ -129,7 +129,7 @@ fn fault_56_outage_has_a_retry_date_that_kubectl_ignores() -> Result<()> {
     unreachable(&refused, "next try in")?;
     due_soon(&refused)?;
 
-    // The host passes it on as it is.
+    // The host forwards the answer unchanged.
     let host = Endpoint::cluster(&bed()?.host, admin.certificate.as_deref())?;
     let mut connection = host.connect()?;
     send(&mut connection, &fake.name, "/asked")?;
@@ -144,7 +144,7 @@ fn fault_56_outage_has_a_retry_date_that_kubectl_ignores() -> Result<()> {
     Ok(())
 }
 
-/// That the answer names, as RFC 9110 writes dates, when the next try may be.
+/// Checks that the answer names the time of the next attempt, in the date format of RFC 9110.
 fn due_soon(answer: &Response) -> Result<()> {
     let date = |name: &str| {
         let text = answer.head.value(name).with_context(|| format!("no {name}"))?;
@@ -152,7 +152,7 @@ fn due_soon(answer: &Response) -> Result<()> {
         Ok(jiff::fmt::rfc2822::parse(text).with_context(|| text.to_owned())?.timestamp())
     };
     let wait = date("retry-after")?.duration_since(date("date")?).as_secs();
-    // The longest pause, its jitter, and what spreads those who were refused together.
+    // The longest pause, its jitter, and the spread of callers that were refused together.
     ensure!((0..=40).contains(&wait), "in {wait} s");
     Ok(())
 }
@@ -178,14 +178,14 @@ fn fault_56_flapping_member_is_used_when_up() -> Result<()> {
     Ok(())
 }
 
-/// A member of which no connection is kept, so that each request has to reach it anew.
+/// A member whose connections are not pooled, so that each request opens a new one.
 fn unpooled(name: &str) -> Result<FakeMember> {
     let fake = FakeMember::unregistered(name, |_| reply("200 OK", "Connection: close\r\n", ""))?;
     fake.register(&json!({}))?;
     Ok(fake)
 }
 
-/// Nothing is sent to a member whose certificate does not fit, and the answer says so.
+/// Checks that a member whose certificate is not trusted gets no request, and that the answer says so.
 fn distrusted(name: &str, manners: Manners, keys: &serde_json::Value, words: &str) -> Result<()> {
     let fake = FakeMember::with(name, manners, |_| ok())?;
     fake.register(keys)?;
@@ -227,21 +227,21 @@ struct Client {
 }
 
 impl Client {
-    /// Of a member that is only an address.
+    /// The client of a new member that is only an address.
     fn of(member: &str, server: &str) -> Result<Self> {
         let ca = std::fs::read_to_string(&bed()?.host.ca_certificate)?;
         register(member, &json!({"server": server, "ca.crt": ca, "token": "token-of-nobody"}))?;
         Self::knows(member)
     }
 
-    /// Of a registered member.
+    /// The client of a registered member.
     fn knows(member: &str) -> Result<Self> {
         let admin = Caller::certificate(&format!("{member}-admin"), &["system:masters"])?;
         let endpoint = Endpoint::sidecar(sidecar()?, admin.certificate.as_deref())?;
         Ok(Self { member: member.to_owned(), endpoint })
     }
 
-    /// Asks the member, as soon as the sidecar knows it, and says how long the answer took.
+    /// Sends a request as soon as the sidecar knows the member, and returns the answer and its duration.
     fn ask(&self) -> Result<(Response, Duration)> {
         eventually("the sidecar knows the member", SOON, || {
             let mut connection = self.endpoint.connect()?;
@@ -266,5 +266,5 @@ fn send(connection: &mut Connection, member: &str, path: &str) -> Result<()> {
 
 /// The connect timeout and a second.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(11);
-/// Half of the connect timeout, on a machine that has much else to do.
+/// Half of the connect timeout, on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(5);

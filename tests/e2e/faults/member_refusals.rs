@@ -1,4 +1,4 @@
-//! Members that do not do what they are asked, and whom the caller should blame.
+//! A member's refusal of the sidecar is reported as such, and not as a refusal of the caller.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::plugin;
 
 #[test]
 fn fault_52_missing_impersonation_is_not_the_callers_refusal() -> Result<()> {
-    // A real credential of a real member, without the right to impersonate anybody.
+    // A valid credential of a real member, without the right to impersonate any user.
     let granted = Granted::on("m2", "e2e-no-impersonation", &json!([]))?;
     let answer = granted.refused(&granted.caller(&[])?)?;
     let powerless = "does not let the sidecar impersonate";
@@ -36,7 +36,7 @@ fn fault_52_only_missing_rights_are_named() -> Result<()> {
     });
     let core =
         |resources: &[&str]| json!({"apiGroups": [""], "resources": resources, "verbs": ["impersonate"]});
-    // Of this Kubernetes and of an older one, which says it in other words.
+    // The newest Kubernetes and an older one, whose refusal has another text.
     for member in ["m1", "m2"] {
         let users = Granted::on(
             member,
@@ -98,7 +98,7 @@ fn fault_52_many_refusals_check_the_grant_once() -> Result<()> {
 
 const ALLOWED_NOTHING: &str = r#"{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{},"status":{"allowed":false}}"#;
 
-/// A member that is registered with a credential of these rights.
+/// A member whose registered credential has these rights.
 struct Granted {
     name: String,
     scene: Scene,
@@ -145,7 +145,7 @@ impl Granted {
         Ok(Self { name: name.to_owned(), scene })
     }
 
-    /// Somebody of these groups who may do everything, were it not for the grant.
+    /// A user of these groups with every right except for the impersonation.
     fn caller(&self, groups: &[&str]) -> Result<Caller> {
         let caller = Caller::certificate(&format!("{}-user", self.name), groups)?;
         self.scene.let_in(&caller, &[&self.name], EVERY_VERB)?;
@@ -153,7 +153,7 @@ impl Granted {
         Ok(caller)
     }
 
-    /// What a caller is told, who is refused for the grant.
+    /// The answer to a caller that is refused for the missing impersonation.
     fn refused(&self, caller: &Caller) -> Result<Response> {
         let endpoint = Endpoint::sidecar(sidecar()?, caller.certificate.as_deref())?;
         let path = member_path(&self.name, &format!("/api/v1/namespaces/{}/configmaps", self.scene.name));
@@ -191,7 +191,7 @@ fn fault_51_refused_credential_is_reread_and_retried_once() -> Result<()> {
 }
 
 #[test]
-fn fault_51_a_refused_upgrade_is_redone_with_the_new_credential() -> Result<()> {
+fn fault_51_refused_upgrade_is_retried_with_new_credential() -> Result<()> {
     let Renewal { fake, mut client, gate } = Renewal::begin("e2e-renewed-upgrade")?;
     let path = member_path(&fake.name, "/upgrade");
     let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n");
@@ -258,7 +258,7 @@ impl Renewal {
     }
 }
 
-/// Gives the member a new credential while it holds a request, and lets it refuse.
+/// Registers a new credential while the member holds a request, and then lets the member refuse the old one.
 fn renew(fake: &FakeMember, target: &str, gate: &Gate) -> Result<()> {
     fake.wait_for(target, |_| true)?;
     fake.register(&json!({"token": "renewed"}))?;
@@ -266,7 +266,7 @@ fn renew(fake: &FakeMember, target: &str, gate: &Gate) -> Result<()> {
     Ok(())
 }
 
-/// Each of the requests came as the caller, the repeated one too.
+/// Checks that each request came as the caller, also the repeated one.
 fn as_the_caller(fake: &FakeMember, target: &str) -> Result<()> {
     let caller = format!("{}-admin", fake.name);
     for request in fake.requests(target) {

@@ -1,5 +1,5 @@
-//! A flood in one priority level leaves the others their places, of the sidecar and of a member. The logins come as the
-//! host's front proxy names them.
+//! A flood in one priority level leaves the others their places, of the sidecar and of a member. The logins
+//! are those of the host's front proxy.
 
 use anyhow::{Result, ensure};
 use harness::bed::host;
@@ -27,7 +27,7 @@ fn flood_of_users_leaves_other_levels_their_places() -> Result<()> {
 }
 
 #[test]
-fn without_shares_flood_of_users_takes_every_place() -> Result<()> {
+fn flood_of_users_takes_every_place_without_shares() -> Result<()> {
     let shares = "--priority-level-shares=system=0,workload-high=0,interactive=0,catch-all=0";
     let mut site = Site::start("no-shares", &["--max-requests-inflight=20", shares])?;
     let users: Vec<_> = (0..30).map(|number| user(&format!("flooder-{}", number % 10))).collect();
@@ -39,7 +39,7 @@ fn without_shares_flood_of_users_takes_every_place() -> Result<()> {
 }
 
 #[test]
-fn flood_of_service_accounts_leaves_people_a_member() -> Result<()> {
+fn flood_of_service_accounts_leaves_users_their_places() -> Result<()> {
     let mut site = Site::start("accounts", &[])?;
     // Of a member's 160 places 60 are kept for other levels, and one namespace holds three quarters of the others.
     let accounts: Vec<_> = (0..80).map(|number| account("one", &format!("runner-{number}"))).collect();
@@ -73,7 +73,7 @@ impl Site {
         Ok(Self { fake, own, front_proxy, open: Vec::new() })
     }
 
-    /// Sends a request for each login, after which so many of all are at the member.
+    /// Sends a request for each login, until `held` requests are at the member.
     fn flood(&mut self, logins: &[String], held: usize) -> Result<()> {
         for login in logins {
             let mut connection = self.front_proxy.connect()?;
@@ -101,7 +101,7 @@ impl Site {
         Ok(self.front_proxy.exchange(get(path, login).as_bytes())?.status())
     }
 
-    /// Every place comes back.
+    /// Ends the flood and waits until every place is free again.
     fn end(mut self) -> Result<()> {
         self.open.clear();
         for metric in
@@ -113,7 +113,7 @@ impl Site {
     }
 }
 
-/// On the host: everything on the clusters for the group of all logins here.
+/// Grants the group of all logins here every cluster on the host.
 fn let_group_in() -> Result<()> {
     let api = host()?;
     let path = |kind: &str| format!("/apis/rbac.authorization.k8s.io/v1/{kind}/{GROUP}");
@@ -152,7 +152,7 @@ fn administrator() -> String {
     login("e2e-levels-administrator", &["system:masters"])
 }
 
-/// A login as the host's front proxy names it.
+/// The headers of a login, as the host's front proxy sends them.
 fn login(user: &str, groups: &[&str]) -> String {
     let groups = groups.iter().chain(&[GROUP]).map(|group| format!("X-Remote-Group: {group}\r\n"));
     format!("X-Remote-User: {user}\r\n{}", groups.collect::<String>())

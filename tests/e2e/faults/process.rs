@@ -1,4 +1,4 @@
-//! The sidecar as a process: how it lives on where the machine gives it too little.
+//! The sidecar survives a shortage of file descriptors.
 
 use anyhow::Result;
 use harness::caller::Caller;
@@ -15,12 +15,12 @@ fn fault_80_file_descriptor_shortage_is_survived() -> Result<()> {
     let mut known = endpoint.connect()?;
     known.send(get(&fake, "/known").as_bytes())?;
     assert_eq!(known.response()?.status(), 200);
-    // More connections than it can have, none of which says a word.
+    // More connections than it has file descriptors, none of which sends a byte.
     let silent = (0..200).map(|_| endpoint.dial()).collect::<Result<Vec<_>>>()?;
     eventually("it has run out of files", SOON, || {
         Ok(own.log()?.contains("cannot accept a connection").then_some(()))
     })?;
-    // Who is connected is served all the same.
+    // Connected callers are still served.
     known.send(get(&fake, "/known").as_bytes())?;
     assert_eq!(known.response()?.status(), 200);
     drop(silent);

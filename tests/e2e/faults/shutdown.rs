@@ -1,4 +1,4 @@
-//! A sidecar that is told to end: what is under way ends well, what is open is closed, nothing hangs.
+//! After SIGTERM the sidecar finishes requests, closes open streams, and ends in time.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn shutdown_delay_is_not_ready_but_serves_new_connections() -> Result<()> {
     let mut connection = ask(&endpoint, &fake, "/late", "")?;
     let late = connection.response()?;
     ensure!(late.status() == 200, "a request in the delay is not served");
-    // Who is told so sends no request that meets a closed door.
+    // A client that reads this sends no request to a closed port.
     ensure!(late.head.value("connection") == Some("close"), "the next request would come this way too");
     let path = member_path(&fake.name, "/again");
     kept.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
@@ -77,7 +77,7 @@ fn tunnel_works_in_the_grace_period_and_closes_on_both_sides() -> Result<()> {
     tunnel.send(b"still here")?;
     fake.wait_for("/tunnel", |request| request.received == b"still here")?;
     tunnel.rest()?;
-    // Not just cut off: the member was told that nothing more comes.
+    // The member receives the end of the tunnel, not only a reset.
     fake.wait_for("/tunnel", |request| request.ended)?;
     ended_well(&mut own)?;
     closed_in_time(&own)
@@ -101,7 +101,7 @@ fn watch_is_aborted_after_the_grace_period() -> Result<()> {
     closed_in_time(&own)
 }
 
-/// It waited for what it closed.
+/// Checks that the sidecar waited for the streams that it closed.
 fn closed_in_time(own: &OwnSidecar) -> Result<()> {
     let log = own.log()?;
     ensure!(log.contains("the grace period is over: closing open connections"), "nothing was open: {log}");

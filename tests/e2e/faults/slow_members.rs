@@ -1,5 +1,5 @@
-//! A member that takes connections and says nothing, and of which nobody knows that yet: the others do not
-//! wait for it, and it costs its own line.
+//! A member that accepts connections and never answers costs a command its own line, and delays no other
+//! member. The sidecar does not know yet that this member is silent.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ fn one_black_hole_of_a_hundred_costs_only_its_line() -> Result<()> {
     let fleet = Fleet::new("slow-hundred", 100)?;
     let words = ["get", "configmaps", "-C", &fleet.names.join(",")];
     let plugin = fleet.plugin()?;
-    // It is the first of all, and has far more time than this test.
+    // The silent member is the first, and its timeout is far longer than this test.
     let begun = Instant::now();
     let mut running = plugin.with(&["--cluster-timeout=60s"]).start(&words)?;
     running.wait_for(&fleet.names[99], SOON)?;
@@ -44,7 +44,7 @@ fn silent_member_is_listed_last_with_its_timeout() -> Result<()> {
     let summary = format!(
         "{silent} | error: no answer within 10s\n1 of 4 clusters failed: 1 timed out after 10s ({silent})\n"
     );
-    // Its types are not known either: short names are asked for at every member.
+    // The types of the silent member are unknown too: the plugin resolves a short name at every member.
     let output = plugin.run(&["get", "cm", "-C", &choice, "--no-headers"])?;
     assert_eq!((output.code, output.stderr.as_str()), (4, summary.as_str()), "{output:?}");
     let names: Vec<_> =
@@ -68,7 +68,7 @@ fn silent_member_is_listed_last_with_its_timeout() -> Result<()> {
 }
 
 #[test]
-fn kubectls_do_not_wait_for_a_silent_member_either() -> Result<()> {
+fn kubectl_processes_do_not_wait_for_a_silent_member() -> Result<()> {
     let name = "slow-kubectl";
     let (one, two) = (Scene::on("m1", name)?, Scene::on("m2", name)?);
     let caller = Caller::certificate(&format!("e2e-{name}-user"), &[])?;
@@ -91,7 +91,7 @@ fn kubectls_do_not_wait_for_a_silent_member_either() -> Result<()> {
     Ok(())
 }
 
-/// A silent member, and some that answer, all of one server.
+/// A silent member, and others of one server that answer.
 struct Fleet {
     names: Vec<String>,
     caller: Caller,
@@ -100,7 +100,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// So many, of which the first is silent.
+    /// `size` members, of which the first is silent.
     fn new(name: &str, size: usize) -> Result<Self> {
         let names: Vec<_> = (0..size).map(|at| format!("e2e-{name}-{at:03}")).collect();
         let silent = FakeMember::start(&names[0], silence)?;
@@ -127,7 +127,7 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // So many are in the way of tests that list.
+        // The members would slow down other tests that list.
         for name in &self.names {
             let _ = remove(name);
         }
@@ -138,7 +138,7 @@ fn silence(_: &Request) -> Vec<Step> {
     vec![Step::Hang]
 }
 
-/// Discovery of before Kubernetes 1.27, and one object.
+/// The discovery of a Kubernetes before 1.27, and one object.
 fn speech(request: &Request) -> Vec<Step> {
     let target = request.target().split('?').next().unwrap_or_default();
     let body = match target {

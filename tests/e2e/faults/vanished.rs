@@ -1,5 +1,5 @@
-//! A member that vanishes from the network in the middle of everything: whoever waits for it is told within
-//! seconds, and it is used again when it is back.
+//! A member that vanishes from the network ends its open connections within seconds, and is used again when
+//! it is back.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ fn connections_to_a_vanished_member_end_within_seconds() -> Result<()> {
     ensure!(tunnel.head()?.status == 101, "no tunnel");
     tunnel.send(b"echo")?;
     ensure!(tunnel.exactly(4)? == b"echo");
-    // A connection of the pool, on which the next request is written into the void.
+    // A connection of the pool, on which the next request gets no reply.
     ensure!(ask("/before", "")?.response()?.status() == 200);
 
     way.vanish()?;
@@ -65,6 +65,6 @@ fn found(since: Instant, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Twenty seconds, on a machine that has much else to do.
+/// Twenty seconds, with a margin for a busy machine.
 const FOUND: Duration = Duration::from_secs(25);
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";

@@ -1,4 +1,4 @@
-//! `kubectl mc access`: who is let in, what they may do, and who says no.
+//! `kubectl mc access` grants and revokes access, and explains which hop refuses a request.
 
 use anyhow::{Context, Result, ensure};
 use harness::caller::Caller;
@@ -24,7 +24,7 @@ fn grant_takes_effect_at_once_and_revoke_ends_it() -> Result<()> {
     }
     eventually("jane reads", SOON, || reads(&jane, &scene.name).map(Some))?;
     let create = ["--cluster=m2", "create", "configmap", "x", "-n", &scene.name];
-    // The role reads, so the host lets nothing else through.
+    // The role only reads, so the host refuses everything else.
     plugin(&jane)?.run(&create)?.failure(&["orbidden"])?;
     plugin(&jane)?.run(&["--cluster=m2", "get", "configmaps", "-n", "default"])?.failure(&["orbidden"])?;
 
@@ -173,7 +173,7 @@ fn unprivileged_caller_gets_an_explanation_of_own_access() -> Result<()> {
 }
 
 #[test]
-fn reader_asks_a_member_who_they_are_and_what_they_may_do() -> Result<()> {
+fn reader_gets_whoami_and_can_i_from_a_member() -> Result<()> {
     let scene = Scene::on("m2", "access-reader")?;
     let reader = Caller::certificate("e2e-access-reader", &[])?;
     let words = grant_words("view", "--user=e2e-access-reader", &scene);
@@ -188,7 +188,7 @@ fn reader_asks_a_member_who_they_are_and_what_they_may_do() -> Result<()> {
     ensure!(rules.contains("configmaps") && rules.contains("[get list watch]"), "{rules}");
     let who = plugin.ok(&["-C", "m2", "auth", "whoami"])?;
     ensure!(who.contains("e2e-access-reader"), "{who}");
-    // Of several clusters those that they may read answer.
+    // Of several clusters, those that the reader may read answer.
     let both = plugin.run(&["-C", "m1,m2", "auth", "whoami"])?;
     ensure!(both.text().contains("e2e-access-reader") && both.stderr.contains("m1 | error: "), "{both:?}");
     Ok(())
@@ -211,7 +211,7 @@ fn reads(caller: &Caller, namespace: &str) -> Result<String> {
     plugin(caller)?.ok(&["--cluster=m2", "get", "configmaps", "-n", namespace, "-o", "name"])
 }
 
-/// A ConfigMap's name of a caller's own.
+/// A ConfigMap name that is unique to the caller.
 fn caller_map(caller: &Caller) -> String {
     caller.user.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
 }

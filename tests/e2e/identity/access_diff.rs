@@ -1,4 +1,4 @@
-//! `kubectl mc access diff`: what the sidecar would change of its rights on a member, and because of which
+//! `kubectl mc access diff` shows how the sidecar would change its rights on a member, and because of which
 //! binding.
 
 use anyhow::{Result, ensure};
@@ -15,9 +15,9 @@ fn diff_shows_each_change_and_its_binding_until_in_sync() -> Result<()> {
     let proxy = rule(&["clusters/proxy"], &["get"], &[NAME]);
     bind("diff-goes", &proxy, &[&named("User", "e2e-diff-leaver")])?;
     within("the user is known", SOON, || lets_be_user(&joined.member, "e2e-diff-leaver"))?;
-    joined.in_step()?;
+    joined.until_in_sync()?;
 
-    // Without its manager's credential nobody keeps the member in step.
+    // Without the manager's credential the sidecar cannot sync the member.
     let path = format!("/api/v1/namespaces/kubectl-mc-system/secrets/{NAME}.manager");
     let manager = joined.fleet.host.get(&path)?;
     joined.fleet.host.delete(&path)?;
@@ -44,12 +44,12 @@ fn diff_shows_each_change_and_its_binding_until_in_sync() -> Result<()> {
         Ok(lets_be_user(&joined.member, "e2e-diff-comer")?
             && !lets_be_user(&joined.member, "e2e-diff-leaver")?)
     })?;
-    joined.in_step()
+    joined.until_in_sync()
 }
 
 impl Joined {
-    /// Waits until nothing would change: other tests bind people to all clusters meanwhile.
-    fn in_step(&self) -> Result<()> {
+    /// Waits until the diff is empty: other tests bind users to all clusters meanwhile.
+    fn until_in_sync(&self) -> Result<()> {
         eventually("nothing would change", SOON, || {
             let told = self.admin.run(&["access", "diff", self.name])?;
             ensure!(told.code == 0 && told.text().is_empty(), "{told:?}");

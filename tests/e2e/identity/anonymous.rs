@@ -1,4 +1,4 @@
-//! Callers without a credential.
+//! Requests without a credential are refused by default, and authorized by RBAC with `--anonymous-auth`.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ fn by_default_only_the_host_accepts_anonymous_requests() -> Result<()> {
     let direct = get(&Endpoint::sidecar(sidecar()?, None)?, &fake, "/direct")?;
     ensure!(direct.status() == 401, "{} {}", direct.status(), direct.text());
     let host = get(&Endpoint::cluster(&bed()?.host, None)?, &fake, "/host")?;
-    // Anonymous is somebody who may nothing.
+    // The host authenticates the request as a user without rights.
     ensure!(host.status() == 403, "{} {}", host.status(), host.text());
     ensure!(host.text().contains("system:anonymous"), "{}", host.text());
     Ok(())
@@ -28,10 +28,10 @@ fn refused_http2_login_is_answered_and_connection_closes() -> Result<()> {
     let mut http2 = Http2::connect(&Endpoint::sidecar(sidecar()?, None)?)?;
     let asked = Instant::now();
     let stream = http2.get(&member_path("m2", "/api"), &[("authorization", "Bearer wrong")])?;
-    // On kubectl's discovery calls a 401 is a 403 in words.
+    // For kubectl's discovery calls the sidecar answers 403 in place of 401, with a text.
     ensure!(http2.answer(stream)?.status == Some(403), "not refused");
     ensure!(http2.end()? == Some(0), "no goodbye");
-    // After a minute any connection ends on which nobody logged in.
+    // A connection without a successful login ends after a minute in any case.
     ensure!(asked.elapsed() < Duration::from_secs(30), "it took {:?}", asked.elapsed());
     Ok(())
 }
@@ -62,7 +62,7 @@ fn anonymous_auth_forwards_system_anonymous_if_rbac_allows() -> Result<()> {
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
             "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:unauthenticated"}]}),
     )?;
-    // A refusal is remembered for 10 s.
+    // The sidecar caches a refusal for 10 s.
     eventually("anonymous is let in", SOON, || {
         Ok((get(&endpoint, &fake, "/allowed")?.status() == 200).then_some(()))
     })?;

@@ -1,4 +1,5 @@
-//! `spec.impersonation.users: Any`, for those who accept that the sidecar may be every user of a member.
+//! `spec.impersonation.users: Any` lets the sidecar impersonate every user of a member, once the member
+//! agrees.
 
 use anyhow::{Context, Result, ensure};
 use harness::caller::Caller;
@@ -19,7 +20,7 @@ fn impersonation_of_any_user_needs_no_list_and_no_wait() -> Result<()> {
         lets_be(&joined.member, &json!({"resource": "groups", "name": "e2e-any-dev"}))
     })?;
 
-    // The host alone cannot choose it.
+    // The host alone cannot choose `Any`.
     joined.users("Any")?;
     eventually("it is said who else has to agree", SOON, || {
         let said = joined.fleet.condition(NAME, "AuthSynced")?.message;
@@ -34,7 +35,7 @@ fn impersonation_of_any_user_needs_no_list_and_no_wait() -> Result<()> {
     let learnt = joined.fleet.host.get(LEARNT).map(|map| map["data"].clone()).unwrap_or_default();
     ensure!(!learnt.to_string().contains("e2e-any-jane"), "jane was learnt: {learnt}");
 
-    // From here on it is the host's to choose, and what it chooses is so within seconds.
+    // From here on the host decides, and its choice takes effect within seconds.
     let anybody = |wanted: bool| {
         joined.users(if wanted { "Any" } else { "Listed" })?;
         let so = || Ok(lets_be_user(&joined.member, ANYBODY)? == wanted);
@@ -54,7 +55,7 @@ impl Joined {
         self.fleet.host.merge(&self.path(), &json!({"spec": {"impersonation": {"users": users}}})).map(drop)
     }
 
-    /// In the ConfigMap that the sidecar keeps to and in the policy that the member enforces.
+    /// Allows `Any` in the ConfigMap that the sidecar obeys and in the policy that the member enforces.
     fn agree_on_the_member(&self) -> Result<()> {
         let map = "/api/v1/namespaces/kubectl-mc-system/configmaps/kubectl-mc-manager";
         self.member.merge(map, &json!({"data": {"users": "Any"}}))?;
@@ -76,7 +77,7 @@ impl Joined {
 }
 
 const NAME: &str = "e2e-any";
-/// Known to nobody.
+/// A user without any binding.
 const ANYBODY: &str = "e2e-any-stranger";
 const READ: [&str; 5] = ["--cluster=e2e-any", "get", "configmaps", "-n", "default"];
 const LEARNT: &str = "/api/v1/namespaces/kubectl-mc-system/configmaps/e2e-any.learnt";

@@ -1,7 +1,7 @@
-//! Nothing a client sends adds to, hides or replaces the identity that the member sees.
-//! Each attack goes straight to the sidecar and through the host, as a plain request and
-//! as an upgrade, to the member's API and to a program behind its inner proxy, where headers pass that the Kubernetes API
-//! does not know. It may be refused; what must not happen is that it arrives as somebody else.
+//! Nothing a client sends adds to, hides or replaces the identity that the member sees. Each attack goes
+//! straight to the sidecar and through the host, as a plain request and as an upgrade. It targets the
+//! member's API and a program behind an inner proxy of the member, where headers pass that the Kubernetes API
+//! does not know. The attack may be refused; it must not arrive with another identity.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::{bed, sidecar};
@@ -154,7 +154,7 @@ fn fault_01_front_proxy_headers_of_clients_are_ignored() -> Result<()> {
 
 #[test]
 fn fault_02_front_proxy_name_of_another_ca_is_ignored() -> Result<()> {
-    // The host's client CA signs it, not the front proxy's.
+    // Signed by the host's client CA, not by the front proxy's.
     let impostor = Caller::certificate("front-proxy-client", &[])?;
     let fake = FakeMember::start("e2e-impostor", |_| ok())?;
     Scene::on("m2", "impostor")?.let_in(&impostor, &[&fake.name], EVERY_VERB)?;
@@ -182,7 +182,7 @@ fn fault_07_underscores_are_no_hyphens() -> Result<()> {
 }
 
 #[test]
-fn fault_16_a_second_authorization_does_not_arrive() -> Result<()> {
+fn fault_16_second_authorization_does_not_arrive() -> Result<()> {
     Attack::prepare("authorization")?.try_all(&[
         "Authorization: Bearer made-up",
         "Authorization: Basic YWRtaW46YWRtaW4=",
@@ -209,8 +209,8 @@ fn fault_32_ambiguous_bodies_do_not_smuggle_a_second_request() -> Result<()> {
             let mut connection = way.endpoint.connect()?;
             connection.send(format!("{head}0\r\n\r\n{smuggled}").as_bytes())?;
             let answer = connection.head().with_context(|| format!("{headers:?} {way:?}"))?;
-            // What the host passes on is in one reading already. Here the coding may count, and then the length is dropped
-            // (RFC 9112, 6.3).
+            // The host has already decided on one reading. At the sidecar the transfer coding may count, and
+            // then the length is dropped (RFC 9112, 6.3).
             let may_be_read = way.entrance == "host" || (headers == both && answer.status == 200);
             ensure!(may_be_read || answer.status == 400, "{headers:?} {way:?}: {answer:?}");
         }
@@ -246,18 +246,18 @@ fn fault_19_trailers_bring_no_identity() -> Result<()> {
     Ok(())
 }
 
-/// A member that would like to be deceived, and ulrike, who may use it.
+/// A member under attack, and ulrike, who may use it.
 struct Attack {
     fake: FakeMember,
     caller: Caller,
 }
 
-/// Where an attack comes from and what it looks like.
+/// The route of an attack, and its form.
 struct Way {
     endpoint: Endpoint,
     entrance: &'static str,
     upgrade: bool,
-    /// What the target at the member begins with.
+    /// The prefix of the target at the member.
     prefix: &'static str,
     authorization: String,
 }
@@ -276,7 +276,7 @@ impl Attack {
         Ok(Self { fake, caller })
     }
 
-    /// Every way in, plain and upgraded, to the member's API and to a pod behind it.
+    /// Every entrance, plain and upgraded, to the member's API and to a pod behind it.
     fn ways(&self) -> Result<Vec<Way>> {
         let direct = Endpoint::sidecar(sidecar()?, None)?;
         let host = Endpoint::cluster(&bed()?.host, None)?;
@@ -301,7 +301,7 @@ impl Attack {
         Ok(())
     }
 
-    /// Sends one attack; what arrived at the member, if it did, is what the caller may be there.
+    /// Sends one attack. If it arrives at the member, it has the caller's identity.
     fn send(&self, headers: &str, way: &Way) -> Result<Option<Request>> {
         let before = self.fake.requests("/target").len();
         let path = member_path(&self.fake.name, &way.to("/target"));
@@ -319,7 +319,7 @@ impl Attack {
         );
         let mut connection = way.endpoint.connect()?;
         connection.send(request.as_bytes())?;
-        // Any answer or a closed door: after it the member has seen what it will see.
+        // After an answer or a closed connection the member has all that it will get.
         let answer = connection.head();
         let arrived = self.fake.requests("/target");
         let arrived = arrived.get(before..).unwrap_or_default();
@@ -334,7 +334,8 @@ impl Attack {
         Ok(arrived.first().cloned())
     }
 
-    /// The member saw ulrike, all of her and nothing else, by the sidecar's credential alone.
+    /// Checks that the member saw ulrike's whole identity and nothing else, with the sidecar's credential
+    /// alone.
     fn is_honest(&self, request: &Request) -> Result<()> {
         let mut groups = request.values("impersonate-group");
         groups.sort_unstable();

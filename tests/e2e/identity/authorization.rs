@@ -1,4 +1,4 @@
-//! What the host's rules allow, what the member's rules allow, and what a refusal tells.
+//! The host's RBAC opens clusters, the member's RBAC decides inside, and a refusal names its hop.
 
 use anyhow::{Context, Result};
 use harness::audit::AuditLog;
@@ -62,7 +62,7 @@ fn kubernetes_136550_reader_may_not_exec(protocol: Protocol) -> Result<()> {
 }
 
 #[test]
-fn a_right_to_one_cluster_opens_no_other() -> Result<()> {
+fn right_to_one_cluster_opens_no_other() -> Result<()> {
     let scene = Scene::new("one-only")?;
     let caller = scene.caller()?;
     plugin_in(&scene, &caller)?.ok(&["get", "pods"])?;
@@ -99,7 +99,7 @@ fn unknown_cluster_is_named_to_callers_of_all_clusters() -> Result<()> {
     Ok(())
 }
 
-/// Through the host, its kube-apiserver wants `create clusters/proxy` for any POST below `proxy`.
+/// Through the host, the kube-apiserver requires `create clusters/proxy` for any POST below `proxy`.
 #[test]
 fn reader_reviews_their_own_rights_past_the_host() -> Result<()> {
     let scene = Scene::new("own-review")?;
@@ -141,7 +141,7 @@ fn self_reviews_need_the_right_to_read_and_open_nothing_else() -> Result<()> {
     assert_eq!(reviewed.status(), 201, "{}", reviewed.text());
     assert!(reviewed.text().contains("e2e-self-reviews"), "{}", reviewed.text());
 
-    // A way in needs `create` of the proxy, which the host did not ask for here.
+    // An upgrade needs `create` of the proxy, which the host did not check here.
     let upgrade =
         format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n");
     let upgraded = through.exchange(upgrade.as_bytes())?;

@@ -1,5 +1,5 @@
-//! Cluster Authorization: the agent of a Karmada cluster may touch what belongs to its cluster and nothing else, by the
-//! sidecar's webhook on a kube-apiserver of the newest and of the oldest version.
+//! Cluster Authorization: the agent of a Karmada cluster may use the objects of its cluster and nothing else.
+//! The sidecar's webhook decides this on a kube-apiserver of the newest and of the oldest version.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const SECRETS: &str = "/api/v1/namespaces/karmada-cluster/secrets";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases";
 
 #[test]
-fn agents_get_exactly_what_they_need_on_the_newest_host() -> Result<()> {
+fn agents_have_exactly_the_needed_rights_on_the_newest_host() -> Result<()> {
     let host = KarmadaHost::take("k1", program())?.with_webhook()?;
     matrix_is_exact(&host)?;
     own_work_passes_and_other_clusters_are_closed(&host)?;
@@ -27,12 +27,12 @@ fn agents_get_exactly_what_they_need_on_the_newest_host() -> Result<()> {
 }
 
 #[test]
-fn agents_get_exactly_what_they_need_on_the_oldest_host() -> Result<()> {
+fn agents_have_exactly_the_needed_rights_on_the_oldest_host() -> Result<()> {
     matrix_is_exact(&KarmadaHost::take("k2", program())?.with_webhook()?)
 }
 
 #[test]
-fn without_the_webhook_verify_names_what_is_lost() -> Result<()> {
+fn verify_without_the_webhook_names_each_lost_limit() -> Result<()> {
     let host = KarmadaHost::take("k1", program())?;
     host.apply_generated(&["a", "b", "--without-webhook"])?;
     settled(&host, &["--without-webhook", "--without-admission-webhook"], |output| {
@@ -49,8 +49,8 @@ fn without_the_webhook_verify_names_what_is_lost() -> Result<()> {
     })
 }
 
-/// By the reviews of `authz verify`, with what a registration of Karmada grants, with the generated RBAC, and where
-/// RBAC grants agents everything.
+/// Checks the reviews of `authz verify` with Karmada's RBAC of a registration, with the generated RBAC, and
+/// where RBAC grants agents everything.
 fn matrix_is_exact(host: &KarmadaHost) -> Result<()> {
     let verify = |grants: &str| {
         settled(host, &[], |output| {
@@ -64,7 +64,7 @@ fn matrix_is_exact(host: &KarmadaHost) -> Result<()> {
     };
     host.grant_as_registered("a")?;
     host.grant_as_registered("b")?;
-    // Without a cluster yet: the policies alone.
+    // Without a cluster: only the policies.
     host.apply_generated(&[])?;
     verify("Karmada's RBAC")?;
     let everything = json!({
@@ -111,7 +111,7 @@ fn own_work_passes_and_other_clusters_are_closed(host: &KarmadaHost) -> Result<(
     }
     let patched = json!({"status": {"kubernetesVersion": "v9"}});
     a.expect(403, "PATCH", &format!("{CLUSTERS}/b/status"), Some(&patched))?;
-    // In another's name.
+    // Impersonation of another user.
     let impersonating =
         host.cluster.client_certificate("system:karmada:agent:a", &["system:karmada:agents"])?;
     let endpoint = harness::http1::Endpoint::cluster(host.cluster, Some(&impersonating))?;
@@ -119,7 +119,7 @@ fn own_work_passes_and_other_clusters_are_closed(host: &KarmadaHost) -> Result<(
         "GET {SECRETS}/b HTTP/1.1\r\nHost: x\r\nConnection: close\r\nImpersonate-User: kubernetes-admin\r\n\r\n"
     );
     ensure!(endpoint.exchange(request.as_bytes())?.status() == 403, "an agent impersonates");
-    // A certificate without the group has RBAC by its user name, and reaches the webhook by it.
+    // A certificate without the group gets RBAC by its user name, and the webhook judges it by that name.
     let lonely = host.cluster.client_certificate("system:karmada:agent:a", &[])?;
     let endpoint = harness::http1::Endpoint::cluster(host.cluster, Some(&lonely))?;
     let request = format!("GET {SECRETS}/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -127,7 +127,7 @@ fn own_work_passes_and_other_clusters_are_closed(host: &KarmadaHost) -> Result<(
     Ok(())
 }
 
-/// What karmada-agent does, in its order: registration, heartbeat, works, events, its certificate.
+/// The requests of karmada-agent, in its order: registration, heartbeat, works, events, its certificate.
 fn work_of_an_agent(agent: &Agent, own: &str) -> Result<()> {
     agent.expect(200, "GET", "/version", None)?;
     agent.expect(200, "GET", "/apis/cluster.karmada.io/v1alpha1", None)?;
@@ -209,7 +209,7 @@ fn only_agents_notice_the_end_of_the_webhook(mut host: KarmadaHost) -> Result<()
         webhook.kill()?;
     }
     for _ in 0..3 {
-        // A kube-apiserver calls a webhook that does not answer an error of its own.
+        // A kube-apiserver reports a webhook that does not respond as an error of its own.
         let (code, text) = agent.ask("GET", &own, None)?;
         ensure!([403, 500].contains(&code), "{code}: {text}");
         host.api.get(&own)?;

@@ -19,7 +19,7 @@ const SECRETS: &str = "/api/v1/namespaces/karmada-cluster/secrets";
 const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces";
 const CONFIG_MAP: &str = "/api/v1/namespaces/default/configmaps/e2e-karmada-agent";
 const FINALIZER: &str = "karmada.io/cluster-controller";
-/// It lists the Clusters of all.
+/// karmada-agent lists all Clusters.
 const LISTS: &str = "--agents-list-clusters=Allow";
 
 #[test]
@@ -32,12 +32,12 @@ fn karmada_agent_works_and_reaches_no_other_cluster() -> Result<()> {
     let mut agent = host.start_agent("a", joined)?;
 
     eventually("the agent has registered its cluster", 2 * SOON, || {
-        // Reads what it says, too.
+        // This reads its output, too.
         agent.stays(Duration::from_millis(500))?;
         host.api.get(&format!("{CLUSTERS}/a")).map(Some)
     })
     .with_context(|| agent.stderr())?;
-    // karmada-controller-manager's work: the agent waits for it.
+    // karmada-controller-manager would set this: the agent waits for it.
     host.api.merge(&format!("{CLUSTERS}/a"), &json!({"metadata": {"finalizers": [FINALIZER]}}))?;
     let registered = eventually("the agent writes the status of its cluster", 2 * SOON, || {
         agent.stays(Duration::from_millis(500))?;
@@ -77,7 +77,7 @@ fn karmada_agent_works_and_reaches_no_other_cluster() -> Result<()> {
         let status = host.api.request("GET", &format!("{WORKS}/karmada-es-a/works/w"), "", "")?.status();
         Ok((status == 404).then_some(()))
     })?;
-    // It leaves objects without Karmada's label.
+    // The agent leaves objects without Karmada's label.
     on_member.delete(CONFIG_MAP)?;
 
     // With the agent's certificate.
@@ -96,7 +96,7 @@ fn karmada_agent_works_and_reaches_no_other_cluster() -> Result<()> {
     }
     agent.stays(Duration::from_secs(1))?;
     let log = agent.stderr();
-    // The event of its election is in the namespace of all agents, where it could tell of any other.
+    // The event of its election is in the namespace of all agents, where it could be about any other agent.
     let is_of_election =
         |line: &&str| line.contains("Reason:LeaderElection") && line.contains("karmada-system");
     let refused: Vec<_> = refusals(&log)?.into_iter().filter(|line| !is_of_election(line)).collect();

@@ -1,5 +1,5 @@
-//! Attacks on the port of the authorization webhook: only the host's kube-apiserver may ask, and nothing that a peer
-//! does keeps a place for long.
+//! The port of the authorization webhook answers only the host's kube-apiserver, and no peer keeps a place
+//! for long.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use harness::own_sidecar::{Difference, OwnSidecar};
 use serde_json::{Value, json};
 use testbed::ClientCertificate;
 
-/// A sidecar whose webhook is for the host's front proxy, which is the default.
+/// A sidecar whose webhook accepts the host's front proxy, which is the default.
 struct Webhook {
     own: OwnSidecar,
     port: u16,
@@ -67,7 +67,7 @@ fn only_the_hosts_kube_apiserver_is_answered() -> Result<()> {
         Some(front_proxy::called("")?),
         Some(front_proxy::expired()?),
         Some(front_proxy::of_a_stranger()?),
-        // A user of the host, whose certificate is good on the secure port.
+        // A user of the host, whose certificate is valid on the secure port.
         Some(harness::bed::bed()?.host.client_certificate("front-proxy-client", &["system:masters"])?),
     ];
     let number = strangers.len();
@@ -77,7 +77,7 @@ fn only_the_hosts_kube_apiserver_is_answered() -> Result<()> {
     }
     let refused = webhook.own.metric("mc_sidecar_authorization_webhook_connections_refused_total")?;
     ensure!(refused >= number as f64 - 1.0, "{refused} refused");
-    // The webhook is on its own port alone, and serves nothing else there.
+    // The webhook is only on its own port, which serves nothing else.
     let secure = webhook.own.endpoint(Some(&front_proxy::certificate()?))?;
     ensure!(secure.exchange(&post("/authorize", &review()))?.status() != 200);
     for path in ["/", "/metrics", "/authorize/", "/authorize?x=1/..", "/apis", "//authorize"] {
@@ -90,7 +90,7 @@ fn only_the_hosts_kube_apiserver_is_answered() -> Result<()> {
 }
 
 #[test]
-fn malformed_reviews_and_bodies_without_end_are_cut_off() -> Result<()> {
+fn malformed_and_endless_reviews_are_cut_off() -> Result<()> {
     let webhook = Webhook::start()?;
     for garbage in ["", "\0\0\0", "{\"kind\":", "[[[[", &"x".repeat(100_000)] {
         ensure!(webhook.host()?.exchange(&post("/authorize", garbage))?.status() == 400);
@@ -121,7 +121,7 @@ fn malformed_reviews_and_bodies_without_end_are_cut_off() -> Result<()> {
 }
 
 #[test]
-fn flood_of_strangers_leaves_the_host_its_answers() -> Result<()> {
+fn flood_of_strangers_delays_no_request_of_the_host() -> Result<()> {
     let webhook = Webhook::start()?;
     let stranger = webhook.endpoint(None)?;
     // Connections that never begin a handshake.

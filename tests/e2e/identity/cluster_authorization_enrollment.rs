@@ -29,7 +29,7 @@ fn enrollment_is_judged(name: &str) -> Result<()> {
     host.start_webhook(&[])?;
     host.apply_generated(&["--without-webhook", "a", "b"])?;
     let requesters = Requesters::prepare(&host)?;
-    // Known to the host, and judged: its registration and the rights are read at their times.
+    // Waits until the host has read the webhook's registration and the rights.
     eventually("requests are judged", SOON, || {
         let (own, other) = (requesters.token("a", &agent("a")?)?, requesters.token("a", &agent("b")?)?);
         Ok((own.0 == 201 && other.0 == 403 && other.1.contains("kubectl-mc: ")).then_some(()))
@@ -83,7 +83,7 @@ fn tokens_get_their_own_agent(requesters: &Requesters) -> Result<()> {
         let (code, text) = requesters.token_with("a", &agent("a")?, change)?;
         ensure!(code == 403 && text.contains("kubectl-mc: "), "{code}: {text}");
     }
-    // Of no cluster, as `karmadactl token create` makes it.
+    // A token of no cluster, as `karmadactl token create` makes it.
     let (code, text) = requesters.token("none", &agent("a")?)?;
     ensure!(code == 403 && text.contains("kubectl mc authz token"), "{code}: {text}");
     Ok(())
@@ -99,7 +99,7 @@ fn agents_renew_themselves(host: &KarmadaHost) -> Result<()> {
     Ok(())
 }
 
-/// A user's, a kubelet's by its token, and a kubelet's renewal.
+/// Requests of a user, of a kubelet by its token, and of a kubelet that renews.
 fn others_never_reach_it(host: &KarmadaHost, requesters: &Requesters) -> Result<()> {
     let webhook = host.webhook.as_ref().context("there is no webhook")?;
     let before = webhook.metric(REVIEWS)?;
@@ -160,7 +160,7 @@ fn agents_alone_notice_its_end(host: &mut KarmadaHost, requesters: &Requesters) 
 
 struct Requesters {
     cluster: &'static testbed::Cluster,
-    /// Of cluster a, and of none.
+    /// The tokens of cluster a and of no cluster.
     tokens: [String; 2],
     admin: Api,
     kubelet_token: Api,
@@ -250,7 +250,7 @@ fn agent(cluster: &str) -> Result<String> {
     request(&[&format!("/O=system:karmada:agents/CN=system:karmada:agent:{cluster}")])
 }
 
-/// A request by openssl with this subject.
+/// A certificate signing request with this subject, by openssl.
 fn request(subject: &[&str]) -> Result<String> {
     let key = [
         "req",

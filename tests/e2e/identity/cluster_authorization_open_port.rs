@@ -1,5 +1,5 @@
-//! Attacks on the port of the admission webhooks, whose callers need no certificate: bodies and connections are bounded,
-//! and a flood takes no place of the secure port.
+//! On the port of the admission webhooks, whose callers need no certificate, bodies and connections are
+//! bounded, and a flood takes no place of the secure port.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ fn webhooks_answer_reviews_and_nothing_else() -> Result<()> {
             ensure!(port.status(&post(path, garbage))? == 400, "{path}");
         }
     }
-    // On the secure port there is no such path.
+    // The secure port has no such path.
     ensure!(port.own.endpoint(None)?.exchange(&post("/owner", &review()))?.status() != 200);
     Ok(())
 }
@@ -90,7 +90,7 @@ fn bodies_of_unknown_callers_are_bounded() -> Result<()> {
         let sent = connection.send_until_held_back(chunk.as_bytes(), 64 << 20, Duration::from_secs(2));
         ensure!(sent.unwrap_or_default() < 16 << 20, "{path}: a body of {length} bytes was read");
     }
-    // Large bodies that stop: so many are held at a time, and each for a short time.
+    // Large bodies that stop: the sidecar holds a limited number, each for a short time.
     let begun = Instant::now();
     let mut held = Vec::new();
     for _ in 0..16 {
@@ -115,10 +115,10 @@ fn bodies_of_unknown_callers_are_bounded() -> Result<()> {
 }
 
 #[test]
-fn flood_leaves_the_proven_host_and_the_secure_port() -> Result<()> {
+fn flood_delays_neither_the_host_nor_the_secure_port() -> Result<()> {
     let port = Port::start()?;
     let stranger = port.endpoint(None)?;
-    // Connections that never begin a handshake, and such that never ask.
+    // Connections that never begin a handshake, and connections that never send a request.
     let held: Vec<_> = (0..1200).map_while(|_| stranger.dial().ok()).collect();
     let asking: Vec<_> = (0..100).map_while(|_| stranger.connect().ok()).collect();
     for _ in 0..20 {

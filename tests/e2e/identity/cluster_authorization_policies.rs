@@ -1,5 +1,6 @@
-//! The admission policies of Cluster Authorization on a real host without the webhook: names of new objects, owners, and
-//! what a registration may write. RBAC grants agents everything here, so each refusal is a policy's.
+//! The admission policies of Cluster Authorization judge names of new objects, owners, and the objects of a
+//! registration, on a real host without the webhook. RBAC grants agents everything here, so each refusal is a
+//! policy's.
 
 use anyhow::{Context, Result, ensure};
 use harness::karmada_host::{Agent, KarmadaHost};
@@ -39,7 +40,7 @@ fn sidecar_writes_owners_where_the_host_has_no_policy() -> Result<()> {
     owners_are_written(&host)?;
     names_decide(&host)?;
     owners_are_kept(&host, true)?;
-    // No other caller's objects reach it.
+    // Objects of other callers do not reach the webhook.
     let webhook = host.webhook.as_ref().context("no webhook")?;
     let before = webhook.metric(REVIEWS)?;
     ensure!(before > 0.0, "the webhook was never asked");
@@ -69,7 +70,7 @@ fn policies_on(host: KarmadaHost) -> Result<KarmadaHost> {
     eventually("the policies are in force", 4 * SOON, || {
         let (code, text) = a.ask("POST", &format!("{SECRETS}?dryRun=All"), Some(&secret("b")))?;
         let (other, _) = a.ask("POST", &format!("{RBAC}/clusterroles?dryRun=All"), Some(&json!({})))?;
-        // A policy takes a while to know a new kind, and fails until then.
+        // A policy fails until it knows a new kind, which takes a while.
         let work =
             json!({"apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": "w"}});
         let (judged, _) = a.ask("POST", &format!("{WORKS_OF_B}?dryRun=All"), Some(&work))?;
@@ -79,7 +80,7 @@ fn policies_on(host: KarmadaHost) -> Result<KarmadaHost> {
     Ok(host)
 }
 
-/// What writes them is read by the host apart from the policies that judge.
+/// The host loads the writer of owners, a policy or a webhook, apart from the policies that judge.
 fn owners_are_written(host: &KarmadaHost) -> Result<()> {
     let a = host.agent("a")?;
     eventually("owners are written", 2 * SOON, || {
@@ -99,7 +100,7 @@ fn lease(name: &str) -> Value {
     })
 }
 
-/// Bugs 2 and 6: creating another's name first, and a deletion, which has no new object.
+/// Bugs 2 and 6: an agent creates another cluster's name first; a deletion has no new object.
 fn names_decide(host: &KarmadaHost) -> Result<()> {
     let a = host.agent("a")?;
     let refused = |method: &str, path: &str, body: Option<&Value>| -> Result<()> {
@@ -130,11 +131,11 @@ fn names_decide(host: &KarmadaHost) -> Result<()> {
     host.api.create(SECRETS, &secret("b"))?;
     refused("PATCH", &format!("{SECRETS}/b"), Some(&json!({"stringData": {"token": "stolen"}})))?;
     refused("DELETE", &format!("{SECRETS}/b"), None)?;
-    // In a collection the request has no name: each object is judged by its own.
+    // A request for a collection has no name, so the policy judges each object by its own.
     refused("DELETE", SECRETS, None)?;
     host.api.get(&format!("{SECRETS}/b"))?;
     refused("DELETE", &format!("{SECRETS}?fieldSelector=metadata.name%3Db"), None)?;
-    // Its own objects of the collection may be gone.
+    // The deletion of the collection may have removed the agent's own objects.
     for name in ["a", "a-impersonator"] {
         let (code, text) = a.ask("POST", SECRETS, Some(&secret(name)))?;
         ensure!([201, 409].contains(&code), "{code}: {text}");
@@ -142,13 +143,13 @@ fn names_decide(host: &KarmadaHost) -> Result<()> {
     a.expect(200, "DELETE", &format!("{SECRETS}/a-impersonator"), None)?;
     a.expect(200, "DELETE", &format!("{}/karmada-agent-a", leases("karmada-system")), None)?;
     a.expect(200, "DELETE", "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-a/works/w", None)?;
-    // Nothing of this is about other users.
+    // The policies do not concern other users.
     host.api.create(SECRETS, &secret("anything"))?;
     host.api.delete(&format!("{SECRETS}/anything"))?;
     Ok(())
 }
 
-/// Bug 1: the owner is compared with that of the old object.
+/// Bug 1: the policy compares the owner with that of the old object.
 fn owners_are_kept(host: &KarmadaHost, is_stamped: bool) -> Result<()> {
     let a = host.agent("a")?;
     let path = format!("{SECRETS}/a");
@@ -167,7 +168,7 @@ fn owners_are_kept(host: &KarmadaHost, is_stamped: bool) -> Result<()> {
     preset["metadata"]["annotations"] = json!({OWNER: "b"});
     let text = a.expect(403, "POST", SECRETS, Some(&preset))?;
     ensure!(text.contains("another cluster owns"), "{text}");
-    // An administrator may give an object away, and its name no longer helps.
+    // An administrator may change the owner, and then the object's name does not open it.
     host.api.merge(&path, &annotated("b".into()))?;
     let text = a.expect(403, "PATCH", &path, Some(&json!({"stringData": {"token": "again"}})))?;
     ensure!(text.contains("another cluster owns"), "{text}");

@@ -1,4 +1,5 @@
-//! `kubectl mc authz apply`, `token` and `remove` on a real host: what they change, and what they leave.
+//! `kubectl mc authz apply`, `token` and `remove` change their own objects on a real host, and leave the
+//! others.
 
 use anyhow::{Context, Result, ensure};
 use harness::http1::Endpoint;
@@ -16,7 +17,7 @@ const TOKENS: &str =
 const SECRETS: &str = "/api/v1/namespaces/karmada-cluster/secrets";
 
 #[test]
-fn apply_narrows_what_a_registration_granted() -> Result<()> {
+fn apply_narrows_the_rights_of_a_registration() -> Result<()> {
     let host = KarmadaHost::take("k1", program())?;
     host.grant_as_registered("a")?;
     let before = host.api.get(ROLE)?["rules"].clone();
@@ -41,7 +42,7 @@ fn apply_narrows_what_a_registration_granted() -> Result<()> {
     let again = host.plugin.ok(&apply)?;
     ensure!(again.lines().all(|line| line.ends_with(" unchanged")), "{again}");
 
-    // Without names: the protection goes, and the agents keep what they need.
+    // Without names: the protection is removed, and the agents keep the rights that they need.
     let remove = ["authz", "remove", "--for=karmada"];
     let refused = host.plugin.run(&remove)?;
     ensure!(refused.code != 0, "no confirmation was asked for: {refused:?}");
@@ -57,7 +58,7 @@ fn apply_narrows_what_a_registration_granted() -> Result<()> {
 }
 
 #[test]
-fn token_is_of_one_cluster_and_goes_with_its_agents_rights() -> Result<()> {
+fn token_is_for_one_cluster_and_removed_with_its_agent() -> Result<()> {
     let host = KarmadaHost::take("k1", program())?.with_bootstrap_tokens()?;
     let dry = host.plugin.ok(&["authz", "token", "a", "--dry-run"])?;
     ensure!(dry.ends_with("created (server dry run)\n") && tokens(&host)?.is_empty(), "{dry}");
@@ -70,7 +71,7 @@ fn token_is_of_one_cluster_and_goes_with_its_agents_rights() -> Result<()> {
     let token =
         command.split("--token=").nth(1).and_then(|rest| rest.split(' ').next()).context("no token")?;
     eventually("the token is known", SOON, || {
-        let (code, review) = who(&host, token)?;
+        let (code, review) = self_review(&host, token)?;
         let groups = review["status"]["userInfo"]["groups"].to_string();
         if code == 201 {
             for group in ["karmada:default-cluster-token", "karmada:cluster:a"] {
@@ -82,7 +83,8 @@ fn token_is_of_one_cluster_and_goes_with_its_agents_rights() -> Result<()> {
     host.plugin.ok(&["authz", "token", "b"])?;
     ensure!(tokens(&host)? == ["a", "b"], "{:?}", tokens(&host)?);
 
-    // A stolen agent: its rights and its tokens go, those of others stay. A registration wrote the RBAC of a.
+    // A stolen agent: its rights and its tokens are removed, those of others stay. A registration wrote the
+    // RBAC of a.
     host.grant_as_registered("a")?;
     let without = ["--without-webhook", "--without-admission-webhook"];
     host.plugin.ok(&[&["authz", "apply", "--for=karmada", "b"][..], &without].concat())?;
@@ -96,7 +98,7 @@ fn token_is_of_one_cluster_and_goes_with_its_agents_rights() -> Result<()> {
     eventually("the rights are gone", SOON, || Ok((a.ask("GET", &own("a"), None)?.0 == 403).then_some(())))?;
     ensure!(b.ask("GET", &own("b"), None)?.0 == 404, "another agent lost its rights");
     ensure!(tokens(&host)? == ["b"], "{:?}", tokens(&host)?);
-    eventually("the token is refused", SOON, || Ok((who(&host, token)?.0 == 401).then_some(())))?;
+    eventually("the token is refused", SOON, || Ok((self_review(&host, token)?.0 == 401).then_some(())))?;
     host.plugin.ok(&["authz", "remove", "--for=karmada", "b", "--yes"]).map(drop)
 }
 
@@ -117,8 +119,8 @@ fn tokens(host: &KarmadaHost) -> Result<Vec<String>> {
     Ok(clusters)
 }
 
-/// What the host knows of the bearer.
-fn who(host: &KarmadaHost, token: &str) -> Result<(u16, Value)> {
+/// The host's SelfSubjectReview of the token.
+fn self_review(host: &KarmadaHost, token: &str) -> Result<(u16, Value)> {
     let body = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
     let head =
         "POST /apis/authentication.k8s.io/v1/selfsubjectreviews HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";

@@ -1,4 +1,4 @@
-//! The caller's credential stays at the host, the member's stays in the sidecar.
+//! The caller's credential never leaves the host, and the member's never leaves the sidecar.
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
@@ -15,12 +15,12 @@ use serde_json::json;
 use crate::plugin;
 
 #[test]
-fn fault_16_the_callers_token_never_reaches_a_member() -> Result<()> {
+fn fault_16_callers_token_never_reaches_a_member() -> Result<()> {
     let fake = FakeMember::start("e2e-token-stays", |_| ok())?;
     let caller = Caller::token("ulrike")?;
     Scene::on("m2", "token-stays")?.let_in(&caller, &[&fake.name], EVERY_VERB)?;
     let path = member_path(&fake.name, "/asked");
-    // The token as browsers bring it: base64url("ulrike-token") as a WebSocket subprotocol.
+    // The token as browsers send it: base64url("ulrike-token") as a WebSocket subprotocol.
     let websocket = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                      Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io, \
                      base64url.bearer.authorization.k8s.io.dWxyaWtlLXRva2Vu\r\n";
@@ -44,8 +44,8 @@ fn fault_16_the_callers_token_never_reaches_a_member() -> Result<()> {
 }
 
 #[test]
-fn a_members_token_is_in_no_answer_log_or_metric() -> Result<()> {
-    // A member that fails in every way an error message could be made of.
+fn member_token_is_in_no_answer_log_or_metric() -> Result<()> {
+    // A member that fails in every way that an error message could report.
     let fake =
         FakeMember::unregistered("e2e-token-kept", |request| match request.target().rsplit('/').next() {
             Some("unauthorized") => reply("401 Unauthorized", "WWW-Authenticate: Bearer\r\n", "who are you?"),
@@ -57,11 +57,11 @@ fn a_members_token_is_in_no_answer_log_or_metric() -> Result<()> {
         })?;
     let admin = Caller::certificate("e2e-token-kept-admin", &["system:masters"])?;
     let fleet = OwnFleet::new("token-kept")?;
-    // As it is shipped; with all that our own crates have to say; and with what the libraries say as well.
+    // The default level, all messages of our own crates, and those of libraries as well.
     for (number, log) in
         ["info", "info,mc_sidecar=trace,sidecar=trace,kubectl_mc_api=trace", "trace"].into_iter().enumerate()
     {
-        // A second token takes the place of the first while the sidecar runs.
+        // A second token replaces the first while the sidecar runs.
         let tokens = [0, 1].map(|turn| format!("Kb7-secret-{number}{turn}-of-the-member"));
         fleet.register(&fake.name, &fake.secret(&json!({"token": tokens[0]})))?;
         let own = fleet.sidecar_logging(Some(log), &[])?;
@@ -108,7 +108,7 @@ fn a_members_token_is_in_no_answer_log_or_metric() -> Result<()> {
         ensure!(more == (log != "info"), "{log:?} is not what is logged");
         shown.push((format!("the log of {log:?}"), text));
         for (place, text) in shown {
-            // As it is, and as it is in the Secret that the host hands over.
+            // In plain text, and in base64 as in the Secret of the host.
             for secret in tokens.iter().flat_map(|token| [token.clone(), STANDARD.encode(token)]) {
                 ensure!(!text.contains(&secret), "{place} holds it: {}", around(&text, &secret));
             }
@@ -142,7 +142,7 @@ fn member_that_refuses_the_sidecars_token_is_503() -> Result<()> {
         reply("401 Unauthorized", "WWW-Authenticate: Bearer realm=\"member\"\r\n", "{}")
     })?;
     let admin = Caller::certificate("e2e-unauthorized-admin", &["system:masters"])?;
-    // A bare 401 would make kubectl ask the caller for another credential.
+    // With a 401 kubectl would ask the caller for another credential.
     let endpoint = Endpoint::cluster(&bed()?.host, admin.certificate.as_deref())?;
     let path = member_path(&fake.name, "/api/v1/pods");
     let answer = endpoint.exchange(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
@@ -168,7 +168,7 @@ fn member_without_a_credential_has_its_own_error() -> Result<()> {
 const UPGRADE: &str =
     "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n";
 
-/// The line of a text that holds a word.
+/// The first line of a text that contains a word.
 fn around<'a>(text: &'a str, word: &str) -> &'a str {
     text.lines().find(|line| line.contains(word)).unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! The flags of delegated authorization: paths that need no right, and how long the host's decisions are kept.
+//! The flags of delegated authorization set the paths that need no right, and how long the sidecar caches the
+//! host's decisions.
 
 use anyhow::Result;
 use harness::caller::Caller;
@@ -26,7 +27,7 @@ fn always_allowed_path_needs_a_login_and_opens_no_member() -> Result<()> {
 }
 
 #[test]
-fn without_a_ttl_removed_right_refuses_the_next_request() -> Result<()> {
+fn removed_right_without_a_ttl_refuses_the_next_request() -> Result<()> {
     let fake = FakeMember::start("e2e-no-ttl", |_| ok())?;
     let scene = Scene::on("m2", "no-ttl")?;
     let caller = scene.caller()?;
@@ -40,7 +41,7 @@ fn without_a_ttl_removed_right_refuses_the_next_request() -> Result<()> {
         "group": "proxy.kubectl-mc.dev", "resource": "clusters", "subresource": "proxy",
         "name": fake.name, "verb": "get",
     });
-    // Each answer would be kept for ten seconds.
+    // By default the sidecar would cache each answer for ten seconds.
     eventually("the host knows", SOON, || {
         let may = scene.host.may(&caller.user, &caller.groups, &attributes)?;
         if may {

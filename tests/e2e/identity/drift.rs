@@ -1,4 +1,4 @@
-//! What somebody changes of the sidecar's rights on a member is made right again, although nobody says so.
+//! The sidecar repairs changes to its rights on a member at the next re-sync, without an event.
 
 use anyhow::{Context, Result};
 use harness::both_sides::alone;

@@ -1,4 +1,4 @@
-//! Who the member takes the caller for. The member's own audit log is the witness.
+//! The member sees the caller's name, groups, uid and extra. Its own audit log shows them.
 
 use anyhow::{Context, Result, ensure};
 use harness::audit::{AuditLog, impersonated};
@@ -25,7 +25,7 @@ fn certificate_name_groups_and_credential_id_reach_the_member() -> Result<()> {
 }
 
 #[test]
-fn a_tokens_name_uid_and_groups_reach_the_member() -> Result<()> {
+fn token_name_uid_and_groups_reach_the_member() -> Result<()> {
     let scene = Scene::new("who-token")?;
     let caller = Caller::token("ulrike")?;
     scene.welcome(&caller)?;
@@ -37,7 +37,7 @@ fn a_tokens_name_uid_and_groups_reach_the_member() -> Result<()> {
 }
 
 #[test]
-fn a_caller_without_groups_has_none_at_the_member() -> Result<()> {
+fn caller_without_groups_has_none_at_the_member() -> Result<()> {
     let scene = Scene::new("who-alone")?;
     let caller = Caller::token("theo")?;
     scene.welcome(&caller)?;
@@ -49,12 +49,12 @@ fn a_caller_without_groups_has_none_at_the_member() -> Result<()> {
 }
 
 #[test]
-fn fault_10_a_name_that_is_not_ascii_reaches_the_member() -> Result<()> {
+fn fault_10_name_that_is_not_ascii_reaches_the_member() -> Result<()> {
     let scene = Scene::new("who-jane")?;
     let caller = Caller::certificate("jané o'neill", &["küche"])?;
     scene.let_in(&caller, &["m1"], EVERY_VERB)?;
     let log = AuditLog::from_now(member("m1")?)?;
-    // That it may do nothing there is no matter: the member still says who asked.
+    // The user has no right at the member, and its refusal still names the user.
     plugin_in(&scene, &caller)?.run(&["get", "configmaps"])?.failure(&["jané o'neill"])?;
     let user = impersonated(&log.request(&format!("/{}/", scene.name))?);
     assert_eq!(user["username"], "jané o'neill");
@@ -63,7 +63,7 @@ fn fault_10_a_name_that_is_not_ascii_reaches_the_member() -> Result<()> {
 }
 
 #[test]
-fn a_service_account_is_the_members_own_of_that_name() -> Result<()> {
+fn service_account_is_the_members_account_of_that_name() -> Result<()> {
     let scene = Scene::new("who-sa")?;
     let caller = Caller::service_account(&scene.name, "robot")?;
     scene.welcome(&caller)?;
@@ -87,7 +87,7 @@ fn pod_of_a_host_token_is_not_forwarded() -> Result<()> {
 }
 
 #[test]
-fn fault_17_a_host_admin_is_an_admin_by_the_members_own_rules() -> Result<()> {
+fn fault_17_host_admin_becomes_the_members_host_admins_group() -> Result<()> {
     let scene = Scene::new("who-admin")?;
     let caller = Caller::certificate("e2e-who-admin", &["system:masters", "dev"])?;
     let user = seen(&scene, &caller)?;
@@ -121,7 +121,7 @@ fn fault_17_members_of_the_nodes_group_are_refused() -> Result<()> {
 }
 
 #[test]
-fn fault_17_the_hosts_control_plane_is_refused() -> Result<()> {
+fn fault_17_control_plane_of_the_host_is_refused() -> Result<()> {
     refused("who-scheduler", Caller::certificate("system:kube-scheduler", &[])?)
 }
 
@@ -130,7 +130,7 @@ fn fault_17_service_accounts_of_kube_system_are_refused() -> Result<()> {
     refused("who-kube-system", Caller::service_account("kube-system", "e2e-robot")?)
 }
 
-/// A caller with such a name could ask the member for a node's certificate, and get it.
+/// A member would issue a node's certificate to a caller with such a name.
 #[test]
 fn fault_17_bootstrap_tokens_of_the_host_are_refused() -> Result<()> {
     refused("who-bootstrap", Caller::certificate("system:bootstrap:abcdef", &[])?)?;
@@ -148,7 +148,7 @@ fn fault_17_callers_host_admins_group_is_refused() -> Result<()> {
     refused("who-promoted", Caller::certificate("e2e-promoted", &["kubectl-mc:host-admins"])?)
 }
 
-/// Whom the member saw when the caller read the scene's configmaps.
+/// The user that the member saw when the caller read the scene's ConfigMaps.
 fn seen(scene: &Scene, caller: &Caller) -> Result<Value> {
     let log = AuditLog::from_now(member(&scene.member)?)?;
     plugin_in(scene, caller)?.ok(&["get", "configmaps"])?;
@@ -159,7 +159,7 @@ fn seen(scene: &Scene, caller: &Caller) -> Result<Value> {
     Ok(user)
 }
 
-/// With every right on the host, the caller is still refused, and told which flag decides.
+/// With every right on the host, the caller is still refused, and the error names the flag that decides.
 fn refused(name: &str, caller: Caller) -> Result<()> {
     let scene = Scene::new(name)?;
     scene.let_in(&caller, &["m1"], EVERY_VERB)?;

@@ -1,6 +1,5 @@
-//! Identity headers are true from the host's front proxy and from nobody else, and they are read as a
-//! kube-apiserver would. Each request goes straight to the sidecar, by a certificate as the host has
-//! it or as an attacker might.
+//! The sidecar accepts identity headers only from the host's front proxy, and reads them as a kube-apiserver
+//! does. Each request goes straight to the sidecar, with a certificate of the host or of an attacker.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::sidecar;
@@ -44,7 +43,7 @@ fn fault_04_expired_certificate_is_refused_and_counted() -> Result<()> {
 fn fault_05_front_proxy_without_a_user_header_is_ignored() -> Result<()> {
     let proxy = Proxy::honest("no-user")?;
     proxy.is_refused("X-Remote-Group: system:masters\r\n")?;
-    // Whoever has a token as well is known by that.
+    // A token in the same request counts instead.
     let theo = Caller::token("theo")?;
     Scene::on("m2", "fp-no-user")?.let_in(&theo, &[&proxy.fake.name], EVERY_VERB)?;
     let arrived = proxy.arrives(&format!("X-Remote-Group: system:masters\r\n{}", theo.authorization()))?;
@@ -57,7 +56,7 @@ fn fault_05_front_proxy_without_a_user_header_is_ignored() -> Result<()> {
 fn credentials_count_in_a_kube_apiservers_order() -> Result<()> {
     let (ulrike, theo) = (Caller::token("ulrike")?, Caller::token("theo")?);
     let certified = Caller::certificate("e2e-fp-order", &[])?;
-    // What the front proxy says is before the token that comes with it.
+    // The front proxy's headers take precedence over a token in the same request.
     let proxy = Proxy::honest("order")?;
     let scene = Scene::on("m2", "fp-order")?;
     for caller in [&ulrike, &theo, &certified] {
@@ -66,14 +65,14 @@ fn credentials_count_in_a_kube_apiservers_order() -> Result<()> {
     let headers =
         format!("X-Remote-User: theo\r\nX-Remote-Group: system:masters\r\n{}", ulrike.authorization());
     assert_eq!(proxy.arrives(&headers)?.values("impersonate-user"), ["theo"]);
-    // A certificate is before a token.
+    // A certificate takes precedence over a token.
     let by_certificate = Endpoint::sidecar(sidecar()?, certified.certificate.as_deref())?;
     let path = member_path(&proxy.fake.name, "/by-certificate");
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{}\r\n", ulrike.authorization());
     assert_eq!(by_certificate.exchange(request.as_bytes())?.status(), 200);
     let arrived = proxy.fake.wait_for("/by-certificate", |_| true)?;
     assert_eq!(arrived.values("impersonate-user"), ["e2e-fp-order"]);
-    // A token in the header is before a WebSocket's, and one that is refused keeps no other out.
+    // A token in the header takes precedence over a WebSocket's; a refused one does not hide the other.
     let websocket = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                      Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io, \
                      base64url.bearer.authorization.k8s.io.dWxyaWtlLXRva2Vu\r\n";
@@ -155,7 +154,7 @@ fn fault_09_keys_of_extra_are_unescaped_and_sent_on_escaped() -> Result<()> {
         let arrived = proxy.arrives(&format!("{who}{sent}: value\r\n"))?;
         assert_eq!(arrived.values(arrives), ["value"], "{sent}: {}", arrived.head);
     }
-    // No member could be told of a key without a name.
+    // An extra key without a name cannot be forwarded.
     let answer = proxy.send(&format!("{who}X-Remote-Extra-: value\r\n"))?.head()?;
     assert_eq!(answer.status, 500, "{answer:?}");
     Ok(())
@@ -205,10 +204,10 @@ fn fault_18_user_without_a_name_is_unauthorized() -> Result<()> {
     Proxy::prepare("no-common-name", nameless.certificate.as_deref().cloned())?.is_refused("")
 }
 
-/// The front proxy's word for an administrator, whom the host lets enter every member.
+/// The front proxy's headers for an administrator, whom the host lets enter every member.
 const ULRIKE: &str = "X-Remote-User: ulrike\r\nX-Remote-Group: system:masters\r\n";
 
-/// Somebody who speaks to the sidecar as the host's aggregator does, and a member to be reached.
+/// A client that connects to the sidecar as the host's aggregator does, and a member.
 struct Proxy {
     fake: FakeMember,
     endpoint: Endpoint,
@@ -226,13 +225,13 @@ impl Proxy {
 
     fn send(&self, headers: &str) -> Result<Connection> {
         let mut connection = self.endpoint.connect()?;
-        // Behind the member's inner proxy headers pass that the Kubernetes API does not know.
+        // Behind an inner proxy of the member, headers pass that the Kubernetes API does not know.
         let path = member_path(&self.fake.name, "/api/v1/namespaces/x/pods/p/proxy/target");
         connection.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n").as_bytes())?;
         Ok(connection)
     }
 
-    /// Whoever it is, they are not known, and the member hears nothing.
+    /// Checks that the answer is 401 and that no request reaches the member.
     fn is_refused(&self, headers: &str) -> Result<()> {
         let answer: Head = self.send(headers)?.head()?;
         ensure!(answer.status == 401, "{headers:?}: {answer:?}");

@@ -1,5 +1,5 @@
-//! People whom an OIDC issuer vouches for: the host takes all four of user, groups, uid and extra from their ID
-//! token, and the member is shown them as they are. On a member whose rights the sidecar's controller keeps.
+//! The user, groups, uid and extra of an OIDC ID token reach the member unchanged. The sidecar's controller
+//! manages the rights on this member.
 
 use anyhow::{Context, Result, ensure};
 use harness::audit::AuditLog;
@@ -15,7 +15,7 @@ use crate::identity::on_demand_access::{learnt, seen, welcome};
 use crate::identity::unified_auth::{named, unbind, within};
 use crate::plugin;
 
-/// She logs in as people do: a credential plugin prints an ID token.
+/// The user logs in as usual: a credential plugin prints an ID token.
 #[test]
 fn oidc_group_user_is_admitted_on_first_call() -> Result<()> {
     let scene = Scene::of("oidc-first")?;
@@ -39,7 +39,8 @@ fn oidc_token_gives_the_same_identity_past_the_host() -> Result<()> {
     scene.is_whole(&seen(&log, &scene.path("/direct"))?, &jane)
 }
 
-/// The binding names `oidc:…-dev`: neither what another issuer says nor a name without its issuer's is that group.
+/// The binding names `oidc:…-dev`: neither a group of another issuer nor a name without the issuer's prefix
+/// is that group.
 #[test]
 fn group_of_another_issuer_grants_nothing() -> Result<()> {
     let scene = Scene::of("oidc-foreign")?;
@@ -62,7 +63,7 @@ fn group_of_another_issuer_grants_nothing() -> Result<()> {
         }
         ensure!(!scene.member.may_be_user(&stranger.user)?, "{} may be impersonated", stranger.user);
     }
-    // Whoever is in it gets in all the while.
+    // A user of the group is served all the while.
     let jane = scene.person("jane")?;
     let answer = scene.ask(&Endpoint::cluster(&bed()?.host, None)?, &jane, "/hers")?;
     ensure!(answer.status() == 404, "{}: {}", answer.status(), answer.text());
@@ -82,7 +83,7 @@ fn expired_oidc_token_reaches_no_member() -> Result<()> {
         let status = answer.status();
         ensure!(status == 401, "{way} a token that has run out is answered {status}: {}", answer.text());
     }
-    // What came before this has been written by now.
+    // The member's audit log now contains all earlier requests.
     let jane = scene.person("jane")?;
     scene.ask(&host, &jane, "/valid")?;
     seen(&log, &scene.path("/valid"))?;
@@ -107,7 +108,7 @@ fn oidc_user_is_refused_once_the_group_binding_is_deleted() -> Result<()> {
     within("the user is forgotten", SOON, || Ok(!learnt()?.contains(&jane.user)))
 }
 
-/// A name is given away again: the uid tells who has it now, and nothing that is kept by name mixes them up.
+/// A name can be assigned again: the uid tells the users apart, and no cache by name mixes them up.
 #[test]
 fn users_of_one_name_differ_by_uid_and_extra() -> Result<()> {
     let scene = Scene::of("oidc-uid")?;
@@ -136,7 +137,8 @@ fn users_of_one_name_differ_by_uid_and_extra() -> Result<()> {
     Ok(())
 }
 
-/// A group of the issuer that may use the member, and a namespace there in which all may use ConfigMaps.
+/// A group of the issuer that may use the member, and a namespace there in which every user may use
+/// ConfigMaps.
 struct Scene {
     name: &'static str,
     namespace: String,
@@ -146,7 +148,7 @@ struct Scene {
 impl Scene {
     fn of(name: &'static str) -> Result<Self> {
         let scene = Self { name, namespace: format!("e2e-{name}"), member: managed()? };
-        // Whoever vouches for people comes first: what follows is timed.
+        // The issuer starts first, because the following steps are timed.
         issuer()?;
         welcome(scene.member, name, &named("Group", &scene.group("dev")))?;
         within("the group is known", SOON, || scene.member.may_be_in(&scene.group("dev")))?;
@@ -163,18 +165,18 @@ impl Scene {
         json!({"sub": name, "groups": groups, "uid": uid, "tenant": "blue"})
     }
 
-    /// Somebody in the group that is let in, and in one that nothing is said of.
+    /// A user in the group that has access, and in another one without a binding.
     fn person(&self, who: &str) -> Result<Caller> {
         let groups = ["dev", "night"].map(|group| format!("{}-{group}", self.name));
         issuer()?.caller(&self.claims(who, &groups))
     }
 
-    /// Where ConfigMaps are on the member.
+    /// The path of ConfigMaps on the member.
     fn path(&self, rest: &str) -> String {
         format!("/api/v1/namespaces/{}/configmaps{rest}", self.namespace)
     }
 
-    /// Asks the member for a ConfigMap that is not there.
+    /// Requests a ConfigMap of the member that does not exist.
     fn ask(&self, endpoint: &Endpoint, caller: &Caller, rest: &str) -> Result<Response> {
         let path = member_path(self.member.name, &self.path(rest));
         let authorization = caller.authorization();
@@ -182,7 +184,7 @@ impl Scene {
         endpoint.exchange(head.as_bytes())
     }
 
-    /// That the member was shown her name, all her groups, her uid and her extra, and nothing else.
+    /// Checks that the member saw the user's name, all groups, uid and extra, and nothing else.
     fn is_whole(&self, seen: &Value, jane: &Caller) -> Result<()> {
         let whole = json!({
             "username": jane.user, "uid": "uid-of-jane", "extra": {TENANT: ["blue"]},
@@ -193,7 +195,7 @@ impl Scene {
     }
 }
 
-/// The caller's token comes from a credential plugin instead.
+/// Moves the caller's token into a credential plugin.
 fn with_login(caller: Caller) -> Result<Caller> {
     let token = caller.token.clone().context("no token")?;
     let answer = json!({

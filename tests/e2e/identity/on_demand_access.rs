@@ -1,5 +1,5 @@
-//! People whom no binding names: a member is made to let the sidecar be them when they first come, and
-//! not before, and no longer than the host lets them in.
+//! A user without a binding of their own is granted on the member at their first request: not before, and no
+//! longer than the host authorizes them.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ fn group_user_works_on_first_call_until_group_is_removed() -> Result<()> {
     within("nobody is remembered", FIVE_SECONDS, || Ok(!learnt()?.contains(&caller.user)))
 }
 
-/// Beside the bed's sidecar, which leads, two more that only serve.
+/// Next to the bed's sidecar, which leads, two more sidecars only serve.
 #[test]
 fn every_replica_records_users_and_the_leader_grants() -> Result<()> {
     let member = managed()?;
@@ -68,7 +68,7 @@ fn every_replica_records_users_and_the_leader_grants() -> Result<()> {
     ensure!(begun.elapsed() < LONGEST_WAIT, "only after {:?}", begun.elapsed());
     answered(request(&alice, &replicas[1]))?;
 
-    // At the same moment by both, and by the one that leads.
+    // Both replicas and the leader get a request at the same moment.
     let bob = Caller::certificate("e2e-learnt-bob", &[group])?;
     std::thread::scope(|scope| {
         let (request, bob) = (&request, &bob);
@@ -114,7 +114,7 @@ fn upgrade_waits_for_the_grant_and_is_retried() -> Result<()> {
                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n";
     let path = "/api/v1/namespaces/e2e-learnt-exec/pods/none/exec?command=true&stdout=true";
     let answer = send(&caller, "GET", path, web_socket, "")?;
-    // The member has looked for the pod, as this user.
+    // The member searched for the pod as this user.
     ensure!(
         answer.status() == 404 && answer.text().contains("pods \\\"none\\\" not found"),
         "{}",
@@ -145,7 +145,7 @@ fn service_account_group_adds_rights_in_its_namespace_only() -> Result<()> {
 }
 
 #[test]
-fn a_uid_and_extra_are_passed_on_by_one_rule() -> Result<()> {
+fn uid_and_extra_are_forwarded_by_one_rule() -> Result<()> {
     let member = managed()?;
     let caller = Caller::token("ulrike")?;
     welcome(member, "learnt-ulrike", &named("User", "ulrike"))?;
@@ -171,14 +171,15 @@ fn user_refused_by_the_host_is_not_recorded() -> Result<()> {
     Ok(())
 }
 
-/// On the host a right for the subject to use the member, and on the member a namespace in which all may
-/// use ConfigMaps and pods.
+/// Grants the subject the use of the member on the host, and makes a namespace on the member in which every
+/// user may use ConfigMaps and pods.
 pub(crate) fn welcome(member: &Managed, name: &str, subject: &Value) -> Result<()> {
     let namespace = format!("e2e-{name}");
     make_namespace(member, &namespace)?;
     let path = |kind: &str| format!("{RBAC}/namespaces/{namespace}/{kind}/e2e");
     let all = named("Group", "system:authenticated");
-    // Not the role admin, which lets everybody be the namespace's service accounts, the sidecar too.
+    // Not the role `admin`, which lets its users impersonate the namespace's service accounts, the sidecar's
+    // too.
     member.api.apply(
         &path("roles"),
         &json!({
@@ -205,7 +206,7 @@ fn read(caller: &Caller, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// One request through the host, by certificate.
+/// Sends one request through the host, with the caller's certificate.
 fn send(caller: &Caller, method: &str, path: &str, lines: &str, body: &str) -> Result<Response> {
     let certificate = caller.certificate.as_ref().context("no certificate")?;
     let endpoint = Endpoint::cluster(&bed()?.host, Some(certificate))?;
@@ -219,7 +220,7 @@ fn send(caller: &Caller, method: &str, path: &str, lines: &str, body: &str) -> R
     endpoint.exchange(format!("{head}{body}").as_bytes())
 }
 
-/// Whom the member saw, once it let them be seen.
+/// The user that the member saw, as soon as its audit log has the request.
 pub(crate) fn seen(log: &AuditLog, uri: &str) -> Result<Value> {
     eventually("the member saw somebody", SOON, || {
         let events = log.requests(uri)?;
@@ -227,10 +228,10 @@ pub(crate) fn seen(log: &AuditLog, uri: &str) -> Result<Value> {
     })
 }
 
-/// That a request waits for its right, and as long for all else.
+/// A request's longest wait for its grant, and the same time for all else.
 const LONGEST_WAIT: Duration = Duration::from_secs(6);
 
-/// What is remembered of who came.
+/// The recorded users.
 pub(crate) fn learnt() -> Result<String> {
     let path = format!("/api/v1/namespaces/{SYSTEM}/configmaps?labelSelector=fleet.kubectl-mc.dev%2Flearnt");
     Ok(host()?.get(&path)?.to_string())

@@ -1,4 +1,4 @@
-//! A right that is taken away ends what it had opened.
+//! Removing a right, or the member, ends the streams that it opened.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use harness::http1::{Connection, Endpoint, member_path};
 use harness::scene::{EVERY_VERB, Scene};
 
 #[test]
-fn fault_73_an_open_watch_ends_with_the_right_to_it() -> Result<()> {
+fn fault_73_open_watch_ends_with_the_right_to_it() -> Result<()> {
     let (scene, fake, caller) = open_to_one("watch", WATCH)?;
     let mut watch = opened(&fake, &caller, "GET", "")?;
     scene.shut_out(&caller)?;
@@ -20,7 +20,7 @@ fn fault_73_an_open_watch_ends_with_the_right_to_it() -> Result<()> {
 }
 
 #[test]
-fn fault_73_an_open_tunnel_ends_with_the_right_to_it() -> Result<()> {
+fn fault_73_open_tunnel_ends_with_the_right_to_it() -> Result<()> {
     let (scene, fake, caller) = open_to_one("tunnel", SWITCHED)?;
     let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
     let mut tunnel = opened(&fake, &caller, "POST", upgrade)?;
@@ -31,7 +31,7 @@ fn fault_73_an_open_tunnel_ends_with_the_right_to_it() -> Result<()> {
 }
 
 #[test]
-fn fault_73_an_open_watch_ends_with_its_member() -> Result<()> {
+fn fault_73_open_watch_ends_with_its_member() -> Result<()> {
     let (_, fake, caller) = open_to_one("member", WATCH)?;
     let mut watch = opened(&fake, &caller, "GET", "")?;
     host()?.delete(&format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{}", fake.name))?;
@@ -40,7 +40,7 @@ fn fault_73_an_open_watch_ends_with_its_member() -> Result<()> {
     Ok(())
 }
 
-/// A member that answers by this and then listens, and a caller who may enter it.
+/// A member that sends this answer and then only receives, and a caller who may enter it.
 fn open_to_one(name: &str, answer: &'static str) -> Result<(Scene, FakeMember, Caller)> {
     let fake = FakeMember::start(&format!("e2e-revoked-{name}"), move |_| {
         vec![Step::Send(answer.into()), Step::ReceiveAll]
@@ -51,19 +51,19 @@ fn open_to_one(name: &str, answer: &'static str) -> Result<(Scene, FakeMember, C
     Ok((scene, fake, caller))
 }
 
-/// A stream that is open through the host, and a reader with the patience to see its end.
+/// Opens a stream through the host, and waits long enough to see its end.
 fn opened(fake: &FakeMember, caller: &Caller, method: &str, headers: &str) -> Result<Connection> {
     let mut connection = Endpoint::cluster(&bed()?.host, caller.certificate.as_deref())?.connect()?;
     let path = member_path(&fake.name, "/api/v1/open?watch=true");
     connection.send(format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n").as_bytes())?;
     let status = connection.head()?.status;
     ensure!([101, 200].contains(&status), "answered {status}");
-    // Asked again every 30 s, and then the host's own caches have their say.
+    // The right is revalidated every 30 s, and the host's own caches add to that.
     connection.set_patience(Duration::from_secs(90))?;
     Ok(connection)
 }
 
-/// Well within the time that a request without an open end may take.
+/// Well below the timeout of a request that is no watch.
 const AT_ONCE: Duration = Duration::from_secs(20);
 const WATCH: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nfirst\n\r\n";
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";

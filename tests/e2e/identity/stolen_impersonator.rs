@@ -1,5 +1,5 @@
-//! What a thief of a member's impersonator token can do there: be those who may use the member's proxy on the
-//! host, each of them, and nobody else; and nothing as itself.
+//! A thief of a member's impersonator token can impersonate each user of the member's proxy on the host, no
+//! other user, and can do nothing as itself.
 
 use anyhow::{Result, ensure};
 use harness::managed::managed;
@@ -83,7 +83,7 @@ fn impersonator_token_impersonates_only_listed_users() -> Result<()> {
     Ok(())
 }
 
-/// Where Kubernetes knows narrower ways to impersonate (KEP-5284), it has none of them either.
+/// Where Kubernetes has constrained impersonation (KEP-5284), the token has none of those rights either.
 #[test]
 fn impersonator_token_has_only_the_listed_rights() -> Result<()> {
     let member = managed()?;
@@ -124,7 +124,7 @@ fn sidecar_token_reads_no_secret_of_another_namespace() -> Result<()> {
         let answer = thief.request("GET", path, "", "")?;
         ensure!(answer.status() == 403, "{path}: {}", answer.status());
     }
-    // Nor does it give itself anything.
+    // The token grants itself nothing.
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "mine"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},

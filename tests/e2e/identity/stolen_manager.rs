@@ -1,5 +1,5 @@
-//! What a thief of a member's manager token can do there: nothing that makes the account, or the impersonator, an
-//! administrator. RBAC limits which objects it writes, and the member's ValidatingAdmissionPolicy their content.
+//! A thief of a member's manager token can make neither its account nor the impersonator an administrator.
+//! RBAC limits which objects it writes, and the member's ValidatingAdmissionPolicy their content.
 
 use anyhow::{Result, ensure};
 use harness::api::Api;
@@ -23,7 +23,7 @@ fn manager_reads_only_its_own_roles() -> Result<()> {
     ] {
         forbidden(&thief, "GET", path, &Value::Null)?;
     }
-    // A list that asks for the one name is a read of that name.
+    // A list by this field selector counts as a read of that name.
     thief.get(&format!("{RBAC}/roles?fieldSelector=metadata.name%3Dkubectl-mc-impersonator"))?;
     thief.get(&cluster_role())?;
     Ok(())
@@ -58,7 +58,7 @@ fn manager_writes_only_the_impersonators_role_and_binding() -> Result<()> {
 fn manager_token_allows_the_sidecars_own_writes() -> Result<()> {
     let manager = managed()?.thief_of_manager()?;
     let rule = |resource: &str, names: Vec<String>| json!({"apiGroups": [""], "resources": [resource], "verbs": ["impersonate"], "resourceNames": names});
-    // As many as a big company has, within what a policy may cost.
+    // As many names as a large company has, within the cost limit of a policy.
     let names = |what: &str| (0..4_000).map(|number| format!("e2e-{what}-{number:06}")).collect();
     let anybody =
         json!({"apiGroups": ["authentication.k8s.io"], "resources": ["*"], "verbs": ["impersonate"]});
@@ -241,7 +241,7 @@ fn manager_binds_only_the_impersonator() -> Result<()> {
         };
         refused(&thief, "PATCH", &path, &binding, "only the role kubectl-mc-impersonator is bound")?;
     }
-    // A binding to another role is RBAC's to refuse: bind is granted on one name.
+    // RBAC refuses a binding to another role: `bind` is granted on one name.
     let admin = binding("RoleBinding", OURS, ("ClusterRole", "cluster-admin"), &impersonator);
     let path = format!("{RBAC}/namespaces/default/rolebindings/{OURS}");
     refused(&thief, "PATCH", &path, &admin, "grant RBAC permissions not currently held")
@@ -290,7 +290,7 @@ fn manager_gets_tokens_of_its_two_accounts_only() -> Result<()> {
 }
 
 #[test]
-fn manager_gets_tokens_for_the_api_alone_and_for_its_life() -> Result<()> {
+fn manager_gets_only_api_tokens_of_at_most_45_days() -> Result<()> {
     let thief = managed()?.thief_of_manager()?;
     let token = "/api/v1/namespaces/kubectl-mc-system/serviceaccounts/kubectl-mc-impersonator/token";
     let request =
@@ -303,7 +303,7 @@ fn manager_gets_tokens_for_the_api_alone_and_for_its_life() -> Result<()> {
         (json!({"audiences": [own, "vault"]}), "for the API of this cluster only"),
         (json!({"expirationSeconds": 3_888_001}), "no token for longer than 3888000 seconds"),
     ] {
-        // A kube-apiserver takes a moment until it enforces what a policy says now.
+        // A kube-apiserver takes a moment to enforce a changed policy.
         eventually("the policy is in force", SOON, || {
             refused(&thief, "POST", token, &request(spec.clone()), words).map(Some)
         })?;
@@ -333,7 +333,7 @@ fn refused_by_name() -> Result<()> {
         (rule("users", "e2e other"), "a user of the control plane"),
         (rule("groups", "e2e-wheel"), "groups must be named"),
     ] {
-        // A kube-apiserver takes a moment until it enforces what a policy says now.
+        // A kube-apiserver takes a moment to enforce a changed policy.
         eventually("the refusal is known", SOON, || refused_as_cluster_role(&rules, words).map(Some))?;
     }
     Ok(())
@@ -350,12 +350,12 @@ fn refused_as_cluster_role(rules: &Value, words: &str) -> Result<()> {
     )
 }
 
-/// RBAC refuses it.
+/// Checks that RBAC refuses the request.
 fn forbidden(thief: &Api, method: &str, path: &str, object: &Value) -> Result<()> {
     refused(thief, method, path, object, "cannot ")
 }
 
-/// It is refused with these words. Nothing is changed even where it is not: the thief only tries.
+/// Checks that the request is refused with these words. The thief uses dry runs, so nothing changes.
 fn refused(thief: &Api, method: &str, path: &str, object: &Value, words: &str) -> Result<()> {
     let (parameters, content, body) = match method {
         "GET" => ("", "", String::new()),

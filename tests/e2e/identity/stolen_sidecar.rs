@@ -1,5 +1,6 @@
-//! What a thief of the sidecar's own token can do on the host, and a writer of ClusterAccesses without the right to give
-//! access: RBAC limits which objects they write, and the host's ValidatingAdmissionPolicies what they write into them.
+//! Limits of a thief of the sidecar's own token on the host, and of a writer of ClusterAccesses without the
+//! right to grant access. RBAC limits which objects they write, and the host's ValidatingAdmissionPolicies
+//! their content.
 
 use anyhow::{Context, Result, ensure};
 use harness::api::Api;
@@ -33,7 +34,7 @@ fn roles_of_accesses_give_named_clusters_only() -> Result<()> {
     let thief = thief()?;
     let path = format!("{RBAC}/clusterroles/{OURS}");
     let words = "named clusters";
-    // What the account has, so that nothing but the policy refuses it.
+    // The account has this right, so only the policy refuses it.
     let reviews =
         json!([{"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}]);
     for rules in [enter(&Value::Null), enter(&json!([])), reviews] {
@@ -71,7 +72,7 @@ fn sidecars_own_account_enters_no_member() -> Result<()> {
 }
 
 #[test]
-fn writer_without_bind_gives_no_access() -> Result<()> {
+fn writer_without_the_bind_verb_grants_no_access() -> Result<()> {
     let writer = Caller::service_account("default", "e2e-access-writer")?;
     let user = writer.user.clone();
     let host = host()?;
@@ -94,7 +95,7 @@ fn writer_without_bind_gives_no_access() -> Result<()> {
         json!({
             "apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "ClusterAccess",
             "metadata": {"name": "e2e-bind"},
-            // Of a member that there is not, so that it gives nothing whatever happens.
+            // A member that does not exist, so that this grants nothing in any case.
             "spec": {"clusters": ["e2e-bind-none"], "roleRef": role, "namespaces": ["default"],
                      "subjects": [{"kind": "User", "name": "e2e-bind-user"}]},
         })
@@ -115,7 +116,7 @@ fn writer_without_bind_gives_no_access() -> Result<()> {
     host.delete(&path).map(drop)
 }
 
-/// Somebody with this token, who only tries.
+/// A client with this token, which only sends dry runs.
 struct Thief(Api);
 
 struct Tried {
@@ -143,7 +144,7 @@ impl Thief {
 impl Tried {
     fn refused(&self, words: &str) -> Result<()> {
         let Self { what, status, text } = self;
-        // As the text of JSON.
+        // The JSON text has escaped quotes.
         let said = text.replace("\\\"", "\"");
         ensure!(*status == 403 && said.contains(words), "{what}: {status} {text}");
         Ok(())
@@ -173,7 +174,7 @@ fn thief() -> Result<Thief> {
     Ok(thief)
 }
 
-/// A rule for these clusters; of null for all.
+/// A rule for these clusters; null means all clusters.
 fn enter(clusters: &Value) -> Value {
     let mut rule =
         json!({"apiGroups": ["proxy.kubectl-mc.dev"], "resources": ["clusters/proxy"], "verbs": ["get"]});

@@ -1,5 +1,5 @@
-//! Who may use a member's proxy on the host is who may be impersonated on the member, and nobody else. On
-//! a member as users have them: its rights are kept by the sidecar's controller.
+//! The users of a member's proxy on the host are exactly those whom the sidecar may impersonate on the
+//! member. The sidecar's controller manages the rights of this member.
 
 use std::time::{Duration, Instant};
 
@@ -39,8 +39,8 @@ fn role_change_counts_like_a_binding_change() -> Result<()> {
     within("the right goes", FIVE_SECONDS, || Ok(!member.may_be_user(user)?))
 }
 
-/// Each rule lets its user in on the host, or does not, and the member agrees: verbs are looked at, names
-/// too in every branch, `*/proxy` counts, `clusters/*` and a name `*` do not.
+/// For each rule the member agrees with the host: the verb counts, names count in every branch, and `*/proxy`
+/// counts, while `clusters/*` and a name `*` do not.
 #[test]
 fn rules_count_exactly_as_in_the_hosts_authorizer() -> Result<()> {
     let member = managed()?;
@@ -98,7 +98,7 @@ fn service_account_groups_cover_whole_namespaces() -> Result<()> {
         &rule(&["clusters/proxy"], &["get"], &[member.name]),
         &[
             &json!({"kind": "ServiceAccount", "name": "robot", "namespace": "e2e-unified-one"}),
-            // A user who is called like a service account is one.
+            // A user with the name of a service account counts as that account.
             &named("User", "system:serviceaccount:e2e-unified-two:cat"),
             &named("Group", "system:serviceaccounts:e2e-unified-all"),
         ],
@@ -108,7 +108,7 @@ fn service_account_groups_cover_whole_namespaces() -> Result<()> {
             && member.may_be_account("e2e-unified-two", "cat")?
             && member.may_be_account("e2e-unified-all", "anybody")?)
     })?;
-    // By name only, robot would be everybody's of that name.
+    // By name only, the rule would cover every account of the name robot.
     ensure!(!member.may_be_account("e2e-unified-two", "robot")?);
     ensure!(!member.may_be_account("default", "robot")?);
     ensure!(!member.may_be_account("e2e-unified-one", "anybody")?);
@@ -135,8 +135,8 @@ fn missing_namespace_on_the_member_is_reported_and_retried() -> Result<()> {
     within("the account is known", LATEST_RETRY, || member.may_be_account("e2e-unified-late", "robot"))
 }
 
-/// Whom Kubernetes itself binds, by its own bootstrap policy, and further components of a host. The group of
-/// everybody is left out as well; bound here, it would let everybody into the member of all tests.
+/// The subjects of Kubernetes' own bootstrap policy, and further components of a host. The group of all users
+/// is excluded as well; bound here, it would open the member of all tests to every user.
 #[test]
 fn administrators_and_control_plane_are_excluded_with_a_note() -> Result<()> {
     let member = managed()?;
@@ -171,8 +171,7 @@ fn administrators_and_control_plane_are_excluded_with_a_note() -> Result<()> {
     })
 }
 
-/// The subjects of the bindings that the kube-apiserver makes for itself and for what Kubernetes runs, without
-/// those that are everybody, or that monitor.
+/// The subjects of a kube-apiserver's own bindings, without those that mean every user or that monitor.
 fn bootstrap_subjects() -> Result<Vec<Value>> {
     let mut subjects = Vec::new();
     for kind in ["clusterrolebindings", "rolebindings"] {
@@ -188,7 +187,7 @@ fn bootstrap_subjects() -> Result<Vec<Value>> {
     Ok(subjects)
 }
 
-/// Beside a user whom the member's administrators refuse, and who comes with many certificates.
+/// Next to a user whom the member's administrators refuse, and who comes with many certificates.
 #[test]
 fn refused_user_delays_no_new_user() -> Result<()> {
     let member = managed()?;
@@ -241,7 +240,7 @@ impl Refused {
 
 impl Drop for Refused {
     fn drop(&mut self) {
-        // A test that fails because of this says so by itself.
+        // If this fails, another test fails with a clear reason.
         let _ = Self::set("");
     }
 }
@@ -254,7 +253,7 @@ fn rights_added_on_the_member_are_removed_at_resync() -> Result<()> {
     }}]);
     let path = format!("{RBAC}/clusterroles/kubectl-mc-impersonator");
     member.api.patch(&path, &added)?;
-    // It is looked at every few minutes, and whenever its MemberCluster changes.
+    // The controller re-syncs every few minutes, and whenever the MemberCluster changes.
     label("e2e-unified-drift", "now")?;
     within("the right is gone", FIVE_SECONDS, || {
         Ok(!member.api.get(&path)?.to_string().contains("e2e-unified-drift"))
@@ -262,7 +261,7 @@ fn rights_added_on_the_member_are_removed_at_resync() -> Result<()> {
 }
 
 #[test]
-fn subjects_of_the_member_cluster_count_as_bound_ones_do() -> Result<()> {
+fn subjects_of_the_member_cluster_count_like_bound_ones() -> Result<()> {
     let member = managed()?;
     let path = format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{}", member.name);
     let host = host()?;
@@ -299,7 +298,7 @@ fn role(name: &str, rule: &Value) -> Result<()> {
     Ok(())
 }
 
-/// A role on the host with one rule, bound to these.
+/// Makes a role on the host with one rule, and binds it to these subjects.
 pub(crate) fn bind(name: &str, rule: &Value, subjects: &[&Value]) -> Result<()> {
     role(name, rule)?;
     let name = format!("e2e-{name}");
@@ -327,13 +326,13 @@ pub(crate) fn make_namespace(member: &Managed, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A label on the MemberCluster.
+/// Sets a label on the MemberCluster.
 fn label(key: &str, value: &str) -> Result<()> {
     let path = format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{}", managed()?.name);
     host()?.merge(&path, &json!({"metadata": {"labels": {key: value}}})).map(drop)
 }
 
-/// Waits until it is so, and not longer than this.
+/// Waits until `so` holds, and fails after `time`.
 pub(crate) fn within(what: &str, time: Duration, so: impl Fn() -> Result<bool>) -> Result<()> {
     let begun = Instant::now();
     eventually(what, time, || Ok(so()?.then_some(())))?;
@@ -343,5 +342,5 @@ pub(crate) fn within(what: &str, time: Duration, so: impl Fn() -> Result<bool>) 
 
 pub(crate) const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 pub(crate) const FIVE_SECONDS: Duration = Duration::from_secs(5);
-/// A sync that left something undone is repeated after a minute at the latest, jittered.
+/// The latest retry of an incomplete sync: a minute with jitter.
 const LATEST_RETRY: Duration = Duration::from_secs(95);

@@ -1,4 +1,5 @@
-//! The serving certificates that sidecars in pods make themselves, and the host's trust in them.
+//! Sidecars in pods make their own serving certificates, and the host trusts each new signer without a failed
+//! request.
 
 use anyhow::{Result, ensure};
 use harness::tool::Tool;
@@ -23,7 +24,7 @@ fn new_serving_certificate_signer_loses_no_request() -> Result<()> {
         ensure!(answer.status() == 200, "the host does not reach the sidecars: {}", answer.status());
         Ok(())
     };
-    // Every answer is asked for on the way, and one that fails ends the test.
+    // Requests run all the while, and one that fails ends the test.
     let mut broken = Ok(());
     eventually("another signer", 3 * SOON, || {
         broken = works();

@@ -1,4 +1,5 @@
-//! `kubectl mc install --certificates=cert-manager`, beside cert-manager's own controllers at work.
+//! `kubectl mc install --certificates=cert-manager` with cert-manager's own controllers: certificates are
+//! served and renewed, and a change of the issuer loses no request.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -34,7 +35,7 @@ fn change_to_cert_manager_and_back_loses_no_request() -> Result<()> {
     })
 }
 
-/// In a namespace that others have as well, which is not deleted with all that is in it.
+/// Runs a test in a namespace that exists before the installation and is not deleted with it.
 fn beside_cert_manager(test: impl FnOnce(&Scene) -> Result<()>) -> Result<()> {
     let scene = Scene::take()?;
     let _namespace = Namespace::make(&scene)?;
@@ -45,7 +46,7 @@ fn beside_cert_manager(test: impl FnOnce(&Scene) -> Result<()>) -> Result<()> {
     tested?;
     removed?;
     drop(cert_manager);
-    // The host takes the registration of a group away a moment after its last definition.
+    // The host removes a group from its list a moment after the group's last definition.
     eventually("nothing is left", SOON, || {
         let after = listing(scene.host.cluster)?;
         let left: Vec<_> = after.symmetric_difference(&before).collect();
@@ -57,7 +58,7 @@ fn beside_cert_manager(test: impl FnOnce(&Scene) -> Result<()>) -> Result<()> {
 fn served_and_renewed(scene: &Scene) -> Result<()> {
     let install = by_cert_manager();
     scene.install(&install)?.success()?;
-    // As below: the host may have taken the sidecar for unavailable on a busy machine.
+    // As below: on a busy machine the host may have marked the sidecar as unavailable.
     eventually("the host serves members", SOON, || scene.plugin.ok(&["clusters"]).map(Some))?;
     let again = scene.install(&install)?.success()?;
     ensure!(again.lines().all(|line| line.ends_with(" unchanged")), "{again}");
@@ -68,7 +69,7 @@ fn served_and_renewed(scene: &Scene) -> Result<()> {
     assert_eq!(shown(scene, &first)?, leaf(&first)?);
     let pod = pod(&api)?;
 
-    // As `cmctl renew` asks for it.
+    // The request of `cmctl renew`.
     let ask = json!([{"op": "add", "path": "/status/conditions/-", "value": {
         "type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "a test asks for it",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -78,14 +79,15 @@ fn served_and_renewed(scene: &Scene) -> Result<()> {
         let now = secret(&api)?;
         Ok((leaf(&now)? != leaf(&first)?).then_some(now))
     })?;
-    // The kubelet looks at a pod that changes at once, and else within a minute or two.
+    // The kubelet syncs a changed pod at once, and others within a minute or two.
     let name = pod["metadata"]["name"].as_str().context("no name")?;
     let touched = json!({"metadata": {"annotations": {"e2e": "touched"}}});
     api.merge(&format!("{PODS}/{name}"), &touched)?;
     eventually("the renewed certificate is shown", 4 * SOON, || {
         Ok((shown(scene, &renewed)? == leaf(&renewed)?).then_some(()))
     })?;
-    // A host that waited five seconds for a sidecar on a busy machine asks it again before it sends it requests.
+    // On a busy machine the host may have waited five seconds for a sidecar. Then it checks the sidecar again
+    // before it sends requests.
     eventually("the host takes the renewed certificate", 2 * SOON, || {
         let listed = scene.plugin.ok(&["clusters"]);
         let listed = listed.map_err(|error| anyhow!("{error:#}\n{}", standing(&api)))?;
@@ -140,12 +142,12 @@ fn own() -> [&'static str; 4] {
     ["--replicas=1", "--timeout=90s", "--namespace", NAMESPACE]
 }
 
-/// What cert-manager gives the sidecar.
+/// The Secret that cert-manager writes for the sidecar.
 fn secret(api: &Api) -> Result<Value> {
     Ok(api.get(&format!("/api/v1/namespaces/{NAMESPACE}/secrets/mc-sidecar-tls"))?["data"].clone())
 }
 
-/// Why the host may send no requests.
+/// The state that may keep the host from sending requests.
 fn standing(api: &Api) -> String {
     let show = |path: &str, field: &str| match api.get(path) {
         Ok(object) => object.pointer(field).unwrap_or(&Value::Null).to_string(),
@@ -162,7 +164,7 @@ fn leaf(secret: &Value) -> Result<Vec<u8>> {
     first_certificate(&pem(secret, "tls.crt")?)
 }
 
-/// The certificate that the sidecar in the pod shows, to who trusts the Secret's authority.
+/// The certificate that the sidecar in the pod serves to a client that trusts the Secret's CA.
 fn shown(scene: &Scene, secret: &Value) -> Result<Vec<u8>> {
     let address = *endpoints(scene, NAMESPACE)?.first().context("no sidecar")?;
     let mut connection = Endpoint::pod(address, NAMESPACE, &pem(secret, "ca.crt")?)?.connect()?;
@@ -177,7 +179,7 @@ fn pod(api: &Api) -> Result<Value> {
     Ok(pods["items"][0].clone())
 }
 
-/// cert-manager on s1, until it is let go.
+/// cert-manager on s1, until dropped.
 struct CertManager {
     process: Child,
     folder: TempDir,
@@ -223,14 +225,14 @@ fn program() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// It is there when cert-manager is not any more.
+/// A namespace that outlives cert-manager.
 struct Namespace(Tool);
 
 impl Namespace {
     fn make(scene: &Scene) -> Result<Self> {
         let kubectl = Tool::admin(scene.host.cluster)?;
         kubectl.ok(&["create", "namespace", NAMESPACE])?;
-        // What every namespace has is there before its objects are counted.
+        // Every namespace gets these objects, and they have to exist before the test counts objects.
         for object in ["configmap/kube-root-ca.crt", "serviceaccount/default"] {
             kubectl.ok(&["wait", "--for=create", object, "--namespace", NAMESPACE])?;
         }

@@ -1,4 +1,4 @@
-//! `mc-sidecar check`, which `helm test` runs in a pod.
+//! `mc-sidecar check`, which `helm test` runs in a pod, needs no right and finds a missing sidecar.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::bed;

@@ -1,5 +1,5 @@
-//! `kubectl mc install --expose`: the sidecars at an address of their own, which the plugin finds and uses. The load
-//! balancer is the test: it gives the Service an address in the node's network.
+//! `kubectl mc install --expose` gives the sidecars an address of their own, which the plugin finds and uses.
+//! The test is the load balancer: it gives the Service an address in the node's network.
 
 use anyhow::{Result, ensure};
 use harness::both_sides::alone;
@@ -12,13 +12,13 @@ use crate::install::in_pods::{Scene, program};
 use crate::install::platforms::network::WayToService;
 
 #[test]
-fn load_balancer_leads_to_members_past_the_host() -> Result<()> {
+fn load_balancer_reaches_members_past_the_host() -> Result<()> {
     let (scene, alone) = (Scene::take()?, alone()?);
     let before = listing(scene.host.cluster)?;
     let install = ["install", "--image", SIDECAR, "--image-pull-policy=Never"];
     let running = scene.plugin.start(&[&install[..], &["--expose=LoadBalancer"]].concat())?;
     let api = scene.api()?;
-    // The address comes late, and the sidecars wait for it.
+    // The address arrives late, and the installation of the sidecars waits for it.
     eventually("the Service is there", SOON, || {
         Ok((api.request("GET", SERVICE, "", "")?.status() == 200).then_some(()))
     })?;
@@ -40,17 +40,17 @@ fn load_balancer_leads_to_members_past_the_host() -> Result<()> {
     let direct = |more: &[&str]| plugin.run(&[&["-v=1", "--route=direct", "-C", "far"], more].concat());
     let names = direct(&["get", "namespaces", "-o", "name"])?;
     ensure!(names.code == 0 && names.text().contains("namespace/default"), "{names:?}");
-    // By itself as well.
+    // The plugin also chooses this route by itself.
     let auto = plugin.run(&["-v=1", "-C", "far", "get", "namespaces"])?;
     let chosen = format!("\"Chose route\" route=\"direct\" server=\"https://{ADDRESS}\"");
     ensure!(auto.code == 0 && auto.stderr.contains(&chosen), "{auto:?}");
-    // Each item of an impersonation is checked by the sidecar: an administrator may.
+    // The sidecar authorizes each item of an impersonation: an administrator may use all of them.
     let as_another = direct(&["--as=jane", "--as-group=system:masters", "get", "namespaces"])?;
     ensure!(as_another.code == 0, "{as_another:?}");
     direct(&["--as=jane", "get", "namespaces"])?.failure(&["jane", "clusters/proxy"])?;
     reader_reviews_their_own_rights(&plugin)?;
 
-    // Without the way to the address, everything goes through the host.
+    // Without a route to the address, everything goes through the host.
     drop(way);
     let fresh = Tool::plugin_at(program(), &[scene.host.cluster])?;
     let around = fresh.run(&["-v=1", "-C", "far", "get", "namespaces", "-o", "name"])?;
@@ -59,7 +59,7 @@ fn load_balancer_leads_to_members_past_the_host() -> Result<()> {
         .run(&["--route=direct", "-C", "far", "get", "namespaces"])?
         .failure(&[&format!("cannot reach https://{ADDRESS}"), "--route=host goes through the host"])?;
 
-    // An installation without it takes it away.
+    // An installation without `--expose` removes the Service.
     let told = scene.install(&[])?.success()?;
     for gone in ["service/mc-sidecar-direct deleted", "configmap/kubectl-mc deleted"] {
         ensure!(told.contains(gone), "{gone} is missing in {told}");
@@ -72,7 +72,7 @@ fn load_balancer_leads_to_members_past_the_host() -> Result<()> {
     Ok(())
 }
 
-/// The sidecar takes a review for a read; for the host's kube-apiserver it has a path of its own.
+/// The sidecar counts a review as a read; for the host's kube-apiserver it has a path of its own.
 fn reader_reviews_their_own_rights(plugin: &Tool) -> Result<()> {
     plugin.ok(&["access", "grant", "view", "--user=ruth", "-C", "far", "-n", "default"])?;
     let ask = |route: &str, question: &[&str]| {
@@ -91,7 +91,7 @@ fn reader_reviews_their_own_rights(plugin: &Tool) -> Result<()> {
     Ok(())
 }
 
-/// What a cloud's controller writes.
+/// Writes the status that a cloud's controller would write.
 fn give_address(scene: &Scene) -> Result<()> {
     let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": ADDRESS, "ipMode": "VIP"}]}}});
     let path = format!("{SERVICE}/status");
@@ -100,7 +100,7 @@ fn give_address(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// Of a network for documentation (RFC 5737), which leads nowhere.
+/// An address of a documentation network (RFC 5737), which no host has.
 const ADDRESS: &str = "192.0.2.10";
 const SERVICE: &str = "/api/v1/namespaces/kubectl-mc-system/services/mc-sidecar-direct";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/kubectl-mc-system/deployments/mc-sidecar";

@@ -1,5 +1,5 @@
-//! The whole life of a fleet, on clusters of its own: installed, joined, used, kept right while everything
-//! changes, and taken away without a trace.
+//! A fleet works from its installation to its removal, on clusters of its own: members join, are used,
+//! survive changes and outages, and leave nothing behind.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -41,14 +41,14 @@ fn fleet_works_from_installation_to_removal() -> Result<()> {
     story.is_as(&before)
 }
 
-/// A host, two clusters that become its members, and who works with them.
+/// A host, two clusters that become its members, and their users.
 struct Story {
-    // Before the host, whose turn is that of all three.
+    // Dropped before the host, whose lock covers all three.
     members: [Member; 2],
     host: SpareHost,
-    /// What the host says of its members.
+    /// The MemberClusters on the host.
     fleet: OwnFleet,
-    /// Who administers all three.
+    /// The administrator of all three.
     admin: Tool,
     jane: Tool,
     jane_herself: Caller,
@@ -83,7 +83,7 @@ impl Story {
         clusters.into_iter().map(|cluster| Ok((cluster.name.as_str(), listing(cluster)?))).collect()
     }
 
-    /// With controllers that do not take their time: tokens of ten minutes are renewed after some seconds.
+    /// Installs with short periods of the controllers: tokens of ten minutes are renewed after some seconds.
     fn install(&self) -> Result<()> {
         self.admin.ok(&[
             "install",
@@ -96,7 +96,7 @@ impl Story {
         Ok(())
     }
 
-    /// Gives the Secrets with the tokens that are in them then.
+    /// Joins the members, and returns their Secrets with the first tokens.
     fn join(&self) -> Result<Vec<(String, String)>> {
         let mut tokens = Vec::new();
         for Member { name, cluster, .. } in &self.members {
@@ -123,7 +123,7 @@ impl Story {
         Ok(())
     }
 
-    /// All four are, and what the members are shown is the new ones.
+    /// Waits until all four tokens are renewed and the members see the new ones.
     fn see_every_token_renewed(&self, tokens: &[(String, String)]) -> Result<()> {
         for (secret, before) in tokens {
             let renewed = || Ok((self.fleet.token(secret)? != *before).then_some(()));
@@ -183,7 +183,8 @@ impl Story {
         both.failure(&["1 of 2 clusters failed: 1 unreachable (east)"]).map(drop)
     }
 
-    /// Its pod is deleted: another leads before it is gone, and every request on the way is answered.
+    /// Deletes the leader's pod: another replica leads before the pod is gone, and every request meanwhile is
+    /// answered.
     fn lose_the_leader(&self) -> Result<()> {
         let leader = self.leader()?;
         let endpoint = Endpoint::cluster(self.host.cluster, self.jane_herself.certificate.as_deref())?;
@@ -221,7 +222,7 @@ impl Story {
         Ok(())
     }
 
-    /// jane's pods on one member.
+    /// Lists pods on one member as jane.
     fn reads(&self, member: &Member) -> Result<Output> {
         self.jane.run(&["--cluster", member.name, "get", "pods", "-n", NAMESPACE, "-o", "name"])
     }
@@ -239,7 +240,7 @@ impl Story {
         Ok(true)
     }
 
-    /// The pod that holds the Lease: its name is the first part of who holds it.
+    /// The pod that holds the Lease: the first part of the holder's identity is its name.
     fn leader(&self) -> Result<String> {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/mc-sidecar");
         let lease = self.fleet.host.get(&path)?;
@@ -249,7 +250,7 @@ impl Story {
 }
 
 impl Member {
-    /// With a pod to see, as whatever people have on their clusters.
+    /// Prepares the cluster with a pod, which stands for a user's workload.
     fn prepared(name: &'static str, cluster: &str) -> Result<Self> {
         let cluster = spare(cluster)?;
         let member = Self { name, cluster, api: Api::admin(cluster)?, _clean: Clean::take(cluster)? };
@@ -270,7 +271,7 @@ impl Member {
     }
 }
 
-/// How an audit log names a token: by its claim `jti`.
+/// The name of a token in an audit log: its claim `jti`.
 fn token_id(token: &str) -> Result<String> {
     let claims = token.split('.').nth(1).context("no token")?;
     let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims)?)?;

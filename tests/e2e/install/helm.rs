@@ -1,4 +1,4 @@
-//! The Helm chart, installed by Helm itself.
+//! The Helm chart installs a working sidecar, and `helm test` checks it.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::SYSTEM;
@@ -9,7 +9,7 @@ use testbed::programs;
 use crate::install::in_pods::Scene;
 
 #[test]
-fn helm_test_asks_the_host_in_a_pod_of_the_image() -> Result<()> {
+fn helm_test_checks_the_host_in_a_pod_of_the_image() -> Result<()> {
     let scene = Scene::take()?;
     let helm = Tool::plugin_at(&programs::build_helm()?, &[scene.host.cluster])?;
     let (repository, tag) = SIDECAR.rsplit_once(':').context("no tag")?;
@@ -27,7 +27,7 @@ fn helm_test_asks_the_host_in_a_pod_of_the_image() -> Result<()> {
     let left = kubectl.ok(&["-n", SYSTEM, "get", "pod/proxy-test", "--ignore-not-found", "-o", "name"])?;
     ensure!(left.is_empty(), "the pod of the test is left");
 
-    // What the chart installs is what the plugin finds.
+    // The plugin finds the chart's installation.
     let clusters = scene.plugin.run(&["clusters"])?;
     ensure!(clusters.code == 0 && clusters.stderr.contains("No resources found"), "{clusters:?}");
     helm.ok(&["uninstall", "proxy", &namespace, "--wait", "--timeout=2m"]).map(drop)

@@ -1,5 +1,5 @@
-//! `kubectl mc install` on a host whose sidecars really are pods. What else is installed there is in files of its own, so
-//! that not all of the tests that take turns at it come one after the other and keep all others waiting.
+//! `kubectl mc install` on a host whose sidecars are real pods. Other installations there have files of their
+//! own, so that the tests that share this host do not all run in a row.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use harness::spare_host::{SIDECAR, SpareHost, listing};
 use harness::tool::{Output, Tool};
 use harness::wait::{SOON, eventually};
 
-/// s1, and the plugin as its administrator.
+/// The host s1, and the plugin as its administrator.
 pub(crate) struct Scene {
     pub(crate) host: SpareHost,
     pub(crate) plugin: Tool,
@@ -49,7 +49,7 @@ fn install_serves_and_uninstall_leaves_nothing() -> Result<()> {
     let clusters = scene.plugin.run(&["clusters"])?;
     ensure!(clusters.code == 0 && clusters.stderr.contains("No resources found"), "{clusters:?}");
 
-    // Again: nothing changes, and nothing would.
+    // A second installation changes nothing, and its diff is empty.
     let versions = versions(&scene)?;
     let again = scene.install(&[])?.success()?;
     ensure!(again.lines().all(|line| line.ends_with(" unchanged")), "{again}");
@@ -57,20 +57,20 @@ fn install_serves_and_uninstall_leaves_nothing() -> Result<()> {
     ensure!(diff.is_empty(), "{diff}");
     ensure!(self::versions(&scene)? == versions, "what was applied again was written again");
 
-    // What is printed is what is there: kubectl's own diff finds none.
+    // The printed manifests equal the objects on the host: kubectl's own diff is empty.
     let printed = scene.install(&["-o", "yaml"])?.success()?;
     let kubectl = Tool::admin(scene.host.cluster)?;
     let diff = ["diff", "--server-side", "--field-manager=kubectl-mc", "-f", "-"];
     let diff = kubectl.run_with_input(&diff, printed.as_bytes())?;
     ensure!(diff.code == 0, "{diff:?}");
 
-    // Another way to run it is an upgrade in place.
+    // Other flags upgrade the installation in place.
     let upgraded = scene.install(&["--replicas=1", "--sidecar-flag=--max-tunnels=7"])?.success()?;
     ensure!(upgraded.contains("deployment.apps/mc-sidecar configured"), "{upgraded}");
 
     let removed = scene.uninstall()?;
     ensure!(removed.contains("namespace/kubectl-mc-system deleted"), "{removed}");
-    // Kubernetes made these of the Service, with its labels.
+    // Kubernetes made the Endpoints of the Service, with its labels.
     ensure!(!removed.contains("endpoints/"), "{removed}");
     let after = listing(scene.host.cluster)?;
     let left = after.difference(&before).collect::<Vec<_>>();
@@ -95,7 +95,7 @@ fn dry_run_and_diff_show_everything_and_change_nothing() -> Result<()> {
 }
 
 #[test]
-fn missing_image_is_named_and_the_right_one_repairs() -> Result<()> {
+fn missing_image_is_reported_and_the_right_one_repairs() -> Result<()> {
     let scene = Scene::take()?;
     let wrong = ["install", "--image=testbed.local/no-such:1", "--image-pull-policy=Never"];
     scene.plugin.run(&wrong)?.failure(&[
@@ -125,7 +125,7 @@ fn crash_of_the_sidecar_is_reported_with_its_reason() -> Result<()> {
 fn audit_shows_a_request_from_the_logs_of_the_pods() -> Result<()> {
     let scene = Scene::take()?;
     scene.install(&["--replicas=1", "--sidecar-flag=--audit-log-path=-"])?.success()?;
-    // The step of the how-to: the header of an answer.
+    // The step of the how-to: the Audit-Id header of an answer.
     let raw = Tool::admin(scene.host.cluster)?.run(&["get", "--raw", CLUSTERS, "-v=8"])?;
     let id = raw.stderr.lines().find_map(|line| line.split_once("Audit-Id: ").map(|(_, id)| id.trim()));
     let id = id.with_context(|| format!("no Audit-Id: {}", raw.stderr))?;
@@ -140,7 +140,7 @@ fn audit_shows_a_request_from_the_logs_of_the_pods() -> Result<()> {
 }
 
 #[test]
-fn a_cluster_is_joined_to_a_sidecar_in_any_namespace() -> Result<()> {
+fn cluster_joins_a_sidecar_in_any_namespace() -> Result<()> {
     let (scene, alone) = (Scene::take()?, alone()?);
     let kubectl = Tool::admin(scene.host.cluster)?;
     scene.install(&["--namespace=hub", "--replicas=1"])?.success()?;
@@ -155,7 +155,7 @@ fn a_cluster_is_joined_to_a_sidecar_in_any_namespace() -> Result<()> {
     ensure!(secrets == [["hub", "far.manager"], ["hub", "far.member"]], "{secrets:?}");
     plugin.ok(&["--cluster=far", "get", "namespaces"])?;
     let diff = plugin.run(&["access", "diff", "far"])?;
-    // Its flags were read from where it is.
+    // The plugin read the sidecar's flags in the sidecar's own namespace.
     ensure!(diff.code == 0 && !diff.stderr.contains("assumed"), "{diff:?}");
 
     plugin.ok(&["unjoin", "far", &member, "--yes"])?;
@@ -164,7 +164,7 @@ fn a_cluster_is_joined_to_a_sidecar_in_any_namespace() -> Result<()> {
     Ok(())
 }
 
-/// The versions of what would change if it were written.
+/// The resource versions of objects that a second installation could change.
 fn versions(scene: &Scene) -> Result<Vec<String>> {
     let api = scene.api()?;
     let paths = [

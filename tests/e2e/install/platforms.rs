@@ -1,6 +1,6 @@
-//! What differs between platforms, row by row of the table in docs/how-to/join.md, in each one's own shape: its
-//! kubeconfig, the names that its network knows, and what its control plane reaches. What kubeadm needs, nothing, is
-//! [`crate::members::joined`]'s.
+//! A member joins on each platform as the table in docs/how-to/join.md says: by the platform's kubeconfig, by
+//! the names that its network resolves, and by the addresses that its control plane reaches. kubeadm needs
+//! nothing of this and is tested in [`crate::members::joined`].
 
 mod kubeconfig;
 pub(crate) mod network;
@@ -26,8 +26,8 @@ use crate::install::in_pods::Scene;
 use crate::members::joined::{NAME, Traces, follow};
 use crate::plugin;
 
-/// kind publishes a port of this machine and names its nodes in Docker's network, where the sidecar is and this
-/// machine is not.
+/// kind publishes a port of this machine. The names of its nodes resolve in Docker's network, where the
+/// sidecar is and this machine is not.
 #[test]
 fn kind_joins_by_the_suggested_node_name() -> Result<()> {
     let alone = alone()?;
@@ -56,7 +56,7 @@ fn rke2_joins_by_the_suggested_server_address() -> Result<()> {
     of_a_server("rke2.yaml")
 }
 
-/// As `talosctl kubeconfig` writes it: a client certificate, and the address of the control plane.
+/// The kubeconfig of `talosctl kubeconfig`: a client certificate, and the address of the control plane.
 #[test]
 fn talos_joins_without_a_further_flag() -> Result<()> {
     let alone = alone()?;
@@ -68,7 +68,7 @@ fn talos_joins_without_a_further_flag() -> Result<()> {
     Traces::of(&alone)?.same_as(&before)
 }
 
-/// minikube writes the names of files, not what is in them.
+/// minikube writes the paths of files, not their content.
 #[test]
 fn minikube_joins_by_the_files_of_its_kubeconfig() -> Result<()> {
     let alone = alone()?;
@@ -96,7 +96,7 @@ fn minikube_joins_by_the_files_of_its_kubeconfig() -> Result<()> {
     Traces::of(&alone)?.same_as(&before)
 }
 
-/// k3s and RKE2 write a kubeconfig of their own, in which everything is called default.
+/// k3s and RKE2 write a kubeconfig of their own, in which every entry has the name `default`.
 fn of_a_server(file: &str) -> Result<()> {
     let alone = alone()?;
     let before = Traces::of(&alone)?;
@@ -120,7 +120,7 @@ fn of_a_server(file: &str) -> Result<()> {
     Traces::of(&alone)?.same_as(&before)
 }
 
-/// As `aws eks update-kubeconfig` writes it.
+/// The kubeconfig of `aws eks update-kubeconfig`.
 #[test]
 fn eks_credential_is_used_for_join_and_not_stored() -> Result<()> {
     let exec = json!({
@@ -132,7 +132,7 @@ fn eks_credential_is_used_for_join_and_not_stored() -> Result<()> {
     by_plugin("arn:aws:eks:eu-west-1:111122223333:cluster/shop", &exec, asked)
 }
 
-/// As `gcloud container clusters get-credentials` writes it; its plugin is told of the cluster.
+/// The kubeconfig of `gcloud container clusters get-credentials`; its plugin gets the cluster's data.
 #[test]
 fn gke_credential_is_used_for_join_and_not_stored() -> Result<()> {
     let asked = r#"
@@ -143,7 +143,8 @@ fn gke_credential_is_used_for_join_and_not_stored() -> Result<()> {
     by_plugin("gke_shop-123456_europe-west1_shop", &gcloud(), asked)
 }
 
-/// As `az aks get-credentials` writes it for a cluster with Entra ID, after `kubelogin convert-kubeconfig -l azurecli`.
+/// The kubeconfig of `az aks get-credentials` for a cluster with Entra ID, after `kubelogin
+/// convert-kubeconfig -l azurecli`.
 #[test]
 fn aks_credential_is_used_for_join_and_not_stored() -> Result<()> {
     let exec = json!({
@@ -160,7 +161,7 @@ fn aks_credential_is_used_for_join_and_not_stored() -> Result<()> {
 fn missing_or_failing_credential_plugin_is_named_with_a_hint() -> Result<()> {
     let alone = alone()?;
     let missing = with_member(&alone, "gke", &alone.cluster.server, &json!({"exec": gcloud()}))?;
-    // Who runs the tests may have it.
+    // The user of the tests may have the plugin in their own PATH.
     let without = plugin(&missing)?.env("PATH", &bed()?.bin);
     without.run(&["join", NAME, "--member-context=gke"])?.failure(&[
         "context \"gke\"",
@@ -198,7 +199,7 @@ fn member_behind_a_proxy_is_joined_and_used_through_it() -> Result<()> {
     Traces::of(&alone)?.same_as(&before)
 }
 
-/// The control plane has no way to addresses of pods, only to those of nodes.
+/// The control plane has no route to the addresses of pods, only to those of nodes.
 #[test]
 fn eks_overlay_network_works_with_the_suggested_host_network() -> Result<()> {
     let scene = Scene::take()?;
@@ -228,7 +229,8 @@ fn gke_private_nodes_admit_the_sidecars_port() -> Result<()> {
     scene.uninstall().map(drop)
 }
 
-/// Joins by a kubeconfig that runs a program, which is `asked` for a credential of the member's administrator.
+/// Joins with a kubeconfig that runs a program, which gives out a credential of the member's administrator.
+/// `asked` is a shell script that checks the program's arguments.
 fn by_plugin(context: &str, exec: &Value, asked: &str) -> Result<()> {
     let alone = alone()?;
     let before = Traces::of(&alone)?;
@@ -254,7 +256,7 @@ fn by_plugin(context: &str, exec: &Value, asked: &str) -> Result<()> {
     let member = format!("--member-context={context}");
     let said = tool.ok(&["join", NAME, &member])?;
     let for_the_join = runs()?;
-    // It is gone, and nobody misses it.
+    // The plugin is no longer needed.
     std::fs::remove_file(caller.folder().join(program))?;
     follow(&caller, &said)?;
     assert_eq!(runs()?, for_the_join, "the plugin was run for more than the join");
@@ -268,7 +270,7 @@ fn by_plugin(context: &str, exec: &Value, asked: &str) -> Result<()> {
     Traces::of(&alone)?.same_as(&before)
 }
 
-/// That no Secret, ConfigMap or account of a cluster holds it, however deep.
+/// Checks that no Secret, ConfigMap or account of a cluster contains the token, at any depth.
 fn holds_nothing_of(admin: &Tool, token: &str) -> Result<()> {
     let all = admin.ok(&["get", "secrets,configmaps,serviceaccounts", "-A", "-o", "json"])?;
     ensure!(!all.contains(token), "it is there as it is");
@@ -284,7 +286,7 @@ fn holds_nothing_of(admin: &Tool, token: &str) -> Result<()> {
     Ok(())
 }
 
-/// Somebody who administers the cluster as a cloud's user does, until dropped.
+/// An administrator of the cluster with a cloud user's rights, until dropped.
 struct Administrator(Tool);
 
 impl Administrator {
@@ -297,7 +299,7 @@ impl Administrator {
         Ok(administrator)
     }
 
-    /// For as long as clouds give them.
+    /// A token with the lifetime of a cloud's tokens.
     fn token(&self) -> Result<String> {
         let token = self.0.ok(&["create", "token", CLOUD, "-n", "default", "--duration=14m"])?;
         Ok(token.trim().to_owned())
@@ -311,14 +313,14 @@ impl Drop for Administrator {
     }
 }
 
-/// What the join suggests where it refuses the address of the kubeconfig.
+/// The server that the join suggests when it refuses the address of the kubeconfig.
 fn refused_with_a_server(caller: &Caller, join: &[&str]) -> Result<String> {
     let said = plugin(caller)?.run(join)?.failure(&["a loopback address"])?;
     let server = said.split_whitespace().find(|word| word.starts_with("--server=https://"));
     Ok(server.with_context(|| format!("no server is suggested: {said}"))?.to_owned())
 }
 
-/// Joins, runs what comes next, reads, and takes it all away.
+/// Joins, runs the commands that the join prints, reads, and unjoins.
 fn join_use_and_leave(caller: &Caller, join: &[&str], member: &str) -> Result<()> {
     let said = plugin(caller)?.ok(join)?;
     follow(caller, &said)?;

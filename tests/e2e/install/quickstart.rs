@@ -1,5 +1,5 @@
-//! `docs/tutorials/quickstart.sh`, with a kind whose clusters are the bed's: kubeconfigs that name a port of this machine,
-//! and nodes whose names only the pods of the host can look up.
+//! `docs/tutorials/quickstart.sh` runs as documented, with a kind whose clusters are the bed's: kubeconfigs
+//! with a port of this machine, and nodes whose names resolve only in the host's pods.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ use testbed::Cluster;
 use crate::install::in_pods::{Scene, program};
 
 #[test]
-fn quickstart_runs_to_its_end_and_prints_what_its_picture_shows() -> Result<()> {
+fn quickstart_completes_and_prints_the_text_of_its_picture() -> Result<()> {
     let scene = Scene::take()?;
     let (first, second) = (alone()?, Clean::take(spare("s2")?)?);
     let host = scene.host.cluster;
@@ -40,10 +40,10 @@ fn quickstart_runs_to_its_end_and_prints_what_its_picture_shows() -> Result<()> 
     Ok(())
 }
 
-/// Programs in the place of kind, docker, cargo and make.
+/// Stand-ins for kind, docker, cargo and make.
 struct Kind {
     folder: TempDir,
-    // Where kind publishes the clusters' ports.
+    // The published ports of the clusters.
     _relays: Vec<Relay>,
     host: &'static Cluster,
 }
@@ -73,7 +73,7 @@ impl Kind {
             let script = format!("#!/bin/sh\nset -e\necho {name} \"$@\" >>\"$KIND/called\"\n{script}");
             harness::script::write(&path, &script)?;
         }
-        // A copy of the tree's two files: the script makes a folder beside them.
+        // A copy of the two files, because the script makes a folder beside them.
         let tutorials = kind.folder.path().join("docs/tutorials");
         std::fs::create_dir_all(&tutorials)?;
         std::fs::copy(SCRIPT, tutorials.join("quickstart.sh"))?;
@@ -102,7 +102,7 @@ impl Kind {
         Ok(told)
     }
 
-    /// The names of the documentation, without what differs from run to run.
+    /// The output with the names of the documentation, without parts that differ from run to run.
     fn as_in_the_docs(&self, output: &str) -> String {
         let shown = output.split("\n# Go on:").next().unwrap_or_default();
         let names = [("j1", "m1"), ("s2", "m2"), ("kind-s1", "kind-host")];
@@ -125,7 +125,7 @@ impl Drop for Kind {
     }
 }
 
-/// Docker's DNS, which the pods of kind's nodes ask.
+/// Stands in for Docker's DNS, which the pods of kind's nodes use.
 struct Names(Api);
 
 impl Names {
@@ -133,7 +133,7 @@ impl Names {
         let names = Self(Api::admin(host)?);
         let aliases = members.iter().map(|cluster| {
             let address = cluster.server.trim_start_matches("https://").trim_end_matches(":6443");
-            // Maps, as kube-apiserver 1.36.3 ends the request at a typed object in a list.
+            // Untyped maps, because kube-apiserver 1.36.3 aborts the request at a typed object in a list.
             format!(
                 "{{\"ip\": dyn(\"{address}\"), \"hostnames\": dyn([\"{}-control-plane\"])}}",
                 cluster.name
@@ -196,10 +196,10 @@ fn without_ages(text: &str) -> String {
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/tutorials/quickstart.sh");
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 const POLICY: &str = "e2e-quickstart-names";
-/// As containerd calls the image that the script loads.
+/// The name in containerd of the image that the script loads.
 const LOADED: &str = "docker.io/library/mc-sidecar:quickstart";
 
-/// Gives away the bed's clusters. The image is the bed's, under the name that the script gives it.
+/// Hands out the bed's clusters. The image is the bed's, under the script's name for it.
 const KIND: &str = r#"
 case "$1 $2" in
 "get clusters") ls "$KIND/made" 2>/dev/null || true ;;

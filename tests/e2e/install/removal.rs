@@ -1,4 +1,4 @@
-//! `kubectl mc uninstall`: what is somebody else's stays.
+//! `kubectl mc uninstall` asks before it removes members, and keeps objects of others.
 
 use anyhow::{Result, ensure};
 use harness::bed::SYSTEM;
@@ -29,7 +29,7 @@ fn registered_members_are_removed_only_after_confirmation() -> Result<()> {
     Ok(())
 }
 
-/// The host is itself a member of another host, which has registered it by hand.
+/// The host is also a member of another host, which registered it by hand.
 #[test]
 fn uninstall_keeps_the_accounts_of_another_host() -> Result<()> {
     let scene = Scene::take()?;

@@ -1,5 +1,5 @@
-//! `kubectl mc install --run-on`: a host whose sidecars are pods of another cluster, by each way that the host and the
-//! sidecars can reach each other.
+//! `kubectl mc install --run-on` runs a host's sidecars as pods of another cluster, for each route between
+//! the host and the sidecars.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -29,7 +29,7 @@ fn endpoint_leads_a_host_to_sidecars_elsewhere() -> Result<()> {
     Ok(())
 }
 
-/// The name of the Service of the other cluster, which a kube-apiserver in a pod there can look up and reach.
+/// The host uses the name of the other cluster's Service, as a kube-apiserver in a pod there can.
 #[test]
 fn external_name_leads_a_host_to_sidecars_elsewhere() -> Result<()> {
     let fleet = Fleet::begin()?;
@@ -61,17 +61,17 @@ fn host_server_leads_sidecars_elsewhere_to_the_host() -> Result<()> {
     fleet.join_and_use(&[])
 }
 
-/// A host without nodes, and the cluster that runs its sidecars and is its member too, as Karmada's is.
+/// A host without nodes, and the cluster that runs its sidecars and is also its member, as in Karmada.
 pub(super) struct Fleet {
     pub(super) host: Clean,
     pub(super) runs: Scene,
-    /// Who administers both; the host comes first.
+    /// The administrator of both; the host comes first.
     pub(super) admin: Tool,
 }
 
 impl Fleet {
     pub(super) fn begin() -> Result<Self> {
-        // Its turn is that of both.
+        // The lock of this cluster covers both.
         let runs = Scene::take()?;
         let host = Clean::take(spare("s3")?)?;
         ensure!(host.cluster.node.is_none(), "the host has a node");
@@ -82,7 +82,7 @@ impl Fleet {
         Ok(Self { host, runs, admin })
     }
 
-    /// Every object of both.
+    /// Every object of both clusters.
     fn everything(&self) -> Result<[BTreeSet<String>; 2]> {
         Ok([listing(self.host.cluster)?, listing(self.runs.host.cluster)?])
     }
@@ -97,7 +97,7 @@ impl Fleet {
         [&run_on[..], more].concat()
     }
 
-    /// Of the node that runs the sidecars.
+    /// The flag with the address of the node that runs the sidecars.
     pub(super) fn endpoint(&self) -> Result<String> {
         let nodes = self.runs.api()?.get("/api/v1/nodes")?;
         let address = nodes["items"][0]["status"]["addresses"][0]["address"].as_str();
@@ -122,7 +122,7 @@ impl Fleet {
     }
 }
 
-/// A kube-apiserver that looks names up and goes to Services by their name, until dropped.
+/// A kube-apiserver that resolves names and connects to Services by name, until dropped.
 struct Restarted(&'static Cluster);
 
 impl Restarted {

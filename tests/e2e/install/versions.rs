@@ -1,4 +1,5 @@
-//! The oldest Kubernetes that is tested as a host, with the newest as a member. The other way round is [`super::fleet`]'s.
+//! The oldest tested Kubernetes serves as a host for the newest as a member. [`super::fleet`] tests the other
+//! way round.
 
 use anyhow::{Result, ensure};
 use harness::bed::{bed, host, member};

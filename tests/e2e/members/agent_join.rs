@@ -1,5 +1,5 @@
-//! `kubectl mc join --agent`: what it makes on both sides, what it refuses, and that nothing of it is left. No pod of the
-//! agent runs here; `agent_pods` has those.
+//! `kubectl mc join --agent` makes objects on both sides, refuses wrong flags, and leaves nothing behind. No
+//! pod of the agent runs here; `agent_pods` tests those.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ fn agent_that_does_not_connect_is_reported_and_keeps_token() -> Result<()> {
     let said = unconnected(&[])?;
     ensure!(said.contains("kubectl --context=member -n kubectl-mc-agent"), "{said}");
 
-    // The host knows the cluster and its agent, and has no credential for it.
+    // The host has registered the cluster and its agent, without a credential for the cluster.
     let registered = host()?.get(&format!("/api/v1/namespaces/{SYSTEM}/secrets/{NAME}.member"))?;
     ensure!(text(&registered, "via")? == "agent", "{registered}");
     ensure!(text(&registered, "server")? == "https://kubernetes.default.svc", "{registered}");
@@ -43,7 +43,7 @@ fn agent_that_does_not_connect_is_reported_and_keeps_token() -> Result<()> {
         "the host has a token of a member that it has not reached"
     );
 
-    // The agent has a token of its own account, and nothing of the caller's kubeconfig.
+    // The agent has a token of its own account, and no data of the caller's kubeconfig.
     let secret = || member.get("/api/v1/namespaces/kubectl-mc-agent/secrets/mc-agent");
     let connection = secret()?;
     ensure!(text(&connection, "server")? == bed()?.host.server, "{connection}");
@@ -55,7 +55,7 @@ fn agent_that_does_not_connect_is_reported_and_keeps_token() -> Result<()> {
     let deployment = member.get("/apis/apps/v1/namespaces/kubectl-mc-agent/deployments/mc-agent")?;
     ensure!(deployment["spec"]["replicas"] == 2, "{deployment}");
 
-    // Again: the token stays; with another life it does not.
+    // A second join keeps the token, unless its lifetime changes.
     unconnected(&[])?;
     ensure!(text(&secret()?, "token")? == text(&connection, "token")?, "a token that serves was replaced");
     unconnected(&["--agent-token=forever"])?;
@@ -71,7 +71,7 @@ fn agent_that_does_not_connect_is_reported_and_keeps_token() -> Result<()> {
         host()?.request("GET", &format!("/api/v1/namespaces/kubectl-mc-agents/secrets/{NAME}"), "", "")?;
     ensure!(left.status() == 404, "a token that lives forever is left");
 
-    // Another address of the host changes only that.
+    // Another address of the host changes only the address.
     unconnected(&["--agent-server=https://192.0.2.1:6443", "--agent-proxy=http://192.0.2.2:3128"])?;
     ensure!(text(&secret()?, "server")? == "https://192.0.2.1:6443");
     ensure!(text(&secret()?, "proxy-url")? == "http://192.0.2.2:3128");
@@ -81,7 +81,7 @@ fn agent_that_does_not_connect_is_reported_and_keeps_token() -> Result<()> {
 }
 
 #[test]
-fn agent_is_taken_away_only_when_an_address_is_given() -> Result<()> {
+fn agent_is_removed_only_when_an_address_is_given() -> Result<()> {
     let alone = alone()?;
     let before = Objects::of(alone.cluster, NAME)?;
     let both = both(alone.cluster, |_| {})?;
@@ -104,7 +104,7 @@ fn agent_is_taken_away_only_when_an_address_is_given() -> Result<()> {
 }
 
 #[test]
-fn dry_run_of_an_agent_asks_both_sides_and_writes_nothing() -> Result<()> {
+fn dry_run_of_an_agent_checks_both_sides_and_writes_nothing() -> Result<()> {
     let alone = alone()?;
     let before = Objects::of(alone.cluster, NAME)?;
     let said = join(&both(alone.cluster, |_| {})?, &["--agent", IMAGE, "--dry-run"])?.success()?;
@@ -140,7 +140,7 @@ fn agent_of_another_tool_gets_only_its_secret() -> Result<()> {
     });
     let before = member.apply(path, &theirs)?["metadata"]["generation"].clone();
     let both = both(alone.cluster, |_| {})?;
-    // Without an image: none is needed.
+    // No image is needed.
     let ran = join(&both, &["--agent", "--timeout=1s"])?;
     ran.failure(&["Helm manages the agent on the member: only its Secret is written", "is not connected"])?;
     let of_namespace = ["-n", "kubectl-mc-agent", "get", "deployments,secrets,networkpolicies", "-o", "name"];
@@ -155,7 +155,7 @@ fn agent_of_another_tool_gets_only_its_secret() -> Result<()> {
 }
 
 #[test]
-fn address_of_the_host_that_members_cannot_use_is_refused() -> Result<()> {
+fn host_address_that_members_cannot_use_is_refused() -> Result<()> {
     let alone = alone()?;
     let both = both(alone.cluster, |_| {})?;
     let relay = harness::relay::Relay::at([127, 0, 0, 1].into(), &bed()?.host.server)?;
@@ -188,7 +188,7 @@ pub(crate) fn text(secret: &Value, key: &str) -> Result<String> {
     Ok(String::from_utf8(base64::engine::general_purpose::STANDARD.decode(value)?)?)
 }
 
-/// Whose token the host says that this is.
+/// The owner of the token, according to the host.
 fn owner(token: &str) -> Result<String> {
     let review = json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
@@ -204,7 +204,7 @@ impl Objects {
     pub(crate) fn of(member: &Cluster, cluster: &str) -> Result<Self> {
         let mut objects: BTreeSet<_> =
             listing(member)?.into_iter().map(|one| format!("member: {one}")).collect();
-        // Others have longer names that begin so.
+        // Clusters of other tests have longer names with the same prefix.
         let is_its = |one: &String| {
             let name = one.rsplit(' ').next().unwrap_or_default();
             name.strip_prefix(cluster).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

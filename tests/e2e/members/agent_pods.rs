@@ -1,4 +1,5 @@
-//! `kubectl mc join --agent` with the agent in pods of the member: joined, used, renewed and removed.
+//! `kubectl mc join --agent` with the agent in pods of the member: the member is joined, used, renewed and
+//! removed.
 
 use std::process::{Command, Stdio};
 
@@ -19,7 +20,7 @@ use super::agent_join::Objects;
 use super::joined::follow;
 use crate::plugin;
 
-/// A member with a node, of which the host's administrator has a context.
+/// A member with a node. The host's administrator has a context for it.
 struct Member {
     spare: SpareHost,
     both: Caller,
@@ -107,11 +108,11 @@ fn direct_member_gets_an_agent_and_a_direct_address_again() -> Result<()> {
 }
 
 #[test]
-fn renewed_agent_comes_back_after_its_account_was_lost() -> Result<()> {
+fn renewal_restores_an_agent_whose_account_was_deleted() -> Result<()> {
     let member = Member::take()?;
     member.join(&member.flags())?.success()?;
     for renew in [&["join", NAME, "--renew", "--member-context=member"][..], &["join", "--all-expired"]] {
-        // As after a long absence: the token is worth nothing.
+        // The token is invalid, as after a long outage.
         host()?.delete(&format!("/api/v1/namespaces/kubectl-mc-agents/serviceaccounts/{NAME}"))?;
         eventually(
             "the agent is away",
@@ -153,7 +154,7 @@ fn printed_commands_start_an_agent_when_pasted() -> Result<()> {
     Objects::of(member.spare.cluster, NAME)?.same_as(&before)
 }
 
-/// Without the member's context: its pods hand over what the host needs.
+/// The joiner has no context of the member: the member's pods send the data that the host needs.
 #[test]
 fn one_manifest_enrolls_a_member_by_its_pods() -> Result<()> {
     let member = Member::take()?;
@@ -187,7 +188,7 @@ fn pod_that_cannot_start_is_reported_and_right_image_repairs() -> Result<()> {
 }
 
 #[test]
-fn chart_of_the_agent_is_joined_by_its_secret_alone() -> Result<()> {
+fn agent_chart_needs_only_its_secret_to_join() -> Result<()> {
     let member = Member::take()?;
     let helm = Tool::plugin_at(&programs::build_helm()?, &[member.spare.cluster])?;
     let (repository, tag) = SIDECAR.rsplit_once(':').context("no tag")?;
@@ -200,7 +201,7 @@ fn chart_of_the_agent_is_joined_by_its_secret_alone() -> Result<()> {
     let said = member.join(&["--agent".to_owned()])?.success()?;
     ensure!(said.contains("member: secret/mc-agent created") && !said.contains("deployment.apps"), "{said}");
     plugin(&member.both)?.ok(&["-C", NAME, "get", "namespaces"])?;
-    // An upgrade leaves the token as it is.
+    // An upgrade keeps the token.
     helm.ok(&["upgrade", "agent", CHART, "--namespace=kubectl-mc-agent", &values[0], &values[1]])?;
     plugin(&member.both)?.ok(&["-C", NAME, "get", "namespaces"])?;
     member.unjoin()?;
@@ -215,5 +216,5 @@ fn condition(caller: &Caller) -> Result<String> {
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy/agent-chart");
 
-/// On the host; members of other tests are there at the same time.
+/// The member's name on the host, where members of other tests exist at the same time.
 const NAME: &str = "e2e-agent-pods";

@@ -1,5 +1,5 @@
-//! Members come, go and change under the sidecar. The third member is for these tests
-//! alone, and they take turns.
+//! The sidecar follows members that restart, get a new credential or are removed. Only these tests use the
+//! third member, one at a time.
 
 use std::fs::File;
 
@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::plugin_in;
 
 #[test]
-fn a_restarted_member_is_reached_by_the_next_call() -> Result<()> {
+fn restarted_member_is_reached_by_the_next_call() -> Result<()> {
     let _turn = turn()?;
     let scene = Scene::on("m3", "restart")?;
     let plugin = plugin_in(&scene, &scene.caller()?)?;
@@ -25,14 +25,14 @@ fn a_restarted_member_is_reached_by_the_next_call() -> Result<()> {
 }
 
 #[test]
-fn fault_78_a_new_credential_is_used_without_a_restart() -> Result<()> {
+fn fault_78_new_credential_is_used_without_a_restart() -> Result<()> {
     let _turn = turn()?;
     let scene = Scene::on("m3", "credential")?;
     let plugin = plugin_in(&scene, &scene.caller()?)?;
     plugin.ok(&["get", "configmaps"])?;
     let started = sidecar_started()?;
 
-    // The account is made anew: tokens of the one before are worth nothing any more.
+    // A new account of the same name makes the tokens of the old one invalid.
     let account = format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts/kubectl-mc-impersonator");
     scene.api.delete(&account)?;
     scene.api.apply(
@@ -73,14 +73,14 @@ fn removed_member_is_unreachable_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Waits for its turn with the third member; it ends with the file's closing.
+/// Locks the third member until the file is closed.
 pub(crate) fn turn() -> Result<File> {
     let file = File::create(bed()?.dir.join("m3.turn"))?;
     file.lock()?;
     Ok(file)
 }
 
-/// When the sidecar's process started, in the kernel's ticks (proc(5), the 22nd field of stat).
+/// The start time of the sidecar's process, in the kernel's ticks (proc(5), the 22nd field of stat).
 fn sidecar_started() -> Result<String> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", sidecar()?.pid))?;
     let after_name = stat.rsplit(')').next().unwrap_or_default();

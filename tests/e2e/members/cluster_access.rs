@@ -1,4 +1,4 @@
-//! ClusterAccess: a grant that the leader keeps on the members that it selects, for roles that the members list.
+//! ClusterAccess: the leader keeps a grant on the members that it selects, for roles that the members list.
 
 use anyhow::{Context, Result, ensure};
 use harness::api::Api;
@@ -21,7 +21,7 @@ fn grant_by_label_follows_the_members_labels() -> Result<()> {
     let kept = Access::of(&said)?;
     ensure!(said.contains("has view on 1/1 clusters"), "{said}");
     eventually("jane reads", SOON, || reads(&jane, joined.name).map(Some))?;
-    // The role reads, so the host lets nothing else through.
+    // The role only reads, so the host refuses everything else.
     let cluster = format!("--cluster={}", joined.name);
     plugin(&jane)?.run(&[&cluster, "create", "configmap", "x", "-n", "default"])?.failure(&["orbidden"])?;
     let again = access(&joined, "grant").ok(&grant)?;
@@ -93,14 +93,14 @@ fn role_that_the_member_does_not_list_is_not_bound() -> Result<()> {
     ensure!(list.contains("0/1") && list.contains("59m"), "{list}");
     ensure!(bound(&joined.member, "edit")?.is_empty(), "edit is bound");
 
-    // The member's administrators change their mind, and change it back.
+    // The member's administrators list another role, and remove it again.
     join(&joined, "view,edit")?;
     touch(&kept)?;
     until_bound(&joined.member, "edit", &["e2e-access-unlisted-jane"])?;
     let said = join(&joined, "view")?;
     ensure!(said.contains("kubectl-mc-bound:edit deleted"), "{said}");
     ensure!(bound(&joined.member, "edit")?.is_empty(), "edit is still bound");
-    // Without the flag the member's list stays.
+    // A join without the flag keeps the member's list.
     joined.admin.ok(&["join", joined.name, "--member-context=member"])?;
     let map = joined.member.get("/api/v1/namespaces/kubectl-mc-system/configmaps/kubectl-mc-manager")?;
     ensure!(map["data"]["bindable-roles"] == "view\n" && map["data"]["users"] == "Listed", "{map}");
@@ -117,7 +117,7 @@ fn stolen_manager_binds_only_listed_roles_to_ordinary_subjects() -> Result<()> {
     let group = |name: &str| json!({"apiGroup": RBAC_GROUP, "kind": "Group", "name": name});
     let account = |namespace: &str| json!({"kind": "ServiceAccount", "name": "x", "namespace": namespace});
     let jane = user("e2e-access-jane");
-    // A kube-apiserver takes a moment until it enforces what a policy says now.
+    // A kube-apiserver takes a moment to enforce a changed policy.
     eventually("view may be bound", SOON, || {
         let answer = try_binding(&thief, &binding("view", "view", &[&jane, &group("dev"), &account("ci")]))?;
         ensure!((200..300).contains(&answer.0), "{answer:?}");
@@ -155,7 +155,7 @@ fn stolen_manager_binds_only_listed_roles_to_ordinary_subjects() -> Result<()> {
 }
 
 #[test]
-fn deleted_binding_comes_back() -> Result<()> {
+fn deleted_binding_is_restored() -> Result<()> {
     let joined = listing("e2e-access-drift", "view")?;
     let access = Access::write(
         &joined,
@@ -188,25 +188,25 @@ fn join(joined: &Joined, roles: &str) -> Result<String> {
     joined.admin.ok(&["join", joined.name, "--member-context=member", &roles])
 }
 
-/// `kubectl mc access` as who administers both sides.
+/// `kubectl mc access` as the administrator of both sides.
 fn access(joined: &Joined, verb: &str) -> Tool {
     joined.admin.clone().with(&["access", verb])
 }
 
-/// Gives the member the label that the selectors of these tests are about, or takes it away.
+/// Sets the label that the selectors of these tests use, or removes it.
 fn label(joined: &Joined, value: Option<&str>) -> Result<()> {
     let labels = json!({"metadata": {"labels": {"e2e-access": value}}});
     joined.fleet.host.merge(&joined.path(), &labels).map(drop)
 }
 
-/// A ClusterAccess, deleted with this.
+/// A ClusterAccess that is deleted on drop.
 struct Access {
     name: String,
     host: Api,
 }
 
 impl Access {
-    /// The one that the plugin says it has written.
+    /// The ClusterAccess in the plugin's output.
     fn of(said: &str) -> Result<Self> {
         let name = said
             .lines()
@@ -233,13 +233,13 @@ impl Drop for Access {
     }
 }
 
-/// A change that means nothing, so that the leader looks at it again.
+/// Changes an annotation, so that the leader syncs the ClusterAccess again.
 fn touch(access: &Access) -> Result<()> {
     let note = json!({"metadata": {"annotations": {"e2e": Timestamp::now().to_string()}}});
     access.host.merge(&format!("{ACCESSES}/{}", access.name), &note).map(drop)
 }
 
-/// The names of the subjects that have the role everywhere on the member, by ClusterAccesses.
+/// The names of the subjects with the role in all namespaces of the member, by ClusterAccesses.
 fn bound(member: &Api, role: &str) -> Result<Vec<String>> {
     let path = format!("{RBAC}/clusterrolebindings/kubectl-mc-bound:{role}");
     let answer = member.request("GET", &path, "", "")?;
@@ -273,7 +273,7 @@ fn binding(name: &str, role: &str, subjects: &[&Value]) -> Value {
     })
 }
 
-/// The status and the text of the answer; nothing is changed.
+/// The status and the text of the answer to a dry run.
 fn try_binding(thief: &Api, binding: &Value) -> Result<(u16, String)> {
     let name = binding["metadata"]["name"].as_str().unwrap_or_default();
     let path = format!("{RBAC}/clusterrolebindings/{name}?fieldManager=thief&force=true&dryRun=All");

@@ -1,4 +1,4 @@
-//! ClusterAccess of a Role: the leader binds it in the namespaces that the member lists it for, and nowhere else.
+//! ClusterAccess of a Role: the leader binds it only in the namespaces for which the member lists it.
 
 use anyhow::{Context, Result, ensure};
 use harness::api::Api;
@@ -30,7 +30,7 @@ fn role_is_bound_in_its_namespace_until_it_is_revoked() -> Result<()> {
 }
 
 #[test]
-fn deleted_binding_of_a_role_comes_back() -> Result<()> {
+fn deleted_binding_of_a_role_is_restored() -> Result<()> {
     let joined = listing("e2e-access-role-drift", "default/e2e-role")?;
     let _access = Access::write(&joined, "e2e-access-role-drift", &["default"])?;
     until_bound(&joined.member, "default", &["e2e-access-role-drift"])?;
@@ -52,7 +52,7 @@ fn role_is_bound_only_where_the_member_lists_it() -> Result<()> {
             .then_some(()))
     })?;
     ensure!(bound(&joined.member, "kube-public")?.is_empty(), "it is bound in kube-public");
-    // The ClusterRole of the name is not the Role.
+    // A ClusterRole of the same name is not the Role.
     join(&joined, "e2e-role")?;
     ensure!(bound(&joined.member, "default")?.is_empty(), "it is still bound");
     touch(&joined, "e2e-access-role-place")?;
@@ -95,7 +95,7 @@ fn stolen_manager_binds_a_role_only_where_it_is_listed() -> Result<()> {
                 thief.request("PATCH", &path, "application/apply-patch+yaml", &binding.to_string())?;
             Ok((answer.status(), answer.text()))
         };
-    // A kube-apiserver takes a moment until it enforces what a policy says now.
+    // A kube-apiserver takes a moment to enforce a changed policy.
     eventually("the Role may be bound", SOON, || {
         let answer = attempt("default", BINDING, "Role", "e2e-role", "jane")?;
         ensure!((200..300).contains(&answer.0), "{answer:?}");
@@ -118,7 +118,7 @@ fn stolen_manager_binds_a_role_only_where_it_is_listed() -> Result<()> {
     Ok(())
 }
 
-/// By name, with the caller's own rights, and without a list of the member.
+/// The grant names the cluster, uses the caller's own rights, and needs no list of the member.
 #[test]
 fn role_is_granted_at_once_on_a_named_cluster() -> Result<()> {
     let joined = Joined::under("e2e-access-role-now")?;
@@ -133,7 +133,7 @@ fn role_is_granted_at_once_on_a_named_cluster() -> Result<()> {
     let grant = [&grant[..], &["-n", "default"]].concat();
     access(&joined, "grant").ok(&grant)?;
     eventually("jane reads", SOON, || reads(&jane, joined.name, "default").map(Some))?;
-    // The Role only reads, so the host lets nothing else through.
+    // The Role only reads, so the host refuses everything else.
     let cluster = format!("--cluster={}", joined.name);
     plugin(&jane)?.run(&[&cluster, "create", "configmap", "x", "-n", "default"])?.failure(&["orbidden"])?;
     let list = joined.admin.ok(&["access", "list", "-C", joined.name])?;
@@ -166,12 +166,12 @@ fn join(joined: &Joined, roles: &str) -> Result<String> {
     joined.admin.ok(&["join", joined.name, "--member-context=member", &roles])
 }
 
-/// `kubectl mc access` as who administers both sides.
+/// `kubectl mc access` as the administrator of both sides.
 fn access(joined: &Joined, verb: &str) -> Tool {
     joined.admin.clone().with(&["access", verb])
 }
 
-/// A ClusterAccess for a user of its name, deleted with this.
+/// A ClusterAccess for the user of its name, deleted on drop.
 struct Access {
     name: String,
     host: Api,
@@ -205,13 +205,13 @@ fn object(joined: &Joined, name: &str, namespaces: &[&str]) -> Value {
     })
 }
 
-/// A change that means nothing, so that the leader looks at it again.
+/// Changes an annotation, so that the leader syncs the ClusterAccess again.
 fn touch(joined: &Joined, access: &str) -> Result<()> {
     let note = json!({"metadata": {"annotations": {"e2e": jiff::Timestamp::now().to_string()}}});
     joined.fleet.host.merge(&format!("{ACCESSES}/{access}"), &note).map(drop)
 }
 
-/// The names of the subjects that have the Role in a namespace of the member, by ClusterAccesses.
+/// The names of the subjects with the Role in a namespace of the member, by ClusterAccesses.
 fn bound(member: &Api, namespace: &str) -> Result<Vec<String>> {
     let answer = member.request("GET", &binding_path(namespace), "", "")?;
     if answer.status() == 404 {

@@ -1,5 +1,5 @@
-//! ClusterProfiles of the members: consumers reach a member by its profile with the credential that they have on the
-//! host, and a profile ends with its member.
+//! Consumers reach a member by its ClusterProfile with their credential of the host, and the profile ends
+//! with its member.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -87,7 +87,7 @@ fn profile_is_repaired_and_ends_with_its_member() -> Result<()> {
     let _sidecar = site.sidecar()?;
     site.profile()?;
     site.fleet.host.delete(&site.path(&site.member))?;
-    // Any change of a member makes the leader look again.
+    // Any change of a member makes the leader sync its profile.
     let labels = json!({"metadata": {"labels": {"env": "changed"}}});
     site.fleet.host.merge(&registration(&site.member), &labels)?;
     eventually("the profile is there again", SOON, || {
@@ -103,7 +103,7 @@ fn profile_is_repaired_and_ends_with_its_member() -> Result<()> {
     Ok(())
 }
 
-/// A member of the bed's sidecar, whose profile the leader of a namespace of the test's own writes.
+/// A member of the bed's sidecar. The leader of the test's own namespace writes its profile.
 struct Site {
     fleet: OwnFleet,
     member: String,
@@ -135,7 +135,7 @@ impl Site {
         )
     }
 
-    /// The profile of the member, once the member is known to be healthy.
+    /// The profile of the member, as soon as the member is known to be healthy.
     fn profile(&self) -> Result<Value> {
         eventually("there is a profile of a healthy member", SOON, || {
             let profile = self.fleet.host.get(&self.path(&self.member))?;

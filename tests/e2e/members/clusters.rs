@@ -1,4 +1,4 @@
-//! The inventory, as the plugin and kubectl show it.
+//! The plugin and kubectl show the inventory of clusters.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::{bed, host};
@@ -11,28 +11,28 @@ use serde_json::{Value, json};
 use crate::plugin;
 
 #[test]
-fn the_plugin_shows_the_clusters_as_a_table() -> Result<()> {
+fn plugin_shows_clusters_as_a_table() -> Result<()> {
     let caller = reader("clusters-table")?;
     let table = plugin(&caller)?.ok(&["clusters"])?;
     assert_is_table(&table)
 }
 
 #[test]
-fn kubectl_shows_the_clusters_as_the_same_table() -> Result<()> {
+fn kubectl_shows_clusters_as_the_same_table() -> Result<()> {
     let caller = reader("clusters-kubectl")?;
     let table = Tool::kubectl(&caller)?.ok(&["get", CLUSTERS])?;
     assert_is_table(&table)
 }
 
 #[test]
-fn wide_is_a_table_too() -> Result<()> {
+fn wide_output_is_a_table() -> Result<()> {
     let caller = reader("clusters-wide")?;
     assert_is_table(&plugin(&caller)?.ok(&["clusters", "-o", "wide"])?)?;
     assert_is_table(&Tool::kubectl(&caller)?.ok(&["get", CLUSTERS, "-o", "wide"])?)
 }
 
 #[test]
-fn json_and_yaml_hold_every_cluster() -> Result<()> {
+fn json_and_yaml_contain_every_cluster() -> Result<()> {
     let caller = reader("clusters-json")?;
     let list: Value = serde_json::from_str(&plugin(&caller)?.ok(&["clusters", "-o", "json"])?)?;
     let items = list["items"].as_array().context("no items")?;
@@ -95,7 +95,7 @@ fn labels_select_clusters() -> Result<()> {
 }
 
 #[test]
-fn a_field_selects_a_cluster() -> Result<()> {
+fn field_selector_selects_a_cluster() -> Result<()> {
     let caller = reader("clusters-fields")?;
     let words = ["get", CLUSTERS, "--field-selector", "metadata.name=m2", "-o", "name"];
     assert_eq!(Tool::kubectl(&caller)?.ok(&words)?, "cluster.proxy.kubectl-mc.dev/m2\n");
@@ -121,12 +121,12 @@ fn caller_sees_the_clusters_they_may_enter() -> Result<()> {
         Tool::kubectl(&stranger)?.ok(&["get", CLUSTERS, "-o", "name"])?.is_empty(),
         "a stranger sees some"
     );
-    // A cluster that exists is like one that does not.
+    // A cluster without access looks like one that does not exist.
     let of_other = kubectl.run(&["get", CLUSTERS, "m1"])?.failure(&["(NotFound)"])?;
     let of_none = kubectl.run(&["get", CLUSTERS, "nowhere"])?.failure(&["(NotFound)"])?;
     assert_eq!(of_other.replace("m1", "nowhere"), of_none);
 
-    // By patterns too, with no other right on the host.
+    // Patterns select it as well, without any other right on the host.
     for choice in [&["--all-clusters"][..], &["-C", "m*"], &["-C", "*"]] {
         let table = plugin(&caller)?.ok(&[choice, &["--dry-run=clusters", "get", "pods"]].concat())?;
         let names: Vec<_> = table.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();

@@ -1,5 +1,5 @@
-//! The ways to a member that its Secret names, for plain requests and upgrades alike: forward proxies,
-//! names in certificates, versions of TLS.
+//! The Secret of a member decides how it is reached, for plain requests and upgrades: by forward proxies,
+//! names in certificates and TLS versions.
 
 use anyhow::{Result, ensure};
 use harness::bed::sidecar;
@@ -11,7 +11,7 @@ use harness::wait::{SOON, eventually};
 use serde_json::json;
 
 #[test]
-fn a_member_is_reached_through_an_http_proxy() -> Result<()> {
+fn member_is_reached_through_an_http_proxy() -> Result<()> {
     through(Kind::Http, "e2e-by-http", "", None)
 }
 
@@ -21,7 +21,7 @@ fn member_is_reached_through_an_https_proxy_of_a_system_ca() -> Result<()> {
 }
 
 #[test]
-fn a_member_is_reached_through_a_socks5_proxy() -> Result<()> {
+fn member_is_reached_through_a_socks5_proxy() -> Result<()> {
     through(Kind::Socks5, "e2e-by-socks5", "", None)
 }
 
@@ -38,7 +38,7 @@ fn member_is_verified_by_its_tls_server_name() -> Result<()> {
     let fake = FakeMember::unregistered("e2e-by-name", script)?;
     fake.register(&json!({"tls-server-name": SERVER_NAME}))?;
     plain_and_upgraded(&fake)?;
-    // By another name it is another member, and gets nothing more.
+    // With another name it is another member, and gets no more requests.
     fake.register(&json!({"tls-server-name": "wrong.example"}))?;
     let endpoint = endpoint(&fake.name)?;
     for head in ["", UPGRADE] {
@@ -54,7 +54,7 @@ fn member_is_verified_by_its_tls_server_name() -> Result<()> {
 }
 
 #[test]
-fn a_member_that_speaks_only_tls_1_2_is_reached() -> Result<()> {
+fn member_with_only_tls_1_2_is_reached() -> Result<()> {
     let manners = Manners { only_tls12: true, ..Manners::default() };
     let fake = FakeMember::with("e2e-by-tls12", manners, script)?;
     fake.register(&json!({}))?;
@@ -66,7 +66,7 @@ fn through(kind: Kind, name: &str, user_info: &str, credential: Option<&str>) ->
     let fake = FakeMember::unregistered(name, script)?;
     fake.register(&json!({"proxy-url": proxy.url(user_info)}))?;
     plain_and_upgraded(&fake)?;
-    // One connection for the plain request, another for the upgrade, and none that went past it.
+    // One connection for the plain request, another for the upgrade, and none that bypasses the proxy.
     let (asked, address) = (proxy.asked(), fake.address.to_string());
     ensure!(asked.len() >= 2 && asked.iter().all(|asked| *asked == address), "{asked:?}");
     assert_eq!(asked.len(), fake.knocked());

@@ -1,5 +1,5 @@
-//! `kubectl mc join --agent --enroll`: one manifest makes a member of a cluster that the joiner has no access to. The agent
-//! runs as a process with the token of its account, as no node is needed for it.
+//! `kubectl mc join --agent --enroll`: one manifest registers a cluster that the joiner has no access to. The
+//! agent runs as a process with the token of its account, so no node is needed.
 
 use std::path::Path;
 
@@ -19,13 +19,13 @@ use super::agent_join::{Objects, text};
 use crate::plugin;
 
 #[test]
-fn manifest_makes_a_member_without_its_context() -> Result<()> {
+fn manifest_enrolls_a_member_without_its_context() -> Result<()> {
     let alone = alone()?;
     let before = Objects::of(alone.cluster, NAME)?;
     let scene = Scene::new(alone)?;
     let manifest = scene.enroll(&["--labels=env=edge"])?;
 
-    // Until the manifest is applied, everything says what it waits for.
+    // Until the manifest is applied, the condition and the error say that the agent has to enroll.
     let said = until_reason("EnrollmentOpen")?;
     ensure!(said.contains("waiting for the agent to enroll the member until 20"), "{said}");
     let used = scene.host_only()?.run(&["-C", NAME, "get", "namespaces"])?;
@@ -41,7 +41,7 @@ fn manifest_makes_a_member_without_its_context() -> Result<()> {
     ensure!(plugin.ok(&["-C", NAME, "get", "namespaces"])?.contains("kubectl-mc-agent"));
     ensure!(plugin.ok(&["clusters", "-l", "env=edge"])?.contains(NAME));
 
-    // The host has what a join writes.
+    // The host has the same data as after a join.
     let member = Api::admin(scene.alone.cluster)?;
     let roots = member.get("/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt")?;
     for (end, account) in [("member", "impersonator"), ("manager", "manager")] {
@@ -66,13 +66,13 @@ fn manifest_makes_a_member_without_its_context() -> Result<()> {
         Ok(Some(()))
     })?;
 
-    // The agent has given its right away, and asking again gives nothing.
+    // The agent has deleted its own right, and a second request gives nothing.
     eventually("the agent has no right to enroll", SOON, || {
         ensure!(!scene.may_request_tokens()?, "it may request tokens");
         Ok(Some(()))
     })?;
     scene.ensure_no_bindings()?;
-    // The manager's tokens are for this cluster's API only.
+    // The manager's tokens are valid only for this cluster's API.
     let manager = Api::bearer(scene.alone.cluster, &text(&secret("manager")?, "token")?)?;
     let request = |audiences: Value| {
         let request = json!({
@@ -102,7 +102,7 @@ fn manifest_makes_a_member_without_its_context() -> Result<()> {
 }
 
 #[test]
-fn enrollment_that_is_not_open_takes_nothing() -> Result<()> {
+fn closed_enrollment_accepts_nothing() -> Result<()> {
     let scene = Scene::new(alone()?)?;
     let manifest = scene.enroll(&[])?;
     let ensure_nothing = || -> Result<()> {
@@ -127,14 +127,14 @@ fn enrollment_that_is_not_open_takes_nothing() -> Result<()> {
     })?;
     ensure_nothing()?;
 
-    // A member that has a credential keeps it, whatever the annotation says.
+    // A member with a credential keeps it, also with the annotation.
     let own = json!({"data": {"token": "b3du"}, "metadata": {"annotations": {UNTIL: at(600)?}}});
     host()?.merge(&secret_path("member"), &own)?;
     until_reason("InvalidSecret")?;
     ensure!(text(&secret("member")?, "token")? == "own", "a credential was replaced");
     ensure!(secret("manager")?["data"]["token"].is_null() && scene.may_request_tokens()?);
 
-    // All of it was ready: as soon as it may, it enrolls.
+    // Nothing else was missing: the member enrolls as soon as the enrollment is open.
     scene.enroll(&[]).err().context("a member with a credential was enrolled")?;
     reopen(json!({"token": null}))?;
     until(NAME, "Ready", "True")?;
@@ -142,11 +142,11 @@ fn enrollment_that_is_not_open_takes_nothing() -> Result<()> {
 }
 
 #[test]
-fn end_of_the_enrollment_takes_the_right_away() -> Result<()> {
+fn expired_enrollment_removes_the_agents_right() -> Result<()> {
     let scene = Scene::new(alone()?)?;
     let manifest = scene.enroll(&["--enroll-for=20s"])?;
     scene.apply(&manifest)?;
-    // It reaches no host.
+    // The agent cannot reach the host.
     let agent = scene.agent(Some("https://127.0.0.1:1"))?;
     ensure!(scene.may_request_tokens()?, "the right ended before its time");
     agent.until_logged("deleted the right to enroll")?;
@@ -154,7 +154,7 @@ fn end_of_the_enrollment_takes_the_right_away() -> Result<()> {
     let said = until_reason("EnrollmentExpired")?;
     ensure!(said.contains(&format!("kubectl mc join {NAME} --agent --enroll")), "{said}");
 
-    // Running it again opens it again, with another token.
+    // A second run opens the enrollment again, with another token.
     let again = scene.enroll(&[])?;
     ensure!(again != manifest, "the manifest is the same");
     until_reason("EnrollmentOpen")?;
@@ -177,7 +177,7 @@ impl Scene {
         Ok(Self { alone, administrator, folder })
     }
 
-    /// The plugin, which knows no other cluster than the host.
+    /// The plugin with a kubeconfig of only the host.
     fn host_only(&self) -> Result<Tool> {
         plugin(&self.administrator)
     }
@@ -206,7 +206,7 @@ impl Scene {
         Ok(())
     }
 
-    /// The agent of the manifest, as its pod would run it; or with another address of the host.
+    /// Runs the agent of the manifest as its pod would, or with another address of the host.
     fn agent(&self, server: Option<&str>) -> Result<OwnAgent> {
         let member = Api::admin(self.alone.cluster)?;
         let secret = member.get("/api/v1/namespaces/kubectl-mc-agent/secrets/mc-agent")?;
@@ -285,7 +285,7 @@ pub(super) fn of_account(cluster: &Value, token: &str) -> Value {
     })
 }
 
-/// So many seconds from now, as the annotation has it.
+/// A time that many seconds from now, in the format of the annotation.
 pub(super) fn at(seconds: i64) -> Result<String> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     Ok(jiff::Timestamp::from_second(i64::try_from(now)? + seconds)?.to_string())
@@ -298,7 +298,7 @@ fn annotate(until: &str) -> Result<()> {
     Ok(())
 }
 
-/// Opens the enrollment once more, by hand, and changes the data of both Secrets.
+/// Opens the enrollment again by hand, and changes the data of both Secrets.
 fn reopen(data: Value) -> Result<()> {
     for end in ["manager", "member"] {
         let change = json!({"data": data, "metadata": {"annotations": {UNTIL: at(300)?}}});
@@ -319,7 +319,7 @@ fn registered() -> Result<Value> {
     host()?.get(&format!("{MEMBER_CLUSTERS}/{NAME}"))
 }
 
-/// Waits until condition `CredentialValid` has this reason, and gives its message.
+/// Waits until condition `CredentialValid` has this reason, and returns its message.
 fn until_reason(reason: &str) -> Result<String> {
     eventually(&format!("CredentialValid is {reason}"), SOON, || {
         let (why, said) = condition()?;

@@ -1,4 +1,4 @@
-//! An agent that enrolls a member by lies: its API server is made up.
+//! An agent whose member's API server gives false answers enrolls no member.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::enroll::{MEMBER_CLUSTERS, UNTIL, at, condition_of, of_account};
 
 #[test]
-fn agent_that_lies_enrolls_nothing() -> Result<()> {
+fn lying_agent_enrolls_no_member() -> Result<()> {
     let lie = Arc::new(AtomicUsize::new(0));
     let told = lie.clone();
     let host_uid = host()?.get("/api/v1/namespaces/kube-system")?["metadata"]["uid"].clone();
@@ -76,7 +76,7 @@ fn agent_that_lies_enrolls_nothing() -> Result<()> {
     Ok(())
 }
 
-/// What is untrue, and how the condition tells it.
+/// Each false answer, and the condition's message about it.
 const LIES: &[(&str, &str)] = &[
     ("account", "has no token of service account kubectl-mc-system/kubectl-mc-"),
     ("authority", "key ca.crt: it is no PEM certificate"),
@@ -86,7 +86,7 @@ const LIES: &[(&str, &str)] = &[
     ("silence", "the member's API server did not answer in time"),
 ];
 
-/// The answer of a member's API that tells a lie.
+/// A member's API that answers with one of the lies.
 fn answer(request: &Request, lie: usize, host_uid: &Value) -> Vec<Step> {
     let (lie, target) = (LIES[lie].0, request.target());
     let account = target.rsplit('/').nth(1).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What is known of each member: whether it is reached, why not, and its version, without a write for
-//! each time that it was asked.
+//! The status of a member shows whether it is reachable, why not, and its version. A probe that changes
+//! nothing writes nothing.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn outage_and_recovery_are_shown_and_recorded_as_events() -> Result<()> {
     let gone = fleet.until(&fake.name, "Reachable", "False", "ConnectionFailed")?;
     fleet.until(&fake.name, "Ready", "False", "ConnectionFailed")?;
     ensure!(own.metric("mc_sidecar_member_reachable{cluster=\"e2e-health-back\"}")? == 0.0);
-    // Nobody has asked for it, and whoever does is refused at once.
+    // No caller has used the member, and its breaker is open already.
     eventually("the breaker is open", SOON, || Ok((unreachable(&own)? == 1.0).then_some(())))?;
     fake.shut(false);
     fleet.until(&fake.name, "Ready", "True", "Ready")?;
@@ -89,7 +89,7 @@ fn unchanged_member_status_is_not_written() -> Result<()> {
     eventually("it was asked twenty times more", SOON, || {
         Ok((fake.requests("/version").len() >= asked + 20).then_some(()))
     })?;
-    // Neither by its own sidecar nor by the bed's, which does not have its Secret.
+    // Neither its own sidecar wrote it nor the bed's, which does not have its Secret.
     ensure!(version()? == before, "it was written: {}", fleet.member(&fake.name)?);
     ensure!(fleet.member(&fake.name)?["status"]["namespace"] == *fleet.namespace);
     Ok(())
@@ -118,7 +118,7 @@ fn upgraded_member_shows_its_new_version() -> Result<()> {
 }
 
 #[test]
-fn member_that_is_not_ready_is_quoted() -> Result<()> {
+fn member_that_is_not_ready_is_reported_with_its_answer() -> Result<()> {
     let fleet = OwnFleet::new("health-not-ready")?;
     let fake = FakeMember::probed("e2e-health-not-ready", |request| match request.target() {
         "/readyz" => reply("500 Internal Server Error", "", "[+]ping ok\n[-]etcd failed: reason withheld\n"),
@@ -172,7 +172,7 @@ fn missing_secret_of_a_member_is_reported() -> Result<()> {
             "metadata": {"name": name}, "spec": {},
         }),
     )?;
-    // By the bed's own sidecar.
+    // The bed's sidecar reports this.
     fleet.until(name, "Ready", "False", "NoSecret")?;
     fleet.until(name, "Reachable", "Unknown", "NoSecret")?;
     Ok(())

@@ -1,5 +1,4 @@
-//! `kubectl mc join` and `unjoin`: what is refused before anything is written, what is made, and that nothing
-//! of it is left.
+//! `kubectl mc join` and `unjoin` refuse wrong input before they write anything, and leave nothing behind.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -18,7 +17,7 @@ use crate::plugin;
 fn loopback_address_is_refused_with_a_suggestion() -> Result<()> {
     let alone = alone()?;
     let member = alone.cluster;
-    // As with kind: the kubeconfig leads to a port of this machine, which leads to the member.
+    // As with kind: the kubeconfig has a port of this machine, which is forwarded to the member.
     let relay = Relay::at(IpAddr::V4(Ipv4Addr::LOCALHOST), &member.server)?;
     let address = member.server.trim_start_matches("https://");
     let (ip, _) = address.rsplit_once(':').context("no port")?;
@@ -105,7 +104,7 @@ fn join_names_each_missing_right_on_the_host() -> Result<()> {
 }
 
 #[test]
-fn a_member_that_gives_no_tokens_is_refused() -> Result<()> {
+fn member_that_issues_no_tokens_is_refused() -> Result<()> {
     let fake = FakeMember::unregistered("e2e-join-no-tokens", |request| {
         let json = |body: Value| reply("200 OK", "Content-Type: application/json\r\n", &body.to_string());
         match request.target() {
@@ -158,7 +157,7 @@ fn missing_arguments_are_prompted_for() -> Result<()> {
 }
 
 #[test]
-fn a_dry_run_of_a_join_asks_both_sides_and_writes_nothing() -> Result<()> {
+fn dry_run_of_a_join_checks_both_sides_and_writes_nothing() -> Result<()> {
     let alone = alone()?;
     let both = both(alone.cluster, |_| {})?;
     let words = ["join", "e2e-join-dry", "--member-context=member", "--labels=env=e2e", "--dry-run"];

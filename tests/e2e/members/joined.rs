@@ -1,4 +1,4 @@
-//! A cluster that is joined: used at once, known again, and taken away without a trace.
+//! A joined cluster is used at once, recognized at a second join, and removed without a trace.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -46,7 +46,7 @@ fn cluster_is_joined_used_and_removed_completely() -> Result<()> {
         .run(&["unjoin", NAME, "--member-context=member", "--yes"])?
         .failure(&[&format!("is not {NAME}")])?;
 
-    // By a group, so that the host remembers her.
+    // Access through a group, so that the host records her as a user.
     let jane = Caller::certificate("e2e-joined-jane", &["e2e-joined-dev"])?;
     plugin(&both)?.ok(&["access", "grant", "view", "--group=e2e-joined-dev", "-n", "default", "-C", NAME])?;
     let cluster = format!("--cluster={NAME}");
@@ -66,9 +66,9 @@ fn cluster_is_joined_used_and_removed_completely() -> Result<()> {
     Ok(())
 }
 
-/// As `docs/how-to/join.md` warns.
+/// `docs/how-to/join.md` warns of this.
 #[test]
-fn join_again_without_labels_removes_those_of_the_first() -> Result<()> {
+fn second_join_without_labels_removes_the_first_ones() -> Result<()> {
     let alone = alone()?;
     let both = both(alone.cluster, |_| {})?;
     let join = ["join", NAME, "--member-context=member"];
@@ -83,13 +83,13 @@ fn join_again_without_labels_removes_those_of_the_first() -> Result<()> {
 }
 
 #[test]
-fn unjoin_keeps_what_belongs_to_another_cluster_or_host() -> Result<()> {
+fn unjoin_keeps_objects_of_another_cluster_or_host() -> Result<()> {
     let alone = alone()?;
     let before = Traces::of(&alone)?;
     let both = both(alone.cluster, |_| {})?;
     let (join, unjoin) =
         (["join", NAME, "--member-context=member"], ["unjoin", NAME, "--member-context=member", "--yes"]);
-    // The member was removed by force, and the name is another cluster's by now.
+    // The member was removed by force, and another cluster has its name now.
     plugin(&both)?.ok(&join)?;
     let registration = format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{NAME}");
     let uid = |uid: &str| json!({"metadata": {"annotations": {"fleet.kubectl-mc.dev/uid": uid}}});
@@ -137,7 +137,7 @@ fn member_in_use_keeps_its_address_if_another_fails() -> Result<()> {
         ensure!(answer.status() == 200, "{}", answer.text());
         Ok(Some(()))
     })?;
-    // The same address, of which another name is verified: that is another connection, and gets new tokens.
+    // The same address with another verified name is another connection, and gets new tokens.
     while_asking(&host()?, &namespaces, || {
         let said = plugin(&both)?.ok(&[&join[..], &["--tls-server-name=kubernetes.default.svc"]].concat())?;
         ensure!(said.contains(&format!("host: secret/{NAME}.member configured")), "{said}");
@@ -177,7 +177,7 @@ fn printed_commands_work_when_pasted() -> Result<()> {
 }
 
 #[test]
-fn failed_join_says_why_and_resumes_with_the_right_address() -> Result<()> {
+fn failed_join_names_its_cause_and_resumes_when_repeated() -> Result<()> {
     let alone = alone()?;
     let before = Traces::of(&alone)?;
     let both = both(alone.cluster, |_| {})?;
@@ -191,7 +191,7 @@ fn failed_join_says_why_and_resumes_with_the_right_address() -> Result<()> {
 
     let said = plugin(&both)?.ok(&join)?;
     follow(&both, &said)?;
-    // As if the member were gone; and then it is not.
+    // The member counts as lost here, and is found again below.
     let forced = plugin(&both)?.run(&["unjoin", NAME, "--force", "--yes"])?;
     ensure!(
         forced.code == 0 && forced.stderr.contains("the member's objects were not removed"),
@@ -213,7 +213,7 @@ fn shared_namespace_and_its_objects_stay() -> Result<()> {
     plugin(&both)?.ok(&join)?;
     let bindings = || member.ok(&["get", "clusterrolebindings", "-o", "name"]);
     ensure!(bindings()?.contains("kubectl-mc:host-admins"), "{}", bindings()?);
-    // Another mind: what was made for the host's administrators is taken away.
+    // With `--no-host-admins` the join deletes the bindings of the host's administrators.
     let said = plugin(&both)?.ok(&[&join[..], &["--no-host-admins"]].concat())?;
     ensure!(said.contains("kubectl-mc:host-admins deleted"), "{said}");
     ensure!(!bindings()?.contains("kubectl-mc:host-admins"), "{}", bindings()?);
@@ -226,7 +226,7 @@ fn shared_namespace_and_its_objects_stay() -> Result<()> {
     Traces::of(&alone)?.same_as(&before)
 }
 
-/// As `sidecar/deploy/member.yaml`, applied for another host, leaves it.
+/// The state after `sidecar/deploy/member.yaml` was applied for another host.
 #[test]
 fn member_of_another_host_by_hand_is_not_taken_over() -> Result<()> {
     let alone = alone()?;
@@ -241,7 +241,7 @@ fn member_of_another_host_by_hand_is_not_taken_over() -> Result<()> {
     let said = refused.failure(&["another host may use the cluster", "annotate namespace"])?;
     Traces::of(&alone)?.same_as(&by_hand)?;
 
-    // The hint, where it is this host's after all.
+    // The command of the hint, for a member that is this host's after all.
     let mark = said.split("if no other host uses them: ").nth(1).and_then(|rest| rest.lines().next());
     let mark = mark.context("no command in the hint")?;
     let words: Vec<_> =
@@ -253,7 +253,7 @@ fn member_of_another_host_by_hand_is_not_taken_over() -> Result<()> {
     Traces::of(&alone)?.same_as(&before)
 }
 
-/// As before Kubernetes 1.30.
+/// Kubernetes before 1.30 has no such policies.
 #[test]
 fn member_without_admission_policies_joins_with_a_warning() -> Result<()> {
     let alone = alone()?;
@@ -282,13 +282,13 @@ fn joined_without_policies(alone: &Alone) -> Result<()> {
     plugin(&both)?.ok(&["unjoin", NAME, "--member-context=member", "--yes"]).map(drop)
 }
 
-/// A cluster that is joined for one test, and taken away after it.
+/// A cluster that is joined for one test and unjoined on drop.
 pub(crate) struct Joined {
     pub(crate) name: &'static str,
     pub(crate) member: Api,
-    /// What the host says of it.
+    /// The MemberClusters on the host.
     pub(crate) fleet: OwnFleet,
-    /// As who administers both sides.
+    /// The plugin as the administrator of both sides.
     pub(crate) admin: Tool,
     pub(crate) alone: Alone,
 }
@@ -315,12 +315,12 @@ impl Joined {
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        // Whether that works is for other tests to say.
+        // Other tests check that this works.
         let _ = self.admin.run(&["unjoin", self.name, "--member-context=member", "--yes"]);
     }
 }
 
-/// The member's policy names the audiences of its API and the life that join asked for.
+/// Checks that the member's policy limits the audiences and the lifetime of tokens as the join requested.
 fn tokens_are_limited(alone: &Alone) -> Result<()> {
     let member = Api::admin(alone.cluster)?;
     let token = "/api/v1/namespaces/kube-system/serviceaccounts/default/token";
@@ -335,7 +335,7 @@ fn tokens_are_limited(alone: &Alone) -> Result<()> {
     Ok(())
 }
 
-/// Runs what the join says comes next.
+/// Runs the next command that the join prints.
 pub(crate) fn follow(caller: &Caller, said: &str) -> Result<()> {
     let next = said.lines().find_map(|line| line.strip_prefix("Next: kubectl mc "));
     let next = next.with_context(|| format!("no next command is told: {said}"))?;
@@ -343,7 +343,7 @@ pub(crate) fn follow(caller: &Caller, said: &str) -> Result<()> {
     Ok(())
 }
 
-/// All that a join could leave, on both sides.
+/// All objects that a join could leave behind, on both sides.
 #[derive(Debug)]
 pub(crate) struct Traces(BTreeSet<String>);
 
@@ -358,7 +358,7 @@ impl Traces {
         let member = Tool::admin(alone.cluster)?.ok(&["get", &on_member, everywhere, name])?;
         traces.extend(member.lines().map(|line| format!("member: {line}")));
         let host = Tool::admin(&bed()?.host)?;
-        // Other tests have clusters and roles there, named otherwise.
+        // Other tests have clusters and roles there, with other names.
         let on_host = format!("{rbac}memberclusters,secrets,configmaps");
         let host = host.ok(&["get", &on_host, everywhere, name])?;
         traces.extend(host.lines().filter(|line| line.contains(NAME)).map(|line| format!("host: {line}")));

@@ -1,5 +1,5 @@
-//! Members that Karmada registers, served beside our own. The bed's host has Karmada's Clusters and Secrets, and the
-//! members have the accounts and the rights that Karmada makes there.
+//! The sidecar serves members that Karmada registers next to its own. The bed's host has Karmada's Clusters
+//! and Secrets, and the members have the accounts and rights that Karmada makes there.
 
 use anyhow::{Context, Result, ensure};
 use harness::caller::Caller;
@@ -13,7 +13,7 @@ use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
 
 #[test]
-fn grant_of_karmada_opens_members_of_karmada_only() -> Result<()> {
+fn karmada_grant_opens_only_members_of_karmada() -> Result<()> {
     let karmada = start("karmada-grants")?;
     let scene = Scene::new("karmada-grants")?;
     let [user, other] =
@@ -30,7 +30,7 @@ fn grant_of_karmada_opens_members_of_karmada_only() -> Result<()> {
     karmada.fleet.until(JOINED, "Ready", "True", "Ready")?;
     scene.pod("shell", "sleep 1000000")?;
 
-    // As user, group and service account; requests, watches and commands.
+    // Requests, watches and commands of a user, a group and a service account.
     let pods = member_path(JOINED, &format!("/api/v1/namespaces/{}/pods", scene.name));
     for caller in [&user, &robot] {
         let answer = get(&karmada.sidecar, caller, &pods)?;
@@ -46,7 +46,7 @@ fn grant_of_karmada_opens_members_of_karmada_only() -> Result<()> {
         ensure!(seen.contains(&format!("\"{group}\"")), "{seen}");
     }
 
-    // Not our own members, of which it does not even tell that they exist; nor the host, whose own RBAC comes first.
+    // Our own members stay hidden, and so does the host, whose own RBAC comes first.
     let hidden = get(&karmada.sidecar, &user, &member_path(&own.name, "/x"))?;
     let unknown = get(&karmada.sidecar, &user, &member_path("e2e-karmada-none", "/x"))?;
     ensure!((hidden.status(), unknown.status()) == (404, 404), "{} {}", hidden.text(), unknown.text());
@@ -60,13 +60,14 @@ fn grant_of_karmada_opens_members_of_karmada_only() -> Result<()> {
     let at_host = Endpoint::cluster(&harness::bed::bed()?.host, user.certificate.as_deref())?;
     ensure!(at_host.exchange(request(&user, &pods).as_bytes())?.status() == 403);
 
-    // Authorized by our own group. The member still refuses: Karmada grants impersonation only of users in its own rules.
+    // Our own API group authorizes this caller. The member still refuses: Karmada grants impersonation only
+    // of users in its own rules.
     scene.let_in(&other, &[JOINED], EVERY_VERB)?;
     let refused = get(&karmada.sidecar, &other, &pods)?;
     ensure!(refused.status() == 403, "{}", refused.text());
     ensure!(refused.text().contains("e2e-karmada-other"), "{}", refused.text());
     ensure!(refused.head.value("x-kubectl-mc-hop") == Some("member impersonation"), "{:?}", refused.head);
-    // Nor a host's administrator, for whom a group of ours stands.
+    // The member also refuses a host's administrator, who is sent as our group.
     let admin = Caller::certificate("e2e-karmada-admin", &["system:masters"])?;
     let refused = get(&karmada.sidecar, &admin, &pods)?;
     ensure!(
@@ -85,7 +86,7 @@ fn changes_and_attacks_by_clusters_end_watches() -> Result<()> {
     let attacker = FakeMember::unregistered("e2e-karmada-attacker", |_| ok())?;
     let attackers = format!("https://{}", attacker.address);
     karmada.join(JOINED, "m2")?;
-    // Another member's Secrets, that a Cluster might name.
+    // The Secrets of another member, which a Cluster might reference.
     karmada.join("e2e-karmada-other", "m1")?;
     Karmada::unified_auth("m2", &[&user.user], &[], &[])?;
     scene.allow(&user)?;
@@ -123,7 +124,7 @@ fn changes_and_attacks_by_clusters_end_watches() -> Result<()> {
         serves(&karmada.sidecar, &user, &maps)?;
     }
 
-    // An attacker's server cannot prove to be the member: nothing is sent to it.
+    // An attacker's server fails the member's verification and gets no request.
     let watching = Watch::begin(&karmada.sidecar, &user, &maps)?;
     karmada.cluster(JOINED, &attackers, &json!({}))?;
     watching.ended()?;
@@ -146,7 +147,7 @@ fn changes_and_attacks_by_clusters_end_watches() -> Result<()> {
 }
 
 #[test]
-fn name_in_both_inventories_is_a_conflict_that_is_shown() -> Result<()> {
+fn name_in_both_inventories_is_a_reported_conflict() -> Result<()> {
     let karmada = start("karmada-conflict")?;
     let user = Caller::certificate("e2e-karmada-conflict-user", &[])?;
     let own = FakeMember::unregistered("e2e-karmada-conflict", |_| ok())?;
@@ -172,9 +173,9 @@ fn name_in_both_inventories_is_a_conflict_that_is_shown() -> Result<()> {
     serves(&karmada.sidecar, &user, &path)
 }
 
-/// A Cluster may name other Secrets only where the flag permits it, and then the condition shows it.
+/// A Cluster may reference other Secrets only if the flag permits it, and then the condition shows it.
 #[test]
-fn cluster_that_chooses_its_secrets_is_a_condition() -> Result<()> {
+fn cluster_with_secret_references_has_a_condition() -> Result<()> {
     let karmada = Karmada::start("karmada-refs", RIGHTS, &["--inventory-allow-refs"])?;
     let scene = Scene::on("m2", "karmada-refs")?;
     let user = Caller::certificate("e2e-karmada-refs", &[])?;
@@ -202,7 +203,7 @@ fn cluster_that_chooses_its_secrets_is_a_condition() -> Result<()> {
     ensure!(condition.message.contains(&reference), "{condition}");
     serves(&karmada.sidecar, &user, &maps)?;
     ensure!(karmada.sidecar.log()?.contains("the Cluster chooses Secrets by reference"));
-    // Secrets of other namespaces are not read.
+    // The sidecar does not read Secrets of other namespaces.
     let elsewhere = json!({"impersonatorSecretRef": {"namespace": "kube-system", "name": "x"}});
     karmada.cluster(JOINED, server("m2")?, &elsewhere)?;
     eventually("the proxy is off", SOON, || {
@@ -233,14 +234,14 @@ fn attributes(group: &str) -> Value {
     json!({"group": group, "resource": "clusters", "subresource": "proxy", "name": JOINED, "verb": "get"})
 }
 
-/// A right in Karmada's group alone.
+/// Grants a right only in Karmada's API group.
 fn grant_of_karmada(karmada: &Karmada, caller: &Caller, names: &[&str]) -> Result<()> {
     let name = format!("e2e-{}", caller.user.replace(':', "-"));
     let group = "cluster.karmada.io";
     grant(&karmada.host, &name, caller, &rule(group, names), &attributes(group))
 }
 
-/// With the member's path at the test's own sidecar for the server, as with a direct endpoint.
+/// Uses the member's path at the test's own sidecar as the server, as with a direct endpoint.
 fn at_sidecar(karmada: &Karmada, caller: Caller) -> Result<Caller> {
     let sidecar = &karmada.sidecar.sidecar;
     caller.edit(|config| {

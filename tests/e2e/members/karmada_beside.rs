@@ -1,5 +1,5 @@
-//! Karmada's own aggregated API server and the sidecar on the same Cluster object: the same requests of the same callers.
-//! `docs/reference/compatibility.md` shows what both do, and this test keeps it true.
+//! Karmada's own aggregated API server and the sidecar answer the same requests of the same callers for one
+//! Cluster object. `docs/reference/compatibility.md` lists both answers, and this test compares them with it.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use testbed::Karmada as Server;
 
 #[test]
-fn requests_of_both_paths_are_as_the_docs_say() -> Result<()> {
+fn answers_of_both_servers_match_the_docs() -> Result<()> {
     let theirs = bed()?.host.karmada.as_ref().context("the bed has no server of Karmada: --karmada host")?;
     let rights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sidecar/deploy/karmada.yaml");
     let karmada = Karmada::start("karmada-beside", rights.to_str().context("a path")?, &[])?;
@@ -141,7 +141,7 @@ const YES: &str = "yes";
 /// One of the two servers.
 struct Side<'a> {
     karmada: &'a Karmada,
-    /// None: the sidecar.
+    /// `None` is the sidecar.
     theirs: Option<&'a Server>,
 }
 
@@ -153,7 +153,7 @@ impl Side<'_> {
         }
     }
 
-    /// With the path of the member at this server, reached without the host.
+    /// kubectl with the member's path at this server, without the host.
     fn kubectl(&self, caller: &Caller) -> Result<Tool> {
         let path = self.path(JOINED, "");
         let cluster = match self.theirs {
@@ -171,7 +171,7 @@ impl Side<'_> {
         Tool::kubectl(&caller.clone().edit(|config| config["clusters"][0]["cluster"] = cluster)?)
     }
 
-    /// Status and text of the answer for a path of the member.
+    /// Status, text and hop of the answer for a path of the member.
     fn get(&self, caller: &Caller, path: &str) -> Result<(u16, String, Option<String>)> {
         self.get_of(caller, JOINED, path)
     }
@@ -195,7 +195,7 @@ impl Side<'_> {
         Ok((answer.status(), answer.text(), hop))
     }
 
-    /// The status code, the reason of the Status, and the hop that is named.
+    /// The status code, the reason of the Status, and the hop.
     fn refusal(&self, caller: &Caller, cluster: &str) -> Result<String> {
         let (status, text, hop) = self.get_of(caller, cluster, "/api/v1/namespaces")?;
         ensure!(status >= 400, "{status}: {text}");
@@ -207,7 +207,7 @@ impl Side<'_> {
     }
 }
 
-/// Whether it worked, or why it did not.
+/// Success, or the reason of the failure.
 fn verdict(output: &Output) -> Result<String> {
     if output.code == 0 {
         return Ok(YES.to_owned());

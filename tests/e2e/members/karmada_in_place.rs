@@ -1,5 +1,5 @@
-//! Karmada's API group with the sidecar in front of Karmada's own server: requests for Clusters reach that server as the
-//! caller, and requests for members the members.
+//! With the sidecar in front of Karmada's own server, requests for Clusters reach that server as the caller,
+//! and requests for members reach the members.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
 
 #[test]
-fn clusters_and_members_are_behind_one_path() -> Result<()> {
+fn clusters_and_members_share_one_path() -> Result<()> {
     let karmada = start("in-place")?;
     let scene = Scene::new("in-place")?;
     let user = Caller::certificate("e2e-in-place-user", &["e2e-in-place-ops"])?;
@@ -39,9 +39,9 @@ fn clusters_and_members_are_behind_one_path() -> Result<()> {
     let again = admin.ok(&apply)?;
     ensure!(again.contains("leads to the sidecar already"), "{again}");
 
-    // Through the host: Karmada's objects, written and watched as the caller.
+    // Through the host, the caller reads, writes and watches Karmada's objects.
     let kubectl = Tool::kubectl(&user)?;
-    // The host reads the group's discovery again in its own time.
+    // The host refreshes the group's discovery at its own interval.
     let listed = eventually("the host lists the resource", SOON, || {
         kubectl
             .ok(&["get", "clusters.cluster.karmada.io", JOINED])
@@ -67,7 +67,7 @@ fn clusters_and_members_are_behind_one_path() -> Result<()> {
     let may_not = kubectl.run(&["delete", "clusters.cluster.karmada.io", JOINED])?;
     may_not.failure(&["Forbidden", &user.user])?;
 
-    // And the member, on the same path.
+    // The member is on the same path.
     let member = Tool::kubectl(&Caller::certificate(&user.user, &["e2e-in-place-ops"])?.edit(|config| {
         let host = bed().map_or("", |bed| &bed.host.server);
         let server = &mut config["clusters"][0]["cluster"]["server"];
@@ -94,11 +94,11 @@ fn clusters_and_members_are_behind_one_path() -> Result<()> {
 }
 
 #[test]
-fn sidecar_that_does_not_serve_the_group_is_not_left_in_front() -> Result<()> {
+fn failed_takeover_of_the_group_restores_the_apiservice() -> Result<()> {
     let karmada = start("in-place-not")?;
     let before = api_service(&karmada)?;
     let admin = admin_plugin()?;
-    // The bed's sidecar has no such flags.
+    // The bed's sidecar runs without the necessary flags.
     let failed = admin.run(&["hub-api", "apply", "--for=karmada", "--timeout=3s"])?;
     failed.failure(&["did not serve the group", "the APIService is as it was", "--karmada-server"])?;
     ensure!(api_service(&karmada)? == before, "it is not as it was");
@@ -109,7 +109,7 @@ fn sidecar_that_does_not_serve_the_group_is_not_left_in_front() -> Result<()> {
 }
 
 #[test]
-fn forged_identity_is_not_passed_on() -> Result<()> {
+fn forged_identity_is_not_forwarded() -> Result<()> {
     let karmada = start("in-place-forged")?;
     let stranger = Caller::certificate("e2e-in-place-stranger", &[])?;
     let endpoint = directly(&karmada, &stranger)?;
@@ -127,7 +127,7 @@ fn forged_identity_is_not_passed_on() -> Result<()> {
             answer.text()
         );
     }
-    // The group alone has the right to read.
+    // Only the group has the right to read.
     let reader = Caller::certificate("e2e-in-place-reader", &["e2e-in-place-readers"])?;
     let group =
         json!({"kind": "Group", "name": "e2e-in-place-readers", "apiGroup": "rbac.authorization.k8s.io"});
@@ -142,7 +142,7 @@ fn forged_identity_is_not_passed_on() -> Result<()> {
         "{:?}",
         answer.head
     );
-    // Another reader of the path could find a member's proxy in these, and ask for it as the caller.
+    // Another parser could read a member's proxy in these paths, and request it as the caller.
     for rest in ["/m1%2Fproxy/api", "/m1//proxy/api", "/%6d1"] {
         let answer = directly(&karmada, &reader)?
             .exchange(request(&reader, &format!("{CLUSTERS}{rest}")).as_bytes())?;
@@ -152,7 +152,7 @@ fn forged_identity_is_not_passed_on() -> Result<()> {
 }
 
 #[test]
-fn agent_sees_and_moves_its_own_cluster_only() -> Result<()> {
+fn agent_reads_and_changes_only_its_own_cluster() -> Result<()> {
     let karmada = start("in-place-agent")?;
     for name in [JOINED, "e2e-in-place-next"] {
         karmada.join(name, "m2")?;
@@ -206,7 +206,7 @@ fn agent_sees_and_moves_its_own_cluster_only() -> Result<()> {
     let huge = format!(r#"{{"metadata": {{"annotations": {{"a": "{}"}}}}}}"#, "x".repeat(2 << 20));
     let (status, text) = patch("merge-patch+json", &huge)?;
     ensure!(status == 413, "{status} {text}");
-    // A body that does not come ends with the request.
+    // A request whose body never arrives ends at its timeout.
     let withheld = format!(
         "PATCH {path}?timeout=1s HTTP/1.1\r\nHost: x\r\nContent-Type: application/merge-patch+json\r\nContent-Length: 9\r\nConnection: close\r\n\r\n"
     );
@@ -218,7 +218,7 @@ fn agent_sees_and_moves_its_own_cluster_only() -> Result<()> {
 }
 
 #[test]
-fn server_that_is_away_is_named_and_its_documents_stay() -> Result<()> {
+fn unreachable_server_is_named_and_its_documents_stay() -> Result<()> {
     let karmada = start("in-place-away")?;
     let user = Caller::certificate("e2e-in-place-away", &["system:masters"])?;
     let get = |path: &str| directly(&karmada, &user)?.exchange(request(&user, path).as_bytes());
@@ -251,12 +251,12 @@ pub(super) fn start(name: &str) -> Result<InPlace> {
     InPlace::start(name, Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy")))
 }
 
-/// The rights of a user of Karmada's: to see and label one Cluster, and to use it.
+/// Grants a Karmada user the rights to read and label one Cluster, and to use it.
 pub(super) fn allow(karmada: &InPlace, user: &Caller) -> Result<()> {
     let rule = |resource: &str, verbs: &[&str]| {
         let mut rule = json!({"apiGroups": ["cluster.karmada.io"], "resources": [resource], "verbs": verbs});
         if resource == "clusters/proxy" {
-            // A right to all clusters would show in the access of others.
+            // A right to all clusters would appear in the access of other tests.
             rule["resourceNames"] = json!([JOINED]);
         }
         rule
@@ -287,7 +287,7 @@ fn role(karmada: &InPlace, name: &str, verbs: &[&str], subject: &Value) -> Resul
     Ok(())
 }
 
-/// What the host says of the group in its aggregated discovery.
+/// The group in the host's aggregated discovery.
 fn aggregated(karmada: &InPlace) -> String {
     let accept = "Accept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let groups = karmada.host.with(&[accept]).get("/apis");
@@ -301,7 +301,7 @@ fn aggregated(karmada: &InPlace) -> String {
     )
 }
 
-/// Where the group leads.
+/// The server of the group.
 fn api_service(karmada: &InPlace) -> Result<Value> {
     let found =
         karmada.host.get("/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.cluster.karmada.io")?;

@@ -1,5 +1,5 @@
-//! karmadactl with the sidecar in front of Karmada's own server: what people have typed goes on to work, with an identity that
-//! the member knows.
+//! karmadactl's commands work unchanged with the sidecar in front of Karmada's own server, with an identity
+//! that the member accepts.
 
 use anyhow::{Context, Result, ensure};
 use harness::caller::Caller;
@@ -30,7 +30,7 @@ fn karmadactl_gets_execs_and_reads_logs() -> Result<()> {
     let karmadactl = Tool::client(programs::karmadactl(), &user)?;
     let of_members = ["-n", &scene.name, "--operation-scope=members"];
     let cluster = format!("--cluster={JOINED}");
-    // The host reads the group's discovery again in its own time.
+    // The host refreshes the group's discovery at its own interval.
     let listed = eventually("karmadactl lists pods of the member", SOON, || {
         let words = [&["get", "pods", "--clusters", JOINED], &of_members[..]].concat();
         karmadactl.ok(&words).map(Some).context("karmadactl get")
@@ -49,7 +49,7 @@ fn karmadactl_gets_execs_and_reads_logs() -> Result<()> {
     ensure!(exec(b"", &["sh", "-c", "exit 7"])?.code == 7);
     let logs = karmadactl.ok(&["logs", "shell", "-n", &scene.name, &cluster])?;
     ensure!(logs == "began\n", "{logs}");
-    // Of the control plane, which Karmada's own server answers.
+    // Karmada's own server answers for the control plane.
     let clusters = karmadactl.ok(&["get", "clusters", JOINED])?;
     ensure!(clusters.contains(JOINED), "{clusters}");
     admin_plugin()?.ok(&["hub-api", "remove", "--for=karmada"]).map(drop)

@@ -1,4 +1,4 @@
-//! Members behind konnectivity's own server and agent, in http-connect mode. What needs pods is in
+//! Members work behind konnectivity's own server and agent, in http-connect mode. Tests that need pods are in
 //! [`crate::upgrades`].
 
 use anyhow::{Result, ensure};
@@ -39,7 +39,7 @@ fn member_is_joined_and_watched_through_konnectivity() -> Result<()> {
 }
 
 #[test]
-fn missing_agent_is_the_proxys_failure_until_it_is_back() -> Result<()> {
+fn missing_agent_is_reported_as_a_proxy_failure() -> Result<()> {
     let fake = FakeMember::unregistered("e2e-konnectivity-agent", |_| ok())?;
     let mut konnectivity = Konnectivity::start(&[&format!("https://{}", fake.address)])?;
     fake.register(&konnectivity.secret_keys())?;
@@ -58,10 +58,10 @@ fn missing_agent_is_the_proxys_failure_until_it_is_back() -> Result<()> {
     fake.wait_until_reachable()
 }
 
-/// kubectl closes no half of a connection; programs behind a member's proxy may. Here the member answers only after
-/// the client has seen the end, or else its answer could still be before konnectivity's close.
+/// kubectl never half-closes a connection; programs behind a member's proxy may. The member answers only
+/// after it has seen the client's end, so its answer cannot come before konnectivity's close.
 #[test]
-fn konnectivity_makes_a_half_close_a_close() -> Result<()> {
+fn konnectivity_turns_a_half_close_into_a_close() -> Result<()> {
     let (answers, still_silent) = (Gate::closed(), Gate::closed());
     answers.open();
     let direct = FakeMember::unregistered("e2e-half-close-direct", at_the_end(answers))?;
@@ -75,7 +75,7 @@ fn konnectivity_makes_a_half_close_a_close() -> Result<()> {
     Ok(())
 }
 
-/// What comes after the client has said that it sends no more.
+/// The bytes that arrive after the client's half-close.
 fn after_half_close(fake: &FakeMember) -> Result<String> {
     fake.wait_until_reachable()?;
     let mut connection = endpoint(&fake.name)?.connect()?;

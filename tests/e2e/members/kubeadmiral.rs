@@ -1,5 +1,5 @@
-//! Members that KubeAdmiral registers, served beside our own and on the path that KubeAdmiral's clients expect, through the
-//! host's kube-apiserver and directly.
+//! The sidecar serves members that KubeAdmiral registers next to its own, on the path that KubeAdmiral's
+//! clients expect, through the host's kube-apiserver and directly.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn kubectl_works_on_the_path_of_kubeadmiral() -> Result<()> {
     admiral.fleet.until(JOINED, "Ready", "True", "Ready")?;
     scene.pod("shell", "sleep 1000000")?;
 
-    // As user and as service account, through the host: requests, commands, identity.
+    // Requests, commands and identity of a user and of a service account, through the host.
     for (caller, group) in [(user.clone(), "e2e-ops"), (robot, "system:serviceaccounts")] {
         let kubectl = Tool::kubectl(&caller.edit(|config| {
             let server = &mut config["clusters"][0]["cluster"]["server"];
@@ -47,7 +47,7 @@ fn kubectl_works_on_the_path_of_kubeadmiral() -> Result<()> {
         ensure!(seen.contains(&format!("\"{group}\"")), "{seen}");
     }
 
-    // The host shows the group as any other.
+    // The host lists the group like any other.
     let resources = admiral.host.get("/apis/aggregated.kubeadmiral.io/v1alpha1")?;
     ensure!(resources["resources"][1]["name"] == "aggregations/proxy", "{resources}");
     eventually("the host has merged the group's OpenAPI", SOON, || {
@@ -55,7 +55,7 @@ fn kubectl_works_on_the_path_of_kubeadmiral() -> Result<()> {
         Ok(index["paths"].get("apis/aggregated.kubeadmiral.io/v1alpha1").map(drop))
     })?;
 
-    // Our own member is not there, also for an administrator, who is asked for no right.
+    // Our own member is not on this path, also for an administrator, whose rights are not checked.
     let of_own = format!("{AGGREGATIONS}/{}/proxy/x", own.name);
     let admin = Caller::certificate("e2e-kubeadmiral-admin", &["system:masters"])?;
     for caller in [&user, &admin] {
@@ -70,7 +70,8 @@ fn kubectl_works_on_the_path_of_kubeadmiral() -> Result<()> {
     }
     ensure!(own.requests("/x").is_empty());
 
-    // The rights of our group do not count on this path, and those of this path open KubeAdmiral's members on ours.
+    // Rights in our API group do not count on this path, and rights on this path open KubeAdmiral's members
+    // on ours.
     let other = Caller::certificate("e2e-kubeadmiral-other", &[])?;
     scene.let_in(&other, &[JOINED], EVERY_VERB)?;
     let version = format!("{AGGREGATIONS}/{JOINED}/proxy/version");
@@ -92,7 +93,7 @@ fn attacks_by_federated_clusters_end_watches() -> Result<()> {
     let user = Caller::certificate("e2e-kubeadmiral-watcher", &[])?;
     let attacker = FakeMember::unregistered("e2e-kubeadmiral-attacker", |_| ok())?;
     admiral.join(JOINED, "m2")?;
-    // Another member's Secret, that a FederatedCluster might name.
+    // The Secret of another member, which a FederatedCluster might reference.
     admiral.join("e2e-kubeadmiral-next", "m1")?;
     scene.allow(&user)?;
     let_in(&admiral, &user, &[JOINED])?;
@@ -118,7 +119,7 @@ fn attacks_by_federated_clusters_end_watches() -> Result<()> {
         serves(&admiral.sidecar, &user, &maps)?;
     }
 
-    // An attacker's server cannot prove to be the member: nothing is sent to it.
+    // An attacker's server fails the member's verification and gets no request.
     let watching = Watch::begin(&admiral.sidecar, &user, &maps)?;
     admiral.cluster(JOINED, &attackers, &json!({}))?;
     watching.ended()?;
@@ -145,7 +146,7 @@ fn start(name: &str) -> Result<KubeAdmiral> {
     KubeAdmiral::start(name, Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy")))
 }
 
-/// A right in KubeAdmiral's group alone.
+/// Grants a right only in KubeAdmiral's API group.
 fn let_in(admiral: &KubeAdmiral, caller: &Caller, names: &[&str]) -> Result<()> {
     let (group, resource) = ("aggregated.kubeadmiral.io", "aggregations");
     let rule = json!({

@@ -1,4 +1,5 @@
-//! Members that know no aggregated discovery, as before Kubernetes 1.27, are asked as kubectl asks them.
+//! The plugin uses the old discovery, as kubectl does, at members without aggregated discovery (before
+//! Kubernetes 1.27).
 
 use anyhow::Result;
 use harness::fake_member::{FakeMember, Request, Step, reply};
@@ -29,7 +30,7 @@ fn short_names_groups_and_categories_match_kubectl() -> Result<()> {
     Ok(())
 }
 
-/// Three groups, one of which is not served by anybody at the moment.
+/// Three API groups, one of which is unavailable at the moment.
 fn old(request: &Request) -> Vec<Step> {
     let group = |name: &str, versions: &[&str], preferred: &str| {
         let version =

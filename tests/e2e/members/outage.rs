@@ -1,5 +1,6 @@
-//! A host that was off for longer than tokens live: the manager's token renews the impersonator's, and after a longer
-//! outage one command of an administrator renews both. The tokens are aged instead of waited for.
+//! A member recovers when the host was off for longer than tokens are valid: the manager's token renews the
+//! impersonator's, and after a longer outage one command of an administrator renews both. The test ages the
+//! tokens in place of a wait.
 
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ fn member_recovers_from_an_outage_longer_than_its_token() -> Result<()> {
 #[test]
 fn one_command_renews_every_member_whose_tokens_expired() -> Result<()> {
     let joined = Joined::under("e2e-away-long")?;
-    // The agents of other tests' members may be away for a moment.
+    // The agents of other tests' members may be disconnected for a moment.
     eventually("no member needs new tokens", 4 * SOON, || {
         let none = joined.admin.ok(&["join", "--all-expired"])?;
         ensure!(none.contains("no member needs new tokens"), "{none}");
@@ -62,7 +63,7 @@ fn tokens_are_renewed_through_the_members_own_context_only() -> Result<()> {
     ensure!(said.contains("e2e-away-renewed has new tokens: its tokens live 60m"), "{said}");
     ensure!(joined.fleet.token("e2e-away-renewed.manager")? != before, "the token is the same");
 
-    // The only context beside the host's is another cluster's.
+    // The only other context is that of another cluster.
     let renewed = joined.fleet.token("e2e-away-renewed.manager")?;
     let other = plugin(&both(member("m2")?, |_| {})?)?;
     other
@@ -93,7 +94,7 @@ fn renewal_without_an_account_names_the_join() -> Result<()> {
 
 /// A member may grant less than was requested (`--service-account-max-token-expiration`).
 #[test]
-fn join_warns_of_a_member_that_survives_no_weekend() -> Result<()> {
+fn join_warns_of_tokens_shorter_than_a_weekend() -> Result<()> {
     let joined = Joined::under("e2e-away-capped")?;
     let cluster = joined.alone.cluster;
     cluster.restart_apiserver_with(&["--service-account-max-token-expiration=1h"])?;

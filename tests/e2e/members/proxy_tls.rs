@@ -1,4 +1,5 @@
-//! A proxy between the sidecar and a member that has an authority of its own and demands client certificates.
+//! A proxy with a CA of its own that demands client certificates carries the sidecar's connections to a
+//! member.
 
 use anyhow::{Result, ensure};
 use harness::bed::{SYSTEM, host};
@@ -30,7 +31,7 @@ fn proxy_with_its_own_ca_carries_requests_and_upgrades() -> Result<()> {
 }
 
 #[test]
-fn proxy_of_another_ca_is_refused_by_name() -> Result<()> {
+fn proxy_of_another_ca_is_refused_and_named() -> Result<()> {
     let (authority, other) = (ProxyAuthority::new()?, ProxyAuthority::new()?);
     let proxy = ConnectProxy::demanding(&authority)?;
     let mut wrong = authority.secret_keys(&authority.client()?);
@@ -39,7 +40,7 @@ fn proxy_of_another_ca_is_refused_by_name() -> Result<()> {
 }
 
 #[test]
-fn proxy_is_named_that_misses_a_client_certificate() -> Result<()> {
+fn missing_client_certificate_names_the_proxy() -> Result<()> {
     let authority = ProxyAuthority::new()?;
     let proxy = ConnectProxy::demanding(&authority)?;
     let none = json!({"proxy-ca.crt": authority.pem()});
@@ -47,7 +48,7 @@ fn proxy_is_named_that_misses_a_client_certificate() -> Result<()> {
 }
 
 #[test]
-fn proxy_is_named_that_refuses_the_client_certificate() -> Result<()> {
+fn refused_client_certificate_names_the_proxy() -> Result<()> {
     let (authority, other) = (ProxyAuthority::new()?, ProxyAuthority::new()?);
     let proxy = ConnectProxy::demanding(&authority)?;
     let mut wrong = authority.secret_keys(&other.client()?);
@@ -83,7 +84,7 @@ fn rotated_client_certificate_is_used_by_new_connections() -> Result<()> {
         assert_eq!(plain(&endpoint, &fake)?, 200);
         Ok(proxy.certificates().contains(&shown).then_some(()))
     })?;
-    // What was open before goes on.
+    // Open connections continue.
     gate.open();
     assert_eq!(watch.exactly(14)?, b"4\r\nlast\r\n0\r\n\r\n");
     let (old, all) = (Some(old.der()?), proxy.certificates());
@@ -94,7 +95,7 @@ fn rotated_client_certificate_is_used_by_new_connections() -> Result<()> {
 }
 
 #[test]
-fn keys_for_a_proxy_without_tls_turn_the_member_off() -> Result<()> {
+fn tls_keys_for_a_plain_proxy_turn_the_member_off() -> Result<()> {
     let fleet = OwnFleet::new("own-proxy-off")?;
     let fake = FakeMember::unregistered("e2e-own-proxy-off", script)?;
     let mut wrong = json!({"proxy-url": "http://proxy.example:3128"});
@@ -132,7 +133,7 @@ fn join_writes_keeps_and_removes_the_keys_of_a_proxy() -> Result<()> {
     ];
     let join = ["join", NAME, "--member-context=member"].map(str::to_owned);
     let through: Vec<String> = [&join[..], &flags].concat();
-    // Without the certificate the proxy carries nothing, and it is named.
+    // Without the certificate the proxy refuses the connection, and the error names the proxy.
     let said = plugin(&caller)?.run(&[&join[..], &flags[..2], &["--timeout=2s".to_owned()]].concat())?;
     said.failure(&["ProxyTLSFailed", &proxy.url(""), "--proxy-client-certificate"])?;
 
@@ -142,13 +143,13 @@ fn join_writes_keeps_and_removes_the_keys_of_a_proxy() -> Result<()> {
     for secret in ["member", "manager"] {
         assert_eq!(text(&data(secret)?, "proxy-tls.crt")?, first.certificate);
     }
-    // Another certificate: the token stays where it is.
+    // Another certificate does not change the token.
     show(&second)?;
     plugin(&caller)?.ok(&through)?;
     assert_eq!(text(&data("member")?, "proxy-tls.crt")?, second.certificate);
     let shown = Some(second.der()?);
     eventually("it is shown", SOON, || Ok(proxy.certificates().contains(&shown).then_some(())))?;
-    // And none.
+    // A join without the flags removes the keys.
     plugin(&caller)?.ok(&join)?;
     for secret in ["member", "manager"] {
         let data = data(secret)?;
@@ -159,7 +160,8 @@ fn join_writes_keeps_and_removes_the_keys_of_a_proxy() -> Result<()> {
     Traces::of(&alone)?.same_as(&before)
 }
 
-/// That a member is not reached, and a request and the condition say that the proxy is why, in these words.
+/// Checks that the member is not reached, and that the request and the condition name the proxy with this
+/// reason.
 fn is_not_reached(name: &str, proxy: &ConnectProxy, with: &Value, why: &str) -> Result<()> {
     let fleet = OwnFleet::new(name)?;
     let fake = FakeMember::unregistered(&format!("e2e-{name}"), script)?;

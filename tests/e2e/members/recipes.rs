@@ -1,5 +1,5 @@
-//! `docs/how-to/access-recipes.md` does what it says: the commands of each recipe are run as they stand, and whom it is
-//! for may do that, and no more.
+//! `docs/how-to/access-recipes.md` works as written: each recipe's commands run unchanged, and its users get
+//! the access that the recipe names and no more.
 
 use std::path::Path;
 
@@ -57,7 +57,7 @@ fn recipe_break_glass_is_ended_early() -> Result<()> {
     recipe.cannot(&jane, &["get", "configmaps", "-n", "shop"])
 }
 
-/// The commands of a recipe, and a member that they are about.
+/// The commands of a recipe, and the member that they use.
 struct Recipe {
     commands: Vec<Vec<String>>,
     joined: Joined,
@@ -80,7 +80,7 @@ impl Recipe {
         Ok(Self { commands, joined, host: host()? })
     }
 
-    /// Runs all commands, and gives what the last one printed.
+    /// Runs all commands, and returns the output of the last one.
     fn run(&self) -> Result<String> {
         self.all(&self.commands)
     }
@@ -118,7 +118,7 @@ impl Recipe {
 
 impl Drop for Recipe {
     fn drop(&mut self) {
-        // The grants of one recipe select the members of others.
+        // The grants of one recipe also select the members of others.
         let accesses = "/apis/fleet.kubectl-mc.dev/v1alpha1/clusteraccesses";
         let Ok(all) = self.host.get(accesses) else { return };
         for access in all["items"].as_array().into_iter().flatten() {

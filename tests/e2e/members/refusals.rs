@@ -1,4 +1,4 @@
-//! What a member's administrators refuse outlives a join that is done again.
+//! The refusals of a member's administrators survive another join.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::joined::Joined;
 
 #[test]
-fn refusals_in_the_policy_stay_at_another_join() -> Result<()> {
+fn policy_refusals_survive_another_join() -> Result<()> {
     let joined = Joined::under("e2e-refusals")?;
     let map = "/api/v1/namespaces/kubectl-mc-system/configmaps/kubectl-mc-manager";
     joined.member.merge(map, &json!({"data": {"refused-users": "root\n"}}))?;

@@ -1,5 +1,5 @@
-//! The handbook's procedure for a stolen token: the accounts on the member are deleted, a join makes them again, and
-//! the old tokens are worth nothing.
+//! The handbook's procedure for a stolen token: after the member's accounts are deleted and a join makes them
+//! again, the old tokens are invalid.
 
 use anyhow::{Result, ensure};
 use harness::api::Api;
@@ -33,7 +33,7 @@ fn stolen_tokens_end_with_their_accounts() -> Result<()> {
         ensure!(said.contains(&format!("member: serviceaccount/{account} created")), "{said}");
     }
     for thief in &thieves {
-        // A kube-apiserver keeps the verdict on a token for 10 s.
+        // A kube-apiserver caches the verdict on a token for 10 s.
         eventually("the old token is refused", SOON, || Ok((login(thief)? == 401).then_some(())))?;
     }
     joined.admin.ok(&["--cluster=e2e-stolen", "get", "namespaces"]).map(drop)

@@ -1,4 +1,4 @@
-//! Members' tokens are renewed before they end, and what is wrong with a credential is told.
+//! The sidecar renews members' tokens before they expire, and reports a credential that it cannot renew.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use harness::own_sidecar::OwnSidecar;
 use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
 
-/// Of ten minutes, some seconds.
+/// The fraction after which a token of ten minutes is renewed: some seconds.
 const SOON_RENEWED: &str = "--token-renewal-fraction=0.005";
 
 #[test]
@@ -37,7 +37,7 @@ fn short_token_is_renewed_and_the_old_one_still_works() -> Result<()> {
         })?;
         ensure!(accounts.accepts(before)?, "the one before is worth nothing");
     }
-    // The next ones are asked for by a manager's token that was itself renewed.
+    // A renewed manager's token requests the next tokens.
     let now = fleet.token(&format!("{name}.member"))?;
     eventually("it is renewed again", SOON, || {
         Ok((fleet.token(&format!("{name}.member"))? != now).then_some(()))
@@ -47,7 +47,7 @@ fn short_token_is_renewed_and_the_old_one_still_works() -> Result<()> {
     let now = fleet.token(&format!("{name}.member"))?;
     ensure!(!own.log()?.contains(&now) && !own.log()?.contains(&impersonator), "a token is in the log");
 
-    // Without the account no token of it is worth anything, and none comes.
+    // Without the account all its tokens are invalid, and no new one is issued.
     accounts.api.delete(&accounts.path("serviceaccounts/impersonator"))?;
     fleet.until(name, "CredentialValid", "False", "Refused")?;
     fleet.until(name, "Ready", "False", "Refused")?;
@@ -55,7 +55,7 @@ fn short_token_is_renewed_and_the_old_one_still_works() -> Result<()> {
 }
 
 #[test]
-fn a_renewed_token_is_used_by_every_replica_within_five_seconds() -> Result<()> {
+fn renewed_token_is_used_by_every_replica_within_five_seconds() -> Result<()> {
     let fleet = OwnFleet::new("tokens-replicas")?;
     let fake = Issuer::start("e2e-tokens-replicas", "200 OK")?;
     fleet.register(&fake.0.name, &fake.0.secret(&json!({"token": short_lived(0)})))?;
@@ -94,11 +94,11 @@ fn failed_renewal_is_reported_before_the_token_expires() -> Result<()> {
         fleet.register(&fake.0.name, &fake.0.secret(&json!({"token": short_lived(0)})))?;
         fleet.secret(&format!("{}.manager", fake.0.name), &fake.0.secret(&json!({"token": manager})))?;
     }
-    // A manager that is refused keeps no rights in step either, which would be told of Ready as well.
+    // The controller of rights is off: it would report a refused manager at condition Ready as well.
     let _own = fleet.sidecar(&[SOON_RENEWED, "--controllers=health,credentials"])?;
     for (fake, _, reason) in &members {
         fleet.until(&fake.0.name, "CredentialValid", "True", reason)?;
-        // Until it ends the member is as good as before.
+        // Until the token expires, the member is ready.
         fleet.until(&fake.0.name, "Ready", "True", "Ready")?;
         eventually("somebody is warned", SOON, || {
             let events = fleet.events(&fake.0.name)?;
@@ -131,7 +131,7 @@ fn credential_without_renewal_is_reported() -> Result<()> {
 }
 
 #[test]
-fn a_new_token_that_the_member_refuses_is_not_written() -> Result<()> {
+fn new_token_that_the_member_refuses_is_not_written() -> Result<()> {
     let fleet = OwnFleet::new("tokens-bad")?;
     let fake = FakeMember::probed("e2e-tokens-bad", |request| {
         let fresh = request.values("authorization") == [format!("Bearer {}", short_lived(1))];
@@ -149,14 +149,14 @@ fn a_new_token_that_the_member_refuses_is_not_written() -> Result<()> {
     Ok(())
 }
 
-/// What a sidecar answers to a caller's GET to a member.
+/// The status of a sidecar's answer to a caller's GET of a member.
 fn ask(own: &OwnSidecar, caller: &Caller, name: &str, path: &str) -> Result<u16> {
     let endpoint: Endpoint = own.endpoint(caller.certificate.as_deref())?;
     let request = format!("GET {} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", member_path(name, path));
     Ok(endpoint.exchange(request.as_bytes())?.status())
 }
 
-/// A fake member that issues tokens, or answers who asks for one by this status.
+/// A fake member that issues tokens, or answers token requests with this status.
 struct Issuer(FakeMember);
 
 impl Issuer {
@@ -248,7 +248,7 @@ impl Accounts {
         format!("/api/v1/namespaces/{}/{object}", self.namespace)
     }
 
-    /// A token of ten minutes, the least that there is.
+    /// A token of ten minutes, the minimum.
     fn token(&self, account: &str) -> Result<String> {
         let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
                              "spec": {"expirationSeconds": 600}});
@@ -256,7 +256,7 @@ impl Accounts {
         Ok(answer["status"]["token"].as_str().context("no token")?.to_owned())
     }
 
-    /// Whether the member knows whose token this is.
+    /// Whether the member authenticates this token.
     fn accepts(&self, token: &str) -> Result<bool> {
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
                             "spec": {"token": token}});

@@ -1,4 +1,5 @@
-//! Completion through kubectl and the shells: the clusters that the caller may enter, then what is on the member.
+//! Completion through kubectl and the shells offers the clusters that the caller may enter, then the member's
+//! objects.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -50,7 +51,7 @@ fn bash_zsh_and_fish_complete_the_plugin() -> Result<()> {
     let place = Place::new("completion-shells", &["m1"])?;
     let namespace = &place.scene.name;
     let line = format!("kubectl mc -C m1 get pods -n {namespace} ");
-    // Afterwards the names and the types are cached, and a shell does not wait for them.
+    // This caches the names and the types, so that a shell does not wait for them.
     place.answers(&["-C", ""], "m1 :4")?;
     place.answers(&["-C", "m1", "get", "pods", "-n", namespace, ""], "completed :4")?;
 
@@ -99,7 +100,7 @@ impl Place {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "completed"},
             "spec": {"containers": [container("first"), container("second")], "schedulingGates": [{"name": "e2e/never"}]},
         });
-        // Once the namespace has its service account.
+        // The pod needs the service account of the namespace.
         let path = format!("/api/v1/namespaces/{}/pods/completed", scene.name);
         eventually("the pod is there", SOON, || Ok(scene.api.apply(&path, &pod).ok()))?;
         let tools = tempfile::tempdir()?;
@@ -109,7 +110,7 @@ impl Place {
         Ok(Self { scene, caller, tools })
     }
 
-    /// A program with the plugin and kubectl in its `PATH`, and time to answer on a busy machine.
+    /// A program with the plugin and kubectl in its `PATH`, and a timeout for a busy machine.
     fn tool(&self, program: &str) -> Result<Tool> {
         let path = [self.tools.path(), &bed()?.bin, Path::new("/usr/bin"), Path::new("/bin")];
         let tool = Tool::client(program.into(), &self.caller)?;
@@ -125,7 +126,7 @@ impl Place {
         self.tool(bed()?.bin.join("kubectl").to_str().context("no text")?)
     }
 
-    /// Waits until kubectl completes the words so.
+    /// Waits until kubectl completes the words to `expected`.
     fn answers(&self, words: &[&str], expected: &str) -> Result<()> {
         let kubectl = self.kubectl()?;
         let words = [&["__complete", "mc"], words].concat();
@@ -138,7 +139,7 @@ impl Place {
         answered.with_context(|| format!("{words:?}: {last}"))
     }
 
-    /// Types into a shell the cluster, then the pod.
+    /// Types the cluster and then the pod into a shell.
     fn types(&self, shell: &str, arguments: &[&str], line: &str) -> Result<()> {
         let mut terminal = Terminal::start(&self.tool(shell)?, arguments, 40, 120)?;
         let shows = |terminal: &mut Terminal, text: &str| {

@@ -1,4 +1,5 @@
-//! Contexts of a kubeconfig in the place of members: real clusters, reached without the host and its sidecar.
+//! Commands use the contexts of a kubeconfig in place of members: real clusters, without the host and its
+//! sidecar.
 
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use harness::tool::Tool;
 use harness::wait::SOON;
 use serde_json::{Value, json};
 
-/// A namespace of one name on three clusters, and their administrator.
+/// A namespace of the same name on three clusters, and their administrator.
 struct Place {
     scenes: Vec<Scene>,
     plugin: Tool,
@@ -38,7 +39,7 @@ impl Place {
 }
 
 #[test]
-fn contexts_are_read_and_changed_as_members_are() -> Result<()> {
+fn contexts_are_read_and_changed_like_members() -> Result<()> {
     let place = Place::new("contexts-all")?;
     let plugin = &place.plugin;
     let words = ["--yes", "-C", "*", "--batch=1,rest", "apply", "-f", "-"];
@@ -69,7 +70,7 @@ fn contexts_are_read_and_changed_as_members_are() -> Result<()> {
 }
 
 #[test]
-fn streams_of_contexts_go_on_together() -> Result<()> {
+fn streams_of_contexts_run_together() -> Result<()> {
     let place = Place::new("contexts-stream")?;
     let plugin = &place.plugin;
     for scene in &place.scenes[..2] {
@@ -104,7 +105,7 @@ fn streams_of_contexts_go_on_together() -> Result<()> {
 }
 
 #[test]
-fn contexts_that_do_not_answer_cost_their_line_and_the_timeout() -> Result<()> {
+fn silent_contexts_cost_one_line_each_and_the_timeout() -> Result<()> {
     let place = Place::new("contexts-hole")?;
     let hole = BlackHole::start()?;
     let gone: Vec<_> = (0..197).map(|at| format!("gone-{at:03}")).collect();
@@ -119,12 +120,12 @@ fn contexts_that_do_not_answer_cost_their_line_and_the_timeout() -> Result<()> {
     let files = clusters.iter().map(|cluster| cluster.kubeconfig.clone()).chain([file]);
     let plugin = place.plugin.env("KUBECONFIG", std::env::join_paths(files)?);
     let begin = Instant::now();
-    // Long enough for the three that answer on a busy machine, whose own time is not what is promised.
+    // Long enough for the three contexts that answer, also on a busy machine.
     let timeout = SOON / 2;
     let flag = format!("--cluster-timeout={}s", timeout.as_secs());
     let words = ["--all-clusters", &flag, "--cluster-concurrency=200", "get", "configmaps"];
     let output = plugin.run(&words)?;
-    // One after the other they would take 49 minutes.
+    // In sequence they would take 49 minutes.
     ensure!(begin.elapsed() < timeout + 4 * SOON, "{:?}", begin.elapsed());
     assert_eq!(output.code, 4, "{output:?}");
     for name in CLUSTERS {

@@ -1,5 +1,5 @@
-//! What `get` prints without kubectl is what kubectl prints, byte for byte: laid beside each other at one
-//! cluster, over commands and types.
+//! The output of `get` without kubectl equals kubectl's, byte for byte: both run at one cluster, for many
+//! commands and types.
 
 use anyhow::{Result, ensure};
 use harness::scene::Scene;
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::plugin_in;
 
 #[test]
-fn a_table_is_kubectls_byte_for_byte() -> Result<()> {
+fn table_equals_kubectls_byte_for_byte() -> Result<()> {
     let scene = furnished("native-table")?;
     for words in [
         "get configmaps",
@@ -45,7 +45,7 @@ fn a_table_is_kubectls_byte_for_byte() -> Result<()> {
 }
 
 #[test]
-fn json_yaml_and_names_are_kubectls_byte_for_byte() -> Result<()> {
+fn json_yaml_and_names_equal_kubectls_byte_for_byte() -> Result<()> {
     let scene = furnished("native-objects")?;
     for words in [
         "get cm",
@@ -70,7 +70,7 @@ fn json_yaml_and_names_are_kubectls_byte_for_byte() -> Result<()> {
 }
 
 #[test]
-fn types_without_namespaces_are_kubectls_too() -> Result<()> {
+fn cluster_scoped_types_equal_kubectls_byte_for_byte() -> Result<()> {
     let scene = furnished("native-cluster")?;
     let reader = json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]});
     let caller = scene.caller()?;
@@ -114,7 +114,7 @@ fn unsupported_options_are_left_to_kubectl() -> Result<()> {
     Ok(())
 }
 
-/// A few objects of several types, with texts that are hard to print.
+/// Objects of several types, with texts that are hard to print.
 pub(super) fn furnished(name: &str) -> Result<Scene> {
     let scene = Scene::new(name)?;
     let path =
@@ -155,7 +155,7 @@ pub(super) fn furnished(name: &str) -> Result<Scene> {
     Ok(scene)
 }
 
-/// Ages move on between two commands.
+/// Replaces ages, which change between two commands.
 fn without_ages(text: &str) -> Result<String> {
     let age = Regex::new(r"(?m)( +)(<invalid>|\d+[smhd](\d+[smh])?)( *)($| )")?;
     Ok(age.replace_all(text, " AGE ").into_owned())
@@ -168,16 +168,16 @@ fn same(scene: &Scene, words: &str) -> Result<()> {
     same_by(&plugin, &[("direct requests", &direct), ("the plugin", &plugin)], words)
 }
 
-/// What a command says, without the ages of objects.
+/// The exit code and output of a command, without the ages of objects.
 fn said(tool: &Tool, words: &str) -> Result<(i32, String, String)> {
     let words: Vec<&str> = words.split(' ').collect();
     let Output { stdout, stderr, code, .. } = &tool.run(&words)?;
     Ok((*code, without_ages(&String::from_utf8_lossy(stdout))?, stderr.clone()))
 }
 
-/// Compares the plugin and kubectl, each of which has never run before.
+/// Compares the plugin and kubectl, both with cold caches.
 pub(super) fn same_cold(new: &dyn Fn() -> Result<Tool>, words: &str) -> Result<()> {
-    // What controllers change in between is read again.
+    // Retries, because controllers may change objects in between.
     eventually("both say the same", SOON, || {
         let ours = said(&new()?, words)?;
         let theirs = said(&new()?.env("KUBECTL_MC_DIRECT", "0"), words)?;
@@ -186,10 +186,10 @@ pub(super) fn same_cold(new: &dyn Fn() -> Result<Tool>, words: &str) -> Result<(
     })
 }
 
-/// Compares what kubectl prints with what others do.
+/// Compares kubectl's output with that of others.
 pub(super) fn same_by(plugin: &Tool, others: &[(&str, &Tool)], words: &str) -> Result<()> {
     let kubectl = plugin.clone().env("KUBECTL_MC_DIRECT", "0");
-    // What controllers change in between is read again.
+    // Retries, because controllers may change objects in between.
     eventually("both say the same", SOON, || {
         let theirs = said(&kubectl, words)?;
         for (name, tool) in others {

@@ -1,5 +1,5 @@
-//! What `logs` prints without kubectl is what kubectl prints, byte for byte: laid beside each other at one
-//! cluster, over options, and pods of one container and of two.
+//! The output of `logs` without kubectl equals kubectl's, byte for byte: both run at one cluster, for many
+//! options, and for pods of one container and of two.
 
 use anyhow::{Result, ensure};
 use harness::scene::Scene;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::plugin_in;
 
 #[test]
-fn the_log_of_a_pod_is_kubectls_byte_for_byte() -> Result<()> {
+fn log_of_a_pod_equals_kubectls_byte_for_byte() -> Result<()> {
     let scene = spoken("native-logs-one")?;
     for words in [
         "logs talker",
@@ -35,7 +35,7 @@ fn the_log_of_a_pod_is_kubectls_byte_for_byte() -> Result<()> {
 }
 
 #[test]
-fn the_logs_of_several_containers_are_too() -> Result<()> {
+fn logs_of_several_containers_equal_kubectls() -> Result<()> {
     let scene = spoken("native-logs-two")?;
     for words in [
         "logs pair",
@@ -52,7 +52,7 @@ fn the_logs_of_several_containers_are_too() -> Result<()> {
     Ok(())
 }
 
-/// A pod of one container and one of two, that have said all they will ever say.
+/// A pod of one container and one of two, which write nothing more.
 fn spoken(name: &str) -> Result<Scene> {
     let scene = Scene::new(name)?;
     scene.pod("talker", "echo one; echo two; printf 'and no end'")?;
@@ -87,7 +87,7 @@ fn same(scene: &Scene, words: &str) -> Result<()> {
     let [kubectl, direct] = ["0", "only"].map(|value| plugin.clone().env("KUBECTL_MC_DIRECT", value));
     let words: Vec<&str> = words.split(' ').collect();
     let theirs = kubectl.run(&words)?;
-    // kubectl takes a pod's containers in any order.
+    // kubectl's order of a pod's containers is random.
     let text = |output: &Output| {
         let mut lines: Vec<_> = output.text().split_inclusive('\n').map(str::to_owned).collect();
         if words.contains(&"--all-containers") {

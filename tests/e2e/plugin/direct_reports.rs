@@ -54,7 +54,7 @@ fn pod_metrics_match_kubectl() -> Result<()> {
         ] {
             same_by(&plugin, &[("the plugin", &plugin)], words)?;
         }
-        // Other tests have no metrics, so that all namespaces hold these alone.
+        // Other tests have no metrics, so all namespaces contain only these.
         by_requests(&plugin, "top pod -A")?;
         by_requests(&plugin, "top pod -A --containers")?;
     }
@@ -74,7 +74,7 @@ fn reports_match(version: &str) -> Result<()> {
     Ok(())
 }
 
-/// The command is run without kubectl, and the output is kubectl's.
+/// Checks that the command runs without kubectl, and that the output is kubectl's.
 fn by_requests(plugin: &Tool, words: &str) -> Result<()> {
     let direct = plugin.clone().env("KUBECTL_MC_DIRECT", "only");
     same_by(plugin, &[("direct requests", &direct), ("the plugin", plugin)], words)?;

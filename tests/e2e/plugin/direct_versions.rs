@@ -1,6 +1,6 @@
-//! What the plugin prints at one cluster is what the kubectl beside it prints, whichever of the last three minor versions
-//! it is: 300 command lines, good ones and bad ones, with cold caches and with warm ones. Each version has a third of them,
-//! and with `DIRECT_LINES=all` all of them, each with a cache of its own as well.
+//! The plugin's output at one cluster equals that of the kubectl in use, for the last three minor versions:
+//! 300 command lines, valid and invalid, with cold and warm caches. Each version runs a third of them. With
+//! `DIRECT_LINES=all` each version runs all lines, and each line also with a cache of its own.
 
 use anyhow::Result;
 
@@ -22,7 +22,7 @@ fn get_matches_kubectl_1_36() -> Result<()> {
     lines_match("1.36", 2)
 }
 
-/// Every third line is this version's, unless all are asked for.
+/// Runs every third line, unless all are requested.
 fn lines_match(version: &str, remainder: usize) -> Result<()> {
     let scene = furnished(&format!("direct-{}", version.replace('.', "-")))?;
     let caller = scene.caller()?;
@@ -33,7 +33,7 @@ fn lines_match(version: &str, remainder: usize) -> Result<()> {
     let all = std::env::var("DIRECT_LINES").is_ok_and(|lines| lines == "all");
     for (at, (objects, options)) in lines.enumerate().filter(|(at, _)| all || at % 3 == remainder) {
         let words = format!("get {objects} {options}");
-        // A home of its own has no cache.
+        // A new home directory has no cache.
         if at % 30 == remainder {
             warm = plugin()?;
         }

@@ -1,4 +1,5 @@
-//! `kubectl mc doctor` on real clusters, and on members that refuse or swallow streams.
+//! `kubectl mc doctor` finds the faults of real clusters, and of members that refuse streams or never answer
+//! them.
 
 use std::time::Instant;
 
@@ -31,7 +32,7 @@ fn doctor_opens_streams_to_a_pod_of_a_healthy_member() -> Result<()> {
 }
 
 #[test]
-fn doctor_tells_a_caller_without_rights_which_are_missing() -> Result<()> {
+fn doctor_names_the_missing_rights_of_a_caller() -> Result<()> {
     let stranger = Caller::certificate("e2e-doctor-stranger", &[])?;
     let said = plugin(&stranger)?.run(&["doctor", "m1", "-o", "json"])?;
     ensure!(said.code == 1, "{said:?}");
@@ -45,7 +46,7 @@ fn doctor_tells_a_caller_without_rights_which_are_missing() -> Result<()> {
 }
 
 #[test]
-fn doctor_names_what_refuses_streams() -> Result<()> {
+fn doctor_names_the_hop_that_refuses_streams() -> Result<()> {
     let fake = FakeMember::start("e2e-doctor-refuses", |request| {
         with_pod(request, || reply("502 Bad Gateway", "", "no"))
     })?;
@@ -66,7 +67,7 @@ fn doctor_names_what_refuses_streams() -> Result<()> {
 }
 
 #[test]
-fn doctor_ends_where_streams_are_swallowed() -> Result<()> {
+fn doctor_times_out_when_streams_get_no_answer() -> Result<()> {
     let fake = FakeMember::start("e2e-doctor-swallows", |request| with_pod(request, || vec![Step::Hang]))?;
     let begin = Instant::now();
     let said = admin("default")?.run(&["doctor", &fake.name, "-o", "json"])?;
@@ -99,7 +100,7 @@ fn admin(name: &str) -> Result<harness::tool::Tool> {
     plugin(&Caller::certificate(&format!("{name}-doctor-admin"), &["system:masters"])?)
 }
 
-/// A member with one pod, whose port-forward is answered by `streams`.
+/// A member with one pod. `streams` answers its port-forward.
 fn with_pod(request: &Request, streams: impl Fn() -> Vec<Step>) -> Vec<Step> {
     let target = request.target();
     if target.ends_with("/portforward") {

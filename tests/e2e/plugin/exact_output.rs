@@ -1,5 +1,5 @@
-//! What is promised of one command on several clusters of a real Kubernetes, word for word: code, standard
-//! output, standard error.
+//! The exact exit code, standard output and standard error of one command on several clusters of a real
+//! Kubernetes.
 
 use anyhow::Result;
 use harness::caller::Caller;
@@ -296,7 +296,7 @@ fn differences_are_compared_field_by_field() -> Result<()> {
     Ok(())
 }
 
-/// A namespace on two members with objects that are the same, that differ, and that one of them lacks.
+/// A namespace on two members with objects that are equal, that differ, and that exist on one member only.
 fn fleet(name: &str) -> Result<Tool> {
     let (one, two) = (Scene::on("m1", name)?, Scene::on("m2", name)?);
     let caller = Caller::certificate(&format!("e2e-{name}-user"), &[])?;

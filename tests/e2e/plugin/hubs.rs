@@ -1,4 +1,5 @@
-//! `--hub=template=…` on a real host: a path that the user gives reaches real members, and no list of clusters is read.
+//! With `--hub=template=…` a path of the user's own reaches real members of a real host, and the plugin reads
+//! no list of clusters.
 
 use anyhow::{Result, ensure};
 use harness::caller::Caller;

@@ -1,4 +1,4 @@
-//! What people have in their kubeconfigs keeps its meaning on the way to a member.
+//! The settings of a kubeconfig keep their meaning for requests to a member.
 
 use anyhow::Result;
 use harness::bed::bed;
@@ -32,7 +32,7 @@ fn proxy_url_is_kept() -> Result<()> {
     })?;
     let plugin = plugin_in(&scene, &caller)?;
     plugin.ok(&["get", "configmaps"])?;
-    // Cold or warm, by the plugin or by kubectl: every connection goes through it.
+    // Every connection uses the proxy, with cold and warm caches, of the plugin and of kubectl.
     let before = proxy.asked().len();
     assert!(before > 0);
     plugin.ok(&["get", "configmaps"])?;
@@ -43,7 +43,7 @@ fn proxy_url_is_kept() -> Result<()> {
 }
 
 #[test]
-fn a_credential_plugin_is_found_by_its_relative_path() -> Result<()> {
+fn credential_plugin_is_found_by_its_relative_path() -> Result<()> {
     let scene = Scene::on("m2", "exec-credential")?;
     let ulrike = harness::caller::Caller::token("ulrike")?;
     scene.welcome(&ulrike)?;
@@ -81,7 +81,7 @@ fn list_of_kubeconfigs_is_merged() -> Result<()> {
     let nowhere = caller.folder().join("nowhere");
     let list = [contexts, nowhere, caller.kubeconfig()].map(|path| path.display().to_string()).join(":");
     let plugin = plugin(&caller)?.env("KUBECONFIG", list);
-    // The first file's context names the user of the last, and the namespace is its own.
+    // The first file's context uses the user of the last file, and has its own namespace.
     plugin.ok(&["--cluster=m2", "get", "configmaps"])?;
     Ok(())
 }
@@ -104,7 +104,7 @@ fn namespace_of_the_context_is_kept() -> Result<()> {
     let caller = scene.caller()?.edit(|config| {
         config["contexts"][0]["context"]["namespace"] = json!("e2e-namespace");
     })?;
-    // It may list in this namespace only.
+    // The caller may list only in this namespace.
     plugin(&caller)?.ok(&["--cluster=m2", "get", "configmaps"])?;
     Ok(())
 }

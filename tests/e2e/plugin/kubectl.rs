@@ -1,4 +1,4 @@
-//! What is special about kubectl behind the plugin.
+//! kubectl's special cases work through the plugin: raw paths, `proxy`, exit codes, `config`, flags and pods.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ fn raw_paths_go_to_the_member() -> Result<()> {
     let caller = scene.caller()?;
     let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "here"}});
     scene.api.apply(&format!("/api/v1/namespaces/{}/configmaps/here", scene.name), &config_map)?;
-    // The namespace exists on the member alone.
+    // The namespace exists only on the member.
     let path = format!("/api/v1/namespaces/{}/configmaps/here", scene.name);
     let object = plugin_in(&scene, &caller)?.ok(&["get", "--raw", &path])?;
     assert!(object.contains("\"name\":\"here\""), "{object}");
@@ -81,7 +81,7 @@ fn config_is_refused_with_a_cluster_chosen() -> Result<()> {
 }
 
 #[test]
-fn fault_81_a_name_that_is_no_cluster_name_never_becomes_a_path() -> Result<()> {
+fn fault_81_invalid_cluster_name_never_becomes_a_path() -> Result<()> {
     let scene = Scene::new("names")?;
     let caller = scene.caller()?;
     for name in ["../m1", "m1/proxy", "M1", "m1%2f"] {

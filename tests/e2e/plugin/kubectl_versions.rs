@@ -1,6 +1,6 @@
-//! kubectl as it was released, of each minor version, through the plugin: what people do with
-//! it works at the member of the host's version and at the oldest supported one, and at one between them by the
-//! oldest kubectl, its own and the newest. The tests' names say which.
+//! Released kubectls of each minor version work through the plugin, at the member of the host's version and
+//! at the oldest supported one. The oldest, the newest, and the kubectl of the same version also work at a
+//! member between them.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::member;
@@ -15,17 +15,17 @@ use crate::upgrades::port_forward::{exchange, forward};
 use crate::upgrades::protocol::Protocol::{self, Spdy, WebSocket};
 use crate::{installed, plugin_in};
 
-/// For each version two tests, and by which protocols it execs and forwards ports on its own.
+/// Two tests for each version, and the protocols by which that kubectl execs and forwards ports.
 macro_rules! versions {
     ($($version:literal $name:ident $exec:ident $port_forward:ident)*) => {
         $(mod $name {
             use super::*;
             #[test]
-            fn at_a_member_of_the_hosts_version() -> Result<()> {
+            fn kubectl_works_at_a_member_of_the_hosts_version() -> Result<()> {
                 everything_works($version, "m1", [$exec, $port_forward])
             }
             #[test]
-            fn at_the_oldest_member() -> Result<()> {
+            fn kubectl_works_at_the_oldest_member() -> Result<()> {
                 everything_works($version, "m2", [$exec, $port_forward])
             }
         })*
@@ -46,29 +46,29 @@ versions! {
     "1.36" kubectl_1_36 WebSocket WebSocket
 }
 
-/// Its kube-apiserver is restarted by others.
+/// Other tests restart this member's kube-apiserver, so it is locked.
 fn between(version: &str, protocols: [Protocol; 2]) -> Result<()> {
     let _turn = turn()?;
     everything_works(version, "m3", protocols)
 }
 
 #[test]
-fn the_oldest_kubectl_at_a_member_between() -> Result<()> {
+fn oldest_kubectl_works_at_a_member_between() -> Result<()> {
     between("1.27", [Spdy, Spdy])
 }
 
 #[test]
-fn a_kubectl_of_its_own_version_at_a_member_between() -> Result<()> {
+fn kubectl_of_the_same_version_works_at_a_member_between() -> Result<()> {
     between("1.35", [WebSocket, WebSocket])
 }
 
 #[test]
-fn the_newest_kubectl_at_a_member_between() -> Result<()> {
+fn newest_kubectl_works_at_a_member_between() -> Result<()> {
     between("1.36", [WebSocket, WebSocket])
 }
 
 #[test]
-fn every_version_that_is_installed_has_its_tests() {
+fn every_installed_version_has_its_tests() {
     let requirements = include_str!("../../clients/kubectl/requirements.txt");
     let packages = VERSIONS.iter().map(|version| format!("-v{}==", version.trim_start_matches("1.")));
     assert!(packages.into_iter().all(|package| requirements.contains(&package)), "{requirements}");
@@ -81,7 +81,7 @@ fn everything_works(version: &str, member_name: &str, [exec, port_forward]: [Pro
     let caller = scene.caller()?;
     scene.pod("web", "echo said; mkdir /www; echo served > /www/file; exec httpd -f -p 8000 -h /www")?;
     let kubectl = installed(&format!("kubectl/{version}/kubectl"))?;
-    // It runs every command, also those that need none.
+    // This kubectl runs every command, also those that the plugin could run itself.
     let plugin = plugin_in(&scene, &caller)?.env("KUBECTL_MC_KUBECTL", kubectl).env("KUBECTL_MC_DIRECT", "0");
 
     versions_are(&plugin, version, &member(member_name)?.version)?;
@@ -116,7 +116,7 @@ fn watch_goes_on(scene: &Scene, plugin: &Tool) -> Result<()> {
     };
     create("first")?;
     watch.wait_for("configmap/first\n", SOON)?;
-    // Now it is open: this one can only come by it.
+    // The watch is open now, so this event can only come through it.
     create("second")?;
     watch.wait_for("configmap/second\n", SOON)
 }

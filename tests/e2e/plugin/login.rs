@@ -1,4 +1,4 @@
-//! `kubectl mc login`: one login serves kubectl, the plugin and members as the same person, until logout.
+//! `kubectl mc login`: one login serves kubectl, the plugin and members as the same user, until logout.
 
 mod keyring;
 mod oidc;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::plugin;
 
-/// Someone with a kubeconfig that has a context for the host, and no user; no keyring is there.
+/// A user with a kubeconfig that has a context for the host and no credential. There is no keyring.
 struct Person {
     plugin: Tool,
     kubectl: Tool,
@@ -24,7 +24,7 @@ struct Person {
 
 impl Person {
     fn new() -> Result<Self> {
-        // The caller's kubeconfig is not read.
+        // The plugin does not read the caller's kubeconfig.
         let plugin = plugin(&Caller::token("theo")?)?;
         let kubeconfig = plugin.home().join("kubeconfig");
         let host = &bed()?.host;
@@ -41,7 +41,7 @@ impl Person {
         Ok(Self { plugin, kubectl })
     }
 
-    /// As whom the host knows kubectl.
+    /// The user name of kubectl at the host.
     fn name(&self) -> Result<String> {
         self.kubectl.ok(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"])
     }
@@ -52,7 +52,7 @@ impl Person {
         files.find(|file| file.extension().is_some_and(|end| end == "json")).context("no login is stored")
     }
 
-    /// Makes the stored credential one that has expired.
+    /// Changes the stored credential to an expired one.
     fn expire(&self) -> Result<()> {
         let file = self.file()?;
         let mut record: Value = serde_json::from_slice(&fs::read(&file)?)?;

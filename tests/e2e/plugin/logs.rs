@@ -1,4 +1,4 @@
-//! What pods say.
+//! `logs` prints the output of pods, and follows it without a delay.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,7 +23,7 @@ fn logs_are_the_pods_output() -> Result<()> {
 fn followed_logs_run_over_a_minute_without_delay() -> Result<()> {
     let scene = Scene::new("logs-follow")?;
     let caller = scene.caller()?;
-    // Each line carries the time it was written at: pod and test share a clock.
+    // Each line contains its time: the pod and the test share a clock.
     scene.pod("clock", "for n in 0 1 2 3 4 5 6 7; do echo \"line $n $(date +%s)\"; sleep 10; done")?;
     let mut logs = plugin_in(&scene, &caller)?.start(&["logs", "--follow", "clock"])?;
     for line in 0..8 {
@@ -36,7 +36,7 @@ fn followed_logs_run_over_a_minute_without_delay() -> Result<()> {
         let written = said.lines().find_map(|other| other.strip_prefix(&words)).context("no line")?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         let delay = now.saturating_sub(written.parse()?);
-        // The first lines may have been written before the logs were asked for.
+        // The pod may have written the first lines before `logs` started.
         ensure!(line < 2 || delay <= 3, "line {line} came {delay} s late");
     }
     let output = logs.finish(SOON)?;

@@ -1,4 +1,4 @@
-//! `get` and `logs` on many clusters: one answer, with the cluster of each part of it.
+//! `get` and `logs` on many clusters print one output, with the cluster of each part.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ fn json_of_many_clusters_is_one_list_with_clusters_and_errors() -> Result<()> {
 }
 
 #[test]
-fn several_types_are_a_table_each() -> Result<()> {
+fn several_types_print_a_table_each() -> Result<()> {
     let two = Two::new("many-types")?;
     let stdout = two.plugin()?.ok(&["get", "cm,services", "-l", "app=x", "-C", "m1,m2"])?;
     let stdout = ages_away(&stdout);
@@ -109,7 +109,7 @@ fn different_columns_make_a_separate_table() -> Result<()> {
 }
 
 #[test]
-fn a_watch_of_many_clusters_is_one_stream() -> Result<()> {
+fn watch_of_many_clusters_is_one_stream() -> Result<()> {
     let two = Two::new("many-watch")?;
     let words = ["get", "cm", "-l", "app=x", "--watch", "-C", "m1,m2"];
     let mut watch = two.plugin()?.start(&words)?;
@@ -127,7 +127,8 @@ fn a_watch_of_many_clusters_is_one_stream() -> Result<()> {
 #[test]
 fn watch_resumes_without_lost_or_repeated_events() -> Result<()> {
     let two = Two::new("many-rewatch")?;
-    // It lists a; a watch from 10 tells b and breaks off; one from 11 is too old; the list then has c too.
+    // The first list has a. A watch from 10 sends b and breaks off; a watch from 11 is too old; the second
+    // list has c too.
     let fake = FakeMember::start("many-rewatch", |request| {
         let target = request.target();
         if !target.contains("watch=true") {
@@ -167,7 +168,7 @@ fn watch_resumes_without_lost_or_repeated_events() -> Result<()> {
 }
 
 #[test]
-fn logs_of_many_clusters_are_whole_lines_each_with_its_cluster() -> Result<()> {
+fn logs_of_many_clusters_are_whole_lines_with_their_cluster() -> Result<()> {
     let two = Two::new("many-logs")?;
     two.first.pod("talker", "echo one; echo two; sleep 1000000")?;
     let fake = FakeMember::start("many-logs", |request| pod_or(request, || reply("200 OK", "", "x\ny")))?;
@@ -251,10 +252,10 @@ fn compare_shows_differences_but_no_secret_values() -> Result<()> {
     Ok(())
 }
 
-/// Whether the fake of the test above was listed before.
+/// Whether the fake member of the test above was listed before.
 static LISTED: AtomicBool = AtomicBool::new(false);
 
-/// One namespace on two members, and somebody who may do everything in both.
+/// A namespace of the same name on two members, and a user with all rights in both.
 struct Two {
     first: Scene,
     second: Scene,
@@ -297,7 +298,7 @@ impl Two {
     }
 }
 
-/// The last column that looks like an age, and the spaces around it, as one word.
+/// Replaces the last column that looks like an age, and the spaces around it.
 fn ages_away(table: &str) -> String {
     let lines = table.lines().map(|line| {
         let words: Vec<_> = line.split(' ').collect();
@@ -332,7 +333,7 @@ fn table(columns: &[&str], rows: &[(&str, &str)], version: &str) -> String {
     .to_string()
 }
 
-/// The pod `talker`, or what is answered to a request for its log.
+/// The pod `talker`, or `log` for a request for its log.
 fn pod_or(request: &Request, log: impl Fn() -> Vec<Step>) -> Vec<Step> {
     if request.target().contains("/log") {
         return log();

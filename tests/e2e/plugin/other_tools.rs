@@ -15,7 +15,7 @@ use testbed::programs;
 use crate::plugin;
 use crate::upgrades::port_forward::forward;
 
-/// kubectl with a list of files; the caller's own comes first.
+/// kubectl with a list of kubeconfigs; the caller's own comes first.
 fn kubectl_with(caller: &Caller, files: &[PathBuf]) -> Result<Tool> {
     let list = std::env::join_paths(files)?;
     Ok(Tool::client(kubectl()?, caller)?.env("KUBECONFIG", list))
@@ -53,10 +53,10 @@ fn standalone_and_merged_contexts_need_one_file() -> Result<()> {
     let words = ["get", "configmaps", "-n", &scene.name, "-o", "name"];
     let alone = caller.folder().join("alone.yaml");
     fs::write(&alone, plugin(&caller)?.ok(&["kubeconfig", "m2", "--standalone"])?)?;
-    // Its only context is the current one; the certificate stays in its files.
+    // The only context is the current one; the certificate stays in its files.
     ensure!(kubectl_with(&caller, &[alone])?.ok(&words)?.contains("kube-root-ca.crt"));
 
-    // A file as kubectl writes it.
+    // A file that kubectl has written.
     let own = Tool::kubectl(&caller)?;
     own.ok(&["config", "set-context", "host", "--namespace=default"])?;
     plugin(&caller)?.ok(&["kubeconfig", "m2", "--merge", "--prune"])?;

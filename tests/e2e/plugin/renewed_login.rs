@@ -1,5 +1,5 @@
-//! A credential of a plugin that runs out is asked for again, once for all clusters, and what goes on
-//! goes on as whom it says then.
+//! When a credential expires, its plugin runs again, once for all clusters, and streams continue as the new
+//! user.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn refused_credential_is_requested_once_more() -> Result<()> {
 }
 
 #[test]
-fn credential_plugin_is_not_retried_without_end() -> Result<()> {
+fn credential_plugin_is_not_retried_endlessly() -> Result<()> {
     let name = "renewed-never";
     let robot = Caller::service_account(&format!("e2e-{name}"), "robot")?;
     let tool = with_plugin(robot, &["void", "void-too"])?.with(&["-C", "m1,m2"]);
@@ -62,14 +62,14 @@ fn watch_outlives_its_first_credential() -> Result<()> {
     let of = |user: &str, request: &Request| request.values("impersonate-user") == [user];
     let user = |which: &str| format!("system:serviceaccount:e2e-{name}-{which}:robot");
     fake.wait_for("watch=true", |request| of(&user("first"), request))?;
-    // Its token goes with it.
+    // This makes the account's token invalid.
     host()?.delete(&format!("/api/v1/namespaces/e2e-{name}-first/serviceaccounts/robot"))?;
     fake.wait_for("watch=true", |request| of(&user("second"), request))?;
     assert_eq!(runs(&tool)?, 2);
     Ok(())
 }
 
-/// Two namespaces of one name, and who may do everything in both.
+/// Two namespaces of the same name, and callers with all rights in both.
 fn pair(name: &str, callers: &[&Caller], clusters: &[&str]) -> Result<(Scene, Scene)> {
     let (one, two) = (Scene::on("m1", name)?, Scene::on("m2", name)?);
     for caller in callers {
@@ -80,8 +80,8 @@ fn pair(name: &str, callers: &[&Caller], clusters: &[&str]) -> Result<(Scene, Sc
     Ok((one, two))
 }
 
-/// The plugin, whose caller logs in by a credential plugin that gives one token after the other, and the
-/// last one again and again.
+/// The plugin of a caller with a credential plugin, which returns one token after the other, and then repeats
+/// the last one.
 fn with_plugin(caller: Caller, tokens: &[&str]) -> Result<Tool> {
     let program = caller.folder().join("login");
     let answer = |token: &str| json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}});
@@ -101,12 +101,12 @@ fn with_plugin(caller: Caller, tokens: &[&str]) -> Result<Tool> {
     Ok(tool.env("RUNS", runs))
 }
 
-/// How often the credential plugin was run.
+/// The number of runs of the credential plugin.
 fn runs(tool: &Tool) -> Result<usize> {
     Ok(std::fs::read_to_string(tool.home().join("runs"))?.lines().count())
 }
 
-/// Watches that the server ends soon, as all servers do sooner or later.
+/// Watches that the server ends soon, as every server does in the end.
 fn short_watches(request: &Request) -> Vec<Step> {
     static VERSION: AtomicU64 = AtomicU64::new(10);
     let version = VERSION.fetch_add(1, Ordering::Relaxed).to_string();

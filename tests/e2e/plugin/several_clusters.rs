@@ -1,4 +1,4 @@
-//! One command on several clusters of a real Kubernetes, for those who type it and for scripts.
+//! One command runs on several clusters of a real Kubernetes, in a terminal and in scripts.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::plugin;
 
-/// A namespace of one name on two members, and somebody who may do everything in both.
+/// A namespace of the same name on two members, and a user with all rights in both.
 struct Pair {
     one: Scene,
     two: Scene,
@@ -35,7 +35,7 @@ impl Pair {
         Ok(Self { one, two, caller })
     }
 
-    /// The plugin in the namespace, with no cluster chosen.
+    /// The plugin in the namespace, without a chosen cluster.
     fn plugin(&self) -> Result<Tool> {
         Ok(plugin(&self.caller)?.with(&["--namespace", &self.one.name]))
     }
@@ -45,7 +45,7 @@ impl Pair {
             .to_string()
     }
 
-    /// Whether the members have it.
+    /// Whether each member has the ConfigMap.
     fn have(&self, name: &str) -> [bool; 2] {
         let path = format!("/api/v1/namespaces/{}/configmaps/{name}", self.one.name);
         [&self.one, &self.two].map(|scene| scene.api.get(&path).is_ok())
@@ -53,7 +53,7 @@ impl Pair {
 }
 
 #[test]
-fn a_change_reaches_every_cluster_and_is_read_back_as_one_list() -> Result<()> {
+fn change_reaches_every_cluster_and_is_read_as_one_list() -> Result<()> {
     let pair = Pair::new("several-apply")?;
     let plugin = pair.plugin()?;
     let words = ["--yes", "-C", "m1,m2", "apply", "-f", "-"];
@@ -70,7 +70,7 @@ fn a_change_reaches_every_cluster_and_is_read_back_as_one_list() -> Result<()> {
 }
 
 #[test]
-fn a_table_of_several_clusters_is_one() -> Result<()> {
+fn custom_columns_of_several_clusters_are_one_table() -> Result<()> {
     let pair = Pair::new("several-table")?;
     for (scene, name) in [(&pair.one, "short"), (&pair.two, "with-a-longer-name")] {
         let path = format!("/api/v1/namespaces/{}/configmaps/{name}", scene.name);
@@ -93,7 +93,7 @@ fn a_table_of_several_clusters_is_one() -> Result<()> {
 #[test]
 fn refusals_are_shown_and_counted_by_cluster() -> Result<()> {
     let pair = Pair::new("several-refused")?;
-    // Not let into m3 at all; let into m2, where only this namespace is theirs.
+    // The caller may not enter m3. They may enter m2, but have rights only in this namespace.
     let words = ["-C", "m1,m2,m3", "describe", "configmap", "kube-root-ca.crt"];
     let attempt = pair.plugin()?.run(&words)?;
     assert_eq!(attempt.code, 4, "{attempt:?}");

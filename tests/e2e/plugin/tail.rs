@@ -1,4 +1,4 @@
-//! `kubectl mc tail`: the logs of all pods that match, those included that come later.
+//! `kubectl mc tail` prints the logs of all matching pods, also of pods that start later.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn tail_shows_every_container_of_matching_pods() -> Result<()> {
 }
 
 #[test]
-fn followed_tail_takes_up_new_pods_and_new_runs() -> Result<()> {
+fn followed_tail_includes_new_pods_and_new_runs() -> Result<()> {
     let place = Place::new("tail-new")?;
     place.scene.pod("web-1", "echo old; sleep 1000000")?;
     let template = "--template={cluster} {pod} {container}: {message}";
@@ -79,7 +79,7 @@ fn followed_tail_takes_up_new_pods_and_new_runs() -> Result<()> {
         },
     });
     place.scene.api.apply(&place.path("web-3"), &pod)?;
-    // The second run begins at once, the third some seconds later.
+    // The second run starts at once, the third one some seconds later.
     tail.wait_until("three runs", Duration::from_secs(120), |said, _| {
         String::from_utf8_lossy(said).matches("web-3 main: ends").count() >= 3
     })?;
@@ -95,8 +95,8 @@ fn followed_tail_takes_up_new_pods_and_new_runs() -> Result<()> {
 #[test]
 fn pod_that_floods_does_not_silence_other_clusters() -> Result<()> {
     let place = Place::new("tail-flood")?;
-    // It ends by itself, as no first process of a container does for `timeout`: other tests need the processor that it
-    // takes.
+    // The pod has to end by itself, because other tests need the processor. `timeout` ends it only as a child
+    // process, not as the first process of a container.
     place.scene.pod("flood", "timeout 30 sh -c 'while :; do echo the same again and again; done'; true")?;
     let fake = FakeMember::start("tail-flood", |request| {
         Pods(&["quiet"])
@@ -110,11 +110,11 @@ fn pod_that_floods_does_not_silence_other_clusters() -> Result<()> {
 }
 
 #[test]
-fn member_that_dies_in_between_loses_no_line() -> Result<()> {
+fn member_outage_during_a_tail_loses_no_line() -> Result<()> {
     let place = Place::new("tail-dies")?;
     let fake = FakeMember::start("tail-dies", |request| {
         Pods(&["talker"]).answer(request, |target| match target.contains("sinceTime") {
-            // Kubernetes gives lines of the same time again.
+            // Kubernetes returns lines of the same time again.
             true => vec![line(2, "two"), line(3, "three"), Step::Hang],
             false => vec![line(1, "one"), line(2, "two"), Step::Close],
         })
@@ -126,7 +126,7 @@ fn member_that_dies_in_between_loses_no_line() -> Result<()> {
     tail.wait_until("the loss is told", SOON, |_, told| {
         String::from_utf8_lossy(told).contains("tail-dies | - talker/main: lost: ")
     })?;
-    // The other cluster goes on meanwhile.
+    // The other cluster continues meanwhile.
     let of_m1 = |said: &[u8]| String::from_utf8_lossy(said).matches("m1        talker").count();
     let before = of_m1(tail.stdout().as_bytes());
     tail.wait_until("lines of m1", SOON, |said, _| of_m1(said) > before + 1)?;
@@ -142,7 +142,7 @@ fn of_fake(tail: &Running) -> Vec<String> {
 }
 
 #[test]
-fn followed_tail_takes_up_cluster_that_joins() -> Result<()> {
+fn followed_tail_includes_a_cluster_that_joins() -> Result<()> {
     let place = Place::new("tail-joins")?;
     let answer = |request: &Request| Pods(&["web"]).answer(request, |_| vec![line(1, "here"), Step::Hang]);
     let _first = FakeMember::start("tail-joins-1", answer)?;
@@ -157,13 +157,13 @@ fn followed_tail_takes_up_cluster_that_joins() -> Result<()> {
 
 const SHORT: Duration = Duration::from_millis(300);
 
-/// A part of an answer that is a line of a log.
+/// A chunk of an answer with one line of a log.
 fn line(second: u32, text: &str) -> Step {
     let line = format!("2026-01-01T00:00:0{second}.5Z {text}\n");
     Step::Send(format!("{:x}\r\n{line}\r\n", line.len()).into_bytes())
 }
 
-/// The pods of a member that is no real one.
+/// The pods of a fake member.
 struct Pods(&'static [&'static str]);
 
 impl Pods {
@@ -193,7 +193,7 @@ impl Pods {
     }
 }
 
-/// A namespace of m1, and a caller who may do everything there and get into every cluster.
+/// A namespace of m1, and a caller with all rights in it who may enter every cluster.
 struct Place {
     scene: Scene,
     caller: Caller,

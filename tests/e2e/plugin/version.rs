@@ -1,4 +1,4 @@
-//! The version of the sidecar, as the host passes it on to a user without any right to a cluster.
+//! A user without any right to a cluster gets the version of the sidecar through the host.
 
 use anyhow::{Result, ensure};
 use harness::caller::Caller;

@@ -1,5 +1,5 @@
-//! `docs/tutorials/walkthrough.md` does what it says: its commands are run as they stand, and what it shows
-//! is compared with what they print.
+//! `docs/tutorials/walkthrough.md` works as written: its commands run unchanged, and their output matches the
+//! page.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use harness::bed::{bed, member};
 
 #[test]
-fn every_command_works_and_prints_what_the_page_shows() -> Result<()> {
+fn every_command_of_the_page_prints_the_shown_output() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the package is in a workspace")?;
     let Page { commands, shown } =
         Page::parse(&std::fs::read_to_string(root.join("docs/tutorials/walkthrough.md"))?);
@@ -31,7 +31,7 @@ fn every_command_works_and_prints_what_the_page_shows() -> Result<()> {
     Ok(())
 }
 
-/// What the page tells to type, and the lines it says will be printed.
+/// The commands of the page, and the lines of output that it shows.
 #[derive(Default)]
 struct Page {
     commands: String,
@@ -47,7 +47,7 @@ impl Page {
                 (None, _) => block = line.strip_prefix("```"),
                 (Some(_), "```") => block = None,
                 (Some("sh"), _) => page.commands.extend([line, "\n"]),
-                // What comes before the first command is for the reader to set.
+                // The reader sets the values before the first command.
                 (Some(_), _) if page.commands.is_empty() => {}
                 (Some(_), _) => page.shown.push(line.to_owned()),
             }

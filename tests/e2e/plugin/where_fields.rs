@@ -1,4 +1,4 @@
-//! `--where` on a real Kubernetes: selects by what the members themselves say of their version and readiness.
+//! `--where` selects clusters by the version and readiness that real members report.
 
 use anyhow::{Context, Result, ensure};
 use harness::caller::Caller;

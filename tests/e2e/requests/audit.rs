@@ -1,5 +1,5 @@
-//! Audit events of real requests: upstream's own types read them, they name the caller, the member's object and what came
-//! of it, and hold no credential.
+//! Audit events of real requests name the caller, the member's object and the outcome, and contain no
+//! credential. Upstream's own types can read them.
 
 use std::io::Write;
 use std::path::Path;
@@ -95,13 +95,13 @@ fn audit_event_of_a_failed_login_holds_no_token() -> Result<()> {
     let event = audited.event(|event| event["responseStatus"]["code"] == 401)?;
     let status = &event["responseStatus"];
     ensure!(status["message"] == "Authentication failed, attempted: bearer", "{event}");
-    // Anybody can claim to be forwarded.
+    // Every client can send X-Forwarded-For.
     ensure!(!event["sourceIPs"].to_string().contains("192.0.2.1"), "{event}");
     audited.check()
 }
 
 #[test]
-fn audit_policy_says_what_is_recorded() -> Result<()> {
+fn audit_policy_selects_the_recorded_events() -> Result<()> {
     let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n\
                   - level: None\n  resources: [{resources: [configmaps]}]\n- level: Metadata\n  clusters: [m1]\n";
     let audited = Audited::start(policy)?;
@@ -132,7 +132,7 @@ fn events_are_written_before_the_sidecar_ends() -> Result<()> {
 }
 
 #[test]
-fn request_that_is_open_at_the_end_has_an_event() -> Result<()> {
+fn request_open_at_shutdown_has_an_audit_event() -> Result<()> {
     let mut audited = Audited::with("", &["--shutdown-grace-period=1s"])?;
     let gate = Gate::closed();
     let held = gate.clone();
@@ -154,7 +154,7 @@ fn request_that_is_open_at_the_end_has_an_event() -> Result<()> {
 }
 
 #[test]
-fn tunnel_of_an_agent_has_bytes_and_end() -> Result<()> {
+fn audit_event_of_an_agent_tunnel_has_bytes_and_end() -> Result<()> {
     let audited = Audited::start("")?;
     let cluster = "e2e-audit-agent";
     own_agent::register(cluster, SYSTEM, &own_agent::own_data(member("m1")?)?)?;
@@ -186,7 +186,7 @@ pub(super) struct Audited {
 }
 
 impl Audited {
-    /// With a policy, if it is not empty.
+    /// Starts it with this policy, unless the policy is empty.
     pub(super) fn start(policy: &str) -> Result<Self> {
         Self::with(policy, &[])
     }
@@ -225,12 +225,12 @@ impl Audited {
         text.lines().map(|line| serde_json::from_str(line).context("a line is not JSON")).collect()
     }
 
-    /// The first event that fits; waits for it.
+    /// Waits for the first event that matches.
     pub(super) fn event(&self, fits: impl Fn(&Value) -> bool) -> Result<Value> {
         eventually("the audit log has the event", SOON, || Ok(self.events()?.into_iter().find(&fits)))
     }
 
-    /// Upstream's types read all events, and no credential is in them.
+    /// Checks that upstream's types can read all events, and that no event contains a credential.
     pub(super) fn check(&self) -> Result<()> {
         let text = std::fs::read(self.folder.path().join("audit.log"))?;
         let readable = String::from_utf8_lossy(&text);

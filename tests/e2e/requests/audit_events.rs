@@ -1,5 +1,6 @@
-//! Audit events whose outcome takes a real member or a real host, field by field; those of allowed, denied and
-//! unauthenticated requests are in the sidecar's own tests. Upstream's types read them all.
+//! Audit events that need a real member or a real host equal their snapshots, field by field. The sidecar's
+//! own tests have those of allowed, denied and unauthenticated requests. Upstream's types can read all of
+//! them.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::host;
@@ -51,7 +52,7 @@ fn request_that_is_cut_off_has_golden_events() -> Result<()> {
     site.audited.check()
 }
 
-/// A sidecar with an audit log, and a member that answers by a script.
+/// A sidecar with an audit log, and a member with scripted answers.
 struct Site {
     audited: Audited,
     fake: FakeMember,
@@ -62,7 +63,7 @@ impl Site {
         Ok(Self { fake: FakeMember::start(name, script)?, audited: Audited::start("")? })
     }
 
-    /// The host authorizes it for everything.
+    /// A caller whom the host authorizes for everything.
     fn admin(&self) -> Result<Caller> {
         Caller::certificate(&format!("{}-admin", self.fake.name), &["system:masters"])
     }
@@ -81,7 +82,7 @@ impl Site {
         })
     }
 
-    /// The last event of a request that is answered by this code.
+    /// The last event of a request, whose answer must have this code.
     fn event(&self, path: &str, headers: &str, code: u16) -> Result<String> {
         let endpoint = self.audited.own.endpoint(self.admin()?.certificate.as_deref())?;
         let path = member_path(&self.fake.name, path);
@@ -96,7 +97,7 @@ impl Site {
     }
 }
 
-/// An event without what differs from run to run.
+/// An event without the fields that differ from run to run.
 fn golden(mut event: Value) -> Result<String> {
     for (field, name) in
         [("/auditID", "ID"), ("/requestReceivedTimestamp", "TIME"), ("/stageTimestamp", "TIME")]

@@ -1,4 +1,4 @@
-//! One id follows a request from its answer back to the member's audit log.
+//! A request has one audit ID, from its answer to the member's audit log.
 
 use anyhow::{Context, Result, ensure};
 use harness::audit::AuditLog;
@@ -38,7 +38,7 @@ fn callers_audit_id_reaches_the_member_and_returns() -> Result<()> {
             ensure!(arrived.values("audit-id") == [id.as_str()], "{}", arrived.head);
             let told: Vec<_> = head.lines.iter().filter(|(name, _)| name == "audit-id").collect();
             ensure!(!told.is_empty() && told.iter().all(|(_, value)| *value == id), "{way}: {head:?}");
-            // The host may say it again, in a line of its own.
+            // The host may repeat it in a line of its own.
             ensure!(told.len() == 1 || entrance == "host", "{way}: {head:?}");
         }
     }
@@ -55,7 +55,7 @@ fn request_that_reaches_no_member_has_an_audit_id() -> Result<()> {
     Ok(())
 }
 
-/// The two ways in, as an administrator.
+/// Both entrances, as an administrator.
 fn entrances(name: &str) -> Result<[(&'static str, Endpoint); 2]> {
     let admin = Caller::certificate(&format!("e2e-audit-id-{name}"), &["system:masters"])?;
     let certificate = admin.certificate.as_deref();

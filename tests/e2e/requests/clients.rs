@@ -1,5 +1,5 @@
-//! Programs written with other clients than kubectl, sent to the proxy path by their kubeconfig
-//! alone: the clients for Python, Node.js and Rust, each as a small program in `tests/clients`.
+//! Clients other than kubectl use the proxy path with only a kubeconfig: those for Python, Node.js and Rust,
+//! each as a small program in `tests/clients`.
 
 use std::path::Path;
 
@@ -31,12 +31,12 @@ macro_rules! with_each_client {
 }
 
 with_each_client!(
-    get_lists_what_is_there,
-    watch_tells_what_changes,
+    get_lists_existing_pods,
+    watch_reports_each_change,
     logs_are_the_pods_output,
-    exec_carries_everything_and_the_exit_code,
-    attach_speaks_with_the_running_process,
-    port_forward_brings_everything,
+    exec_transfers_all_bytes_and_the_exit_code,
+    attach_reaches_the_running_process,
+    port_forward_transfers_all_bytes,
 );
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ enum Client {
 }
 
 impl Client {
-    /// Its program, and a scene for it.
+    /// The client's program, and a scene for it.
     fn in_scene(self, subject: &str) -> Result<(Scene, Tool)> {
         let scene = Scene::new(&format!("{}-{subject}", format!("{self:?}").to_lowercase()))?;
         let caller = scene.caller()?.at(&scene.member)?;
@@ -70,19 +70,19 @@ impl Client {
     }
 }
 
-/// What each program is told: a verb, a namespace, and what the verb needs.
+/// The arguments of each program: a verb, a namespace, and the verb's own arguments.
 fn words<'a>(verb: &'a str, scene: &'a Scene, rest: &[&'a str]) -> Vec<&'a str> {
     [&[verb, &scene.name], rest].concat()
 }
 
-fn get_lists_what_is_there(client: Client) -> Result<()> {
+fn get_lists_existing_pods(client: Client) -> Result<()> {
     let (scene, tool) = client.in_scene("get")?;
     scene.pod("one", "sleep 1000000")?;
     assert_eq!(tool.ok(&words("get", &scene, &[]))?, "one\n");
     Ok(())
 }
 
-fn watch_tells_what_changes(client: Client) -> Result<()> {
+fn watch_reports_each_change(client: Client) -> Result<()> {
     let (scene, tool) = client.in_scene("watch")?;
     let path = |name: &str| format!("/api/v1/namespaces/{}/configmaps/{name}", scene.name);
     let create = |name: &str| {
@@ -92,7 +92,7 @@ fn watch_tells_what_changes(client: Client) -> Result<()> {
     create("first")?;
     let mut watch = tool.start(&words("watch", &scene, &[]))?;
     watch.wait_for("ADDED first\n", SOON)?;
-    // Now it is open: these can only come by it.
+    // The watch is open now, so these events can only come through it.
     create("second")?;
     watch.wait_for("ADDED second\n", SOON)?;
     scene.api.delete(&path("first"))?;
@@ -107,11 +107,11 @@ fn logs_are_the_pods_output(client: Client) -> Result<()> {
     })
 }
 
-fn exec_carries_everything_and_the_exit_code(client: Client) -> Result<()> {
+fn exec_transfers_all_bytes_and_the_exit_code(client: Client) -> Result<()> {
     let (scene, tool) = client.in_scene("exec")?;
     scene.pod("shell", "sleep 1000000")?;
     let sent = noise(5, PORTION);
-    // The end of the input cannot be told in the older protocols: the pod counts.
+    // The older protocols cannot send the end of the input, so the pod counts bytes.
     let command = format!("head -c {PORTION} > /tmp/kept; cat /tmp/kept; echo err >&2; exit 7");
     let output = tool.run_with_input(&words("exec", &scene, &["shell", "sh", "-c", &command]), &sent)?;
     ensure!(output.code == 7 && output.stderr == "err\n", "{output:?}");
@@ -119,7 +119,7 @@ fn exec_carries_everything_and_the_exit_code(client: Client) -> Result<()> {
     Ok(())
 }
 
-fn attach_speaks_with_the_running_process(client: Client) -> Result<()> {
+fn attach_reaches_the_running_process(client: Client) -> Result<()> {
     let (scene, tool) = client.in_scene("attach")?;
     let command = ["sh", "-c", "read word; echo \"heard $word\""];
     scene.start_pod("parrot", &json!({"command": command, "stdin": true, "stdinOnce": true}))?;
@@ -128,18 +128,18 @@ fn attach_speaks_with_the_running_process(client: Client) -> Result<()> {
     Ok(())
 }
 
-fn port_forward_brings_everything(client: Client) -> Result<()> {
+fn port_forward_transfers_all_bytes(client: Client) -> Result<()> {
     let (scene, tool) = client.in_scene("port-forward")?;
     let serve = format!("head -c {PORTION} /dev/urandom > /file; exec httpd -f -p 8000 -h /");
     scene.pod("web", &serve)?;
-    // The pod runs before it listens.
+    // The pod is running before its server listens.
     let answer = eventually("the server answers", SOON, || {
         let request = b"GET /file HTTP/1.0\r\n\r\n";
         let output = tool.run_with_input(&words("port-forward", &scene, &["web", "8000"]), request)?;
         ensure!(output.code == 0 && !output.stdout.is_empty(), "{output:?}");
         Ok(Some(output.stdout))
     })?;
-    // Before the server answers, the file may be half written.
+    // Before the server answers, the file may be incomplete.
     let expected = tool.ok(&words("exec", &scene, &["web", "sha256sum", "/file"]))?;
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n").context("no head")? + 4;
     ensure!(expected.starts_with(&sha256(&answer[end..])), "other bytes came: {}", answer.len() - end);

@@ -1,4 +1,5 @@
-//! How long a request may take. (That a minute is the most, `faults/member_refusals.rs` shows.)
+//! A request ends at its own timeout, and a watch does not. (`faults/member_refusals.rs` tests the limit of a
+//! minute.)
 
 use anyhow::{Result, ensure};
 use harness::bed::{bed, sidecar};
@@ -14,14 +15,14 @@ fn request_ends_at_its_own_timeout() -> Result<()> {
         let answer = get(&endpoint, &fake, &rest)?;
         ensure!(answer.status() == 504, "{entrance}: {} {}", answer.status(), answer.text());
         ensure!(answer.text().contains("member unreachable"), "{entrance}: {}", answer.text());
-        // The member has it too, and could end the request by itself.
+        // The member gets the timeout too, and could end the request by itself.
         ensure!(fake.requests("timeout=2s").iter().any(|request| request.target().contains(entrance)));
     }
     Ok(())
 }
 
 #[test]
-fn a_watch_outlives_its_timeout_parameter() -> Result<()> {
+fn watch_outlives_its_timeout_parameter() -> Result<()> {
     let gate = Gate::closed();
     let held = gate.clone();
     let fake = FakeMember::start("e2e-watch-timeout", move |request| {
@@ -36,7 +37,7 @@ fn a_watch_outlives_its_timeout_parameter() -> Result<()> {
     let path = member_path(&fake.name, "/api/v1/pods?watch=1&timeout=1s");
     watch.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
     ensure!(watch.head()?.status == 200, "no watch");
-    // Something else with the same limit, begun later, is over: the watch's time would be up as well.
+    // A later request with the same timeout has ended, so the watch has outlived its own.
     let other = get(&endpoint, &fake, "/api/v1/pods?timeout=1s")?;
     ensure!(other.status() == 504, "{}", other.text());
     gate.open();
@@ -45,7 +46,7 @@ fn a_watch_outlives_its_timeout_parameter() -> Result<()> {
 }
 
 #[test]
-fn a_timeout_that_is_no_duration_is_refused_and_not_forwarded() -> Result<()> {
+fn invalid_timeout_is_refused_and_not_forwarded() -> Result<()> {
     let fake = FakeMember::start("e2e-bad-timeout", |_| ok())?;
     for (entrance, endpoint) in entrances("bad")? {
         let answer = get(&endpoint, &fake, "/api/v1/pods?timeout=5")?;
@@ -57,7 +58,7 @@ fn a_timeout_that_is_no_duration_is_refused_and_not_forwarded() -> Result<()> {
     Ok(())
 }
 
-/// The two ways in, as an administrator.
+/// Both entrances, as an administrator.
 fn entrances(name: &str) -> Result<[(&'static str, Endpoint); 2]> {
     let admin = Caller::certificate(&format!("e2e-deadlines-{name}"), &["system:masters"])?;
     let certificate = admin.certificate.as_deref();

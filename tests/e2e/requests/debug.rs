@@ -1,4 +1,4 @@
-//! Operators look into a running sidecar and change the level of its log, by the host's leave for the path.
+//! Operators inspect a running sidecar and change its log level, if the host authorizes them for the path.
 
 use anyhow::{Result, ensure};
 use harness::bed::{bed, host};

@@ -1,5 +1,5 @@
-//! What the host and the tools learn about the aggregated API, which must never wait for a
-//! member: the host's namespaces cannot be deleted while it fails.
+//! Discovery of the aggregated API never waits for a member: while it fails, the host's namespaces cannot be
+//! deleted.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use harness::tool::Tool;
 use serde_json::Value;
 
 #[test]
-fn the_api_service_is_available() -> Result<()> {
+fn api_service_is_available() -> Result<()> {
     let service = host()?.get("/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.proxy.kubectl-mc.dev")?;
     let conditions = service["status"]["conditions"].as_array().context("no conditions")?;
     let available = conditions.iter().find(|condition| condition["type"] == "Available");
@@ -21,7 +21,7 @@ fn the_api_service_is_available() -> Result<()> {
 }
 
 #[test]
-fn the_hosts_resources_are_listed_without_complaint() -> Result<()> {
+fn resources_of_the_host_are_listed_without_a_warning() -> Result<()> {
     let output = Tool::kubectl(&admin("resources")?)?.run(&["api-resources", "-o", "wide"])?;
     assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{output:?}");
     let text = output.text();
@@ -43,7 +43,7 @@ fn explain_describes_a_cluster() -> Result<()> {
 }
 
 #[test]
-fn the_proxy_is_listed_as_a_subresource() -> Result<()> {
+fn proxy_is_listed_as_a_subresource() -> Result<()> {
     let list = host()?.get(GROUP_VERSION)?;
     let resources = list["resources"].as_array().context("no resources")?;
     for name in ["clusters", "clusters/proxy"] {
@@ -57,12 +57,12 @@ fn the_proxy_is_listed_as_a_subresource() -> Result<()> {
 }
 
 #[test]
-fn nothing_of_discovery_waits_for_a_member_that_hangs() -> Result<()> {
+fn discovery_waits_for_no_hanging_member() -> Result<()> {
     let fake = FakeMember::start("e2e-discovery-hangs", |_| vec![Step::Hang])?;
     let caller = admin("hangs")?;
     let through_host = host()?;
     let direct = Endpoint::sidecar(sidecar()?, caller.certificate.as_deref())?;
-    // Some are in flight to the member, so that it is known to hang.
+    // Some requests are in flight to the member, so that it is known to hang.
     let mut waiting = Vec::new();
     for _ in 0..20 {
         let mut connection = direct.connect()?;
@@ -93,5 +93,6 @@ const GROUP: &str = "/apis/proxy.kubectl-mc.dev";
 const GROUP_VERSION: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1";
 const OPENAPI_V3: &str = "/openapi/v3/apis/proxy.kubectl-mc.dev/v1alpha1";
 
-/// For one answer on a busy machine. The member never answers, so a request that waits for it takes longer.
+/// The limit for one answer on a busy machine. The member never answers, so a request that waits for it takes
+/// longer.
 const AT_ONCE: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
-//! HTTP/2 by the frame: floods, bombs and stalls end in a goodbye, a refused stream or plain patience,
-//! while the server stays small and serves everybody else. Each has a sidecar of its own, whose memory
-//! and CPU time are nobody else's.
+//! HTTP/2 floods, bombs and stalls, sent frame by frame, end in a GOAWAY, a refused stream or a wait, while
+//! the server needs little memory and serves other callers. Each test has a sidecar of its own, so memory and
+//! CPU time are those of the attack.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn fault_36_thousand_slow_clients_use_little_memory() -> Result<()> {
         let mut http2 = Http2::with_settings(&site.endpoint, &[])?;
         let mut reads = Vec::new();
         for number in 0..STREAMS {
-            // Long-running, so that the connection alone bounds them.
+            // Long-running requests, so that only the connection limits them.
             let path = site.path("/api/v1/slow?watch=true");
             if number % 2 == 0 {
                 reads.push(http2.get(&path, &[])?);
@@ -68,22 +68,22 @@ fn fault_36_thousand_slow_clients_use_little_memory() -> Result<()> {
 
 #[test]
 fn fault_37_rapid_reset_is_disconnected() -> Result<()> {
-    // CVE-2023-44487: streams that are opened and given up at once cost the client nothing.
+    // CVE-2023-44487: streams that are opened and reset at once cost the client nothing.
     let site = Site::start("rapid-reset", |_| vec![Step::ReceiveAll])?;
     let path = site.path("/hang");
     site.survives(|http2| flood(http2, &path, |stream| frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes())))
 }
 
 #[test]
-fn fault_37_streams_that_the_server_must_reset_are_counted_too() -> Result<()> {
-    // CVE-2025-8671, "MadeYouReset": a window update of nothing is an error of the stream.
+fn fault_37_streams_reset_by_the_server_are_counted() -> Result<()> {
+    // CVE-2025-8671, "MadeYouReset": a window update of zero is a stream error.
     let site = Site::start("made-you-reset", |_| vec![Step::ReceiveAll])?;
     let path = site.path("/hang");
     site.survives(|http2| flood(http2, &path, |stream| frame(WINDOW_UPDATE, 0, stream, &[0; 4])))
 }
 
 #[test]
-fn fault_37_a_head_of_endless_continuations_is_given_up() -> Result<()> {
+fn fault_37_endless_continuations_are_disconnected() -> Result<()> {
     let site = Site::start("continuation", |_| ok())?;
     site.survives(|http2| {
         let stream = http2.next_stream();
@@ -107,7 +107,7 @@ fn fault_37_unread_settings_and_ping_answers_cost_little() -> Result<()> {
             bytes.extend(frame(SETTINGS, 0, 0, &[])?);
             bytes.extend(frame(PING, 0, 0, &number.to_be_bytes())?);
         }
-        // Refused with a goodbye, or answered each in its turn: nothing is kept for later.
+        // Refused with a GOAWAY, or answered in order: the server queues nothing.
         if http2.send_bytes(&bytes).is_err() {
             http2.end()?;
             return Ok(());
@@ -128,14 +128,14 @@ fn fault_37_hpack_bomb_is_refused() -> Result<()> {
     let site = Site::start("hpack", |_| ok())?;
     site.survives(|http2| {
         let stream = http2.next_stream();
-        // The sender's table is the receiver's default: 4096 bytes.
+        // The sender's dynamic table has the receiver's default size: 4096 bytes.
         let mut block: Vec<u8> =
             [(":method", "GET"), (":scheme", "https"), (":authority", "x"), (":path", "/version")]
                 .iter()
                 .flat_map(|(name, value)| literal(name, value))
                 .collect();
         block.extend(remembered("x-bomb", &"b".repeat(4000)));
-        // Each byte is four thousand.
+        // Each byte expands to four thousand.
         block.extend(vec![0x80 | 62; 12_000]);
         http2.send(HEADERS, END_HEADERS | END_STREAM, stream, &block)?;
         match http2.answer(stream) {
@@ -147,7 +147,7 @@ fn fault_37_hpack_bomb_is_refused() -> Result<()> {
 }
 
 #[test]
-fn fault_38_one_stream_more_than_are_allowed_is_refused() -> Result<()> {
+fn fault_38_stream_above_the_limit_is_refused() -> Result<()> {
     let gate = Gate::closed();
     let site = Site::start("streams", {
         let gate = gate.clone();
@@ -157,7 +157,7 @@ fn fault_38_one_stream_more_than_are_allowed_is_refused() -> Result<()> {
         }
     })?;
     let mut http2 = Http2::connect(&site.endpoint)?;
-    // Long-running requests: no other limit than that of the connection.
+    // Long-running requests, which only the connection limits.
     let path = site.path("/api/v1/hang?watch=true");
     let streams = (0..STREAMS).map(|_| http2.get(&path, &[])).collect::<Result<Vec<_>>>()?;
     let more = http2.get(&path, &[])?;
@@ -175,7 +175,7 @@ fn fault_38_one_stream_more_than_are_allowed_is_refused() -> Result<()> {
 
 #[test]
 fn fault_39_unread_upload_blocks_no_other_stream() -> Result<()> {
-    // kubernetes/kubernetes#67902: it used up the window of the whole connection.
+    // kubernetes/kubernetes#67902: the upload used up the window of the whole connection.
     let gate = Gate::closed();
     let site = Site::start("upload", {
         let gate = gate.clone();
@@ -186,7 +186,7 @@ fn fault_39_unread_upload_blocks_no_other_stream() -> Result<()> {
     })?;
     let mut http2 = Http2::connect(&site.endpoint)?;
     let upload = http2.request("POST", &site.path("/upload?watch=true"), &[], false)?;
-    // As much as the stream's window lets: the rest waits for the member.
+    // As much as the stream's window allows: the rest waits for the member.
     for _ in 0..3 {
         http2.send(DATA, 0, upload, &[b'u'; 16 * 1024])?;
     }
@@ -246,7 +246,7 @@ fn random_goaway_loses_no_request() -> Result<()> {
     let admin = Caller::certificate("e2e-h2-goaway", &["system:masters"])?;
     let own = OwnSidecar::with(&Difference { flags: &["--goaway-chance=0.02"], ..Difference::default() })?;
     let mut http2 = Http2::connect(&own.endpoint(admin.certificate.as_deref())?)?;
-    // A chance of one in fifty that does not come two thousand times is none.
+    // With a chance of one in fifty, two thousand requests without a GOAWAY mean that there is none.
     for _ in 0..2_000 {
         let stream = http2.get("/version", &[])?;
         assert_eq!(http2.answer(stream)?.status, Some(200));
@@ -254,16 +254,16 @@ fn random_goaway_loses_no_request() -> Result<()> {
             break;
         }
     }
-    // And not because of its age.
+    // The connection did not end because of its age.
     assert_eq!(http2.goaway, Some(0));
     http2.end()?;
     Ok(())
 }
 
-/// What a connection may have open at once.
+/// The maximum of open streams of a connection.
 const STREAMS: usize = 250;
 
-/// A member, a sidecar of its own before it, and an administrator who may attack it.
+/// A member with a sidecar of its own, and an administrator who attacks it.
 struct Site {
     fake: FakeMember,
     own: OwnSidecar,
@@ -286,7 +286,7 @@ impl Site {
         member_path(&self.fake.name, rest)
     }
 
-    /// The attack costs little, and others are served during and after it.
+    /// Checks that the attack costs little, and that the sidecar serves others during and after it.
     fn survives(&self, attack: impl FnOnce(&mut Http2) -> Result<()>) -> Result<()> {
         self.serves_others()?;
         let memory = usage::resident(self.own.pid())?;
@@ -309,7 +309,7 @@ impl Site {
     }
 }
 
-/// Thousands of streams, each opened and then followed by what ends it, until the server has had enough.
+/// Opens thousands of streams and ends each with `ending`, until the server disconnects.
 fn flood(http2: &mut Http2, path: &str, ending: impl Fn(u32) -> Result<Vec<u8>>) -> Result<()> {
     for _ in 0..200 {
         let mut bytes = Vec::new();
@@ -325,19 +325,19 @@ fn flood(http2: &mut Http2, path: &str, ending: impl Fn(u32) -> Result<Vec<u8>>)
     is_cut_off(http2)
 }
 
-/// The server says that it is too much, and hangs up. Its goodbye may be lost with what it did not read.
+/// Checks that the server sends GOAWAY and closes. The GOAWAY may be lost with unread data.
 fn is_cut_off(http2: &mut Http2) -> Result<()> {
     let goodbye = http2.end().context("it goes on")?;
     ensure!([None, Some(ENHANCE_YOUR_CALM)].contains(&goodbye), "it said {goodbye:?}");
     Ok(())
 }
 
-/// A whole request's head.
+/// The HEADERS frame of a whole request.
 fn head(stream: u32, method: &str, path: &str) -> Result<Vec<u8>> {
     let lines = [(":method", method), (":scheme", "https"), (":authority", "x"), (":path", path)];
     let block: Vec<u8> = lines.iter().flat_map(|(name, value)| literal(name, value)).collect();
     frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)
 }
 
-/// CPU time of an unoptimized program for tens of thousands of frames.
+/// The CPU time of an unoptimized program for tens of thousands of frames.
 const AT_MOST: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
-//! A member's response headers do not speak for the host's origin, its proxies or the sidecar,
-//! whatever kind of answer carries them.
+//! A member's response headers cannot act for the host's origin, its proxies or the sidecar, in any kind of
+//! answer.
 
 use anyhow::{Result, ensure};
 use harness::bed::{bed, sidecar};
@@ -8,7 +8,7 @@ use harness::fake_member::{FakeMember, Step, ok, open_web_socket, reply};
 use harness::http1::{Connection, Endpoint, Head, member_path};
 
 #[test]
-fn fault_58_a_success_keeps_the_headers_of_the_api_only() -> Result<()> {
+fn fault_58_success_keeps_only_headers_of_the_api() -> Result<()> {
     let (fake, endpoints) = forger("success", "200 OK", JSON)?;
     for endpoint in endpoints {
         let head = get(&endpoint, &fake, "/api/v1/pods")?;
@@ -20,7 +20,7 @@ fn fault_58_a_success_keeps_the_headers_of_the_api_only() -> Result<()> {
 }
 
 #[test]
-fn fault_58_an_error_keeps_the_headers_of_the_api_only() -> Result<()> {
+fn fault_58_error_keeps_only_headers_of_the_api() -> Result<()> {
     for (name, status, code) in [("403", "403 Forbidden", 403), ("503", "503 Service Unavailable", 503)] {
         let (fake, endpoints) = forger(name, status, JSON)?;
         for endpoint in endpoints {
@@ -31,7 +31,7 @@ fn fault_58_an_error_keeps_the_headers_of_the_api_only() -> Result<()> {
 }
 
 #[test]
-fn fault_58_a_refused_upgrade_keeps_the_headers_of_the_api_only() -> Result<()> {
+fn fault_58_refused_upgrade_keeps_only_headers_of_the_api() -> Result<()> {
     let (fake, endpoints) = forger("refused", "400 Bad Request", JSON)?;
     for endpoint in endpoints {
         let mut connection = upgrade(&endpoint, &fake)?;
@@ -41,7 +41,7 @@ fn fault_58_a_refused_upgrade_keeps_the_headers_of_the_api_only() -> Result<()> 
 }
 
 #[test]
-fn fault_58_a_program_behind_a_member_adds_its_own_headers_only() -> Result<()> {
+fn fault_58_program_behind_a_member_adds_only_its_own_headers() -> Result<()> {
     let (fake, endpoints) = forger("program", "201 Created", JSON)?;
     for endpoint in endpoints {
         for path in ["/api/v1/namespaces/n/services/s/proxy/x", "/api/v1/nodes/n/proxy/x"] {
@@ -54,7 +54,7 @@ fn fault_58_a_program_behind_a_member_adds_its_own_headers_only() -> Result<()> 
 }
 
 #[test]
-fn fault_58_a_page_of_a_member_is_sandboxed() -> Result<()> {
+fn fault_58_page_of_a_member_is_sandboxed() -> Result<()> {
     for (name, content_type) in
         [("html", "Content-Type: text/html\r\n"), ("svg", "Content-Type: image/svg+xml\r\n"), ("untyped", "")]
     {
@@ -71,7 +71,7 @@ fn fault_58_a_page_of_a_member_is_sandboxed() -> Result<()> {
 }
 
 #[test]
-fn fault_58_a_switch_of_protocols_keeps_its_handshake_only() -> Result<()> {
+fn fault_58_switch_of_protocols_keeps_only_its_handshake() -> Result<()> {
     let fake = FakeMember::start("e2e-forged-switch", |request| {
         if !request.target().contains("/exec") {
             return ok();
@@ -102,7 +102,7 @@ fn fault_58_a_switch_of_protocols_keeps_its_handshake_only() -> Result<()> {
 }
 
 #[test]
-fn fault_58_only_an_error_of_the_sidecar_names_a_hop() -> Result<()> {
+fn fault_58_only_errors_of_the_sidecar_name_a_hop() -> Result<()> {
     let unknown = Endpoint::sidecar(sidecar()?, None)?;
     let answer = unknown
         .exchange(format!("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", member_path("m1", "/version")).as_bytes())?;
@@ -135,7 +135,7 @@ fn forged() -> String {
     FORGED.iter().chain(&own).map(|(name, value)| format!("{name}: {value}\r\n")).collect()
 }
 
-/// An answer of a member that carries nothing forged, is marked as the member's and is not sniffed.
+/// Checks that a member's answer has no forged header, names the member as its hop, and forbids sniffing.
 fn is_clean(head: &Head, status: u16) -> Result<()> {
     assert_eq!(head.status, status, "{head:?}");
     is_free_of_forgeries(head)?;
@@ -179,8 +179,8 @@ const HOP: &str = "x-kubectl-mc-hop";
 const JSON: &str = "Content-Type: application/json\r\n";
 const WEB_SOCKET: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n";
-/// What a member would like browsers, proxies and clients of the host to believe. None of it redirects
-/// without a status that redirects: those are refused before.
+/// Headers by which a member could deceive browsers, proxies and clients of the host. None of them redirects
+/// without a redirect status, and the sidecar refuses those.
 const FORGED: &[(&str, &str)] = &[
     ("accept-ch", "Sec-CH-UA"),
     ("access-control-allow-credentials", "true"),

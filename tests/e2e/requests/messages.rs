@@ -1,5 +1,5 @@
-//! HTTP/1.1 messages that two servers could read differently, or that come in an odd order. What is
-//! not refused is passed on in one reading, and no second request is ever made of a body.
+//! The sidecar refuses HTTP/1.1 messages that two servers could read differently or that come in an odd
+//! order, or forwards them in one reading. No body becomes a second request.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::sidecar;
@@ -9,7 +9,7 @@ use harness::http1::{Endpoint, member_path};
 use harness::tool::contains;
 
 #[test]
-fn fault_32_a_head_that_is_not_http_is_a_bad_request() -> Result<()> {
+fn fault_32_head_that_is_not_http_is_a_bad_request() -> Result<()> {
     let (fake, direct) = member("heads")?;
     let path = member_path(&fake.name, "/body");
     let with =
@@ -41,7 +41,7 @@ fn fault_32_a_head_that_is_not_http_is_a_bad_request() -> Result<()> {
         connection.send(request.as_bytes())?;
         let status = connection.head().with_context(|| request.clone())?.status;
         ensure!([400, 431].contains(&status), "{request:?}: {status}");
-        // Nothing that follows on this connection is answered.
+        // The sidecar answers nothing more on this connection.
         connection.rest()?;
     }
     ensure!(
@@ -54,9 +54,9 @@ fn fault_32_a_head_that_is_not_http_is_a_bad_request() -> Result<()> {
 #[test]
 fn fault_32_unambiguous_messages_are_forwarded() -> Result<()> {
     let (fake, direct) = member("one-reading")?;
-    // Behind the inner proxy headers pass that the Kubernetes API does not know, and a length among them.
+    // Behind the inner proxy, headers pass that the Kubernetes API does not know, also a length.
     let path = member_path(&fake.name, "/api/v1/namespaces/x/pods/p/proxy/body");
-    // The coding counts and the length is dropped (RFC 9112, 6.3), or it is refused.
+    // The transfer coding counts and the length is dropped (RFC 9112, 6.3), or the request is refused.
     let length = 5 + SMUGGLED.len();
     let both = format!("Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}");
     let mut connection = direct.connect()?;
@@ -68,7 +68,7 @@ fn fault_32_unambiguous_messages_are_forwarded() -> Result<()> {
         ensure!(request.values("content-length").is_empty(), "{}", request.head);
         ensure!(!contains(&request.received, "smuggled"), "{request:?}");
     }
-    // The same length twice is one length (RFC 9112, 6.3), and is sent on once.
+    // The same length twice is one length (RFC 9112, 6.3), and is forwarded once.
     let twice = "Content-Length: 5\r\nContent-Length: 5\r\nConnection: close\r\n\r\n0\r\n\r\n";
     let answer = direct.exchange(format!("POST {path}/twice HTTP/1.1\r\nHost: x\r\n{twice}").as_bytes())?;
     ensure!([200, 400].contains(&answer.status()), "{answer:?}");
@@ -78,7 +78,7 @@ fn fault_32_unambiguous_messages_are_forwarded() -> Result<()> {
             (vec!["5"], &b"0\r\n\r\n"[..])
         );
     }
-    // A bare line feed may be read as a line's end, and is never sent on as one.
+    // The sidecar may read a bare line feed as the end of a line, but never forwards one.
     let mut connection = direct.connect()?;
     connection.send(format!("GET {path}/lf HTTP/1.1\nHost: x\nX-Anything: b\n\n").as_bytes())?;
     ensure!([200, 400].contains(&connection.head()?.status), "a bare line feed");
@@ -109,7 +109,7 @@ fn fault_32_broken_chunk_closes_both_connections() -> Result<()> {
         let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
         let mut connection = direct.connect()?;
         connection.send(format!("{head}{body}{SMUGGLED}").as_bytes())?;
-        // Whether it is told what is wrong or not, nobody takes it for a whole request.
+        // With or without an error answer, the request must not count as complete.
         if let Ok(head) = connection.head() {
             ensure!((400..600).contains(&head.status), "{body:.30}: {}", head.status);
         }
@@ -124,7 +124,7 @@ fn fault_32_broken_chunk_closes_both_connections() -> Result<()> {
 }
 
 #[test]
-fn fault_32_a_caller_has_a_hundred_lines() -> Result<()> {
+fn fault_32_more_than_a_hundred_header_lines_are_refused() -> Result<()> {
     let (fake, direct) = member("lines")?;
     let path = member_path(&fake.name, "/lines");
     for (lines, expected) in [(99, 200), (100, 431)] {
@@ -142,7 +142,7 @@ fn fault_33_pipelined_requests_are_answered_in_their_order() -> Result<()> {
     let all: String = (0..20)
         .map(|number| {
             let path = member_path(&fake.name, &format!("/pipelined/{number}"));
-            // A refusal between them has its own place.
+            // A refusal among them keeps its place.
             let path = if number == 7 { path.replace("e2e-messages", "e2e-nowhere") } else { path };
             format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")
         })
@@ -158,7 +158,7 @@ fn fault_33_pipelined_requests_are_answered_in_their_order() -> Result<()> {
 }
 
 #[test]
-fn fault_34_a_refused_request_is_answered_without_its_body() -> Result<()> {
+fn fault_34_refused_request_is_answered_without_its_body() -> Result<()> {
     let (fake, direct) = member("expect")?;
     let stranger = Endpoint::sidecar(sidecar()?, None)?;
     let path = member_path(&fake.name, "/expected");
@@ -168,7 +168,7 @@ fn fault_34_a_refused_request_is_answered_without_its_body() -> Result<()> {
     connection.send(head.as_bytes())?;
     assert_eq!(connection.head()?.status, 401, "the body is not asked for");
     assert_eq!(fake.requests("/expected").len(), 0);
-    // Whoever is let in is told to go on.
+    // An authorized caller gets 100 Continue.
     let mut connection = direct.connect()?;
     connection.send(head.as_bytes())?;
     assert_eq!(connection.head()?.status, 100);

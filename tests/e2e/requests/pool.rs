@@ -1,4 +1,4 @@
-//! Connections to a member serve one request after another, and none twice.
+//! Requests share pooled connections to a member, and no request is executed twice.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn fault_54_closed_idle_connection_loses_and_repeats_nothing() -> Result<()> {
         let status = client.response()?.status();
         let arrived = fake.requests(&format!("/closed/{n}/")).len();
         ensure!(arrived <= 1, "request {n} arrived {arrived} times");
-        // The member may close while the request is on its way: then nobody can tell what became of it.
+        // The member may close while a request is in flight: then its outcome is unknown.
         ensure!(status == 200 || status == 503, "request {n} was answered {status}");
         ensure!(status == 503 || arrived == 1, "request {n} was answered by nobody");
     }
@@ -103,7 +103,7 @@ fn swallowing(name: &str) -> Result<FakeMember> {
     })
 }
 
-/// How often each request came that follows another on its connection, and how it was answered.
+/// For each second request on a connection: how often it arrived, and the status of its answer.
 fn ask_swallowed(fake: &FakeMember, request: impl Fn(&str) -> String) -> Result<Vec<(usize, u16)>> {
     let mut client = client(&format!("{}-admin", fake.name))?;
     let mut outcomes = Vec::new();
@@ -170,7 +170,7 @@ fn surplus_idle_connections_are_closed_within_half_a_minute() -> Result<()> {
     }
     let burst = fake.open_connections();
     ensure!(burst >= BURST, "only {burst} are open");
-    // And one for the sidecar's own requests.
+    // One more is for the sidecar's own requests.
     let kept = KEPT_BY_WORKER * std::thread::available_parallelism()?.get() + 1;
     eventually("the surplus is closed", HALF_A_MINUTE + SOON, || {
         let open = fake.open_connections();
@@ -179,7 +179,7 @@ fn surplus_idle_connections_are_closed_within_half_a_minute() -> Result<()> {
     })
 }
 
-/// What one caller may have at one member.
+/// The maximum of requests of one caller at one member.
 const BURST: usize = 75;
 /// `KEPT` in the sidecar's `upstream/pool.rs`.
 const KEPT_BY_WORKER: usize = 8;

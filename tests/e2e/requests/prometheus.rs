@@ -1,5 +1,5 @@
-//! A real Prometheus reads the metrics: each metric of the alert rules and of the dashboard exists, and alerts fire while a
-//! fault lasts.
+//! A real Prometheus reads the metrics: each metric of the alert rules and the dashboard exists, and alerts
+//! fire while a fault lasts.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ use serde_json::json;
 
 #[test]
 fn every_metric_of_alerts_and_dashboard_exists() -> Result<()> {
-    // Few places, so that there are refusals.
+    // Few places, so that some requests are refused.
     let limits = ["--max-requests-inflight=20", "--max-requests-queued-per-caller=0", "--max-watches=2"];
     let site = Site::start("metrics", &limits)?;
     let user = site.user()?;
@@ -50,7 +50,7 @@ fn every_metric_of_alerts_and_dashboard_exists() -> Result<()> {
         Ok(Some(()))
     })?;
     prometheus.until_rules_are_evaluated()?;
-    // Labels too: a query that selects by a label that does not exist is empty.
+    // This checks labels too: a query with a label that does not exist is empty.
     eventually("each panel has data", SOON, || {
         for (title, query) in monitoring::panel_queries()? {
             let found = prometheus.query(&with_variables(&query))?;
@@ -87,7 +87,7 @@ fn alerts_fire_while_a_fault_lasts() -> Result<()> {
 /// Metrics without a series here: no controller fails.
 const UNSEEN: [&str; 1] = ["mc_sidecar_controller_restarts_total"];
 
-/// A sidecar that leads and audits, its member, and who may read the metrics.
+/// A sidecar that leads and audits, its member, and a caller who may read the metrics.
 struct Site {
     fake: FakeMember,
     own: OwnSidecar,
@@ -125,7 +125,7 @@ impl Site {
             _ => ok(),
         })?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-        // Half of its life is over, and the member issues no other: renewals fail.
+        // Half of the token's lifetime is over, and the member issues no new one: renewals fail.
         let account = "system:serviceaccount:kubectl-mc-system:kubectl-mc-impersonator";
         let token = json!({"sub": account, "iat": now - HALF_LIFE, "exp": now + HALF_LIFE});
         let token = unsigned_token(&token);
@@ -139,7 +139,7 @@ impl Site {
         Ok(Self { fake, own, admin, reader, _audit: audit })
     }
 
-    /// With the project's rules, whose alerts fire at once and look back for seconds.
+    /// Prometheus with the project's rules, changed so that alerts fire at once and look back for seconds.
     fn prometheus(&self) -> Result<Prometheus> {
         let rules = Regex::new(r"for: \d+[mh]")?.replace_all(&monitoring::alerts()?, "for: 0s").into_owned();
         let rules = Regex::new(r"\[\d+[mh]\]")?.replace_all(&rules, WINDOW).into_owned();

@@ -1,4 +1,4 @@
-//! A program in a pod redirects its callers within itself, and takes them nowhere else.
+//! A program in a pod can redirect its callers to its own paths, and to nothing else.
 
 use anyhow::{Result, ensure};
 use harness::bed::{bed, sidecar};
@@ -7,7 +7,8 @@ use harness::scene::Scene;
 use harness::wait::{SOON, eventually};
 use serde_json::json;
 
-/// agnhost netexec redirects to any location that it is asked for; the member's kube-apiserver makes it a path of its own.
+/// agnhost netexec redirects to any location in the request; the member's kube-apiserver rewrites it to a
+/// path below the proxy.
 #[test]
 fn fault_48_redirect_of_a_program_stays_below_its_proxy_path() -> Result<()> {
     let scene = Scene::new("redirects")?;

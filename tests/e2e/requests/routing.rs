@@ -1,4 +1,4 @@
-//! A request goes to the member that its path names and to nowhere else.
+//! A request reaches the member that its path names, and no other server.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::{bed, sidecar};
@@ -31,7 +31,7 @@ fn fault_48_cve_2018_1002102_cve_2022_3172_redirect_is_an_error() -> Result<()> 
 
 #[test]
 fn proxy_loop_to_the_host_is_detected() -> Result<()> {
-    // The host as a member of its own, at the path of that very member.
+    // The host is registered as a member of itself, at the path of that member.
     let host = &bed()?.host;
     let us = host.client_certificate("e2e-circle-us", &["system:masters"])?;
     register(
@@ -62,7 +62,7 @@ fn member_sees_only_the_sidecars_via_header() -> Result<()> {
         let path = member_path(&fake.name, "/via");
         endpoint.exchange(format!("GET {path} HTTP/1.1\r\nHost: x\r\nVia: 1.1 secret\r\n\r\n").as_bytes())?;
     }
-    // The host's proxy speaks HTTP/2 to us.
+    // The host's proxy uses HTTP/2 to the sidecar.
     let via: Vec<_> = fake.requests("/via").iter().map(|request| request.values("via").join("|")).collect();
     ensure!(via == ["1.1 kubectl-mc", "2.0 kubectl-mc"], "{via:?}");
     Ok(())
@@ -81,7 +81,7 @@ fn kubernetes_112526_not_modified_is_not_a_redirect() -> Result<()> {
 }
 
 #[test]
-fn clusternet_a_url_in_the_path_is_only_a_path() -> Result<()> {
+fn clusternet_url_in_the_path_is_only_a_path() -> Result<()> {
     let (fake, other, direct) = two_members("url-in-path")?;
     let address = other.address;
     for target in [
@@ -123,7 +123,7 @@ fn rancher_ghsa_mjcp_rj3c_36fr_proxy_sees_no_identity() -> Result<()> {
 }
 
 #[test]
-fn the_host_header_does_not_choose_the_member() -> Result<()> {
+fn host_header_does_not_choose_the_member() -> Result<()> {
     let (fake, other, direct) = two_members("host-header")?;
     for authority in [other.address.to_string(), other.name.clone(), "kubernetes.default".to_owned()] {
         let path = member_path(&fake.name, "/here");
@@ -139,7 +139,7 @@ fn the_host_header_does_not_choose_the_member() -> Result<()> {
 }
 
 #[test]
-fn fault_28_an_absolute_target_does_not_choose_the_member() -> Result<()> {
+fn fault_28_absolute_target_does_not_choose_the_member() -> Result<()> {
     let (fake, other, direct) = two_members("absolute")?;
     let path = member_path(&fake.name, "/absolute");
     let request = format!("GET https://{}{path} HTTP/1.1\r\nHost: x\r\n\r\n", other.address);
@@ -174,7 +174,7 @@ fn fault_21_23_dots_and_encoded_slashes_reach_no_other_cluster() -> Result<()> {
     ] {
         let answer = get(&direct, &path)?;
         ensure!((400..500).contains(&answer.status()), "{path}: {}: {}", answer.status(), answer.text());
-        // The host may tidy up a path by itself; whatever it makes of it, dots do not arrive.
+        // The host may normalize a path by itself; in any case no dots arrive.
         let _ = get(&host, &path);
     }
     for request in fake.requests("reached").iter().chain(&other.requests("reached")) {

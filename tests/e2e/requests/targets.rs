@@ -1,5 +1,5 @@
-//! Request targets that are wrong, ambiguous or enormous: each is refused by the code that says why,
-//! and none leads anywhere. Straight to the sidecar, where nothing tidies them up on the way.
+//! Wrong, ambiguous or huge request targets are refused with the right status code, and reach nothing. They
+//! go straight to the sidecar, where no other program normalizes them first.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::sidecar;
@@ -104,13 +104,13 @@ fn fault_26_invalid_bytes_in_a_path_are_a_bad_request() -> Result<()> {
     ] {
         target.is_refused(path, 400)?;
     }
-    // A line's end in the member's part has no honest use either, and is never one on the wire.
+    // A line break in the member's part has no valid use either, and is never forwarded as one.
     target.is_refused("{clusters}/{fake}/proxy/reached%0d%0aX-Evil:%201", 400)?;
-    // A fragment is gone before anything is read: no part of the request depends on it.
+    // The URL parser removes a fragment first: no part of the request depends on it.
     let answer = target.get("{clusters}/{fake}/proxy/whole#/../../reached?x")?;
     assert_eq!(answer.status(), 200);
     assert_eq!(target.fake.wait_for("/whole", |_| true)?.target(), "/whole");
-    // A line's end in a query may mean something to the member, which gets it as it was written.
+    // A line break in a query may be valid for the member, which gets it unchanged.
     let answer = target.get("{clusters}/{fake}/proxy/query?command=echo%0d%0aX-Evil:%201")?;
     assert_eq!(answer.status(), 200);
     let arrived = target.fake.wait_for("/query", |_| true)?;
@@ -124,7 +124,7 @@ fn fault_27_huge_name_or_path_is_refused_cheaply() -> Result<()> {
     let target = Target::prepare("monsters")?;
     let name = format!("{{clusters}}/{}/proxy/reached", "a".repeat(8 * 1024));
     target.is_refused(&name, 400)?;
-    // Longer than a head may be: it is answered, or the connection is closed while it is still sent.
+    // Above the limit of a head: the answer is an error, or the connection closes while the head is sent.
     let path = member_path(&target.fake.name, &format!("/reached/{}", "a".repeat(1024 * 1024)));
     let mut connection = target.direct.connect()?;
     let sent = connection.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
@@ -152,7 +152,7 @@ fn fault_28_other_forms_of_a_target_are_refused() -> Result<()> {
         let answer =
             target.direct.exchange(format!("{line}\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes());
         let answer = answer.with_context(|| line.clone())?;
-        // What hyper cannot read at all it answers by 400 itself.
+        // hyper itself answers 400 to a request that it cannot parse.
         ensure!([code, 400].contains(&answer.status()), "{line}: {}: {}", answer.status(), answer.text());
     }
     ensure!(target.fake.requests("reached").is_empty(), "something arrived");
@@ -173,7 +173,7 @@ fn fault_30_members_rbac_decides_about_node_proxies() -> Result<()> {
     let attributes = json!({"resource": "nodes", "subresource": "proxy", "verb": "get", "name": "nowhere"});
     grant(&scene.api, "e2e-nodes", &caller, &rule, &attributes)?;
     let answer = ask()?;
-    // There is no such node, and that is the member's to say.
+    // The node does not exist, and the member reports that.
     ensure!(![401, 403].contains(&answer.status()), "{}: {}", answer.status(), answer.text());
     Ok(())
 }
@@ -198,7 +198,7 @@ fn fault_31_unusual_query_arrives_unchanged() -> Result<()> {
     Ok(())
 }
 
-/// hyper's: the http crate's `Uri` is at most 65,534 bytes.
+/// hyper's limit: the http crate's `Uri` is at most 65,534 bytes.
 const LARGEST_TARGET: usize = 65_000;
 
 /// A member that must not be reached, and the sidecar's own port as an administrator.

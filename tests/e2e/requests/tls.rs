@@ -1,4 +1,4 @@
-//! What comes to the TLS port and is no TLS, or not enough of it, ends in an alert and costs nothing.
+//! Bytes on the TLS port that are no valid handshake end in an alert and cost nothing.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -29,8 +29,8 @@ fn fault_41_tls_1_0_and_1_1_are_answered_by_an_alert() -> Result<()> {
 }
 
 #[test]
-fn fault_41_a_hello_of_64_kib_is_answered_by_an_alert() -> Result<()> {
-    // One extension that nobody knows, as long as the length of extensions can say.
+fn fault_41_hello_of_64_kib_is_answered_by_an_alert() -> Result<()> {
+    // One unknown extension, near the maximum length of extensions.
     let extension = [&[0xff, 0x77][..], &65_000_u16.to_be_bytes(), &vec![0; 65_000]].concat();
     is_an_alert(&answer(&hello(3, &extension))?)?;
     serves()
@@ -38,7 +38,8 @@ fn fault_41_a_hello_of_64_kib_is_answered_by_an_alert() -> Result<()> {
 
 #[test]
 fn fault_41_other_server_name_gets_the_sidecars_certificate() -> Result<()> {
-    // The host finds us by an address and knows us by the Service's name: it is the client that judges.
+    // The host connects to an address and verifies the Service's name: the client decides which name it
+    // accepts.
     let error = Endpoint::sidecar(sidecar()?, None)?.named("another.example")?.exchange(REQUEST).err();
     let error = format!("{:#}", error.context("the name was accepted")?);
     ensure!(error.contains("not valid for name"), "{error}");
@@ -66,10 +67,10 @@ fn hello(minor: u8, extensions: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// What the sidecar says to this before it closes.
+/// The sidecar's answer to these bytes, until it closes.
 fn answer(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut socket = Endpoint::sidecar(sidecar()?, None)?.dial()?;
-    // It may hang up before it has read all.
+    // The sidecar may close before it has read everything.
     let _ = socket.write_all(bytes);
     let mut answer = Vec::new();
     match socket.read_to_end(&mut answer) {
@@ -78,7 +79,7 @@ fn answer(bytes: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// One record: a fatal alert (RFC 8446, 6).
+/// Checks for exactly one record: a fatal alert (RFC 8446, 6).
 fn is_an_alert(answer: &[u8]) -> Result<()> {
     ensure!(answer.len() == 7 && answer[0] == 21 && answer[5] == 2, "no fatal alert: {answer:02x?}");
     Ok(())

@@ -1,5 +1,5 @@
-//! Traces: one shows the plugin, the host's kube-apiserver, the sidecar and the member's kube-apiserver, as each of them
-//! exports it to the OpenTelemetry Collector's receiver.
+//! One trace shows the plugin, the host's kube-apiserver, the sidecar and the member's kube-apiserver, as
+//! each of them exports it to the OpenTelemetry Collector's receiver.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
     let scene = Scene::new("traces")?;
     scene.pod("talker", "sleep 1000")?;
     trusting_member()?;
-    // In a group that a kube-apiserver lets decide about sampling.
+    // A user in a group that may decide about sampling at a kube-apiserver.
     let admin = Caller::certificate("e2e-traces-admin", &["system:masters"])?;
     let ordinary = scene.caller()?;
 
@@ -45,8 +45,8 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
     connection.exactly(b"hello".len())?;
     drop(connection);
 
-    // An ordinary caller does not decide about sampling: the request begins a trace of its own, which the rate of 0 does
-    // not sample.
+    // An ordinary caller does not decide about sampling: the request starts a trace of its own, which the
+    // rate of 0 does not sample.
     let direct = Endpoint::sidecar(sidecar()?, ordinary.certificate.as_deref())?;
     let list = member_path(&scene.member, &format!("{pods}?limit=500"));
     let request = format!("GET {list} HTTP/1.1\r\nHost: x\r\ntraceparent: {}\r\n\r\n", parent(ORDINARY));
@@ -58,7 +58,7 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
         let of_pods = |span: &&Span| span.attribute("url.path").is_some_and(|path| path.ends_with("/pods"));
         let request = spans.iter().find(of_pods).context("no request of the plugin")?;
         ensure!(request.parent() == command.id(), "{request:?}");
-        // Below the host's span are its filters, and below these its request to the sidecar.
+        // Below the host's span are the spans of its filters, and below these its request to the sidecar.
         let host = child(&spans, request.id(), "apiserver")?;
         let is_server = |span: &&Span| span.service == "mc-sidecar" && span.value["kind"] == SERVER;
         let at_sidecar = spans.iter().find(is_server).context("no span of the sidecar")?;
@@ -79,7 +79,7 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
 
     let path = eventually("a trace of the exec", SOON, || {
         let spans = collector.spans(EXEC);
-        // The host passes on the headers of an upgrade as they are.
+        // The host forwards the headers of an upgrade unchanged.
         child(&spans, PARENT, "apiserver")?;
         Ok(Some(below(&spans, PARENT)?))
     })?;
@@ -133,7 +133,7 @@ fn span_to_a_member_that_refuses_the_token_has_its_status() -> Result<()> {
     eventually("the sidecar knows the member", SOON, || {
         Ok((endpoint.exchange(request.as_bytes())?.status() == 503).then_some(()))
     })?;
-    // It exports what is queued.
+    // At its end the sidecar exports the queue.
     own.terminate()?;
     own.ended()?;
     eventually("the span of the exchange", SOON, || {

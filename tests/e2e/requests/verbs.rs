@@ -1,4 +1,4 @@
-//! The everyday verbs, for each way to log in to the host.
+//! The common verbs work with each kind of login to the host.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use serde_json::json;
 use crate::plugin_in;
 
 #[test]
-fn a_client_certificate_works_with_every_verb() -> Result<()> {
+fn client_certificate_works_with_every_verb() -> Result<()> {
     let scene = Scene::new("verbs-cert")?;
     let caller = scene.caller()?;
     every_verb(&scene, &caller)
 }
 
 #[test]
-fn a_bearer_token_works_with_every_verb() -> Result<()> {
+fn bearer_token_works_with_every_verb() -> Result<()> {
     let scene = Scene::new("verbs-token")?;
     let caller = Caller::token("ulrike")?;
     scene.welcome(&caller)?;
@@ -26,7 +26,7 @@ fn a_bearer_token_works_with_every_verb() -> Result<()> {
 }
 
 #[test]
-fn a_service_account_works_with_every_verb() -> Result<()> {
+fn service_account_works_with_every_verb() -> Result<()> {
     let scene = Scene::new("verbs-sa")?;
     let caller = Caller::service_account(&scene.name, "robot")?;
     scene.welcome(&caller)?;

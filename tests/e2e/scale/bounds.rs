@@ -1,4 +1,4 @@
-//! What one client or member may cost the others: nothing they notice.
+//! One client or member costs the others no noticeable time.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ use harness::wait::{SOON, eventually};
 use crate::plugin_in;
 
 #[test]
-fn a_member_that_hangs_slows_no_other() -> Result<()> {
+fn hanging_member_slows_no_other_member() -> Result<()> {
     let scene = Scene::on("m2", "beside-hanging")?;
     let plugin = plugin_in(&scene, &scene.caller()?)?;
     plugin.ok(&["get", "configmaps"])?;
@@ -31,14 +31,14 @@ fn a_member_that_hangs_slows_no_other() -> Result<()> {
     fake.wait_for("/hang/49", |_| true)?;
     let asked = Instant::now();
     plugin.ok(&["get", "configmaps"])?;
-    // A request that waits for the other member takes longer: it never answers.
+    // A request that waits for the hanging member takes longer: that member never answers.
     ensure!(asked.elapsed() < Duration::from_secs(15), "it took {:?}", asked.elapsed());
     Ok(())
 }
 
 #[test]
 fn flood_of_one_caller_keeps_no_other_out() -> Result<()> {
-    // The flooder does not read, so that nothing that is meant for the flooder can be waited for.
+    // The flooder does not read, so the sidecar must not wait until its answers are sent.
     for stall in Stall::ALL {
         let name = format!("e2e-flooded-{stall:?}").to_lowercase();
         let fake = FakeMember::start(&name, |request| match request.target() {
@@ -46,7 +46,7 @@ fn flood_of_one_caller_keeps_no_other_out() -> Result<()> {
             _ => ok(),
         })?;
         let flooder = direct("flooder")?;
-        // A level has 100 places of a member, and no caller holds more than three quarters.
+        // A priority level has 100 places at a member, and no caller holds more than three quarters of them.
         let requests = vec![Request::get(member_path(&fake.name, "/flood")); 80];
         let mut flood = Unread::send(stall, &flooder, &requests)?;
         let arrived = || fake.requests("/flood").len();
@@ -54,7 +54,7 @@ fn flood_of_one_caller_keeps_no_other_out() -> Result<()> {
         Unread::settle([&mut flood])?;
         let mut polite = ask(&direct("polite")?, &fake, "/polite")?;
         ensure!(polite.response()?.status() == 200, "{stall:?}: another caller does not get through");
-        // A quarter of its second is how long one more of the flood waits for its turn.
+        // One more request of the flood waits for a place for a quarter of its timeout of a second.
         let refused = ask(&flooder, &fake, "/flood/refused?timeout=1s")?.response()?;
         ensure!(refused.status() == 429, "{stall:?}: {} {}", refused.status(), refused.text());
         ensure!(refused.head.value("retry-after") == Some("1"), "{:?}", refused.head);
@@ -75,7 +75,7 @@ fn forbidden_caller_takes_no_capacity_of_a_member() -> Result<()> {
         own.endpoint(caller.certificate.as_deref())
     };
     let mut held = Vec::new();
-    // Each takes all that its threshold allows beside the ones before.
+    // Each caller takes all places that its threshold leaves it after the previous ones.
     for (name, share) in [("first", 75), ("second", 19), ("third", 5), ("fourth", 1)] {
         let endpoint = caller(name, &["system:masters"])?;
         for number in 0..share {
@@ -85,7 +85,7 @@ fn forbidden_caller_takes_no_capacity_of_a_member() -> Result<()> {
     eventually("the member is full", SOON, || Ok((fake.requests("/hang").len() == 100).then_some(())))?;
     let full = ask(&caller("fifth", &["system:masters"])?, &fake, "/asked?timeout=1s")?.response()?;
     ensure!(full.status() == 429, "it is not full: {}", full.text());
-    // He is told that he may not, and neither waits for a place nor learns that there is none.
+    // The answer is that the caller has no right. It neither waits for a place nor shows that there is none.
     let stranger = ask(&caller("stranger", &[])?, &fake, "/asked?timeout=1s")?.response()?;
     ensure!(
         stranger.status() == 403 && stranger.text().contains("host authorization"),
@@ -97,7 +97,7 @@ fn forbidden_caller_takes_no_capacity_of_a_member() -> Result<()> {
 }
 
 #[test]
-fn a_header_of_two_mebibytes_is_refused() -> Result<()> {
+fn header_of_two_mebibytes_is_refused() -> Result<()> {
     refused("header", &format!("X-Large: {}\r\n", "x".repeat(2 * MEBIBYTE)))
 }
 
@@ -107,7 +107,7 @@ fn five_thousand_header_lines_are_refused() -> Result<()> {
 }
 
 #[test]
-fn fault_08_a_user_of_hundreds_of_groups_gets_through() -> Result<()> {
+fn fault_08_user_of_hundreds_of_groups_gets_through() -> Result<()> {
     let groups: Vec<String> = (0..300).map(|number| format!("e2e-group-{number:03}")).collect();
     let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
     let scene = Scene::on("m2", "many-groups")?;
@@ -128,7 +128,7 @@ fn fault_35_endless_head_times_out() -> Result<()> {
     let mut second = ask(&endpoint, &fake, "/before")?;
     ensure!(second.response()?.status() == 200, "the request before is not served");
     second.send(begun.as_bytes())?;
-    // A part of an HTTP/2 frame, and a frame after which more of the head must come.
+    // A part of an HTTP/2 frame, and a HEADERS frame without the end of its head.
     let mut cut = Http2::connect(&endpoint)?;
     cut.send_bytes(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &[0; 64])?[..20])?;
     let mut unfinished = Http2::connect(&endpoint)?;
@@ -136,7 +136,7 @@ fn fault_35_endless_head_times_out() -> Result<()> {
     let mut idle = ask(&endpoint, &fake, "/first")?;
     ensure!(idle.response()?.status() == 200, "the first request is not served");
 
-    // Whether it says so or just closes: after the 32 s of a kube-apiserver.
+    // With an answer or without one, the connection closes after 32 s, as at a kube-apiserver.
     for connection in [&mut first, &mut second] {
         connection.set_patience(GIVEN_UP)?;
         connection.rest()?;
@@ -148,7 +148,7 @@ fn fault_35_endless_head_times_out() -> Result<()> {
         connection.end()?;
         ensure!(begin.elapsed() < GIVEN_UP, "given up after {:?}", begin.elapsed());
     }
-    // A connection on which nothing was begun is idle, and may be for longer.
+    // A connection without a begun request is idle, and stays open for longer.
     let path = member_path(&fake.name, "/second");
     idle.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
     ensure!(idle.response()?.status() == 200, "the idle connection is not served");
@@ -161,7 +161,7 @@ fn slow_probe_times_out() -> Result<()> {
     let mut socket = TcpStream::connect(address)?;
     socket.set_read_timeout(Some(Duration::from_secs(20)))?;
     socket.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n")?;
-    // Two seconds, where a kubelet's probe has one.
+    // The timeout is two seconds, that of a kubelet's probe is one.
     let began = Instant::now();
     socket.read_to_end(&mut Vec::new())?;
     ensure!(began.elapsed() < Duration::from_secs(10), "it took {:?}", began.elapsed());
@@ -182,13 +182,13 @@ fn endless_head_of_a_member_times_out() -> Result<()> {
     Ok(())
 }
 
-/// The request is answered by an error or a closed connection, and the next one is served.
+/// Checks that the request gets an error or a closed connection, and that the next one is served.
 fn refused(name: &str, headers: &str) -> Result<()> {
     let fake = FakeMember::start(&format!("e2e-large-{name}"), |_| ok())?;
     let endpoint = direct(name)?;
     let mut connection = endpoint.connect()?;
     let path = member_path(&fake.name, "/large");
-    // The other side may hang up before it is all sent.
+    // The sidecar may close before all of it is sent.
     let sent = connection.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n").as_bytes());
     if let (Ok(()), Ok(head)) = (sent, connection.head()) {
         ensure!((400..500).contains(&head.status), "answered {}", head.status);
@@ -198,13 +198,13 @@ fn refused(name: &str, headers: &str) -> Result<()> {
     Ok(())
 }
 
-/// Far more than sockets buffer.
+/// An answer far larger than the buffers of sockets.
 fn flood() -> Vec<Step> {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 256 * MEBIBYTE);
     vec![Step::Send(head.into()), Step::Repeat(vec![b'x'; MEBIBYTE], 256)]
 }
 
-/// 32 s, on a busy machine.
+/// 32 s, with a margin for a busy machine.
 const GIVEN_UP: Duration = Duration::from_secs(45);
 
 fn ask(endpoint: &Endpoint, fake: &FakeMember, rest: &str) -> Result<Connection> {

@@ -1,5 +1,5 @@
-//! Thousands at once: connections that are never finished, tunnels that nobody reads, tunnels that are
-//! opened in one second or open at the end. Each takes all that a small machine has, so they run alone.
+//! The sidecar withstands thousands of half-open connections, unread tunnels, and tunnels that open in one
+//! second or are open at shutdown. Each test uses all of a small machine, so they run alone.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ fn fault_42_ten_thousand_half_open_connections_time_out() -> Result<()> {
     let silent = many(HALF_OPEN, || {
         let mut socket = endpoint.dial()?;
         if number.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
-            // The beginning of a hello whose rest never comes.
+            // The beginning of a ClientHello that never ends.
             socket.write_all(&[22, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3])?;
         }
         Ok(socket)
@@ -84,7 +84,7 @@ fn fault_66_unread_gibibyte_does_not_block_a_thousand_tunnels() -> Result<()> {
     ensure!(sent < 64 * MEBIBYTE, "{} MiB were taken for a member that reads nothing", sent / MEBIBYTE);
     echoed(&mut others, &message)?;
     flat(&own, before)?;
-    // When it reads at last, all of it arrives.
+    // When the member reads again, all bytes arrive.
     gate.open();
     stalled.socket().set_write_timeout(Some(PATIENCE))?;
     let mut left = GIBIBYTE - sent;
@@ -109,7 +109,7 @@ fn fault_74_each_caller_gets_its_share_of_tunnels() -> Result<()> {
     let fake = FakeMember::start("e2e-crowd-execs", |_| switched(vec![Step::ReceiveAll]))?;
     let own = OwnSidecar::start()?;
     let endpoint = own.endpoint(admin("execs")?.certificate.as_deref())?;
-    // Whose handshakes are over, so that the requests come within the second.
+    // The handshakes are complete, so the requests arrive within a second.
     let mut all = many(2 * TUNNELS, || {
         let mut connection = endpoint.connect()?;
         connection.send(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")?;
@@ -176,7 +176,7 @@ fn fault_79_shutdown_closes_a_thousand_tunnels_in_time() -> Result<()> {
     let told = Instant::now();
     own.terminate()?;
     eventually("it is not ready", SOON, || Ok((own.probe("/readyz")? == 503).then_some(())))?;
-    // Until everybody knows, it still serves who comes.
+    // During the shutdown delay the sidecar still serves new connections.
     assert_eq!(own.probe("/livez")?, 200);
     let late = endpoint.exchange(b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
     assert_eq!(late.status(), 200);
@@ -202,7 +202,7 @@ fn fault_79_shutdown_closes_a_thousand_tunnels_in_time() -> Result<()> {
     Ok(())
 }
 
-/// What comes back over each of them is what was sent.
+/// Checks that each tunnel echoes the message.
 fn echoed(tunnels: &mut [Connection], message: &[u8]) -> Result<()> {
     tunnels.iter_mut().try_for_each(|tunnel| tunnel.send(message))?;
     for tunnel in tunnels {
@@ -217,7 +217,7 @@ fn flat(own: &OwnSidecar, before: usize) -> Result<()> {
     Ok(())
 }
 
-/// Makes so many, some at a time.
+/// Makes `count` values, several at a time.
 fn many<T: Send>(count: usize, make: impl Fn() -> Result<T> + Sync) -> Result<Vec<T>> {
     let made = std::thread::scope(|scope| {
         let part = |number| (count + number) / MAKERS;
@@ -233,7 +233,7 @@ fn many<T: Send>(count: usize, make: impl Fn() -> Result<T> + Sync) -> Result<Ve
     Ok(made.into_iter().flatten().collect())
 }
 
-/// A tunnel past the head of its 101.
+/// A tunnel whose 101 has been read.
 fn tunnel(endpoint: &Endpoint, fake: &FakeMember, rest: &str) -> Result<Connection> {
     let mut connection = endpoint.connect()?;
     connection.send(upgrade(fake, rest).as_bytes())?;
@@ -257,14 +257,14 @@ fn admin(name: &str) -> Result<Caller> {
 }
 
 const HALF_OPEN: usize = 10_000;
-/// How long a handshake may take.
+/// The timeout of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 const TUNNELS: usize = 1_000;
-/// Three quarters of `--max-tunnels`, which are one caller's.
+/// Three quarters of `--max-tunnels`: the maximum of one caller.
 const SHARE: usize = 1_500;
-/// The delay and the grace period of a shutdown here.
+/// The shutdown delay and the grace period of this test together.
 const GRACE: Duration = Duration::from_secs(3);
 const GIBIBYTE: usize = 1024 * MEBIBYTE;
-/// Files for everything else.
+/// The number of files for everything else.
 const SPARE: u64 = 1_000;
 const MAKERS: usize = 4;

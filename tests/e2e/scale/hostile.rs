@@ -1,5 +1,5 @@
-//! Hostile clients beside good callers: nothing that the attackers do costs the others anything they notice. Each
-//! test takes all that a small machine has, so they run alone.
+//! Hostile clients cost good callers no noticeable time. Each test uses all of a small machine, so they run
+//! alone.
 
 mod cancels;
 mod connections;

@@ -1,6 +1,6 @@
-//! Many requests of many callers at once, while members fail and headers are nasty: each arrives as its
-//! caller, as nobody else and never as the sidecar itself; and many bytes through many tunnels, none of
-//! which is lost, doubled or moved; and good callers among hostile ones. `make soak` does the same for longer.
+//! Each of many requests of many callers arrives as its caller, never as another or as the sidecar itself,
+//! while members fail and headers are hostile. Tunnels neither lose, repeat nor move bytes, and good callers
+//! are served among hostile ones. `make soak` runs the same for longer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -24,7 +24,7 @@ use callers::{Callers, Way};
 use member::Members;
 
 #[test]
-fn every_request_arrives_as_its_caller_whatever_else_goes_wrong() -> Result<()> {
+fn every_request_arrives_as_its_caller_despite_failures() -> Result<()> {
     let wanted = count("SOAK_REQUESTS", 20_000);
     let callers = Callers::welcome("e2e-soak")?;
     let (wrong, wrongs) = mpsc::channel();
@@ -55,7 +55,7 @@ fn every_request_arrives_as_its_caller_whatever_else_goes_wrong() -> Result<()> 
     ));
     let wrong: Vec<String> = wrongs.try_iter().collect();
     ensure!(wrong.is_empty(), "{} went wrong, the first: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
-    // It would be no test if little had arrived, or nothing had failed.
+    // The test is valid only if most requests arrived and some failed.
     let (honest, answered, failed) = (
         tally.honest.load(Ordering::SeqCst),
         tally.answered.load(Ordering::SeqCst),
@@ -67,7 +67,7 @@ fn every_request_arrives_as_its_caller_whatever_else_goes_wrong() -> Result<()> 
 }
 
 #[test]
-fn every_tunnel_carries_exactly_what_was_sent() -> Result<()> {
+fn every_tunnel_carries_exactly_the_sent_bytes() -> Result<()> {
     let wanted = count("SOAK_TUNNEL_MIB", 1024) * MEBIBYTE as u64;
     let begin = Instant::now();
     let carried = tunnels::carry("e2e-soak-tunnel", wanted)?;
@@ -84,17 +84,17 @@ pub(crate) fn say(what: &str) {
     println!("{what}");
 }
 
-/// What became of the requests.
+/// The outcomes of the requests.
 #[derive(Debug)]
 struct Tally {
     left: AtomicU64,
-    /// Requests with which nothing is wrong, not even at the member.
+    /// Requests without any fault, also at the member.
     honest: AtomicU64,
-    /// Those of them that were answered by what was asked for.
+    /// Honest requests with the expected answer.
     answered: AtomicU64,
-    /// Requests without an answer, or with one that says that something failed.
+    /// Requests without an answer, or with an error.
     failed: AtomicU64,
-    /// What should not have happened.
+    /// Descriptions of unexpected outcomes.
     wrong: mpsc::Sender<String>,
 }
 
@@ -104,12 +104,12 @@ impl Tally {
         Self { left: AtomicU64::new(wanted), honest, answered, failed, wrong }
     }
 
-    /// A number for the next request, until there were enough.
+    /// The number of the next request, or `None` after the last one.
     fn next(&self) -> Option<u64> {
         self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).ok()
     }
 
-    /// Judges an answer; whether the request was `honest`.
+    /// Counts an answer. `honest` requests must succeed.
     fn answer(&self, tag: &str, honest: bool, status: Option<u16>, body: &[u8]) {
         if honest {
             self.honest.fetch_add(1, Ordering::SeqCst);
@@ -125,10 +125,10 @@ impl Tally {
     }
 
     fn wrong(&self, what: String) {
-        // Nobody listens any more when the test has failed.
+        // After a failed test the receiver is gone.
         let _ = self.wrong.send(what);
     }
 }
 
-/// Connections at once, of all ways to log in.
+/// The number of concurrent connections, of all kinds of login.
 const CLIENTS: u64 = 16;

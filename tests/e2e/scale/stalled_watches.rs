@@ -1,5 +1,5 @@
-//! Watches whose client takes nothing of what it is sent, in each way in which a client can: the sidecar ends them,
-//! although the right is still there and a watch has no deadline.
+//! The sidecar ends a watch whose client reads nothing, in each way in which a client can stall, although the
+//! right remains and a watch has no deadline.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn watch_whose_client_reads_nothing_ends_after_a_minute() -> Result<()> {
         eventually("the watch is open", SOON, || Ok((in_flight()? == clients.len()).then_some(())))?;
     }
     Unread::settle(&mut clients)?;
-    // A watch that is read goes on meanwhile: tests of watches say so.
+    // A watch that is read stays open; the tests of watches show that.
     eventually("no watch is left", MINUTE + SOON, || Ok((in_flight()? == 0).then_some(())))
 }
 

@@ -1,4 +1,4 @@
-//! Joining a process that runs already.
+//! `attach` connects to a running process.
 
 use std::io::Write;
 
@@ -9,9 +9,9 @@ use serde_json::json;
 
 use crate::upgrades::protocol::{Protocol, over_each_way};
 
-over_each_way!(attach_speaks_with_the_running_process);
+over_each_way!(attach_reaches_the_running_process);
 
-fn attach_speaks_with_the_running_process(protocol: Protocol) -> Result<()> {
+fn attach_reaches_the_running_process(protocol: Protocol) -> Result<()> {
     let scene = Scene::new(&format!("attach-{}", protocol.tag()))?;
     let caller = scene.caller()?;
     scene.start_pod("parrot", &json!({"command": ["cat"], "stdin": true}))?;

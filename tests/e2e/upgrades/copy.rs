@@ -1,4 +1,4 @@
-//! Files to pods and back.
+//! `cp` copies files to pods and back unchanged.
 
 use anyhow::Result;
 use harness::much;
@@ -7,9 +7,9 @@ use harness::scene::Scene;
 
 use crate::upgrades::protocol::{Protocol, over_each_way};
 
-over_each_way!(a_large_file_survives_the_way_there_and_back);
+over_each_way!(large_file_is_unchanged_after_a_copy_there_and_back);
 
-fn a_large_file_survives_the_way_there_and_back(protocol: Protocol) -> Result<()> {
+fn large_file_is_unchanged_after_a_copy_there_and_back(protocol: Protocol) -> Result<()> {
     let scene = Scene::new(&format!("cp-{}", protocol.tag()))?;
     let caller = scene.caller()?;
     scene.pod("store", "sleep 1000000")?;

@@ -1,4 +1,4 @@
-//! Commands in pods.
+//! `exec` runs commands in pods, with their input, output, exit code and terminal size.
 
 use anyhow::Result;
 use harness::caller::Caller;
@@ -13,19 +13,19 @@ use crate::upgrades::protocol::{Protocol, over_each_way};
 
 over_each_way!(
     large_standard_input_is_echoed_completely,
-    fault_72_the_exit_code_is_the_commands,
-    standard_error_is_apart_from_standard_output,
+    fault_72_exit_code_is_that_of_the_command,
+    standard_error_is_separate_from_standard_output,
     terminal_size_is_forwarded_and_updated,
 );
 
 #[test]
-fn a_token_may_exec() -> Result<()> {
+fn token_may_exec() -> Result<()> {
     let scene = Scene::new("exec-token")?;
     may_exec(&scene, &Caller::token("ulrike")?)
 }
 
 #[test]
-fn a_service_account_may_exec() -> Result<()> {
+fn service_account_may_exec() -> Result<()> {
     let scene = Scene::new("exec-sa")?;
     may_exec(&scene, &Caller::service_account(&scene.name, "robot")?)
 }
@@ -47,7 +47,7 @@ fn large_standard_input_is_echoed_completely(protocol: Protocol) -> Result<()> {
     protocol.was_used(&scene, "exec")
 }
 
-fn fault_72_the_exit_code_is_the_commands(protocol: Protocol) -> Result<()> {
+fn fault_72_exit_code_is_that_of_the_command(protocol: Protocol) -> Result<()> {
     let (scene, plugin) = shell(protocol, "codes")?;
     for (command, code) in
         [("exit 0", 0), ("exit 1", 1), ("exit 7", 7), ("kill -9 $$", 137), ("exit 255", 255)]
@@ -58,7 +58,7 @@ fn fault_72_the_exit_code_is_the_commands(protocol: Protocol) -> Result<()> {
     protocol.was_used(&scene, "exec")
 }
 
-fn standard_error_is_apart_from_standard_output(protocol: Protocol) -> Result<()> {
+fn standard_error_is_separate_from_standard_output(protocol: Protocol) -> Result<()> {
     let (scene, plugin) = shell(protocol, "stderr")?;
     let output = plugin.run(&["exec", "shell", "--", "sh", "-c", "echo out; echo err >&2"])?;
     assert_eq!((output.text().as_str(), output.stderr.as_str()), ("out\n", "err\n"));
@@ -68,7 +68,7 @@ fn standard_error_is_apart_from_standard_output(protocol: Protocol) -> Result<()
 fn terminal_size_is_forwarded_and_updated(protocol: Protocol) -> Result<()> {
     let (scene, plugin) = shell(protocol, "tty")?;
     let mut terminal = Terminal::start(&plugin, &["exec", "-it", "shell", "--", "sh"], 24, 80)?;
-    // What is typed is shown too: the quotes keep it from being taken for the answer.
+    // The terminal echoes the input: the quotes distinguish it from the output.
     let until = |size: &str, word: &str| {
         format!("while [ \"$(stty size)\" != '{size}' ]; do sleep 0.1; done; echo it''is{word}\n")
     };
@@ -91,5 +91,5 @@ fn shell(protocol: Protocol, name: &str) -> Result<(Scene, harness::tool::Tool)>
     Ok((scene, plugin))
 }
 
-/// A pod that is there for what is run in it.
+/// The command of a pod that only waits.
 const FOREVER: &str = "sleep 1000000";

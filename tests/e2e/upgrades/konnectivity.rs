@@ -1,4 +1,4 @@
-//! What needs pods, of a member behind konnectivity's own server and agent.
+//! exec, logs, port-forward and cp work at a member behind konnectivity's own server and agent.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -54,7 +54,7 @@ fn use_pods() -> Result<()> {
     followed(&plugin)
 }
 
-/// A log is followed: each line comes when it is written, and not at the end.
+/// Follows a log: each line arrives when it is written, and not at the end.
 fn followed(plugin: &Tool) -> Result<()> {
     let mut logs = plugin.start(&["logs", "--follow", "web"])?;
     for word in ["one", "two"] {
@@ -75,7 +75,7 @@ fn download(port: u16) -> Result<String> {
     Ok(sha256(&answer[head + 4..]))
 }
 
-/// The connection and the credential of m1, through konnectivity.
+/// The Secret of m1, with a connection through konnectivity.
 fn secret_of_m1(konnectivity: &Konnectivity) -> Result<Value> {
     let secret = host()?.get(&format!("/api/v1/namespaces/{SYSTEM}/secrets/m1.member"))?;
     let mut keys = Map::new();

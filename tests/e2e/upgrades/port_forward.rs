@@ -1,4 +1,4 @@
-//! Ports of pods on this machine.
+//! `port-forward` transfers many connections to a pod at once.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,9 +12,9 @@ use harness::wait::{SOON, eventually};
 
 use crate::upgrades::protocol::{Protocol, over_each_way};
 
-over_each_way!(a_hundred_connections_carry_everything_both_ways);
+over_each_way!(hundred_connections_transfer_all_bytes_both_ways);
 
-fn a_hundred_connections_carry_everything_both_ways(protocol: Protocol) -> Result<()> {
+fn hundred_connections_transfer_all_bytes_both_ways(protocol: Protocol) -> Result<()> {
     let scene = Scene::new(&format!("port-forward-{}", protocol.tag()))?;
     let caller = scene.caller()?;
     scene.pod("web", &server())?;
@@ -44,8 +44,9 @@ fn a_hundred_connections_carry_everything_both_ways(protocol: Protocol) -> Resul
     protocol.was_used(&scene, "portforward")
 }
 
-/// kubectl in the background, the port of this machine that it listens on for the pod's 8000, and what was
-/// answered there. The pod runs before it listens, and kubectl ends when it is refused: then both are tried again.
+/// kubectl in the background, its local port for the pod's port 8000, and the result of `ask`. The pod is
+/// running before it listens, and kubectl ends when the pod refuses a connection: then both are started
+/// again.
 pub(crate) fn forward<T>(
     plugin: &Tool,
     pod: &str,
@@ -62,9 +63,9 @@ pub(crate) fn forward<T>(
     })
 }
 
-/// A pod's web server: /file is noise, and what is posted to /cgi-bin/sum is answered by its digest.
-/// No echo: streams both ways at once through one SPDY connection, which has no flow control of
-/// its own, can stop each other for ever even without a proxy in between.
+/// A pod's web server: /file has random bytes, and a POST to /cgi-bin/sum returns the digest of its body. It
+/// does not echo: streams in both directions through one SPDY connection, which has no flow control of its
+/// own, can block each other for ever even without a proxy in between.
 fn server() -> String {
     format!(
         "mkdir -p /www/cgi-bin; head -c {PORTION} /dev/urandom > /www/file; \
@@ -73,7 +74,7 @@ fn server() -> String {
     )
 }
 
-/// Sends a portion; the pod received the very same.
+/// Sends a portion, and checks that the pod received the same bytes.
 fn upload(port: u16, number: usize) -> Result<()> {
     let sent = noise(number as u64, PORTION);
     let head = format!("POST /cgi-bin/sum HTTP/1.0\r\nContent-Length: {PORTION}\r\n\r\n");
@@ -83,14 +84,14 @@ fn upload(port: u16, number: usize) -> Result<()> {
     Ok(())
 }
 
-/// The digest of what the pod sent.
+/// The digest of the bytes that the pod sent.
 fn download(port: u16) -> Result<String> {
     let file = exchange(port, b"GET /file HTTP/1.0\r\n\r\n")?;
     ensure!(file.len() == PORTION, "{} of {PORTION} bytes came", file.len());
     Ok(sha256(&file))
 }
 
-/// One connection; the body of the answer.
+/// Opens one connection, and returns the body of the answer.
 pub(crate) fn exchange(port: u16, request: &[u8]) -> Result<Vec<u8>> {
     let mut socket = TcpStream::connect(("127.0.0.1", port))?;
     socket.set_read_timeout(Some(SOON))?;

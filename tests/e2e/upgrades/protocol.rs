@@ -1,5 +1,5 @@
-//! The two protocols of exec, attach, cp and port-forward. kubectl falls back from the
-//! first to the second without a word, so that a test must ask the member which it was.
+//! exec, attach, cp and port-forward have two protocols. kubectl falls back from the first to the second
+//! silently, so a test reads the protocol from the member's audit log.
 
 use anyhow::{Result, ensure};
 use harness::audit::AuditLog;
@@ -15,13 +15,13 @@ use crate::{plugin, plugin_in};
 pub(crate) enum Protocol {
     WebSocket,
     Spdy,
-    /// The same through the tunnel of the member's agent.
+    /// The same two through the tunnel of the member's agent.
     WebSocketByAgent,
     SpdyByAgent,
 }
 
 impl Protocol {
-    /// The plugin in the scene, held to this protocol.
+    /// The plugin in the scene, with only this protocol.
     pub(crate) fn plugin(self, scene: &Scene, caller: &Caller) -> Result<Tool> {
         let websockets = if self.is_web_socket() { "true" } else { "false" };
         let plugin = match self {
@@ -37,9 +37,9 @@ impl Protocol {
             .env("KUBECTL_PORT_FORWARD_WEBSOCKETS", websockets))
     }
 
-    /// An error unless the member saw the scene's `subresource` asked for by this protocol alone.
+    /// Checks that the member got requests for the scene's `subresource` only over this protocol.
     pub(crate) fn was_used(self, scene: &Scene, subresource: &str) -> Result<()> {
-        // A WebSocket begins as a GET, SPDY as kubectl speaks it as a POST.
+        // A WebSocket starts as a GET, kubectl's SPDY as a POST.
         let verb = if self.is_web_socket() { "get" } else { "create" };
         let log = AuditLog::of(member(&scene.member)?);
         let events = log.subresource(&scene.name, subresource)?;
@@ -50,7 +50,7 @@ impl Protocol {
         Ok(())
     }
 
-    /// An error unless the member saw the scene's `subresource` asked for over WebSocket, and then over SPDY.
+    /// Checks that the member got requests for the scene's `subresource` over WebSocket, and then over SPDY.
     pub(crate) fn fell_back_to_spdy(scene: &Scene, subresource: &str) -> Result<()> {
         let events = AuditLog::of(member(&scene.member)?).subresource(&scene.name, subresource)?;
         let mut verbs: Vec<_> = events.iter().map(|event| event["verb"].as_str()).collect();
@@ -59,7 +59,7 @@ impl Protocol {
         Ok(())
     }
 
-    /// The same in a name.
+    /// The protocol as a part of a name.
     pub(crate) fn tag(self) -> &'static str {
         match self {
             Self::WebSocket => "ws",

@@ -1,5 +1,5 @@
-//! Streams through an agent on which nothing is said for QUIET_SECONDS (40), longer than the silence that ends a tunnel:
-//! they go on afterwards.
+//! Streams through an agent stay open after QUIET_SECONDS (40) without data, which is longer than the silence
+//! that ends a tunnel.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -44,7 +44,7 @@ fn quiet_streams_stay_open(protocol: Protocol) -> Result<()> {
     echo(&mut socket, b"said late too")
 }
 
-/// A connection to the pod that echoes.
+/// A connection to a pod that echoes.
 fn echoed(port: u16) -> Result<TcpStream> {
     let mut socket = TcpStream::connect(("127.0.0.1", port))?;
     socket.set_read_timeout(Some(SOON))?;

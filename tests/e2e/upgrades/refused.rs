@@ -1,5 +1,5 @@
-//! After an upgrade that did not happen, nothing the client sends reaches the member: the
-//! member would take it for requests by the sidecar itself.
+//! After a failed upgrade no byte of the client reaches the member: the member would read it as a request of
+//! the sidecar itself.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::sidecar;
@@ -9,27 +9,27 @@ use harness::http1::{Endpoint, member_path};
 use harness::noise::MEBIBYTE;
 
 #[test]
-fn fault_61_cve_2018_1002105_refused_by_403() -> Result<()> {
+fn fault_61_cve_2018_1002105_status_403_closes_both_sides() -> Result<()> {
     nothing_follows("403", 403, reply("403 Forbidden", "", "no"))
 }
 
 #[test]
-fn fault_61_cve_2018_1002105_answered_by_200() -> Result<()> {
+fn fault_61_cve_2018_1002105_status_200_closes_both_sides() -> Result<()> {
     nothing_follows("200", 502, reply("200 OK", "", "fine"))
 }
 
 #[test]
-fn fault_61_cve_2018_1002105_refused_by_400() -> Result<()> {
+fn fault_61_cve_2018_1002105_status_400_closes_both_sides() -> Result<()> {
     nothing_follows("400", 400, reply("400 Bad Request", "", "what?"))
 }
 
 #[test]
-fn fault_61_refused_by_503() -> Result<()> {
+fn fault_61_status_503_closes_both_sides() -> Result<()> {
     nothing_follows("503", 503, reply("503 Service Unavailable", "", "later"))
 }
 
 #[test]
-fn fault_61_not_answered() -> Result<()> {
+fn fault_61_unanswered_upgrade_ends_with_its_client() -> Result<()> {
     let fake = FakeMember::start("e2e-upgrade-silent", |_| vec![Step::ReceiveAll])?;
     let mut connection = direct("silent")?.connect()?;
     let path = member_path(&fake.name, "/upgrade");
@@ -43,7 +43,7 @@ fn fault_61_not_answered() -> Result<()> {
 }
 
 #[test]
-fn fault_61_redirected_by_307() -> Result<()> {
+fn fault_61_status_307_closes_both_sides() -> Result<()> {
     nothing_follows(
         "307",
         502,
@@ -52,30 +52,30 @@ fn fault_61_redirected_by_307() -> Result<()> {
 }
 
 #[test]
-fn fault_61_answered_by_200_without_an_end() -> Result<()> {
+fn fault_61_endless_200_closes_both_sides() -> Result<()> {
     let endless = "HTTP/1.1 200 OK\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";
     nothing_follows("endless", 502, vec![Step::Send(endless.into())])
 }
 
 #[test]
-fn fault_61_cve_2020_8559_redirected_by_302() -> Result<()> {
+fn fault_61_cve_2020_8559_status_302_closes_both_sides() -> Result<()> {
     nothing_follows("302", 502, reply("302 Found", "Location: /elsewhere\r\n", ""))
 }
 
 #[test]
-fn fault_62_switched_to_another_protocol() -> Result<()> {
+fn fault_62_switch_to_another_protocol_closes_both_sides() -> Result<()> {
     let other = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     nothing_follows("other", 502, vec![Step::Send(other.into())])
 }
 
 #[test]
-fn fault_62_switched_to_no_protocol_in_particular() -> Result<()> {
+fn fault_62_switch_to_no_protocol_closes_both_sides() -> Result<()> {
     let none = "HTTP/1.1 101 Switching Protocols\r\n\r\n";
     nothing_follows("none", 502, vec![Step::Send(none.into())])
 }
 
 #[test]
-fn fault_59_an_upgrade_to_anything_else_is_not_forwarded_as_one() -> Result<()> {
+fn fault_59_upgrade_to_another_protocol_is_not_forwarded() -> Result<()> {
     let fake = FakeMember::start("e2e-upgrade-h2c", |_| {
         let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
         vec![Step::Send(head.into()), Step::ReceiveAll]
@@ -120,7 +120,7 @@ fn fault_59_golang_80416_only_two_protocols_are_upgraded_to() -> Result<()> {
 }
 
 #[test]
-fn fault_60_a_websocket_without_its_handshake_is_not_opened() -> Result<()> {
+fn fault_60_websocket_without_its_handshake_is_not_opened() -> Result<()> {
     let fake = FakeMember::start("e2e-upgrade-handshake", |_| vec![Step::ReceiveAll])?;
     let path = member_path(&fake.name, "/upgrade");
     let websocket = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
@@ -138,7 +138,7 @@ fn fault_60_a_websocket_without_its_handshake_is_not_opened() -> Result<()> {
 }
 
 #[test]
-fn fault_62_switched_to_a_subprotocol_that_was_not_offered() -> Result<()> {
+fn fault_62_subprotocol_that_was_not_offered_is_refused() -> Result<()> {
     for (name, protocol) in [("spdy", "SPDY/3.1"), ("websocket", "websocket")] {
         let fake = FakeMember::start(&format!("e2e-upgrade-offer-{name}"), move |_| {
             let head = format!(
@@ -167,7 +167,7 @@ fn fault_62_switched_to_a_subprotocol_that_was_not_offered() -> Result<()> {
     Ok(())
 }
 
-/// Refused by the sidecar itself, which hangs up.
+/// Checks that the sidecar itself refuses the request and closes.
 fn is_a_bad_request(method: &str, path: &str, headers: &str) -> Result<()> {
     let mut connection = direct("bad-request")?.connect()?;
     connection.send(format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n{SMUGGLED}").as_bytes())?;
@@ -177,8 +177,8 @@ fn is_a_bad_request(method: &str, path: &str, headers: &str) -> Result<()> {
     Ok(())
 }
 
-/// The member gives this answer to an upgrade, of which the client is told by this status; the client goes on
-/// as if it had worked.
+/// Checks an upgrade to which the member sends `answer` and the client gets `status`. The client continues as
+/// if the upgrade had worked.
 fn nothing_follows(name: &str, status: u16, answer: Vec<Step>) -> Result<()> {
     let fake = FakeMember::start(&format!("e2e-upgrade-{name}"), move |request| {
         let mut steps = answer.clone();
@@ -189,18 +189,18 @@ fn nothing_follows(name: &str, status: u16, answer: Vec<Step>) -> Result<()> {
     })?;
     let mut connection = direct(name)?.connect()?;
     let path = member_path(&fake.name, "/upgrade");
-    // Some comes with the head, as from a client that does not wait, and some after the answer.
+    // Some bytes arrive with the head, as from a client that does not wait, and some after the answer.
     connection.send(format!("POST {path} HTTP/1.1\r\nHost: x\r\n{SPDY}\r\n{SMUGGLED}").as_bytes())?;
     let (before, head) = (fake.requests("/").len(), connection.head()?);
     ensure!(head.status == status && head.value("location").is_none(), "{head:?}");
-    // It may be closed already, so that sending fails: just what is promised.
+    // The connection may be closed already, and then sending fails, as intended.
     let _ = connection.send(SMUGGLED.as_bytes());
     let rest = connection.rest().map(|rest| rest.len());
     ensure!(rest.as_ref().is_ok_and(|&length| length < MEBIBYTE), "the client's side stays open: {rest:?}");
 
     let upgrade = fake.wait_for("/upgrade", |request| request.ended)?;
     assert_eq!(String::from_utf8_lossy(&upgrade.received), "");
-    // Neither is a redirect followed.
+    // The sidecar does not follow a redirect.
     let after: Vec<_> = fake.requests("/").into_iter().skip(before).map(|request| request.head).collect();
     ensure!(after.iter().all(|head| head.contains("/upgrade ")), "{after:?}");
     Ok(())

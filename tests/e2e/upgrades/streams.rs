@@ -1,4 +1,4 @@
-//! Bytes are passed on as they come: early ones, late ones, and the end of each side.
+//! The sidecar forwards bytes as they arrive: early ones, late ones, and the end of each side.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use harness::fake_member::{FakeMember, Gate, Step};
 use harness::http1::{Connection, Endpoint, member_path};
 
 #[test]
-fn fault_63_bytes_that_come_with_the_heads_are_not_lost() -> Result<()> {
-    // Not through the host: its kube-apiserver drops what comes before the switch.
+fn fault_63_bytes_sent_with_the_heads_are_not_lost() -> Result<()> {
+    // Not through the host: its kube-apiserver drops bytes that arrive before the switch.
     let fake = FakeMember::start("e2e-early", |_| {
         vec![Step::Send([SWITCHED, "hello"].concat().into()), Step::ReceiveAll]
     })?;
@@ -24,7 +24,7 @@ fn fault_63_bytes_that_come_with_the_heads_are_not_lost() -> Result<()> {
 }
 
 #[test]
-fn fault_65_a_client_that_has_finished_sending_still_receives() -> Result<()> {
+fn fault_65_client_that_has_finished_sending_still_receives() -> Result<()> {
     let fake = FakeMember::start("e2e-half-client", |_| {
         vec![Step::Send(SWITCHED.into()), Step::ReceiveAll, Step::Send(b"last words".to_vec()), Step::Close]
     })?;
@@ -38,7 +38,7 @@ fn fault_65_a_client_that_has_finished_sending_still_receives() -> Result<()> {
 }
 
 #[test]
-fn fault_65_a_member_that_has_finished_sending_still_receives() -> Result<()> {
+fn fault_65_member_that_has_finished_sending_still_receives() -> Result<()> {
     let fake = FakeMember::start("e2e-half-member", |_| {
         vec![Step::Send([SWITCHED, "goodbye"].concat().into()), Step::Finish, Step::ReceiveAll]
     })?;
@@ -52,7 +52,7 @@ fn fault_65_a_member_that_has_finished_sending_still_receives() -> Result<()> {
 }
 
 #[test]
-fn a_chunk_of_an_answer_arrives_before_the_next_is_sent() -> Result<()> {
+fn chunk_of_an_answer_arrives_before_the_next_is_sent() -> Result<()> {
     for (number, endpoint) in entrances("slow-answer")?.into_iter().enumerate() {
         let gate = Gate::closed();
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -74,7 +74,7 @@ fn a_chunk_of_an_answer_arrives_before_the_next_is_sent() -> Result<()> {
 }
 
 #[test]
-fn a_chunk_of_a_request_arrives_before_the_next_is_sent() -> Result<()> {
+fn chunk_of_a_request_arrives_before_the_next_is_sent() -> Result<()> {
     let fake = FakeMember::start("e2e-slow-request", |_| harness::fake_member::ok())?;
     let mut connection = entrances("slow-request")?.remove(0).connect()?;
     let path = member_path(&fake.name, "/upload");
@@ -138,7 +138,7 @@ fn fault_43_disconnect_before_the_answer_reaches_the_member() -> Result<()> {
     Ok(())
 }
 
-/// A connection past the head of a 101.
+/// A connection whose 101 has been read.
 fn switched(fake: &FakeMember, name: &str) -> Result<Connection> {
     let mut connection = entrances(name)?.remove(0).connect()?;
     connection.send(upgrade(fake).as_bytes())?;
@@ -163,5 +163,5 @@ fn entrances(name: &str) -> Result<Vec<Endpoint>> {
 
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\
                         X-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n";
-/// For one disconnect on a busy machine. Otherwise the exchange ends at its timeout of a minute.
+/// The limit for one disconnect on a busy machine. Otherwise the exchange ends at its timeout of a minute.
 const AT_ONCE: Duration = Duration::from_secs(10);

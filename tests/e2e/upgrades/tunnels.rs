@@ -1,5 +1,5 @@
-//! What goes through an open tunnel: any bytes in any pieces, held back where nobody reads, and an end
-//! that both sides are told of. Nothing in between reads them, so that nothing can be upset by them.
+//! An open tunnel carries any bytes in any pieces, and its end reaches both sides. The sidecar does not parse
+//! the bytes, so no content can disturb it.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use harness::wait::{SOON, eventually};
 use serde_json::json;
 
 #[test]
-fn fault_64_bytes_arrive_in_whatever_pieces_they_were_sent() -> Result<()> {
+fn fault_64_bytes_arrive_unchanged_in_any_pieces() -> Result<()> {
     let fake = FakeMember::start("e2e-tunnel-pieces", |_| switched(vec![Step::Echo]))?;
     let mut tunnel = open(&direct("pieces")?, &fake)?;
     let message = noise(64, 64);
@@ -57,12 +57,12 @@ fn fault_65_end_of_one_side_closes_the_other() -> Result<()> {
     let endpoint = own.endpoint(admin("gone")?.certificate.as_deref())?;
     let files = usage::open_files(own.pid())?;
 
-    // A client that is killed: its kernel closes without a TLS goodbye.
+    // A killed client: its kernel closes without a TLS close_notify.
     let mut killed = open(&endpoint, &fake)?;
     killed.send(b"?")?;
     killed.exactly(6)?;
     drop(killed);
-    // One that leaves something unread, whose kernel resets the connection.
+    // A client with unread bytes, whose kernel resets the connection.
     let mut reset = open(&endpoint, &fake)?;
     reset.send(b"?")?;
     reset.socket().set_nonblocking(true)?;
@@ -77,7 +77,7 @@ fn fault_65_end_of_one_side_closes_the_other() -> Result<()> {
         Ok((requests.len() == 2 && requests.iter().all(|request| request.ended)).then_some(()))
     })?;
 
-    // A member that is killed.
+    // A killed member.
     let mut left = open(&endpoint, &fake)?;
     left.send(b"?")?;
     left.exactly(6)?;
@@ -102,7 +102,7 @@ fn fault_68_invalid_websocket_frames_pass_unchanged() -> Result<()> {
             vec![0x81, 0x82, 0, 0, 0, 0, 0xff, 0xfe], // text that is not UTF-8
             vec![0x82, 0x03, 1, 2, 3],                // a client's frame without a mask
             vec![0xf2, 0x81, 0, 0, 0, 0, 1],          // reserved bits
-            vec![0x8f, 0x80, 0, 0, 0, 0],             // an opcode that there is not
+            vec![0x8f, 0x80, 0, 0, 0, 0],             // an unknown opcode
             vec![0x82, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], // a length of 2^64 - 1
         ],
     )
@@ -113,8 +113,8 @@ fn fault_69_unknown_channels_pass_unchanged() -> Result<()> {
     pass(
         "channels",
         &[
-            vec![0x82, 0x81, 0, 0, 0, 0, 255],       // CLOSE of nothing
-            vec![0x82, 0x83, 0, 0, 0, 0, 255, 0, 1], // CLOSE of two
+            vec![0x82, 0x81, 0, 0, 0, 0, 255],       // CLOSE without a channel
+            vec![0x82, 0x83, 0, 0, 0, 0, 255, 0, 1], // CLOSE of two channels
             vec![0x82, 0x82, 0, 0, 0, 0, 9, b'x'],   // channel 9
             vec![0x82, 0x80, 0, 0, 0, 0],            // no channel
         ],
@@ -138,11 +138,11 @@ fn fault_70_cve_2026_35469_invalid_spdy_frames_pass_unchanged() -> Result<()> {
 }
 
 #[test]
-fn fault_71_a_websockets_token_that_is_malformed_is_refused() -> Result<()> {
+fn fault_71_malformed_websocket_token_is_refused() -> Result<()> {
     let fake = FakeMember::start("e2e-tunnel-token", |_| vec![Step::ReceiveAll])?;
     let nobody = Endpoint::sidecar(sidecar()?, None)?;
     let path = member_path(&fake.name, "/tunnel");
-    // base64url("ulrike-token"), who has a token of the host.
+    // base64url("ulrike-token"): ulrike has a token of the host.
     let token = "base64url.bearer.authorization.k8s.io.dWxyaWtlLXRva2Vu";
     for protocols in [
         format!("v5.channel.k8s.io, {token}, {token}"),
@@ -180,7 +180,7 @@ fn fault_72_truncated_status_is_not_a_success() -> Result<()> {
                     "kind": "Pod", "apiVersion": "v1", "metadata": {"name": "shell", "namespace": "default"},
                     "spec": {"containers": [{"name": "main", "image": "x"}]}, "status": {"phase": "Running"},
                 })),
-                // Channel 3, by which an end is told, and then the WebSocket's own end.
+                // Channel 3, which carries the exit status, and then the WebSocket's own end.
                 "exec" => {
                     let mut frames = vec![0x82, status.len() as u8 + 1, 3];
                     frames.extend(status.as_bytes());
@@ -202,7 +202,7 @@ fn json_reply(value: &serde_json::Value) -> Vec<Step> {
     reply("200 OK", "Content-Type: application/json\r\n", &value.to_string())
 }
 
-/// These bytes come back as they were sent, and cost nothing though they ask for gigabytes.
+/// Checks that these bytes are echoed unchanged, and need no memory although they announce gigabytes.
 fn pass(name: &str, attacks: &[Vec<u8>]) -> Result<()> {
     let fake = FakeMember::start(&format!("e2e-tunnel-{name}"), |_| switched(vec![Step::Echo]))?;
     let own = OwnSidecar::start()?;
@@ -220,7 +220,7 @@ fn pass(name: &str, attacks: &[Vec<u8>]) -> Result<()> {
     Ok(())
 }
 
-/// A tunnel past the head of its 101.
+/// A tunnel whose 101 has been read.
 fn open(endpoint: &Endpoint, fake: &FakeMember) -> Result<Connection> {
     open_at(endpoint, fake, "/tunnel")
 }
@@ -237,7 +237,7 @@ fn open_at(endpoint: &Endpoint, fake: &FakeMember, rest: &str) -> Result<Connect
     Ok(connection)
 }
 
-/// Agrees to SPDY, and goes on so.
+/// Switches to SPDY, and continues with these steps.
 fn switched(steps: Vec<Step>) -> Vec<Step> {
     let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";
     [vec![Step::Send(head.into())], steps].concat()
@@ -252,5 +252,6 @@ fn direct(name: &str) -> Result<Endpoint> {
     Endpoint::sidecar(sidecar()?, admin(name)?.certificate.as_deref())
 }
 
-/// When the other side of a tunnel must have seen the end, on a busy machine. Without the defense it never sees it.
+/// The limit until the other side of a tunnel sees the end, on a busy machine. Without forwarding of the end
+/// it would never see it.
 const AT_ONCE: Duration = Duration::from_secs(15);

@@ -1,5 +1,5 @@
-//! The first day of a fleet, and its first long outage: an OIDC group that has access by a label keeps it while members
-//! join, while the host is away for longer than tokens live, and while another host asks for a member.
+//! An OIDC group that has access by a label keeps it while members join, while the host is away for longer
+//! than tokens are valid, and while another host registers a member.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -44,16 +44,16 @@ fn group_keeps_access_while_members_join_and_host_is_away() -> Result<()> {
 }
 
 struct Story {
-    // Before the host, whose turn is that of all.
+    // Dropped before the host, whose lock covers all.
     members: [Member; 3],
-    /// `north` is the cluster that joins are tried with.
+    /// The lock of `north`, the cluster with which other tests try joins.
     _turn: Turn,
     host: SpareHost,
     fleet: OwnFleet,
     admin: Tool,
-    /// Who vouches for the group.
+    /// The issuers of the group's ID tokens.
     _issuers: Issuers,
-    /// Somebody of the group.
+    /// A user of the group.
     ulla: Tool,
 }
 
@@ -97,7 +97,7 @@ impl Story {
         self.admin.ok(&[&image[..], &["--sidecar-flag=--member-monitor-period=1s"]].concat()).map(drop)
     }
 
-    /// As a member of production, whose administrators let `view` be granted.
+    /// Joins a member of production, whose administrators let `view` be granted.
     fn join(&self, name: &str) -> Result<()> {
         let context = format!("--member-context={}", self.member(name).cluster.name);
         self.admin.ok(&["join", name, &context, "--labels=env=prod", "--bindable-roles=view"]).map(drop)
@@ -119,7 +119,7 @@ impl Story {
         })
     }
 
-    /// Nothing renews the tokens meanwhile: they are aged instead of waited for.
+    /// Stops the sidecars and ages the tokens, in place of a wait for their expiration.
     fn host_is_away_for_a_month(&self) -> Result<()> {
         let kubectl = Tool::admin(self.host.cluster)?;
         let scale = |replicas: &str| {

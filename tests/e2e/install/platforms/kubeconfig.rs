@@ -1,4 +1,4 @@
-//! What platforms write into a kubeconfig, and what kubeadm publishes.
+//! The kubeconfigs of platforms, and the cluster information that kubeadm publishes.
 
 use anyhow::Result;
 use base64::Engine;
@@ -24,7 +24,7 @@ pub(super) fn with_member(alone: &Alone, name: &str, server: &str, user: &Value)
     })
 }
 
-/// What the kubeconfig of the cluster's administrator says.
+/// The CA and the user of the cluster administrator's kubeconfig.
 pub(super) struct Kubeconfig {
     /// `certificate-authority-data`
     pub(super) ca: String,
@@ -39,7 +39,7 @@ impl Kubeconfig {
     }
 }
 
-/// What kubeadm, and kind with it, publishes for nodes that join.
+/// The cluster information that kubeadm, and so kind, publishes for nodes that join.
 pub(super) struct ClusterInfo<'a>(&'a Alone);
 
 impl<'a> ClusterInfo<'a> {

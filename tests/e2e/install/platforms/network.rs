@@ -1,4 +1,5 @@
-//! What platforms put between a host's control plane and its pods. The test is in the control plane's network.
+//! The networks between a host's control plane and its pods on platforms. The test runs in the control
+//! plane's network.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +11,8 @@ use harness::wait::{SOON, eventually};
 
 use crate::install::in_pods::Scene;
 
-/// An overlay network: pods go out by their node's address, and nobody outside knows the way to theirs.
+/// An overlay network: pods send from their node's address, and their own addresses have no route from
+/// outside.
 pub(super) struct Overlay {
     pub(super) node: IpAddr,
     pods: String,
@@ -42,7 +44,7 @@ impl Drop for Overlay {
     }
 }
 
-/// A firewall that lets a control plane connect to what GKE's does on private nodes.
+/// A firewall that lets a control plane connect only to the ports that GKE opens on private nodes.
 pub(super) struct Firewall;
 
 impl Firewall {
@@ -63,7 +65,7 @@ impl Drop for Firewall {
     }
 }
 
-/// The range of the host's pods, and the node that leads there.
+/// The address range of the host's pods, and the node that routes to it.
 fn pods(scene: &Scene) -> Result<(String, IpAddr)> {
     let nodes = scene.api()?.get("/api/v1/nodes")?;
     let node = nodes["items"][0]["status"]["addresses"][0]["address"].as_str().context("no address")?;
@@ -73,7 +75,8 @@ fn pods(scene: &Scene) -> Result<(String, IpAddr)> {
     Ok((route.split(' ').next().unwrap_or_default().to_owned(), node.parse()?))
 }
 
-/// A way to a Service of the host from outside, through its node, as load balancers and pods of that cluster have one.
+/// A route to a Service of the host from outside, through its node, as load balancers and pods of that
+/// cluster have.
 pub(crate) struct WayToService {
     pub(crate) address: IpAddr,
     node: IpAddr,
@@ -87,7 +90,7 @@ impl WayToService {
         Self::to(scene, address)
     }
 
-    /// A way to an address of a Service, as of a load balancer.
+    /// Opens a route to an address of a Service, as a load balancer has.
     pub(crate) fn to(scene: &Scene, address: IpAddr) -> Result<Self> {
         let (_, node) = pods(scene)?;
         system(&format!("ip route replace {address} via {node}"), "")?;
@@ -101,7 +104,7 @@ impl Drop for WayToService {
     }
 }
 
-/// Where the host's kube-apiserver finds its one sidecar.
+/// The address at which the host's kube-apiserver finds its one sidecar.
 pub(crate) fn endpoints(scene: &Scene, namespace: &str) -> Result<Vec<SocketAddr>> {
     let selector = "labelSelector=kubernetes.io%2Fservice-name%3Dmc-sidecar";
     let path = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?{selector}");
@@ -122,7 +125,7 @@ pub(crate) fn endpoints(scene: &Scene, namespace: &str) -> Result<Vec<SocketAddr
 
 /// Runs a program of the system.
 fn system(line: &str, input: &str) -> Result<String> {
-    // Debian keeps these where a user's PATH does not look.
+    // Debian keeps these programs outside a user's PATH.
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let mut words = line.split(' ');
     let mut command = Command::new(words.next().unwrap_or_default());

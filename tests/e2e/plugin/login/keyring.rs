@@ -1,4 +1,4 @@
-//! The keyring: a real Secret Service (gnome-keyring) on a D-Bus of the test's own.
+//! The login is stored in the keyring: a real Secret Service (gnome-keyring) on a D-Bus of the test's own.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use harness::tool::Tool;
 
 use super::Person;
 
-/// Runs a script of bash, with kubectl as KUBECTL, within a session with an unlocked keyring.
+/// Runs a bash script in a session with an unlocked keyring, with kubectl as KUBECTL.
 fn in_session(person: &Person, text: &str, input: &str) -> Result<String> {
     let path = person.plugin.home().join("session");
     let head = "#!/usr/bin/env bash\nset -euo pipefail\nprintf password | gnome-keyring-daemon --unlock --components=secrets >/dev/null\n";
@@ -46,7 +46,7 @@ fn login_is_in_the_keyring_and_in_no_file() -> Result<()> {
 }
 
 #[test]
-fn file_after_the_keyring_leaves_nothing_in_it() -> Result<()> {
+fn login_to_a_file_clears_the_keyring() -> Result<()> {
     let person = Person::new()?;
     let robot = Caller::service_account("e2e-login-both", "robot")?;
     let token = robot.token.clone().unwrap_or_default();

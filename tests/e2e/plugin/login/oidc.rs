@@ -1,4 +1,4 @@
-//! OpenID Connect with a real provider, which the host's kube-apiserver trusts.
+//! A login by OpenID Connect works with a real provider, which the host's kube-apiserver trusts.
 
 use anyhow::{Context, Result, ensure};
 use harness::caller::Caller;
@@ -10,11 +10,11 @@ use harness::wait::{SOON, eventually};
 
 use super::Person;
 
-/// A person, and the provider that knows them.
+/// A user, and the provider that authenticates them.
 struct Login {
     provider: &'static OpenIdProvider,
     person: Person,
-    /// Its requests are counted.
+    /// Locks the provider, because the test counts its requests.
     _turn: Turn,
 }
 
@@ -39,7 +39,7 @@ impl Login {
         ]
     }
 
-    /// Logs in by the browser, as soon as the host trusts the issuer.
+    /// Logs in with the browser, as soon as the host trusts the issuer.
     fn in_browser(&self) -> Result<String> {
         let mut flags = self.flags("kubectl");
         flags.push("--oidc-redirect-port=0".to_owned());
@@ -50,7 +50,7 @@ impl Login {
         })
     }
 
-    /// How many tokens the provider has given.
+    /// The number of token requests to the provider.
     fn tokens(&self) -> Result<usize> {
         self.provider.requests("/oauth/token")
     }
@@ -85,7 +85,7 @@ fn browser_login_serves_host_and_members_until_logout() -> Result<()> {
     Ok(())
 }
 
-/// The provider takes each refresh token once.
+/// The provider accepts each refresh token once.
 #[test]
 fn expired_token_is_refreshed_once_for_all_processes() -> Result<()> {
     let login = Login::new()?;
@@ -116,7 +116,7 @@ fn refused_refresh_token_asks_for_a_login_and_opens_no_browser() -> Result<()> {
     let stderr = output.failure(&["the login has expired, and there is no terminal to log in at"])?;
     ensure!(stderr.contains("hint: log in again: kubectl mc login"), "{stderr}");
     ensure!(login.provider.visited()? == address);
-    // Without flags: in the way of the last time.
+    // Without flags the login uses the previous method.
     login.person.plugin.ok(&["login"])?;
     ensure!(login.person.name()? == USER);
     Ok(())
@@ -125,7 +125,7 @@ fn refused_refresh_token_asks_for_a_login_and_opens_no_browser() -> Result<()> {
 #[test]
 fn code_is_entered_on_another_device() -> Result<()> {
     let login = Login::new()?;
-    // So that the host trusts the issuer.
+    // After this the host trusts the issuer.
     login.in_browser()?;
     let secret = login.person.plugin.home().join("secret");
     std::fs::write(&secret, "secret\n")?;

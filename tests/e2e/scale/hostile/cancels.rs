@@ -1,5 +1,5 @@
-//! Requests that their caller cancels at once: the host speaks for all callers over one connection, so cancels of
-//! one of them must not end it for the others.
+//! Requests that one caller cancels at once end no request of others, although the host sends all callers'
+//! requests over one connection.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Connections without a request: an address that opens all that it can leaves room for the others.
+//! An address that opens as many idle connections as it can leaves room for other addresses.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::scale::soak::say;
 fn fault_42_connections_of_one_address_leave_room_for_others() -> Result<()> {
     usage::room_for_files(CROWD as u64 + 1_000)?;
     let site = Site::start("crowd", &[])?;
-    // Each request on a connection of its own: a caller who has one does not notice.
+    // Each request opens a connection, because a caller with an open connection notices nothing.
     let close = ("connection", "close");
     let host = [("x-remote-user", "jane"), ("x-remote-group", "system:masters"), close];
     let host = good("the host", site.own.endpoint(Some(&front_proxy::certificate()?))?, &host);
@@ -28,14 +28,14 @@ fn fault_42_connections_of_one_address_leave_room_for_others() -> Result<()> {
 
     let bounds = Bounds { clients: 8, time: Duration::from_secs(240) };
     let crowd = site.own.endpoint(None)?.from_address([127, 0, 0, 66]);
-    // Idle connections may stay for long, half open ones for 10 s: too short a time to open all of them.
+    // Idle connections may stay open for long, half-open ones only for 10 s: too short to open all of them.
     let idle = connections(crowd.clone(), Stage::Idle, IDLE / bounds.clients, bounds);
     eventually("the idle ones are there", Duration::from_secs(120), || {
         Ok((idle.tally().sent >= IDLE as u64).then_some(()))
     })?;
     let begun = Instant::now();
     let attack = connections(crowd, Stage::Silent, (CROWD - IDLE) / bounds.clients, bounds);
-    // A connection that is refused is opened again: the crowd comes together either way.
+    // A refused connection is opened again, so the crowd becomes complete in any case.
     eventually("the crowd is there", Duration::from_secs(50), || {
         Ok((attack.tally().sent >= (CROWD - IDLE) as u64).then_some(()))
     })?;
@@ -45,7 +45,7 @@ fn fault_42_connections_of_one_address_leave_room_for_others() -> Result<()> {
         let path = path.clone();
         GoodCaller::start(caller, move |_| path.clone())
     });
-    // Half open connections are given up after 10 s: until then the places stay taken.
+    // Half-open connections time out after 10 s: until then they keep their places.
     eventually("the crowd stays for a while", Duration::from_secs(30), || {
         Ok((begun.elapsed() > there + Duration::from_secs(8)).then_some(()))
     })?;

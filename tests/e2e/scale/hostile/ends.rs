@@ -1,5 +1,5 @@
-//! What is open for long ends with its member and with the right to it, although its client does not read and its
-//! member does not answer: watches, requests to a pod's proxy, upgrades.
+//! Watches, requests to a pod's proxy and upgrades end with their member and with the right to them, also if
+//! the client does not read and the member does not answer.
 
 use std::time::Duration;
 
@@ -25,11 +25,11 @@ fn fault_46_73_unread_requests_end_with_their_member() -> Result<()> {
 fn fault_46_73_unread_requests_end_with_the_right_to_them() -> Result<()> {
     let open = Open::start("right")?;
     open.scene.shut_out(&open.caller)?;
-    // The right is asked for again every 30 s, and an answer is kept for 10 s.
+    // The right is revalidated every 30 s, and a decision is cached for 10 s.
     open.ends_within(Duration::from_secs(45))
 }
 
-/// One request of every kind through every entrance, known to the member.
+/// One request of every kind through every entrance, all of which have reached the member.
 struct Open {
     fake: FakeMember,
     caller: Caller,
@@ -63,7 +63,7 @@ impl Open {
         Ok(Self { fake, caller, scene, _unread: unread })
     }
 
-    /// The member sees the end of every request.
+    /// Checks that the member sees the end of every request in time.
     fn ends_within(&self, time: Duration) -> Result<()> {
         eventually("all of them end", time, || {
             let open = self.fake.requests(OPEN).into_iter().filter(|request| !request.ended);
@@ -74,20 +74,20 @@ impl Open {
     }
 }
 
-/// The host ends connections that take no byte, by itself.
+/// The host itself ends connections that read nothing.
 fn stalls(entrance: &str) -> Vec<Stall> {
     Stall::ALL.into_iter().filter(|stall| entrance == "past" || *stall != Stall::Connection).collect()
 }
 
-/// A watch whose events fill every buffer, a POST to a pod's proxy whose answer is withheld, and where the protocol
-/// has it an upgrade whose 101 is withheld.
+/// A watch whose events fill every buffer, a POST to a pod's proxy without an answer, and over HTTP/1.1 an
+/// upgrade without an answer.
 fn requests(fake: &FakeMember, entrance: &str, stall: Stall) -> Vec<Request> {
     let kind = format!("{entrance}-{stall:?}").to_lowercase();
     let pod = |kind: &str| {
         let rest = format!("/api/v1/namespaces/n/pods/p/proxy{OPEN}/{kind}{SILENT}");
         Request::post(member_path(&fake.name, &rest))
     };
-    // Only the path of a collection makes it a watch, and the host escapes a query anew.
+    // Only the path of a collection counts as a watch. The host re-encodes the query.
     let watch = format!("/api/v1/namespaces{LARGE}{OPEN}?watch=true&kind={kind}");
     let mut requests = vec![Request::get(member_path(&fake.name, &watch)), pod(&kind)];
     if stall == Stall::Http1 {
@@ -98,7 +98,7 @@ fn requests(fake: &FakeMember, entrance: &str, stall: Stall) -> Vec<Request> {
     requests
 }
 
-/// In the target of each.
+/// A part of the target of each request.
 const OPEN: &str = "/held";
-/// Three stalls past the host and two through it with two requests each, and two upgrades.
+/// Two requests for each of three stalls past the host and two through it, and two upgrades.
 const ALL: usize = 12;

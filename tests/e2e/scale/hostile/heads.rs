@@ -1,4 +1,4 @@
-//! Heads of requests before their sender is known: few of them are held at once, and large ones are refused.
+//! Before a caller is authenticated, the sidecar holds few request heads at once and refuses large ones.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ fn fault_32_caller_has_100_fields_and_16_kib() -> Result<()> {
     Ok(())
 }
 
-/// The answer to a GET of /version with these fields.
+/// The status of the answer to a GET of /version with these fields.
 fn answer(protocol: Protocol, endpoint: &Endpoint, fields: &[(String, String)]) -> Result<u16> {
     match protocol {
         Protocol::Http1 => {

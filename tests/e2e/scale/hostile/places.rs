@@ -1,5 +1,5 @@
-//! A member's places are taken by clients that do not read, of answers that do not end: the places come back at
-//! the requests' deadline, whatever the client and the member do.
+//! When clients that do not read take all places of a member, the places are free again at the requests'
+//! deadline, whatever the client and the member do.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,8 @@ fn fault_46_trickling_bodies_free_their_places_in_time() -> Result<()> {
     Stall::ALL.into_iter().try_for_each(|stall| places_come_back("trickle", TRICKLE, stall))
 }
 
-/// With the first deadline before which the places can be taken here: a hundred handshakes on a busy machine take long.
+/// Uses the first deadline that leaves enough time to take all places: a hundred handshakes take long on a
+/// busy machine.
 fn places_come_back(name: &str, rest: &str, stall: Stall) -> Result<()> {
     for deadline in DEADLINES {
         if places_come_back_at(deadline, name, rest, stall)? == Outcome::InTime {
@@ -44,12 +45,12 @@ fn places_come_back(name: &str, rest: &str, stall: Stall) -> Result<()> {
 #[derive(PartialEq, Eq)]
 enum Outcome {
     InTime,
-    /// The deadline came before all places were taken.
+    /// The deadline passed before all places were taken.
     NeverFull,
 }
 
-/// Callers who do not read take all hundred places that their level has of a member. No other caller gets in until
-/// their deadline, in seconds, and every caller does soon after it.
+/// Callers that do not read take all hundred places of their level at a member. No other caller gets a place
+/// until their deadline, in seconds, and every caller gets one soon after it.
 fn places_come_back_at(deadline: u64, name: &str, rest: &str, stall: Stall) -> Result<Outcome> {
     let name = format!("{name}-{stall:?}-{deadline}").to_lowercase();
     let timeout = format!("--request-timeout={deadline}");
@@ -66,7 +67,7 @@ fn places_come_back_at(deadline: u64, name: &str, rest: &str, stall: Stall) -> R
     let begun = Instant::now();
     let mut flood = Vec::new();
     let arrived = || site.fake.requests(rest);
-    // Each takes all that its threshold allows beside the ones before.
+    // Each caller takes all places that its threshold leaves it after the previous ones.
     let mut held = 0;
     for (caller, places) in [("first", 75), ("second", 19), ("third", 5), ("fourth", 1)] {
         let requests = vec![Request::get(site.path(rest)); places];
@@ -103,7 +104,7 @@ fn places_come_back_at(deadline: u64, name: &str, rest: &str, stall: Stall) -> R
     })?;
     over("the last request was over")?;
     let grown = usage::peak(site.own.pid())?.saturating_sub(memory);
-    // One for each of the hundred: what the member sent and the client did not take.
+    // A mebibyte for each of the hundred requests: data of the member that the client did not read.
     ensure!(grown < 100 * MEBIBYTE, "{name}: it kept {} MiB for clients that do not read", grown / MEBIBYTE);
     drop(flood);
     Ok(Outcome::InTime)
@@ -111,5 +112,5 @@ fn places_come_back_at(deadline: u64, name: &str, rest: &str, stall: Stall) -> R
 
 /// In seconds; the first is long enough for a hundred handshakes on a small machine.
 const DEADLINES: [u64; 3] = [6, 12, 24];
-/// An end may be late by this part of the deadline.
+/// The end may be late by this part of the deadline.
 const LATE: u32 = 5;

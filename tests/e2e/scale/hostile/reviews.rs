@@ -1,5 +1,5 @@
-//! Reviews by the host, which made-up tokens and made-up users cost: each address and each caller has a share, so
-//! that the others do not wait for theirs. The host is slow: reviews are scarce, and the machine is not.
+//! Made-up tokens and users cost reviews by the host, and delay no other caller: each address and each caller
+//! has a share of the reviews. The host is slow here, so that reviews are scarce and the machine is not.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ fn made_up_tokens_of_one_address_delay_no_other_token() -> Result<()> {
     beside(&site, known, &new, || tokens(stranger, path, 50, bounds))
 }
 
-/// A sidecar whose host takes its time for each answer.
+/// A sidecar with a slow host.
 fn slow(name: &str) -> Result<(Site, Relay)> {
     let relay = Relay::slow(&bed()?.host.server, DELAY)?;
     let fake = FakeMember::start(&format!("e2e-hostile-{name}"), |_| ok())?;
@@ -66,7 +66,7 @@ fn slow(name: &str) -> Result<(Site, Relay)> {
     Ok((Site { fake, own }, relay))
 }
 
-/// Beside the attack a caller goes on, and others come whom the sidecar has not seen yet.
+/// Runs the attack while a known caller continues and new callers arrive.
 fn beside(site: &Site, known: Caller, new: &[Caller], attack: impl FnOnce() -> Attack) -> Result<()> {
     let path = site.path("/asked");
     let (target, cpu) = (path.clone(), usage::cpu(site.own.pid())?);
@@ -82,9 +82,9 @@ fn beside(site: &Site, known: Caller, new: &[Caller], attack: impl FnOnce() -> A
     known.is_well_served(50)
 }
 
-/// Another address than that of the good callers.
+/// An address other than that of the good callers.
 const ELSEWHERE: [u8; 4] = [127, 0, 0, 66];
 /// A new caller needs two answers of the host, for the token and for the right.
 const DELAY: Duration = Duration::from_millis(400);
-/// Longer than the host's verdicts are kept.
+/// Longer than the sidecar caches the host's decisions.
 const TIME: Duration = Duration::from_secs(15);

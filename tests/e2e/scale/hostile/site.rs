@@ -1,4 +1,5 @@
-//! What the tests here attack: a member that answers as its target says, and a sidecar of their own before it.
+//! The target of the attacks: a member whose answer depends on the request's target, and a sidecar of the
+//! test's own.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// With these flags of the sidecar's.
+    /// Starts both, the sidecar with these flags.
     pub(super) fn start(name: &str, flags: &[&str]) -> Result<Self> {
         let fake = FakeMember::start(&format!("e2e-hostile-{name}"), script)?;
         let own = OwnSidecar::with(&Difference { flags, ..Difference::default() })?;
@@ -41,7 +42,7 @@ pub(super) fn good(name: &str, endpoint: Endpoint, lines: &[(&str, &str)]) -> go
     good_caller::Caller { name: name.to_owned(), endpoint, protocol: Protocol::Http1, lines }
 }
 
-/// The target says how the member fails to answer.
+/// The request's target selects how the member fails.
 pub(crate) fn script(request: &Request) -> Vec<Step> {
     let target = request.target();
     let chunked =

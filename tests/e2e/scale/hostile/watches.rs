@@ -1,4 +1,5 @@
-//! Watches are bounded in all and by member, one caller has a share of each bound, and what watches took comes back.
+//! Watches have a bound in total and for each member, one caller has a share of each bound, and the memory of
+//! watches is freed.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ fn watches_of_one_caller_leave_room_for_others() -> Result<()> {
     let greedy = admin(&own, "share-greedy")?;
     let mut open = fill(&greedy, &fake, 25, 15)?;
     let _other = watch(&admin(&own, "share-other")?, &fake)?.context("another caller gets no watch")?;
-    // What is given back can be had again.
+    // A place that is free again can be taken again.
     open.pop();
     let again = eventually("a watch that ends leaves its place", SOON, || watch(&greedy, &fake))?;
     drop((open, again));
@@ -73,7 +74,7 @@ fn memory_of_two_thousand_watches_is_freed() -> Result<()> {
     Ok(())
 }
 
-/// A member whose watches go on until their client ends them.
+/// A member whose watches stay open until their client ends them.
 fn member(name: &str) -> Result<FakeMember> {
     let begin = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nfirst\n\r\n";
     FakeMember::start(&format!("e2e-hostile-watches-{name}"), move |request| {
@@ -84,7 +85,7 @@ fn member(name: &str) -> Result<FakeMember> {
     })
 }
 
-/// Asks for so many watches. As many as this are open afterwards, and the others were told when to come again.
+/// Requests `asked` watches and checks that `share` of them are open and the others got a Retry-After.
 fn fill(endpoint: &Endpoint, fake: &FakeMember, asked: usize, share: usize) -> Result<Vec<Connection>> {
     let mut open = Vec::new();
     for _ in 0..asked {
@@ -94,7 +95,7 @@ fn fill(endpoint: &Endpoint, fake: &FakeMember, asked: usize, share: usize) -> R
     Ok(open)
 }
 
-/// An open watch, if it is not refused by 429.
+/// An open watch, or `None` for a 429.
 fn watch(endpoint: &Endpoint, fake: &FakeMember) -> Result<Option<Connection>> {
     let mut connection = endpoint.connect()?;
     let path = member_path(&fake.name, WATCH);

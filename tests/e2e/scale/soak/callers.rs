@@ -1,5 +1,5 @@
-//! Who calls: by token, by certificate, as others, and through the front proxy; each with what the member
-//! is to see of them.
+//! The callers: by token, by certificate, with impersonation, and through the front proxy; each with the
+//! identity that the member has to see.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use harness::front_proxy::ClientCertificate;
 use harness::wait::{SOON, eventually};
 use serde_json::json;
 
-/// How requests come to the sidecar.
+/// The kind of login of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Token,
@@ -24,23 +24,23 @@ impl Way {
         [Self::Token, Self::Certificate, Self::FrontProxyHttp1, Self::FrontProxyHttp2];
 }
 
-/// Somebody who calls.
+/// A caller.
 pub(super) struct Who {
     pub(super) certificate: Option<Arc<ClientCertificate>>,
-    /// What they say with each request, in lower case.
+    /// The identity headers of each request, in lower case.
     pub(super) says: Vec<(String, String)>,
-    /// Everything of identity that the member sees, sorted.
+    /// All identity headers that the member sees, sorted.
     pub(super) seen: Vec<(String, String)>,
-    /// Whether they ask to be somebody else, and may.
+    /// Whether the caller impersonates another user, with the right to do so.
     pub(super) impersonates: bool,
 }
 
-/// All of them, told apart by their place.
+/// All callers, identified by their index.
 #[derive(Clone)]
 pub(super) struct Callers(Arc<Vec<(Way, Who)>>);
 
 impl Callers {
-    /// Makes them up, and lets them in on the host.
+    /// Makes the callers, and grants them access on the host.
     pub(super) fn welcome(name: &str) -> Result<Self> {
         let groups = [name.to_owned(), format!("system:serviceaccounts:{name}")];
         let subject = |kind: &str, name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
@@ -76,7 +76,7 @@ impl Callers {
         self.0.get(place).map(|(_, who)| who)
     }
 
-    /// Those who come this way, with their places.
+    /// The callers with this kind of login, and their indices.
     pub(super) fn by(&self, way: Way) -> Vec<(usize, &Who)> {
         self.0
             .iter()
@@ -103,7 +103,7 @@ fn tokens() -> Result<Vec<(Way, Who)>> {
     Ok(all)
 }
 
-/// Certificates, half of which ask to be somebody else.
+/// Callers with certificates, half of which impersonate other users.
 fn certificates(name: &str) -> Result<Vec<(Way, Who)>> {
     let mut all = Vec::new();
     for number in 0..4 {
@@ -120,7 +120,7 @@ fn certificates(name: &str) -> Result<Vec<(Way, Who)>> {
             Who { certificate: caller.certificate, says: Vec::new(), seen, impersonates: false },
         ));
         let admin = Caller::certificate(&format!("{name}-admin-{number}"), &["system:masters"])?;
-        let asked = headers("impersonate", &of_somebody(name, &format!("somebody-{number}"), number));
+        let asked = headers("impersonate", &varied_identity(name, &format!("somebody-{number}"), number));
         let who =
             Who { certificate: admin.certificate, says: asked.clone(), seen: asked, impersonates: true };
         all.push((Way::Certificate, who));
@@ -137,7 +137,7 @@ fn front_proxied(name: &str) -> Vec<Who> {
     };
     let mut all: Vec<Who> = (0..90)
         .map(|number| {
-            let somebody = of_somebody(name, &format!("jan\u{e9} {number}"), number);
+            let somebody = varied_identity(name, &format!("jan\u{e9} {number}"), number);
             vouched(&somebody, &somebody)
         })
         .collect();
@@ -163,8 +163,8 @@ fn front_proxied(name: &str) -> Vec<Who> {
     all
 }
 
-/// An identity with some of everything.
-fn of_somebody(name: &str, user: &str, number: usize) -> Vec<(&'static str, String)> {
+/// A varied identity: some have groups, a uid and extra.
+fn varied_identity(name: &str, user: &str, number: usize) -> Vec<(&'static str, String)> {
     let mut parts = vec![("user", format!("{name} {user}")), ("group", name.to_owned())];
     parts.extend((0..number % 7).map(|group| ("group", format!("group {group}, of {number}"))));
     if number.is_multiple_of(2) {

@@ -1,6 +1,6 @@
-//! A service that people rely on all day: requests go on, through the host and past it, while the member's
-//! token is renewed again and again, the old one ceasing to work, and the two replicas are restarted one
-//! after the other. Nobody notices. `make soak` does the same for half an hour.
+//! No request fails while the member's token is renewed repeatedly, each old one becomes invalid, and the two
+//! replicas restart one after the other. Requests go through the host and past it. `make soak` runs the same
+//! for half an hour.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,7 +51,7 @@ fn token_renewal_and_rolling_restart_lose_no_request() -> Result<()> {
     let restarts = std::thread::scope(|scope| {
         let outcome =
             day(scope, &scene, &caller, &tokens, &mut replicas, (time, u32::try_from(rate)?), &tally);
-        // Also when it did not come so far: the threads wait for it.
+        // The threads wait for this, also after an early failure.
         let _ = tally.over.set(Instant::now());
         outcome
     })?;
@@ -59,7 +59,7 @@ fn token_renewal_and_rolling_restart_lose_no_request() -> Result<()> {
     say(&format!("{time:?}: {tally}, {restarts} rolling restarts, {served} requests served"));
     let wrong: Vec<String> = wrongs.try_iter().collect();
     ensure!(wrong.is_empty(), "{} failed, the first: {:#?}", wrong.len(), &wrong[..wrong.len().min(20)]);
-    // It would be no test if little had been asked, or of somebody else.
+    // The test is valid only if enough requests ran, all through these replicas.
     let asked = tally.asked.load(Ordering::SeqCst);
     ensure!(asked * 10 >= rate * time.as_secs() * 9, "only {asked} requests in {time:?}");
     ensure!(served >= asked, "{served} of {asked} requests came by these replicas");
@@ -68,7 +68,8 @@ fn token_renewal_and_rolling_restart_lose_no_request() -> Result<()> {
     Ok(())
 }
 
-/// Begins everything, restarts the replicas now and then, and compares in the end; how many restarts.
+/// Starts all clients, restarts the replicas at intervals, and compares at the end. Returns the number of
+/// restarts.
 fn day<'scope>(
     scope: &'scope Scope<'scope, '_>,
     scene: &'scope Scene,
@@ -104,7 +105,7 @@ fn day<'scope>(
         (due, restarts) = (due + every, restarts + 1);
     }
     tally.wait_until(end);
-    // Nobody else says so.
+    // Only this thread ends the run.
     let _ = tally.over.set(Instant::now());
 
     let mut made: Vec<String> =
@@ -122,16 +123,16 @@ fn day<'scope>(
     Ok(restarts)
 }
 
-/// What became of it all.
+/// The results of the run.
 struct Tally {
     begin: Instant,
     over: OnceLock<Instant>,
     asked: AtomicU64,
-    /// Reads that were sent again, because the connection that was kept for them had ended.
+    /// Reads that were repeated because their kept connection had ended.
     again: AtomicU64,
     execs: AtomicU64,
     renewed: AtomicU64,
-    /// Watches that went on where they had been ended.
+    /// Watches that resumed where they had ended.
     watched_on: AtomicU64,
     wrong: mpsc::Sender<String>,
 }
@@ -150,7 +151,7 @@ impl Tally {
         self.over.get().is_some()
     }
 
-    /// Waits for a time that a plan says, or until it is over.
+    /// Waits until `due`, or until the run is over.
     fn wait_until(&self, due: Instant) {
         while let Some(left) = due.checked_duration_since(Instant::now())
             && !self.is_over()
@@ -160,7 +161,7 @@ impl Tally {
     }
 
     fn wrong(&self, what: String) {
-        // Nobody listens any more when the test has failed.
+        // After a failed test the receiver is gone.
         let _ = self.wrong.send(format!("after {:.1?}: {what}", self.begin.elapsed()));
     }
 }
@@ -182,7 +183,7 @@ fn configmaps(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/configmaps")
 }
 
-/// A member of its own by name, whose token may be changed; it leads to m1.
+/// A separate registration of m1, so that its token may change.
 const MEMBER: &str = "e2e-endurance";
 const CLIENTS: u64 = 16;
 const WATCHES: u64 = 4;

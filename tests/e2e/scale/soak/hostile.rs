@@ -1,5 +1,5 @@
-//! Good callers among hostile clients of every kind, through the host and past it, for as long as one likes: no
-//! request of a good caller fails or waits noticeably. `make soak` does the same for longer.
+//! No request of a good caller fails or waits noticeably among hostile clients of every kind, through the
+//! host and past it, for any length of time. `make soak` runs the same for longer.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn hostile_clients_delay_no_good_caller() -> Result<()> {
     let good = ways.good_callers()?;
     std::thread::park_timeout(ALONE.min(time));
     let alone = stopped(good)?;
-    // The same attacks on another sidecar: the machine is as busy.
+    // The same attacks run against another sidecar, so that the machine is as busy.
     let other = OwnSidecar::start()?;
     let good = ways.good_callers()?;
     let besides_time = time.min(BESIDE);
@@ -58,7 +58,7 @@ fn hostile_clients_delay_no_good_caller() -> Result<()> {
             Ok(Some(now))
         })?;
         say(&format!("resident: {before} before, {during} at the end of the attacks, {rested} after a rest"));
-        // A machine that others use too stands still now and then; what attacks do to callers, they do each time.
+        // A shared machine stalls now and then; the effect of an attack appears in each round.
         match soon {
             Err(error) if rounds < ROUNDS => say(&format!("once more: {error:#}")),
             soon => return soon,
@@ -67,7 +67,7 @@ fn hostile_clients_delay_no_good_caller() -> Result<()> {
     }
 }
 
-/// What came of all attacks at once.
+/// The results of one round of all attacks.
 struct Round {
     tallies: Vec<(&'static str, Tally)>,
     measured: Vec<Measured>,
@@ -99,7 +99,8 @@ impl Round {
         }
     }
 
-    /// Every request was answered; what is returned is whether each was in time, as far as this machine lets it.
+    /// Checks that every request was answered. The inner result is whether each was in time, as far as this
+    /// machine allows.
     fn check(&self, time: Duration, beside: &[Measured], besides_time: Duration) -> Result<Result<()>> {
         for (name, tally) in &self.tallies {
             ensure!(tally.sent > 0, "{name} was no attack");
@@ -114,16 +115,16 @@ fn stopped(callers: Vec<GoodCaller>) -> Result<Vec<Measured>> {
     callers.into_iter().map(GoodCaller::stop).collect()
 }
 
-/// How long the good callers have the sidecar for themselves before the attacks.
+/// The time for which only the good callers use the sidecar, before the attacks.
 const ALONE: Duration = Duration::from_secs(30);
-/// How long another sidecar is attacked, for comparison.
+/// The time for which another sidecar is attacked, for comparison.
 const BESIDE: Duration = Duration::from_secs(120);
-/// Of all attacks, until no good caller waits long.
+/// The maximum number of rounds, until no good caller waits long.
 const ROUNDS: u32 = 3;
-/// Memory is back by then.
+/// The time until memory is freed.
 const REST: Duration = Duration::from_secs(60);
 
-/// The member, and the ways to it.
+/// The member, and the scene that opens it to callers.
 struct Ways {
     scene: Scene,
     fake: FakeMember,
@@ -134,14 +135,14 @@ impl Ways {
         member_path(&self.fake.name, rest)
     }
 
-    /// Somebody who may enter the member.
+    /// A caller who may enter the member.
     fn caller(&self, name: &str) -> Result<Caller> {
         let caller = Caller::certificate(&format!("e2e-soak-hostile-{name}"), &[])?;
         self.scene.let_in(&caller, &[&self.fake.name], EVERY_VERB)?;
         Ok(caller)
     }
 
-    /// Reads and watches through the host and past it, by certificate and by token.
+    /// Callers that read and watch through the host and past it, by certificate and by token.
     fn good_callers(&self) -> Result<Vec<GoodCaller>> {
         let certified = |name: &str| self.caller(name);
         let theo = Caller::token("theo")?;
@@ -171,10 +172,10 @@ impl Ways {
         Ok(all.into_iter().map(start).collect())
     }
 
-    /// All kinds, from another address than the good callers wherever they come past the host.
+    /// Attacks of all kinds. Past the host they come from another address than the good callers.
     fn attacks(&self, sidecar: &Sidecar, time: Duration) -> Result<Vec<(&'static str, Attack)>> {
         let bounds = |clients| Bounds { clients, time };
-        // As many as a debug build stands beside all that it costs by itself.
+        // As many as a debug build can take beyond its own overhead.
         let scale = count("SOAK_HOSTILE_SCALE", 1) as usize;
         let past = |caller: Option<&Caller>| {
             let certificate = caller.and_then(|caller| caller.certificate.as_deref());
@@ -203,7 +204,7 @@ impl Ways {
         ])
     }
 
-    /// Each client takes a third of a caller's places, holds them unread, and begins again.
+    /// Each client takes a third of a caller's places, holds them without reading, and starts again.
     fn unread(&self, endpoint: Endpoint, bounds: Bounds) -> Attack {
         let requests = vec![Request::get(self.path(&format!("{LARGE}?timeout=4s"))); 25];
         Attack::start(bounds, move |shift| {

@@ -1,4 +1,4 @@
-//! The members: they compare who each request comes as with who sent it, and fail as they are asked to.
+//! The members compare the identity of each request with its sender, and fail on request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -10,11 +10,11 @@ use serde_json::json;
 
 use super::callers::Callers;
 
-/// What a request asks for, and what the member does with it.
+/// The kinds of requests, by which the member answers.
 pub(super) const HONEST: &[&str] = &["get", "get", "get", "get", "list", "create", "watch", "inner"];
 pub(super) const FAULTS: &[&str] = &["error", "close", "cut", "half-head", "unauthorized", "slow"];
 
-/// One that closes politely and one that resets.
+/// Two members: one closes in order and one resets.
 pub(super) struct Members {
     all: Vec<FakeMember>,
     judge: Arc<Judge>,
@@ -39,7 +39,7 @@ impl Members {
         self.all.iter().map(|fake| fake.name.as_str()).collect()
     }
 
-    /// How many requests came.
+    /// The number of requests that arrived.
     pub(super) fn arrived(&self) -> u64 {
         self.judge.arrived.load(Ordering::SeqCst)
     }
@@ -70,11 +70,12 @@ impl Judge {
     }
 
     fn wrong(&self, what: String) {
-        // Nobody listens any more when the test has failed.
+        // After a failed test the receiver is gone.
         let _ = self.wrong.send(what);
     }
 
-    /// It bears the caller's identity, all of it and nothing else, and our credential alone.
+    /// Checks that the request has the caller's whole identity and nothing else, and only the sidecar's
+    /// credential.
     fn is_honest(&self, request: &Request, caller: usize, token: &str) -> Result<()> {
         let Some(who) = self.callers.get(caller) else { anyhow::bail!("there is no caller {caller}") };
         let mut lines: Vec<(String, &str)> = request

@@ -1,8 +1,9 @@
-//! Header lines that have upset other proxies. None gives its sender a right to be somebody else.
+//! Header lines that have confused other proxies. None gives its sender the right to impersonate another
+//! user.
 
 use super::callers::{Way, Who};
 
-/// Those that a caller may send this way without becoming somebody else by it.
+/// The header lines that do not change the identity of a caller with this kind of login.
 pub(super) fn of(way: Way, who: &Who) -> Vec<&'static str> {
     let mut lines = ANYWHERE.to_vec();
     if way != Way::FrontProxyHttp2 {
@@ -43,7 +44,7 @@ const ANYWHERE: &[&str] = &[
     "te: trailers",
     "x-http-method-override: DELETE",
 ];
-/// What HTTP/2 does not have.
+/// Headers that HTTP/2 does not have.
 const ONE_CONNECTION: &[&str] = &[
     "connection: impersonate-user",
     "connection: close, impersonate-user, impersonate-group, impersonate-uid, authorization",
@@ -60,14 +61,14 @@ const ONE_CONNECTION: &[&str] = &[
     "x-folded: a\r\n impersonate-user: admin",
     "x-spaced : a",
 ];
-/// What the front proxy alone may say.
+/// Headers that only the front proxy may send.
 const FRONT_PROXYS: &[&str] = &[
     "x-remote-user: admin",
     "x-remote-user: admin\r\nx-remote-group: system:masters",
     "x-remote-uid: 0\r\nx-remote-extra-scopes: everything",
     "authorization: Bearer made-up",
 ];
-/// What takes a right that few have.
+/// Headers that need the right to impersonate.
 const IMPERSONATION: &[&str] = &[
     "impersonate-user: admin",
     "impersonate-user: admin\r\nimpersonate-group: system:masters",

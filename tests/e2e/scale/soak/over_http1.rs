@@ -1,4 +1,4 @@
-//! Callers over HTTP/1.1, each connection for as many requests and callers as it takes.
+//! Callers send requests over HTTP/1.1, several requests and callers over one connection.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -23,7 +23,7 @@ pub(super) fn ask(
     let callers = callers.by(way);
     let vouching = if way == Way::FrontProxyHttp1 { Some(front_proxy::certificate()?) } else { None };
     let mut dice = Dice::new(seed);
-    // Who shares a certificate shares a connection.
+    // Callers with the same certificate share a connection.
     let mut connections: HashMap<usize, Connection> = HashMap::new();
     while let Some(number) = tally.next() {
         let (place, who) = callers[dice.below(callers.len())];
@@ -55,7 +55,7 @@ pub(super) fn ask(
     Ok(())
 }
 
-/// One request, as it was drawn.
+/// One random request.
 pub(super) struct Request<'a> {
     pub(super) method: &'static str,
     pub(super) target: String,
@@ -91,12 +91,12 @@ impl<'a> Request<'a> {
         Self { method, target, says: &who.says, nasty, body, tag: (place, number), kind }
     }
 
-    /// What its answer begins with.
+    /// The beginning of its answer.
     pub(super) fn tag(&self) -> String {
         format!("{}/{}/", self.tag.0, self.tag.1)
     }
 
-    /// Whether it can but be answered.
+    /// Whether the request has to succeed.
     pub(super) fn honest(&self) -> bool {
         self.nasty.is_empty() && super::member::HONEST.contains(&self.kind)
     }

@@ -1,4 +1,4 @@
-//! The front proxy over HTTP/2: requests of several callers at the same time over one connection.
+//! The front proxy sends requests of several callers at the same time over one HTTP/2 connection.
 
 use anyhow::Result;
 use harness::front_proxy;
@@ -23,7 +23,7 @@ pub(super) fn ask(
     let mut dice = Dice::new(seed);
     loop {
         let mut connection = Http2::connect(&endpoint)?;
-        // A connection keeps all of its answers, so that it is not kept for ever.
+        // The client's connection stores all answers, so it is replaced after some time.
         for _ in 0..BATCHES {
             let size = 1 + dice.below(MOST_AT_ONCE);
             let numbers: Vec<u64> = (0..size).map_while(|_| tally.next()).collect();

@@ -1,5 +1,5 @@
-//! Tunnels of any length and any pieces, in both directions at once, which either side ends first, or
-//! which are cut. What comes out is compared as it comes, at both ends.
+//! Tunnels carry the same bytes, of any length, in any pieces, and in both directions at once. Either side
+//! ends first, or the tunnel is cut. Both ends compare the bytes as they arrive.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -12,7 +12,7 @@ use harness::noise::{Dice, MEBIBYTE, Noise};
 use harness::own_sidecar::OwnSidecar;
 use serde_json::json;
 
-/// How much went through.
+/// The amount of data that went through.
 #[derive(Debug)]
 pub(super) struct Carried {
     #[expect(dead_code, reason = "it is printed")]
@@ -21,7 +21,7 @@ pub(super) struct Carried {
     mebibytes: u64,
 }
 
-/// Opens tunnels until so many bytes went through them.
+/// Opens tunnels until they have carried `wanted` bytes.
 pub(super) fn carry(name: &str, wanted: u64) -> Result<Carried> {
     let (tell, told) = mpsc::channel();
     let manners = Manners { forgets: true, ..Manners::default() };
@@ -65,14 +65,14 @@ pub(super) fn carry(name: &str, wanted: u64) -> Result<Carried> {
     Ok(Carried { tunnels, mebibytes: carried.into_inner() / MEBIBYTE as u64 })
 }
 
-/// What one tunnel is to carry. It is told to the member in the path.
+/// The data of one tunnel. The path tells the member.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     seed: u64,
     up: u64,
     down: u64,
     member_first: bool,
-    /// The client goes away before it has sent everything.
+    /// The client disconnects before it has sent everything.
     cut: bool,
 }
 
@@ -109,7 +109,7 @@ impl Plan {
         Noise::new(2 * self.seed + 1, self.down)
     }
 
-    /// The client's side; how many bytes it saw pass.
+    /// Runs the client's side. Returns the number of bytes that it saw.
     fn run(self, fake: &FakeMember, endpoint: &Endpoint, dice: &mut Dice) -> Result<u64> {
         let mut connection = open(endpoint, &member_path(&fake.name, &self.path()), dice)?;
         let (mut up, mut down) = (self.upward(), self.downward());
@@ -162,7 +162,7 @@ fn script(request: &Request, tell: &mpsc::Sender<(Plan, Came)>) -> Vec<Step> {
         sends: plan.downward(),
         expects: plan.upward(),
         finishes_first: plan.member_first,
-        // Nobody listens any more when the test has failed.
+        // After a failed test the receiver is gone.
         tell: Arc::new(move |came| {
             let _ = tell.send((plan, came));
         }),
@@ -171,6 +171,6 @@ fn script(request: &Request, tell: &mpsc::Sender<(Plan, Came)>) -> Vec<Step> {
 }
 
 const AT_ONCE: u64 = 8;
-/// The most that one tunnel carries each way, and the most that is sent or read at once.
+/// The maximum that one tunnel carries each way, and the maximum of one read or write.
 const MOST: usize = 16 * MEBIBYTE;
 const PIECE: usize = 256 * 1024;

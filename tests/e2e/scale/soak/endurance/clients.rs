@@ -1,6 +1,5 @@
-//! Clients that make, read, change and remove objects of their own, now through the host, now past it, each
-//! over two connections that they keep. They do what Go's client does when such a connection has ended,
-//! and nothing more.
+//! Clients create, read, change and delete objects of their own, alternately through the host and past it,
+//! over two kept connections each. When such a connection has ended, they do the same as Go's client.
 
 use std::io::ErrorKind;
 use std::sync::mpsc::Receiver;
@@ -17,12 +16,12 @@ use super::{MEMBER, Tally, add, configmaps};
 
 pub(super) struct Client<'a> {
     name: String,
-    /// Where its objects are.
+    /// The path of its objects.
     folder: String,
     host: Endpoint,
     replicas: Receiver<Serving>,
     serving: Serving,
-    /// Through the host, and past it.
+    /// The connections through the host and past it.
     connections: [Option<Connection>; 2],
     tally: &'a Tally,
 }
@@ -46,7 +45,7 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Asks as often as this until time is over; the names of all that it made.
+    /// Sends requests at this interval until the run is over. Returns the names of all created objects.
     pub(super) fn run(mut self, every: Duration) -> Vec<String> {
         let (mut made, mut due) = (Vec::new(), self.tally.begin);
         for number in 0.. {
@@ -92,7 +91,7 @@ impl<'a> Client<'a> {
         let mut connection = kept.map_or_else(|| self.connect(way), Ok)?;
         let request = request(method, path, body, &self.name);
         let mut answer = connection.send(&request).and_then(|()| connection.response());
-        // Go repeats what only reads, if the connection was one that had been kept.
+        // Go repeats a read that failed on a kept connection.
         if answer.is_err() && again {
             add(&self.tally.again);
             connection = self.connect(way)?;
@@ -112,13 +111,13 @@ impl<'a> Client<'a> {
         if let Some(serving) = self.replicas.try_iter().last() {
             self.serving = serving;
         }
-        // As whatever balances connections would: now this one, now that.
+        // Alternates between the replicas, as a load balancer would.
         self.serving.rotate_left(1);
         self.serving.first().context("no replica serves")?.connect()
     }
 }
 
-/// Whether the other side has said nothing more, be it goodbye.
+/// Whether the peer has sent nothing, not even the end of the connection.
 fn is_open(connection: &Connection) -> bool {
     let socket = connection.socket();
     let peeked = socket.set_nonblocking(true).and_then(|()| socket.peek(&mut [0]));

@@ -1,5 +1,5 @@
-//! People who run a command in a pod every other second, now by the plugin through the host, now by kubectl
-//! past it.
+//! Users run a command in a pod every other second, alternately with the plugin through the host and with
+//! kubectl past it.
 
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub(super) struct Execs {
 impl Execs {
     pub(super) fn new(scene: &Scene, caller: &Caller) -> Result<Self> {
         let through = crate::plugin(caller)?.with(&[&format!("--cluster={MEMBER}")]);
-        // Of the same name, with a kubeconfig of its own.
+        // The same user, with a kubeconfig of its own.
         let caller = Caller::certificate(&caller.user, &[])?;
         Ok(Self { namespace: scene.name.clone(), caller, through })
     }

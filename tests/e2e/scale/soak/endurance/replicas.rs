@@ -1,6 +1,6 @@
-//! Two replicas of the sidecar behind the host, and what a Deployment does to them when it rolls: a new one
-//! is started and found by the host when it is ready, then an old one is told to end, and the host learns
-//! of that a moment later.
+//! Two replicas of the sidecar behind the host restart as in a rollout of a Deployment: a new replica starts
+//! and the host finds it when it is ready, then an old one gets SIGTERM, and the host learns of that a moment
+//! later.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -30,7 +30,7 @@ struct Replica {
 }
 
 impl Replicas {
-    /// Puts two in the place of the bed's own.
+    /// Replaces the bed's sidecar by two replicas.
     pub(super) fn start(caller: &Caller) -> Result<Self> {
         let mut replicas = Self {
             caller: caller.clone(),
@@ -45,10 +45,10 @@ impl Replicas {
         Ok(replicas)
     }
 
-    /// Who serves, now and whenever that changes.
+    /// The serving replicas, now and after each change.
     pub(super) fn subscribe(&mut self) -> Receiver<Serving> {
         let (listener, told) = channel();
-        // The other end is here.
+        // The receiver still exists here.
         let _ = listener.send(self.serving().unwrap_or_default());
         self.listeners.push(listener);
         told
@@ -63,7 +63,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// How many requests they answered in all.
+    /// The total number of requests that the replicas answered.
     pub(super) fn served(&self) -> Result<u64> {
         self.running.iter().try_fold(self.served, |sum, replica| Ok(sum + replica.served()?))
     }
@@ -80,7 +80,7 @@ impl Replicas {
 
     fn remove(&mut self) -> Result<()> {
         let mut old = self.running.pop_front().context("no replica")?;
-        // Kubelet and endpoint controller hear of a pod that is deleted each in its own time.
+        // The kubelet and the endpoint controller learn of a deleted pod at different times.
         let told = Instant::now();
         old.own.terminate()?;
         while let Some(left) = LAG.checked_sub(told.elapsed()) {
@@ -88,7 +88,7 @@ impl Replicas {
         }
         host()?.delete(&path(&old.slice))?;
         self.tell()?;
-        // What it still answers is counted for as long as it can be asked.
+        // Counts its answers for as long as its metrics are available.
         let mut served = old.served()?;
         while let Ok(now) = old.served() {
             served = now;
@@ -120,7 +120,7 @@ impl Replica {
 
 impl Drop for Replicas {
     fn drop(&mut self) {
-        // The bed's own is to serve the tests that come after.
+        // Restores the bed's sidecar for the following tests.
         let _ = sidecar().and_then(|bed| slice("mc-sidecar", &bed.url, true));
         for replica in &self.running {
             let _ = host().and_then(|host| host.delete(&path(&replica.slice)));
@@ -128,7 +128,7 @@ impl Drop for Replicas {
     }
 }
 
-/// Tells the host of an address of the sidecar's Service.
+/// Writes an address of the sidecar's Service on the host.
 fn slice(name: &str, url: &str, ready: bool) -> Result<Value> {
     let (ip, port) = url.trim_start_matches("https://").rsplit_once(':').context("no port")?;
     let port: u16 = port.parse()?;
@@ -148,5 +148,5 @@ fn path(slice: &str) -> String {
     format!("/apis/discovery.k8s.io/v1/namespaces/{SYSTEM}/endpointslices/{slice}")
 }
 
-/// What the host takes to learn that a replica is going.
+/// The time until the host learns that a replica ends.
 const LAG: Duration = Duration::from_secs(1);

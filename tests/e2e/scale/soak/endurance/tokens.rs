@@ -1,5 +1,4 @@
-//! The token by which a member is reached, renewed again and again. Each is bound to an object of its own,
-//! without which it is worth nothing.
+//! Renews the token for a member repeatedly. Each token is bound to an object, and is invalid without it.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ pub(super) struct Tokens<'a> {
 }
 
 impl Tokens<'_> {
-    /// A new one.
+    /// Issues a new token.
     pub(super) fn issue(&self, number: u64) -> Result<String> {
         let api = &self.scene.api;
         let bound = api.apply(
@@ -35,7 +34,8 @@ impl Tokens<'_> {
         Ok(answer["status"]["token"].as_str().context("no token")?.to_owned())
     }
 
-    /// Puts a new one into the member's Secret, as often as this, and makes the old one void soon after.
+    /// Writes a new token into the member's Secret at this interval, and makes the old one invalid soon
+    /// after.
     pub(super) fn renew(&self, every: Duration, tally: &Tally) {
         for number in 1.. {
             tally.wait_until(tally.begin + every * u32::try_from(number).unwrap_or(u32::MAX));
@@ -67,5 +67,6 @@ fn object(number: u64) -> String {
     format!("/api/v1/namespaces/{SYSTEM}/secrets/{}", name(number))
 }
 
-/// How long both are good. A kube-apiserver may take ten seconds more to notice the end of one.
+/// The time for which both tokens are valid. A kube-apiserver may take ten seconds more to notice the end of
+/// one.
 const OVERLAP: Duration = Duration::from_secs(5);

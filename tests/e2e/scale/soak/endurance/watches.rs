@@ -1,5 +1,4 @@
-//! Watches that go on where they were ended, as informers do: nothing that was made is missed, and nothing
-//! is told twice.
+//! Watches resume where they ended, as informers do, and neither miss nor repeat an object.
 
 use std::sync::mpsc::Receiver;
 
@@ -12,7 +11,7 @@ use serde_json::Value;
 use super::replicas::Serving;
 use super::{MEMBER, Tally, add, configmaps};
 
-/// How a watch comes to the member.
+/// The route of a watch to the member.
 pub(super) enum Way {
     Host(Endpoint),
     Past(Receiver<Serving>, Serving),
@@ -40,13 +39,14 @@ impl Way {
     }
 }
 
-/// Follows all that is made after `since`, until [`LAST`]; the names as they came.
+/// Follows all objects created after `since`, until [`LAST`]. Returns their names in order of arrival.
 pub(super) fn follow(mut way: Way, namespace: &str, mut since: String, tally: &Tally) -> Vec<String> {
     let mut seen = Vec::new();
     loop {
         let opened = open(&mut way, namespace, &since);
         let Some(mut watch) = tally.judge("a watch", opened) else { return seen };
-        // A replica that goes away breaks off what is open; that is no failure, and not to go on is.
+        // A replica that ends breaks off its open watches. That is no failure; only a watch that cannot
+        // resume is one.
         loop {
             let Ok(Some(event)) = next(&mut watch) else { break };
             if event["type"] == "ERROR" {
@@ -85,7 +85,7 @@ fn open(way: &mut Way, namespace: &str, since: &str) -> Result<Watch> {
     Ok(Watch { connection, read: Vec::new() })
 }
 
-/// The next event; nothing when the watch has ended.
+/// The next event, or `None` at the end of the watch.
 fn next(watch: &mut Watch) -> Result<Option<Value>> {
     loop {
         if let Some(end) = watch.read.iter().position(|byte| *byte == b'\n') {
@@ -100,5 +100,5 @@ fn next(watch: &mut Watch) -> Result<Option<Value>> {
     }
 }
 
-/// The object after which nothing more comes.
+/// The last object.
 pub(super) const LAST: &str = "the-last-one";

@@ -62,7 +62,7 @@ fn headings_become_anchors_as_on_github() {
 }
 
 #[test]
-fn links_in_code_are_no_links() {
+fn links_in_code_are_ignored() {
     let page = "[a](b.md) `[c](d.md)`\n```text\n[e](f.md)\n```\n[g](https://h/i.md)\n<img src=\"j.svg\">";
     assert_eq!(relative_links(page), ["b.md", "j.svg"]);
 }

@@ -77,7 +77,7 @@ impl ProxyAuthority {
 }
 
 impl Signed {
-    /// The certificate as it is shown.
+    /// The certificate as a peer sends it.
     pub fn der(&self) -> Result<Vec<u8>> {
         Ok(CertificateDer::from_pem_slice(self.certificate.as_bytes())?.to_vec())
     }

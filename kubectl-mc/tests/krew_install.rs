@@ -36,7 +36,8 @@ impl Krew {
         self.folder.path().join(name)
     }
 
-    /// A program with an environment of its own: kubectl, krew and the plugins that krew installed are in its `PATH`.
+    /// A program with an environment of its own: kubectl, krew and the plugins that krew installed are in its
+    /// `PATH`.
     fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         let path = [self.path("krew/bin"), self.path("bin"), "/usr/bin".into(), "/bin".into()];

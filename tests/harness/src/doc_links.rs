@@ -1,5 +1,5 @@
-//! Checks that the documentation has no dangling reference: every relative link of a Markdown page leads to a file
-//! and a heading that exist, and every path below `docs/` that a file of the repository names exists.
+//! Checks that the documentation has no dangling reference: every relative link of a Markdown page leads to a
+//! file and a heading that exist, and every path below `docs/` that a file of the repository names exists.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -162,8 +162,8 @@ enum Kept {
 }
 
 impl Line {
-    /// A GET. The server may close a kept connection between two requests: then the request is sent again on a
-    /// new one, as Go's client does.
+    /// A GET. The server may close a kept connection between two requests: then the request is sent again on
+    /// a new one, as Go's client does.
     fn ask(&mut self, target: &str) -> Result<()> {
         let begun = Instant::now();
         if let Some(kept) = self.kept.take() {

@@ -106,8 +106,8 @@ impl Karmada {
         Ok(())
     }
 
-    /// Lets these subjects be impersonated on a member, as Karmada's unified-auth controller does: by kind, and without the
-    /// namespaces of service accounts.
+    /// Lets these subjects be impersonated on a member, as Karmada's unified-auth controller does: by kind,
+    /// and without the namespaces of service accounts.
     pub fn unified_auth(of_bed: &str, users: &[&str], accounts: &[&str], groups: &[&str]) -> Result<()> {
         let api = Api::admin(member(of_bed)?)?;
         let rule = |resource: &str, names: &[&str]| json!({"apiGroups": [""], "resources": [resource], "resourceNames": names, "verbs": ["impersonate"]});

@@ -184,7 +184,8 @@ impl KarmadaHost {
         })
     }
 
-    /// Applies what `authz generate --only=objects` prints. The admission webhooks are those of the sidecar, if it runs.
+    /// Applies what `authz generate --only=objects` prints. The admission webhooks are those of the sidecar,
+    /// if it runs.
     pub fn apply_generated(&self, arguments: &[&str]) -> Result<()> {
         let command = ["authz", "generate", "--for=karmada", "--only=objects"];
         let flags = self.admission_flags()?;

@@ -25,7 +25,8 @@ pub const NAMESPACE: &str = "kube-admiral-system";
 /// The collection below which members are served.
 pub const AGGREGATIONS: &str = "/apis/aggregated.kubeadmiral.io/v1alpha1/aggregations";
 
-/// A host that has KubeAdmiral's inventory, and a sidecar that reads it and serves its group. One test has it at a time.
+/// A host that has KubeAdmiral's inventory, and a sidecar that reads it and serves its group. One test has it
+/// at a time.
 pub struct KubeAdmiral {
     pub fleet: OwnFleet,
     pub sidecar: OwnSidecar,

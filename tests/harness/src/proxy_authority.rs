@@ -1,5 +1,5 @@
-//! The certificate authority of a proxy that demands client certificates: it signs the proxy's own certificate and
-//! those of its clients.
+//! The certificate authority of a proxy that demands client certificates: it signs the proxy's own
+//! certificate and those of its clients.
 
 use std::sync::Arc;
 

@@ -34,7 +34,8 @@ impl Terminal {
         Self::of(&command, rows, columns)
     }
 
-    /// The same for any program, in the command's own environment and nothing else; `TERM` is xterm by default.
+    /// The same for any program, in the command's own environment and nothing else; `TERM` is xterm by
+    /// default.
     pub fn of(wanted: &Command, rows: u16, columns: u16) -> Result<Self> {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&controller)?;

@@ -1,5 +1,5 @@
-//! Requests that the client cancels at once (CVE-2023-44487 is the flood of them): bursts of streams, each reset
-//! together with the next write or a moment later.
+//! Requests that the client cancels at once (CVE-2023-44487 is the flood of them): bursts of streams, each
+//! reset together with the next write or a moment later.
 
 use std::time::Duration;
 

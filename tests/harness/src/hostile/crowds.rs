@@ -21,8 +21,8 @@ pub enum Stage {
     Idle,
 }
 
-/// Each client opens so many connections at once, and from then on new ones in the place of those that the server
-/// closed.
+/// Each client opens so many connections at once, and from then on new ones in the place of those that the
+/// server closed.
 pub fn connections(endpoint: Endpoint, stage: Stage, each: usize, bounds: Bounds) -> Attack {
     Attack::start(bounds, move |shift| {
         let mut open: Vec<Held> = Vec::new();

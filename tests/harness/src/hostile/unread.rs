@@ -72,8 +72,8 @@ impl Request {
 }
 
 impl Unread {
-    /// Sends the requests: each on a connection of its own over HTTP/1.1, else as streams of as few connections as
-    /// carry them.
+    /// Sends the requests: each on a connection of its own over HTTP/1.1, else as streams of as few
+    /// connections as carry them.
     pub fn send(stall: Stall, endpoint: &Endpoint, requests: &[Request]) -> Result<Self> {
         let endpoint = endpoint.clone().with_receive_buffer(SMALL);
         let (mut http1, mut http2) = (Vec::new(), Vec::new());

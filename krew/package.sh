@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Packs the plugin for krew: target/krew/kubectl-mc_<version>_<os>_<arch>.tar.gz with its .sha256, and
-# target/krew/mc.yaml, the manifest of all the archives that lie there in this version.
+# target/krew/mc.yaml, the manifest of all archives of this version in that folder.
 #
 #   krew/package.sh             builds and packs for this machine
 #   krew/package.sh TARGET      the same for a target of rustc, such as aarch64-apple-darwin
-#   krew/package.sh TARGET BIN  packs a binary that was built before
+#   krew/package.sh TARGET BIN  packs an existing binary
 #
-# RELEASE_URL is where the archives will be found; without it, the project's release of this version.
+# RELEASE_URL is the URL of the archives; by default, the project's release of this version.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -50,7 +50,7 @@ trap 'rm -rf "$folder"' EXIT
 install -m 0755 "$built" "$folder/$bin"
 install -m 0644 LICENSE "$folder/LICENSE"
 archive=kubectl-mc_${version}_${os}_${arch}.tar.gz
-# No names, no times: the same binary makes the same archive. gzip -n for the same reason.
+# Without names and times, the same binary makes the same archive. That is also why gzip has -n.
 if tar --version 2>/dev/null | grep -q GNU; then
   tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$folder" -cf - "$bin" LICENSE | gzip -n9 >"$out/$archive"
 else
@@ -58,7 +58,7 @@ else
 fi
 sum "$out/$archive" >"$out/$archive.sha256"
 
-# The manifest: the lines around the platform once, the platform for every archive of this version.
+# The manifest has the lines around the platform once, and the platform for every archive of this version.
 {
   sed '/^#/d; /# begin platform/,$d' krew/mc.yaml | sed "s|\${VERSION}|$version|"
   for packed in "$out/kubectl-mc_${version}_"*.tar.gz; do

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Makes everything of a release in target/dist, from a clean checkout: krew/release.sh IMAGE. IMAGE is the name under
-# which the sidecar's image will be published, without tag: the plugin and the chart name it with its digest.
+# Makes all files of a release in target/dist, from a clean checkout: krew/release.sh IMAGE. IMAGE is the name
+# under which the sidecar's image will be published, without tag: the plugin and the chart refer to it by its
+# digest.
 #
-#   PLATFORMS    linux/amd64,linux/arm64 without it
-#   DIST         another folder
-#   RELEASE_URL  where the files will be found; without it, the project's release of this version
+#   PLATFORMS    by default linux/amd64,linux/arm64
+#   DIST         the folder; by default target/dist
+#   RELEASE_URL  the URL of the files; by default, the project's release of this version
 #
-# Archives have no time of the day in them, so that one commit gives one SHA256SUMS.
+# Archives contain no build time, so that one commit gives one SHA256SUMS.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 image=${1:?the name of the image is needed} out=${DIST:-$PWD/target/dist}
@@ -29,7 +30,8 @@ trap 'rm -rf "$folder"' EXIT
 rm -rf "$out"
 mkdir -p "$out"
 
-# The image first: the others name its digest. The archive that buildah writes has the time of day in it.
+# The image is first, because the others contain its digest. buildah's archive contains the build time, so it
+# is packed again.
 ARCHIVE="$folder/image.tar" BUILDER=buildah PROFILE=release sidecar/image/build.sh "$image:$version"
 mkdir "$folder/image"
 tar -xf "$folder/image.tar" -C "$folder/image"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Upstream's own tests of kubectl, through the proxy of a member in a test bed of their own:
-# conformance.sh [--focus EXPRESSION] [--by-agent] [--by-plugin]. They need a node, and that needs root on Linux:
-# elsewhere they are left out, and said in the file that SKIPPED names.
+# Runs upstream's own tests of kubectl through the proxy of a member, in a test bed of their own:
+# conformance.sh [--focus EXPRESSION] [--by-agent] [--by-plugin]. They need a node, which needs root on Linux;
+# elsewhere they are skipped, and the file that SKIPPED names reports it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

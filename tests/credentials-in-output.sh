@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Searches the output of the test bed's sidecar after a run of tests (its log, metrics and debug page, the Events, conditions and
-# ConfigMaps that it writes on the host) for credentials: tokens (JWT), private keys and PEM blocks, plain or in base64.
-# Fails if there is one, or nothing to search in, or if the search itself fails.
+# Searches the output of the test bed's sidecar after a run of tests (its log, metrics and debug page, the
+# Events, conditions and ConfigMaps that it writes on the host) for credentials: tokens (JWT), private keys
+# and PEM blocks, plain or in base64. Fails if there is one, if there is nothing to search, or if the search
+# itself fails.
 set -euo pipefail
 bed="${TESTBED:?run this in a test bed: target/debug/testbed run … -- $0}"
 folder="$(mktemp -d)"
@@ -11,7 +12,7 @@ mkdir "$output"
 
 kubectl get events --all-namespaces -o json >"$output/events"
 kubectl get memberclusters -o json >"$output/memberclusters"
-# The cluster writes the other one, with its public CA.
+# The cluster writes kube-root-ca.crt, with its public CA.
 kubectl get configmaps -n kubectl-mc-system --field-selector metadata.name!=kube-root-ca.crt -o json >"$output/configmaps"
 name=mc-sidecar.kubectl-mc-system.svc
 user() { kubectl config view --raw -o jsonpath="{.users[0].user.client-$1-data}" | base64 --decode; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The demonstration: a host, two members, the sidecar, and each command with its real output. Ends in
-# a shell when on a terminal; DEMO_SHELL=0 leaves it out.
+# Runs the demo: a host, two members, the sidecar, and each command with its real output. On a terminal it
+# ends in a shell; DEMO_SHELL=0 leaves the shell out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,7 +9,7 @@ if [ "${1:-}" != --in-bed ]; then
     export PATH="$PATH:/usr/sbin"
     echo "demo: building the plugin, the sidecar and the test bed"
     cargo build --quiet --package kubectl-mc --package sidecar --package testbed
-    # The test bed builds what it starts of Kubernetes, and nothing else.
+    # The test bed builds only the programs of Kubernetes that it starts.
     [ -d target/kubernetes ] || echo "demo: the first time, Kubernetes is built from its Go modules: about four minutes on two cores"
     bed=(--members 2 --spare s1 --sidecar target/debug/mc-sidecar)
     if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
@@ -40,8 +40,8 @@ member() { kubectl --kubeconfig "$(jq -r ".members.$1.kubeconfig" "$TESTBED/bed.
 
 nodes=$(jq -r '.members.m1.node // empty' "$TESTBED/bed.json")
 
-# Jane is a developer: a certificate of the host, a right on the host to enter m1, and a right on m1
-# to work in the namespace shop. She has nothing on m2, and no credential of any member.
+# Jane is a developer. She has a certificate of the host, a right on the host to reach m1, and a right on m1
+# to work in the namespace shop. She has no right on m2, and no credential of any member.
 jane=$home/jane
 openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj '/CN=jane/O=dev' \
     -keyout "$jane.key" -out "$jane.csr" 2>/dev/null

@@ -80,7 +80,7 @@ def path(c):
 
 
 def screen(lines, width, title, c):
-    """Commands and what they print."""
+    """Commands and their output."""
     parts = [rectangle(1, 1, width - 2, 28 + 20 * len(lines), c["screen"], c["line"])]
     for at, line in enumerate(lines):
         y = 28 + 20 * at
@@ -94,7 +94,7 @@ def screen(lines, width, title, c):
 
 
 def quickstart(c):
-    """The clusters of the quickstart: what reaches what, and by which address."""
+    """The clusters of the quickstart, with the addresses by which they are reached."""
     parts = [rectangle(262, 12, 606, 276, c["frame"], c["line"])]
     parts.append(text(278, 36, "Docker's network “kind”", c["soft"], 12, "600"))
     parts += box(12, 96, 172, "your machine", ["kubectl mc", "your login of the host"], c)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Type-checks the plugin for macOS and Windows, as far as rustup can get their standard libraries. Nothing is linked and
-# no C is compiled: a stand-in for the C compiler makes empty files.
+# Type-checks the plugin for macOS and Windows, if rustup can get their standard libraries. Nothing is linked
+# and no C is compiled: a stand-in for the C compiler writes empty files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 targets=(aarch64-apple-darwin x86_64-pc-windows-gnu)

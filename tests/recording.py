@@ -32,7 +32,7 @@ KEY, ANSWER, READ, END = 0.07, 0.4, 2.2, 4.0
 
 
 class Screen:
-    """What a terminal shows: the sequences that bash, kubectl and the plugin write, and no others."""
+    """The screen of a terminal that understands only the sequences of bash, kubectl and the plugin."""
 
     SEQUENCE = re.compile(r"\x1b\[([?>]?)([\d;]*)([@-~])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][0-9A-Za-z]|\x1b[=>78]")
 
@@ -132,7 +132,7 @@ class Screen:
             self.style = (colors.get(number, color), is_bold and number != 22)
 
     def spans(self, at):
-        """A row as (column, text, style), without what is blank; the cursor is a block."""
+        """A row as (column, text, style), without blanks; the cursor is a block."""
         row = list(self.rows[at])
         if self.is_cursor_shown and at == self.y and self.x < COLUMNS:
             row[self.x] = ("\u2588", ("soft", False))
@@ -151,12 +151,12 @@ class Screen:
 
 
 def svg(colors):
-    """The cast, in which each row is shown from when it appears to when it changes."""
+    """The cast as SVG: each row is shown from the time it appears to the time it changes."""
     head, *events = [json.loads(line) for line in CAST.read_text().splitlines()]
     assert (head["width"], head["height"]) == (COLUMNS, ROWS), head
     screen, since, shown = Screen(), [0.0] * ROWS, [()] * ROWS
     total = events[-1][0] + END
-    # The still picture: before the screen is cleared for the second time.
+    # The still picture shows the screen before it is cleared for the second time.
     clears = [at for at, (_, _, text) in enumerate(events) if "\x1b[2J" in text]
     still = events[clears[1] - 1][0] if len(clears) > 1 else events[-1][0]
     intervals = {}
@@ -210,7 +210,7 @@ def line(at, spans):
 
 
 class Session:
-    """bash on a terminal; what it writes goes into the cast."""
+    """bash on a terminal, whose output goes into the cast."""
 
     def __init__(self, environment, rc):
         self.screen, self.events, self.clock = Screen(), [], 0.0
@@ -221,7 +221,7 @@ class Session:
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
 
     def read(self, is_done, quiet=0.15, limit=120):
-        """What is written until the screen is as wanted and nothing more comes."""
+        """Reads until the screen is as wanted and there is no more output; returns the output."""
         text, end = "", time.monotonic() + limit
         while True:
             ready, _, _ = select.select([self.terminal], [], [], quiet)
@@ -299,7 +299,7 @@ def record():
 
 
 def prepare(member):
-    """A namespace with a deployment on a member; where there is a node, its pod runs."""
+    """Creates a namespace with a deployment on a member, and waits for its pod."""
     kubectl = ["kubectl", "--kubeconfig", member["kubeconfig"]]
     container = {"name": "web", "image": "testbed.local/busybox:1", "imagePullPolicy": "Never", "command": ["sleep", "86400"]}
     deployment = {
@@ -316,7 +316,7 @@ def prepare(member):
 
 
 def play(session):
-    """The session: a merged table, the picker, a completion and a shell in a pod."""
+    """Types the session: a merged table, the picker, a completion and a shell in a pod."""
     session.type("kubectl mc --all-clusters get pods -n shop")
     session.press("\r", r"CLUSTER[^$]*m3 [^$]*" + PROMPT)
     session.clear()

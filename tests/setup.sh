@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what a bare Debian or Ubuntu lacks to build, test and show this project, and says what it
-# installs. Nothing is installed that is there already. Needs root for Debian packages; without it
-# the missing ones are named, and what needs them is left out later.
+# Installs what a bare Debian or Ubuntu lacks to build, test and demonstrate this project, and prints what it
+# installs. It does not install what is already there. Debian packages need root; without root the missing
+# ones are named, and tests that need them are skipped later.
 set -euo pipefail
 
 # program:package
@@ -29,7 +29,7 @@ needs=(
 )
 if [ "${1:-}" = --bench ]; then needs+=(nginx:nginx-light wrk:wrk); fi
 if [ "${1:-}" = --release ]; then needs+=(aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu); fi
-# The program for the other processor: built by a cross compiler, and run by an emulator.
+# The program for the other architecture is built by a cross compiler and run by an emulator.
 if [ "${1:-}" = --arm64 ]; then
     needs+=(aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static)
 fi
@@ -62,7 +62,7 @@ if [ "${#missing[@]}" -gt 0 ]; then
         case " ${missing[*]}" in *:arm64*) dpkg --add-architecture arm64 ;; esac
         apt-get update -qq
         if [ ! -e /usr/sbin/policy-rc.d ]; then
-            # The services of containerd and nginx are not wanted: tests start their own.
+            # The packages must not start the services of containerd and nginx: tests start their own.
             printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
             chmod 0755 /usr/sbin/policy-rc.d
             trap 'rm -f /usr/sbin/policy-rc.d' EXIT
@@ -74,14 +74,14 @@ fi
 for tool in cargo:Rust go:Go; do
     command -v "${tool%%:*}" >/dev/null 2>&1 || { echo "setup: ${tool##*:} is needed and not here" >&2; exit 1; }
 done
-# Go of its own fetches the version that a module asks for, unless GOTOOLCHAIN forbids it.
+# Go itself downloads the version that a module requires, unless GOTOOLCHAIN forbids it.
 newest="$(grep -H '^go ' tests/*/go.mod | sort -k2V | tail -1)"
 module="${newest%/go.mod:*}"
 if ! (cd "$module" && go list -m) >/dev/null 2>&1; then
     echo "setup: $module needs Go ${newest##* } or later; here is $(go env GOVERSION)" >&2
     exit 1
 fi
-# A release is of a commit that passed, so it checks no dependencies.
+# A release is made from a commit that passed all checks, so its dependencies are not checked again.
 if [[ "${1:-}" != --@(no-deny|release) ]] && ! cargo deny --version >/dev/null 2>&1; then
     echo "setup: installing cargo-deny (cargo install)"
     CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=0 \

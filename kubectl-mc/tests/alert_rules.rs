@@ -1,4 +1,5 @@
-//! Prometheus' own tool reads the alert rules, and each alert fires when it should and only then.
+//! Checks the alert rules with promtool: the rules are valid, and each alert fires on its fault and only
+//! then.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! The Helm charts and the plugin are two ways to the same objects: for each set of values, what real Helm renders is
-//! what `kubectl mc install` prints, and what a join by an agent applies.
+//! Compares the Helm charts with the plugin: for each set of values, real Helm renders the objects that
+//! `kubectl mc install` prints, or that a join by an agent applies.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,12 +12,12 @@ use serde_json::Value;
 use tempfile::NamedTempFile;
 
 #[test]
-fn by_default() -> Result<()> {
+fn default_values_render_the_same_objects() -> Result<()> {
     same(&[], &[])
 }
 
 #[test]
-fn in_another_namespace_with_other_numbers() -> Result<()> {
+fn namespace_and_numbers_render_the_same_objects() -> Result<()> {
     same(
         &["--namespace=elsewhere", "--replicas=5", "--secure-port=4443", "--image-pull-policy=Always"],
         &["--namespace=elsewhere", "--set=replicas=5,securePort=4443,image.pullPolicy=Always"],
@@ -25,18 +25,18 @@ fn in_another_namespace_with_other_numbers() -> Result<()> {
 }
 
 #[test]
-fn on_the_hosts_network() -> Result<()> {
+fn host_network_renders_the_same_objects() -> Result<()> {
     same(&["--host-network"], &["--set=hostNetwork=true"])?;
     same(&["--host-network", "--secure-port=9443"], &["--set=hostNetwork=true,securePort=9443"])
 }
 
 #[test]
-fn with_cert_manager() -> Result<()> {
+fn cert_manager_renders_the_same_objects() -> Result<()> {
     same(&["--certificates=cert-manager"], &["--set=certificates=CertManager"])
 }
 
 #[test]
-fn with_a_direct_endpoint() -> Result<()> {
+fn direct_endpoint_renders_the_same_objects() -> Result<()> {
     same(&["--expose=LoadBalancer"], &["--set=direct.expose=LoadBalancer"])?;
     for (url, certificates) in [
         ("https://mc.example.com:8443/", "SelfManaged"),
@@ -54,7 +54,7 @@ fn with_a_direct_endpoint() -> Result<()> {
 }
 
 #[test]
-fn with_flags_of_the_sidecar() -> Result<()> {
+fn sidecar_flags_render_the_same_objects() -> Result<()> {
     same(
         &["--sidecar-flag=--max-tunnels=7", "--sidecar-flag=--log-format=json"],
         &["--set=extraArgs={--max-tunnels=7,--log-format=json}"],
@@ -62,7 +62,7 @@ fn with_flags_of_the_sidecar() -> Result<()> {
 }
 
 #[test]
-fn with_the_flags_for_platforms() -> Result<()> {
+fn platform_flags_render_the_same_objects() -> Result<()> {
     same(
         &[
             "--image-pull-secret=registry",
@@ -85,7 +85,7 @@ fn with_the_flags_for_platforms() -> Result<()> {
 }
 
 #[test]
-fn file_of_values_means_the_same_to_both() -> Result<()> {
+fn values_file_renders_the_same_objects() -> Result<()> {
     same_file(EVERY_VALUE)?;
     same_file("certificates: CertManager\nmetrics: {podMonitor: {enabled: true}}\n")?;
     same_file("certificates: Secret\ntls: {secretName: serving}\n")?;
@@ -112,7 +112,7 @@ fn image_is_joined_from_its_parts() -> Result<()> {
 }
 
 #[test]
-fn wrong_values_are_refused_by_both() -> Result<()> {
+fn chart_and_plugin_refuse_wrong_values() -> Result<()> {
     for wrong in [
         "image: r.example/i:1",
         "image: {repository: i, pullPolicy: Sometimes}",
@@ -151,7 +151,7 @@ fn image_must_be_named() -> Result<()> {
 }
 
 #[test]
-fn helm_finds_nothing_to_criticize() -> Result<()> {
+fn charts_pass_helm_lint() -> Result<()> {
     succeed(helm("lint", &["--strict"])?.arg("--set=image.repository=i"))?;
     succeed(&mut helm_agent("lint", &["--strict", "--set=image.repository=i,cluster=m1"])?).map(drop)
 }
@@ -173,7 +173,7 @@ fn packed_charts_name_their_image_and_are_reproducible() -> Result<()> {
         ensure!(listed.lines().find(has_time).is_none(), "of a moment or a user: {listed}");
         let mut command = Command::new(testbed::programs::build_helm()?);
         command.args(["template", chart]).arg(&packed).arg("--kube-version=1.36.3");
-        // A value that the sidecar's chart does not have.
+        // Only the agent's chart has this value.
         command.args((chart == "mc-agent").then_some("--set=cluster=m1"));
         ensure!(succeed(&mut command)?.contains(&format!("image: {image}\n")), "no {image}");
     }
@@ -181,7 +181,7 @@ fn packed_charts_name_their_image_and_are_reproducible() -> Result<()> {
 }
 
 #[test]
-fn release_name_is_the_instance_and_names_the_test() -> Result<()> {
+fn release_name_becomes_instance_label_and_test_name() -> Result<()> {
     let mut command = helm("template", &["--name-template=proxy", "--set=image.repository=i"])?;
     let objects: Vec<Value> = serde_saphyr::from_multiple(&succeed(&mut command)?)?;
     let objects = objects.iter().filter(|object| object.is_object());
@@ -198,7 +198,7 @@ fn release_name_is_the_instance_and_names_the_test() -> Result<()> {
 }
 
 #[test]
-fn agent_chart_renders_what_a_join_applies() -> Result<()> {
+fn agent_chart_renders_the_objects_of_a_join() -> Result<()> {
     for values in ["", EVERY_VALUE_OF_AN_AGENT, "resources: {limits: {memory: null}}\nglobal: {any: thing}\n"]
     {
         let agent = Agent {
@@ -221,7 +221,7 @@ fn agent_chart_renders_what_a_join_applies() -> Result<()> {
 }
 
 #[test]
-fn agent_chart_is_for_the_namespace_of_its_release() -> Result<()> {
+fn agent_chart_uses_the_namespace_of_its_release() -> Result<()> {
     let mut chart = helm_agent("template", &["--set=cluster=m1,image.repository=i", "--namespace=edge"])?;
     let rendered = succeed(&mut chart)?;
     ensure!(
@@ -294,8 +294,8 @@ fn objects(text: &str) -> Result<BTreeMap<String, Value>> {
     by_name(serde_saphyr::from_multiple(text)?)
 }
 
-/// By kind and name, without the known differences: Helm does not create the namespace of its release, adds labels at
-/// the installation, and has an annotation that keeps the CustomResourceDefinitions.
+/// The objects by kind and name, without the known differences: Helm does not create the namespace of its
+/// release, adds labels at the installation, and has an annotation that keeps the CustomResourceDefinitions.
 fn by_name(objects: Vec<Value>) -> Result<BTreeMap<String, Value>> {
     let is_release = |object: &Value| object["kind"] == "Namespace" && object["metadata"]["name"] != AGENTS;
     let objects = objects.into_iter().filter(|object| object.is_object() && !is_release(object));
@@ -321,16 +321,16 @@ fn by_name(objects: Vec<Value>) -> Result<BTreeMap<String, Value>> {
 }
 
 fn helm(verb: &str, flags: &[&str]) -> Result<Command> {
-    helm_of(concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy/chart"), verb, flags)
+    helm_command(concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy/chart"), verb, flags)
 }
 
 fn helm_agent(verb: &str, flags: &[&str]) -> Result<Command> {
-    helm_of(concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy/agent-chart"), verb, flags)
+    helm_command(concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy/agent-chart"), verb, flags)
 }
 
-fn helm_of(chart: &str, verb: &str, flags: &[&str]) -> Result<Command> {
+fn helm_command(chart: &str, verb: &str, flags: &[&str]) -> Result<Command> {
     let mut command = Command::new(testbed::programs::build_helm()?);
-    // Nothing of the user's own Helm.
+    // The user's own Helm configuration has no effect.
     command.arg(verb).args([chart, "--kube-version=1.36.3"]).args(flags);
     command.env_clear().env("HOME", env!("CARGO_TARGET_TMPDIR"));
     Ok(command)
@@ -347,7 +347,7 @@ const IMAGE: [&str; 3] = [
     "--skip-tests",
     "--set=image.repository=registry.example/mc-sidecar,image.tag=v1",
 ];
-/// Each value of an agent otherwise than by default, but for its cluster and image.
+/// Every value of the agent's chart differs from its default, except for the cluster and the image.
 const EVERY_VALUE_OF_AN_AGENT: &str = "
 image: {pullPolicy: Always}
 imagePullSecrets: [{name: one}]
@@ -363,7 +363,7 @@ podLabels: {team: platform, app.kubernetes.io/name: not-this}
 extraArgs: [--tunnels=1]
 extraEnv: [{name: RUST_LOG, value: debug}]
 ";
-/// Each value otherwise than by default.
+/// Every value differs from its default.
 const EVERY_VALUE: &str = "
 image: {pullPolicy: Always}
 imagePullSecrets: [{name: one}, {name: two}]

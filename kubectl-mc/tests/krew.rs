@@ -1,5 +1,5 @@
-//! The krew manifest and archives that `krew/package.sh` makes are what krew accepts: the rules of
-//! krew's `internal/index/validation` and of the reviewers of its index.
+//! Checks the krew manifest and the archives of `krew/package.sh` against the rules of krew's
+//! `internal/index/validation` and of the reviewers of its index.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -35,7 +35,7 @@ fn keys(value: &Value) -> BTreeSet<&str> {
 }
 
 #[test]
-fn the_manifest_keeps_krews_rules() {
+fn manifest_follows_the_rules_of_krew() {
     let out = tempfile::tempdir().unwrap();
     let targets = ["x86_64-unknown-linux-gnu", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"];
     let manifest = package(out.path(), &targets);
@@ -82,7 +82,7 @@ fn the_manifest_keeps_krews_rules() {
 }
 
 #[test]
-fn the_same_binary_makes_the_same_archive() {
+fn same_binary_makes_the_same_archive() {
     let sums = [(); 2].map(|()| {
         let out = tempfile::tempdir().unwrap();
         let manifest = package(out.path(), &["aarch64-unknown-linux-gnu"]);
@@ -92,7 +92,7 @@ fn the_same_binary_makes_the_same_archive() {
 }
 
 #[test]
-fn a_platform_that_krew_does_not_know_is_refused() {
+fn platform_unknown_to_krew_is_refused() {
     let out = tempfile::tempdir().unwrap();
     let run =
         Command::new(SCRIPT).arg("riscv64gc-unknown-freebsd").env("KREW_OUT", out.path()).output().unwrap();
@@ -107,7 +107,7 @@ fn release_notes_are_the_changelogs_section() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("krew")).unwrap();
     let script = folder.path().join("krew/notes.sh");
-    // bash reads the copy: to execute a file that this process has just written may fail (`harness::script`).
+    // bash reads the copy: executing a file that this process has just written may fail (`harness::script`).
     fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../krew/notes.sh"), &script).unwrap();
     let changelog = "# Changelog\n\n## [Unreleased]\n\n- new\n\n## [1.2.0] - 2026-01-01\n\n- this\n\n## [1.1.0]\n\n- old\n\n[1.2.0]: u\n";
     fs::write(folder.path().join("CHANGELOG.md"), changelog).unwrap();

@@ -1,5 +1,5 @@
-//! krew itself takes the manifest and installs the plugin: its validator and its `install`, built from its Go module, with
-//! an index in a folder and archives from a server of this machine.
+//! Installs the plugin by krew itself: by its validator and its `install`, both built from its Go module,
+//! with an index in a folder and archives from a local server.
 #![cfg(unix)]
 
 use std::fs;
@@ -12,7 +12,7 @@ use std::thread;
 
 use anyhow::{Context, Result, ensure};
 
-/// A machine with krew, an index with one release, and a server that has its archives.
+/// A folder with krew, an index with one release, and a server for its archives.
 struct Krew {
     folder: tempfile::TempDir,
     validator: PathBuf,
@@ -36,7 +36,8 @@ impl Krew {
         self.folder.path().join(name)
     }
 
-    /// A program with an environment of its own: kubectl, krew and the plugins that krew installed are in its `PATH`.
+    /// A program with an environment of its own: kubectl, krew and the plugins that krew installed are in its
+    /// `PATH`.
     fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         let path = [self.path("krew/bin"), self.path("bin"), "/usr/bin".into(), "/bin".into()];
@@ -45,7 +46,7 @@ impl Krew {
             .env("PATH", std::env::join_paths(path).unwrap_or_default())
             .env("HOME", self.path("home"))
             .env("KREW_ROOT", self.path("krew"))
-            // krew would ask the Internet.
+            // The check would send a request to the Internet.
             .env("KREW_NO_UPGRADE_CHECK", "1")
             .envs(["AUTHOR", "COMMITTER"].map(|who| (format!("GIT_{who}_NAME"), "t")))
             .envs(["AUTHOR", "COMMITTER"].map(|who| (format!("GIT_{who}_EMAIL"), "t@example.com")));
@@ -68,7 +69,7 @@ impl Krew {
         succeed(self.command(script("index.sh")).arg(self.path("dist/mc.yaml")).arg(&index)).map(drop)
     }
 
-    /// What README tells a newcomer to do; then the plugin runs and completes.
+    /// Runs the installation commands of README.md, then the plugin and its completion.
     fn install_from_the_index(&self) -> Result<()> {
         let index = format!("file://{}", self.path("index").display());
         self.kubectl(&["krew", "index", "add", "kubectl-mc", &index])?;
@@ -86,7 +87,7 @@ impl Krew {
 }
 
 #[test]
-fn krews_validator_installs_every_platform() -> Result<()> {
+fn krew_validator_installs_every_platform() -> Result<()> {
     let krew = Krew::new()?;
     let stand_in = krew.path("stand-in");
     fs::write(&stand_in, "not really the plugin")?;
@@ -107,12 +108,12 @@ fn krews_validator_installs_every_platform() -> Result<()> {
 }
 
 #[test]
-fn krew_installs_upgrades_and_removes_the_plugin_by_its_index() -> Result<()> {
+fn krew_installs_upgrades_and_removes_the_plugin() -> Result<()> {
     let krew = Krew::new()?;
     let target = if cfg!(target_os = "macos") { "apple-darwin" } else { "unknown-linux-musl" };
     let program = krew.path("program");
     fs::copy(env!("CARGO_BIN_EXE_kubectl-mc"), &program)?;
-    // Without the debugger's part, which takes long to pack.
+    // Debug information takes long to pack.
     succeed(Command::new("strip").arg(&program))?;
     krew.package(&format!("{}-{target}", std::env::consts::ARCH), &program)?;
     krew.publish()?;
@@ -156,13 +157,13 @@ fn krew_installs_the_archives_of_a_release() -> Result<()> {
     for platform in platforms {
         let text = |key: &str| platform[key].as_str().with_context(|| format!("{key} of {platform}"));
         let (folder, name) = text("uri")?.rsplit_once('/').context("a URI without a path")?;
-        // krew compares the archive of this machine with the manifest; the others have only this.
+        // The manifest and SHA256SUMS must have the same checksum of each archive.
         let line = format!("{}  {name}\n", text("sha256")?);
         ensure!(sums.contains(&line), "{name} of mc.yaml is not that of SHA256SUMS:\n{sums}");
         fs::copy(dist.join(name), krew.path("dist").join(name))?;
         ensure!(*published.get_or_insert(folder) == folder, "the archives are in several places");
     }
-    // The archives as they are; only the place from which they are fetched is another.
+    // The archives stay as they are; only the URL from which they are fetched changes.
     let manifest = manifest.replace(published.context("no archive")?, &krew.url);
     fs::write(krew.path("dist/mc.yaml"), manifest)?;
     let said = succeed(krew.command(&krew.validator).arg("-manifest").arg(krew.path("dist/mc.yaml")))?;
@@ -175,7 +176,7 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../krew").join(name)
 }
 
-/// What a program says, if it succeeds.
+/// The output of a program, which must succeed.
 fn succeed(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     let said = [output.stdout, output.stderr].concat();
@@ -190,7 +191,7 @@ fn serve(folder: PathBuf) -> Result<String> {
     let url = format!("http://{}", listener.local_addr()?);
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            // A client that goes away has lost nothing of ours.
+            // A client that disconnects is no error.
             let _ = answer(client, &folder);
         }
     });

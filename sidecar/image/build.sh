@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Makes the image of mc-sidecar and the lists of what is in it: sidecar/image/build.sh NAME.
+# Builds the image of mc-sidecar and the lists of its contents: sidecar/image/build.sh NAME.
 #
-#   PLATFORMS  linux/amd64,linux/arm64: for these; without it, for this machine's
-#   PUSH       yes: into the registry that is part of NAME; without it, into the store of the tool that packs
-#   ARCHIVE    into this file, an OCI archive, and into no store; buildah's alone
-#   BUILDER    docker (by buildx) or buildah; without it, the first of them that is there
-#   PROFILE    dev: what is built in a minute, to try it; without it, release
-#   ROOTS      a file with the public authorities to trust; without it, Mozilla's as Debian packs them
+#   PLATFORMS  for example linux/amd64,linux/arm64; by default, this machine's
+#   PUSH       yes: push to the registry in NAME; by default, the image goes into the builder's local store
+#   ARCHIVE    write this file, an OCI archive, and use no store; by buildah only
+#   BUILDER    docker (by buildx) or buildah; by default, the first of them that is installed
+#   PROFILE    dev: a build of a minute, to try it; by default, release
+#   ROOTS      a file with the public authorities to trust; by default, Mozilla's as Debian packages them
 #
 # Programs are cross-compiled, and the Dockerfile packs them. The same programs give the same image.
 set -euo pipefail
@@ -24,7 +24,7 @@ case $(uname -m) in
     *) own=linux/amd64 ;;
 esac
 IFS=, read -ra platforms <<<"${PLATFORMS:-$own}"
-# Not for all: crates of C would be built again for each commit.
+# Not exported, because crates with C code would be built again for each commit.
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 unset SOURCE_DATE_EPOCH
 
@@ -43,14 +43,14 @@ for platform in "${platforms[@]}"; do
     if [ "$platform" != "$own" ]; then objcopy=$machine-linux-gnu-objcopy; fi
     make --no-print-directory program PLATFORM=$machine-unknown-linux-gnu PROFILE="$profile"
     SOURCE_DATE_EPOCH=$epoch python3 sidecar/image/sbom.py sidecar $machine-unknown-linux-gnu "$out/mc-sidecar-$architecture.cdx.json" "$out/crates"
-    # The list of crates is in the program too, where scanners of images and `cargo audit bin` look for it.
+    # The program contains the list of crates too, where image scanners and `cargo audit bin` look for it.
     mkdir -p "$context/$architecture"
     $objcopy --strip-all --add-section .dep-v0="$out/crates" \
         "target/$machine-unknown-linux-gnu/${profile/#dev/debug}/mc-sidecar" \
         "$context/$architecture/mc-sidecar"
 done
 
-# What this machine was told to trust besides is left out.
+# Authorities that this machine trusts in addition are left out.
 mozilla=/usr/share/ca-certificates/mozilla
 if [ -n "${ROOTS:-}" ]; then
     cp "$ROOTS" "$context/ca-certificates.crt"
@@ -71,7 +71,7 @@ by_docker() {
 by_buildah() {
     local buildah=(buildah) to=()
     if [ -n "${ARCHIVE:-}" ]; then
-        # A store of its own, gone afterwards.
+        # A temporary store, removed afterwards.
         buildah+=(--root "$PWD/$out/store" --runroot "$PWD/$out/store/run" --storage-driver vfs)
         to=("oci-archive:$ARCHIVE:$name")
         rm -rf "$out/store" "$ARCHIVE"

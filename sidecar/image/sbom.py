@@ -27,7 +27,7 @@ def run(*command):
 
 
 def tree(package, target, edges):
-    """All packages of these edges, by (name, version), each with what it depends on. The root is the first."""
+    """All packages of these edges, by (name, version), each with its dependencies. The root is the first."""
     lines = run(
         *["cargo", "tree", "--locked", "--package", package, "--target", target, "--edges", edges],
         *["--prefix", "depth", "--format", "\t{p}\t{l}\t{r}"],
@@ -47,7 +47,7 @@ def tree(package, target, edges):
 
 
 def locked():
-    """Of each crate that is not of this workspace, the name of its registry and its checksum."""
+    """The registry and the checksum of each crate that is not of this workspace."""
     lock = (ROOT / "Cargo.lock").read_text()
     entry = r'name = "(.+)"\nversion = "(.+)"\nsource = "registry\+.+/(.+)-index"\nchecksum = "(.+)"'
     return {(name, version): kept for name, version, *kept in re.findall(entry, lock)}
@@ -69,7 +69,7 @@ def component(key, package):
     if package["local"]:
         purl += "?vcs_url=" + quote(f"git+{package['repository']}", safe="")
     made = {"type": "library", "bom-ref": f"{name}@{version}", "name": name, "version": version, "purl": purl}
-    # Macros, build scripts and what they are made of ran when it was built and are not in the program.
+    # Macros, build scripts and their dependencies ran at build time and are not in the program.
     made["scope"] = "required" if package["linked"] else "excluded"
     if package["checksum"]:
         made["hashes"] = [{"alg": "SHA-256", "content": package["checksum"]}]
@@ -81,7 +81,7 @@ def component(key, package):
 
 
 def packaged(kind, file, what):
-    """The package of this Debian (or Ubuntu) that a file is from."""
+    """The package of this Debian (or Ubuntu) that contains a file."""
     fields = "${Version}\t${Architecture}\t${source:Package}\n"
     try:
         system = dict(re.findall(r'^(ID|VERSION_ID)="?(.+?)"?$', Path("/etc/os-release").read_text(), re.M))
@@ -97,13 +97,13 @@ def packaged(kind, file, what):
 
 
 def beside_crates(target):
-    """What no crate brings: Rust's own library, the C libraries that a static program holds, the authorities' roots."""
+    """Components without a crate: Rust's own library, the C libraries in a static program, the authorities' roots."""
     version = re.search(r"^release: (.+)$", run("rustc", "--version", "--verbose"), re.M)[1]
     licence = [{"expression": "MIT OR Apache-2.0"}]
     std = {"type": "library", "bom-ref": "rust-std", "name": "rust-std", "version": version, "purl": f"pkg:generic/rust-std@{version}"}
     found = [std | {"scope": "required", "licenses": licence}]
     if target.endswith("-musl"):
-        # Rust's library has the C library and the one that unwinds stacks in it, and the plugin brings no roots.
+        # Rust's library contains the C library and the unwinder, and the plugin has no roots.
         return found
     machine = target.split("-")[0]
     compiler = "gcc" if machine == os.uname().machine else f"{machine}-linux-gnu-gcc"

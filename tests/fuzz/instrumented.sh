@@ -1,6 +1,6 @@
 #!/bin/sh
-# The project's own code, compiled so that libFuzzer sees which ways an input takes and what it is
-# compared with. All of it are stable options: the passes of cargo-fuzz without a sanitizer.
+# Compiles the project's own code so that libFuzzer sees the branches that an input takes and the values that
+# it is compared with. All are stable options: the passes of cargo-fuzz without a sanitizer.
 exec "$@" --cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \

@@ -1,5 +1,5 @@
-//! `kubectl mc join --agent` where no cluster is needed: flags that exclude each other, and the commands for two
-//! administrators.
+//! Tests `kubectl mc join --agent` where no cluster is needed: flags that exclude each other, and the printed
+//! commands for two administrators.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 
 use crate::bed::{Bed, Ran};
 
-/// A host that does not answer, and a member that only its own machine reaches.
+/// A host that does not answer, and a member on a loopback address.
 fn bed() -> Bed {
     let bed = Bed::unreachable();
     let kubeconfig = r#"{"current-context": "host",
@@ -86,7 +86,7 @@ fn agent_without_an_image_or_a_host_is_refused() {
     assert!(wrong.contains("securePort"), "{wrong}");
 }
 
-/// The commands, without the objects between them.
+/// The printed commands, without the manifests between them.
 fn commands(text: &str) -> String {
     let mut inside = false;
     let mut kept = String::new();
@@ -154,7 +154,7 @@ fn printed_commands_start_the_agent_last() {
 }
 
 #[test]
-fn printed_token_that_lives_forever_is_that_of_a_secret() {
+fn printed_token_without_expiry_comes_from_a_secret() {
     let bed = bed();
     let ran = join(&bed, &["--agent", "--print", "--agent-image=i", "--agent-token=forever"]);
     assert!(ran.out.contains("type: kubernetes.io/service-account-token\n"), "{}", ran.out);
@@ -165,7 +165,7 @@ fn printed_token_that_lives_forever_is_that_of_a_secret() {
 }
 
 #[test]
-fn enrollment_refuses_what_needs_the_member() {
+fn enrollment_refuses_flags_that_need_the_member() {
     let bed = bed();
     for (flags, refused, hint) in [
         (&["--member-context=m1"][..], "--member-context", "leave out --enroll"),

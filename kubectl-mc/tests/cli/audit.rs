@@ -1,4 +1,4 @@
-//! `kubectl mc audit`: one request, from the logs of the sidecar's pods or from files.
+//! Tests `kubectl mc audit`: it finds one request in the logs of the sidecar's pods or in files.
 
 use serde_json::json;
 
@@ -46,7 +46,7 @@ fn request_is_found_in_the_logs_of_all_pods() {
 }
 
 #[test]
-fn request_that_is_not_there_is_an_error_with_the_next_step() {
+fn missing_request_is_an_error_with_a_hint() {
     let ran = bed().run(&["audit", "none"]);
     let (code, said) = ran.failed();
     assert!(
@@ -57,7 +57,7 @@ fn request_that_is_not_there_is_an_error_with_the_next_step() {
 }
 
 #[test]
-fn logs_that_the_host_does_not_show_are_an_error() {
+fn forbidden_or_missing_pods_are_an_error() {
     let bed = Bed::answering(status(403, "host", "pods is forbidden"));
     let ran = bed.run(&["audit", "a1"]);
     let (code, said) = ran.failed();
@@ -71,7 +71,7 @@ fn logs_that_the_host_does_not_show_are_an_error() {
 }
 
 #[test]
-fn pod_whose_log_cannot_be_read_hides_no_other() {
+fn unreadable_pod_log_hides_no_other_log() {
     let bed = Bed::serving(|path| match path {
         path if path.contains("?labelSelector=") => {
             let pods = ["starting", "one"].map(|name| json!({"metadata": {"name": name}}));
@@ -103,7 +103,7 @@ fn request_is_found_in_files_without_a_host() {
 }
 
 #[test]
-fn id_that_no_request_has_is_a_usage_error() {
+fn invalid_request_id_is_a_usage_error() {
     let ran = Bed::unreachable().run(&["audit", "a b"]);
     assert_eq!(ran.failed().0, 2, "{ran:?}");
     let ran = Bed::unreachable().run(&["-C", "m1", "audit", "a"]);

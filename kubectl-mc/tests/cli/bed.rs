@@ -1,4 +1,4 @@
-//! A folder, a fake kubectl and a fake host.
+//! Runs the plugin in a temporary folder, with a fake kubectl and a fake host.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 
-/// Prints its arguments, its KUBECONFIG and its standard input; ends with 42.
+/// A kubectl that prints its arguments, its KUBECONFIG and its standard input, and exits with 42.
 const KUBECTL: &str = r#"#!/bin/sh
 for word in "$@"; do echo "[$word]"; done
 echo "KUBECONFIG=$KUBECONFIG"
@@ -21,7 +21,7 @@ exit 42
 pub(crate) struct Answer {
     code: u16,
     content_type: &'static str,
-    /// More header lines, each with its end.
+    /// More header lines, each with its line end.
     headers: String,
     body: String,
 }
@@ -54,11 +54,11 @@ pub(crate) struct Bed {
     folder: tempfile::TempDir,
     requests: Option<Receiver<String>>,
     server: String,
-    /// Whether kubectl runs what the plugin could do itself.
+    /// Whether kubectl runs the commands that the plugin could run directly.
     by_kubectl: bool,
 }
 
-/// What a run left behind.
+/// The exit code and the output of a run.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -67,7 +67,7 @@ pub(crate) struct Ran {
 }
 
 impl Bed {
-    /// Nobody listens at the host's address.
+    /// A bed with no server at the host's address.
     pub(crate) fn unreachable() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         Self::new(listener.local_addr().unwrap().port(), None)
@@ -85,14 +85,14 @@ impl Bed {
         let (sender, requests) = mpsc::channel();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                // A client that went away is no concern of the next one.
+                // A client that closes its connection must not affect the next one.
                 let _ = serve(stream.unwrap(), &sender, &|path| answer(path).into());
             }
         });
         Self::new(port, Some(requests))
     }
 
-    /// The host answers each request by this script, and several at a time.
+    /// The host answers each request by this script, on a thread of its own.
     pub(crate) fn streaming(script: impl Fn(&str, &mut Stream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -125,7 +125,7 @@ impl Bed {
         bed
     }
 
-    /// The same, where kubectl runs every command of its own.
+    /// The same bed, where kubectl runs every command that is not the plugin's own.
     pub(crate) fn by_kubectl(self) -> Self {
         Self { by_kubectl: true, ..self }
     }
@@ -170,7 +170,8 @@ impl Bed {
         self.script("bin/kubectl", &format!("#!/bin/sh\n{cluster}\n{script}\n"));
     }
 
-    /// The files that are left of the plugin's own, besides overlays without a secret.
+    /// The files that the plugin left in its cache folder, without `last-failed.json` and the overlays, which
+    /// hold no secret.
     pub(crate) fn left(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path("home/.cache/kubectl-mc")) else { return Vec::new() };
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -199,7 +200,7 @@ impl Bed {
         command
     }
 
-    /// A host where every member answers, and this script in the place of kubectl.
+    /// A host where every member answers, and a kubectl that runs this script.
     pub(crate) fn with_kubectl(script: &str) -> Self {
         let bed = Self::answering((200, "application/json", "{}".to_owned()));
         bed.kubectl(script);
@@ -215,18 +216,18 @@ impl Bed {
     }
 }
 
-/// The connection of one request. Dropped without an end, the answer is broken off.
+/// The connection of one request. If it is dropped before `end`, the answer is incomplete.
 pub(crate) struct Stream(BufReader<TcpStream>);
 
 impl Stream {
-    /// The whole answer.
+    /// Sends a whole answer.
     pub(crate) fn answer(&mut self, answer: impl Into<Answer>) {
-        // A client that went away is no concern of the script.
+        // A client that closes its connection must not fail the script.
         let _ = write_answer(self.0.get_mut(), answer.into());
         let _ = self.0.read_to_end(&mut Vec::new());
     }
 
-    /// The head of an answer in pieces.
+    /// Sends the head of a chunked answer.
     pub(crate) fn begin(&mut self) {
         self.write("HTTP/1.1 200 -\r\nX-Kubectl-Mc-Hop: member\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
     }
@@ -235,7 +236,7 @@ impl Stream {
         self.write(&format!("{:x}\r\n{text}\r\n", text.len()));
     }
 
-    /// The same, as long as the client reads it.
+    /// Sends a chunk, and returns false once the client has closed the connection.
     pub(crate) fn goes_on(&mut self, text: &str) -> bool {
         write!(self.0.get_mut(), "{:x}\r\n{text}\r\n", text.len()).is_ok()
     }
@@ -270,7 +271,7 @@ impl Ran {
         list.split_once(':').unwrap_or((list, ""))
     }
 
-    /// A failure before kubectl: its code and its words, nothing on standard output.
+    /// The exit code and the error text of a run that failed before kubectl, with nothing on standard output.
     pub(crate) fn failed(&self) -> (i32, &str) {
         assert_eq!(self.out, "", "{self:?}");
         (self.code.unwrap(), &self.err)
@@ -305,10 +306,11 @@ fn serve(
     let head = read_head(&mut reader)?;
     let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
     let answer = answer(&path);
-    // Noted before it is answered: whoever has the answer finds the note.
+    // The request is recorded before it is answered, so that the record exists when the client has the
+    // answer.
     requests.send(head).map_err(std::io::Error::other)?;
     write_answer(reader.get_mut(), answer)?;
-    // Until the client has closed: a reset would take the answer back.
+    // Reads until the client has closed the connection: a reset could discard the answer.
     reader.read_to_end(&mut Vec::new()).map(drop)
 }
 

@@ -1,4 +1,4 @@
-//! Which clusters are meant, and that nothing more is asked of the host than must be.
+//! Tests the selection of clusters, and that the plugin sends the host no needless request.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ const LIST: &str = r#"{"kind": "ClusterList", "apiVersion": "proxy.kubectl-mc.de
   {"metadata": {"name": "us-1"}, "status": {"conditions": [
     {"type": "Ready", "status": "False", "reason": "Unreachable", "message": "no route to host"}]}}]}"#;
 
-/// Its host has three clusters.
+/// A bed whose host has three clusters.
 fn bed() -> Bed {
     Bed::serving(|path| {
         let body = if path.ends_with("/version") { "{}" } else { LIST };
@@ -25,7 +25,7 @@ fn configure(bed: &Bed, text: &str) {
 }
 
 #[test]
-fn the_targets_and_their_commands_are_shown_and_nothing_is_run() {
+fn dry_run_shows_each_command_and_runs_nothing() {
     let bed = bed();
     for words in [
         &["--all-clusters", "--dry-run=clusters", "delete", "pod", "a b"][..],
@@ -53,13 +53,13 @@ fn the_targets_and_their_commands_are_shown_and_nothing_is_run() {
 }
 
 #[test]
-fn dry_run_with_another_value_is_kubectls() {
+fn other_dry_run_values_are_passed_to_kubectl() {
     let ran = bed().run(&["-C", "m1", "apply", "--dry-run=server", "-f", "x"]);
     assert_eq!(ran.arguments(), ["apply", "--dry-run=server", "-f", "x"]);
 }
 
 #[test]
-fn a_label_selector_is_evaluated_by_the_host() {
+fn label_selector_is_evaluated_by_the_host() {
     let bed = bed();
     bed.run(&["--cluster-selector=env in (prod),tier!=dev", "--dry-run=clusters", "get", "pods"]);
     let request = bed.requests().pop().unwrap();
@@ -70,7 +70,7 @@ fn a_label_selector_is_evaluated_by_the_host() {
 }
 
 #[test]
-fn each_way_to_choose_chooses() {
+fn each_selection_flag_selects_its_clusters() {
     let bed = bed();
     configure(&bed, "sets: {eu: {clusters: ['eu-*']}}");
     for (words, expected) in [
@@ -121,7 +121,7 @@ fn mistaken_filter_is_refused_before_a_request() {
         }
     }
     assert!(bed.requests().is_empty());
-    // One cluster by its name is one that the filter may leave out.
+    // The filter also applies to a cluster that is chosen by its name.
     let ran = bed.run(&["-C", "us-1", "--where=ready=True", "get", "pods"]);
     assert_eq!(ran.failed(), (3, "error: no cluster matches\nhint: there are eu-1, eu-2, us-1\n"));
 }
@@ -146,7 +146,7 @@ fn no_match_has_its_own_code_and_lists_clusters() {
 }
 
 #[test]
-fn a_configuration_with_an_unknown_key_is_refused() {
+fn configuration_with_an_unknown_key_is_refused() {
     let bed = bed();
     configure(&bed, "host: host\nset: {}\n");
     let ran = bed.run(&["-C", "m1", "get", "pods"]);
@@ -157,7 +157,7 @@ fn a_configuration_with_an_unknown_key_is_refused() {
 }
 
 #[test]
-fn the_configuration_names_the_host() {
+fn configuration_names_the_host() {
     let bed = bed().by_kubectl();
     configure(&bed, "host: elsewhere");
     let ran = bed.run(&["-C", "m1", "get", "pods"]);
@@ -166,7 +166,7 @@ fn the_configuration_names_the_host() {
 }
 
 #[test]
-fn one_exact_name_becomes_kubectl_and_a_pattern_never_does() {
+fn only_a_single_exact_name_execs_kubectl() {
     let bed = bed().by_kubectl();
     assert_eq!(bed.run(&["-C", "eu-1", "get", "pods"]).arguments(), ["get", "pods"]);
     let ran = bed.run(&["-C", "us*,eu-1", "describe", "x"]);

@@ -1,4 +1,4 @@
-//! `kubectl mc clusters`.
+//! Tests `kubectl mc clusters`.
 
 use crate::bed::{Bed, Ran, status};
 
@@ -26,7 +26,7 @@ fn unwritable_output_is_a_failure() {
 }
 
 #[test]
-fn the_servers_table_is_shown_with_kubectls_look() {
+fn server_table_is_formatted_as_by_kubectl() {
     let bed = answering(TABLE);
     let ran = bed.run(&["clusters"]);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
@@ -51,7 +51,7 @@ fn the_servers_table_is_shown_with_kubectls_look() {
     assert_eq!(names, "cluster.proxy.kubectl-mc.dev/eu-prod-1\ncluster.proxy.kubectl-mc.dev/m1\n");
 }
 
-/// The objects beside the rows.
+/// A table that includes the object of each row.
 const TABLE_WITH_OBJECTS: &str = r#"{"kind": "Table", "apiVersion": "meta.k8s.io/v1",
   "columnDefinitions": [{"name": "Name"}, {"name": "Ready"}, {"name": "Version"}],
   "rows": [
@@ -77,7 +77,7 @@ fn list_is_filtered_by_fields() {
 }
 
 #[test]
-fn filter_refuses_what_kubectl_prints() {
+fn filter_refuses_output_that_kubectl_prints() {
     let bed = answering(TABLE_WITH_OBJECTS);
     for (words, said) in [
         (&["m1"][..], "names of clusters"),
@@ -96,7 +96,7 @@ fn filter_refuses_what_kubectl_prints() {
 }
 
 #[test]
-fn documents_are_kubectls_lists() {
+fn json_and_yaml_equal_kubectls_list() {
     let bed = answering(LIST);
     let json = bed.run(&["clusters", "-o", "json"]).out;
     assert_eq!(
@@ -125,7 +125,7 @@ fn documents_are_kubectls_lists() {
 }
 
 #[test]
-fn kubectl_lists_what_needs_more_than_a_table() {
+fn kubectl_runs_when_a_table_is_not_enough() {
     let bed = Bed::unreachable();
     let get = ["get", "clusters.proxy.kubectl-mc.dev"];
     for (words, expected) in [
@@ -154,7 +154,7 @@ fn kubectl_lists_what_needs_more_than_a_table() {
 }
 
 #[test]
-fn a_selector_is_passed_on() {
+fn label_selector_is_passed_on() {
     let bed = answering(TABLE);
     bed.run(&["clusters", "-l", "env in (prod,dev),a!=b"]);
     let request = bed.requests().pop().unwrap();
@@ -196,7 +196,7 @@ fn refusing_hop_is_named() {
 }
 
 #[test]
-fn a_bad_label_selector_is_a_usage_error() {
+fn bad_label_selector_is_a_usage_error() {
     let bed = Bed::answering(status(400, "request", "unable to parse requirement"));
     let ran = bed.run(&["clusters", "-l", "env=("]);
     assert_eq!(ran.failed().0, 2, "{ran:?}");
@@ -211,7 +211,7 @@ fn clusters_refuses_a_choice_but_ignores_the_default() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn closed_output_pipe_is_no_error() {
     let bed = answering(TABLE);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -1,4 +1,4 @@
-//! `compare` of several clusters.
+//! Tests `kubectl mc compare` on several clusters.
 
 use serde_json::{Value, json};
 

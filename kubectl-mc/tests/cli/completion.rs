@@ -1,4 +1,5 @@
-//! Completion: what `kubectl mc __complete` answers, whatever is down, and what a shell makes of it.
+//! Tests shell completion: the answers of `kubectl mc __complete`, also when the host is down, and how real
+//! shells show them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,7 +19,7 @@ const LIST: &str = r#"{"kind": "ClusterList", "apiVersion": "proxy.kubectl-mc.de
     {"type": "Ready", "status": "False", "reason": "Unreachable"}]}},
   {"metadata": {"name": "us-1"}}]}"#;
 
-/// kubectl that completes: it shows its words and the cluster that its kubeconfig leads to.
+/// A kubectl that answers a completion with its arguments and the cluster of its kubeconfig.
 const KUBECTL: &str = r#"[ "$1" = __complete ] || exit 1
 for word in "$@"; do printf '%s+' "$word"; done
 echo "on:$cluster"
@@ -36,7 +37,7 @@ fn complete(bed: &Bed, words: &[&str]) -> Vec<String> {
     candidates(&patient(bed, &[&["__complete"], words].concat()).output().unwrap().into())
 }
 
-/// The plugin, which does not fail for the load of the machine.
+/// The plugin with a timeout for completions that is long enough for a busy machine.
 fn patient(bed: &Bed, words: &[&str]) -> Command {
     let mut command = bed.command(words);
     command.env("KUBECTL_MC_COMPLETION_TIMEOUT", "60s");
@@ -63,10 +64,10 @@ fn clusters_complete_wherever_they_are_named() {
         ("get --exclude=|eu-2", "eu-2 :4"),
         ("-C|u", "-Cus-1 :4"),
         ("-C |@", "@europe :4"),
-        // Lists go on, without what is in them.
+        // A list continues with the names that it does not have yet.
         ("-C |eu-1,", "eu-1,eu-2 eu-1,us-1 eu-1,@europe :4"),
         ("-C |@europe,!eu-1,!", "@europe,!eu-1,!eu-2 @europe,!eu-1,!us-1 :4"),
-        // Patterns are complete.
+        // A pattern has no candidates.
         ("-C |eu-*", ":4"),
         ("-C |/^eu,", ":4"),
         ("use |", "eu-1 eu-2 us-1 :4"),
@@ -74,7 +75,7 @@ fn clusters_complete_wherever_they_are_named() {
         ("unjoin |us", "us-1 :4"),
         ("access explain |us", "us-1 :4"),
         ("access grant us-1 |", ":4"),
-        // Not the plugin's.
+        // Words after `--` are not the plugin's.
         ("exec web -- sh -C |", "__complete+exec+web+--+sh+-C++on:eu-1 :4"),
     ] {
         let line = if line.contains("-- sh") { format!("-C eu-1 {line}") } else { line.to_owned() };
@@ -134,7 +135,7 @@ fn kubectl_completes_the_rest_on_the_member() {
         (&["get", "--namespace=sh", "-C", "us-1"], "get+--namespace=sh+on:us-1"),
         (&["compare", "get", "-C", "us-1", "dep"], "get+dep+on:us-1"),
         (&["tail", "-C", "us-1", "we"], "logs+we+on:us-1"),
-        // Of several the first that the host does not know to be down.
+        // Of several clusters, the first that the host does not report as down is used.
         (&["-C", "eu-*", "get", "pods", ""], "get+pods++on:eu-1"),
         (&["-C", "eu-2,us-1", "get", "pods", ""], "get+pods++on:us-1"),
         (&["--cluster-selector=env=prod", "get", "pods", ""], "get+pods++on:eu-1"),
@@ -153,7 +154,7 @@ fn kubectl_completes_the_rest_on_the_member() {
     assert_eq!(candidates(&by_variable.into())[0], "__complete+get+pods++on:us-1");
     bed.run(&["use", "--unset"]);
     assert_eq!(complete(&bed, &["get", "pods", ""]), [":4"], "the host is no member");
-    // A completion is no visit to the cluster, after which commands ask less.
+    // A completion does not count as a visit to the cluster, after which commands send fewer requests.
     assert!(bed.left().iter().all(|file| file.starts_with("completion-")), "{:?}", bed.left());
 }
 
@@ -168,7 +169,7 @@ fn candidates_of_a_hostile_member_are_only_names() {
 }
 
 #[test]
-fn names_are_cached_and_survive_the_host() {
+fn cached_names_are_used_when_the_host_is_down() {
     let is_up = Arc::new(AtomicBool::new(true));
     let bed = Bed::serving({
         let is_up = is_up.clone();
@@ -198,9 +199,9 @@ fn names_are_cached_and_survive_the_host() {
 }
 
 #[test]
-fn silent_host_and_silent_kubectl_end_in_time() {
+fn completion_times_out_on_a_silent_host_or_kubectl() {
     let bed = Bed::streaming(|_, stream| stream.hold());
-    // A reader of the pipe sees its end when the last process of kubectl's has died.
+    // The reader of the pipe sees its end when the last process of kubectl has exited.
     assert!(Command::new("mkfifo").arg(bed.path("pipe")).status().unwrap().success());
     let reader = std::thread::spawn({
         let pipe = bed.path("pipe");
@@ -208,9 +209,9 @@ fn silent_host_and_silent_kubectl_end_in_time() {
     });
     bed.script("bin/kubectl", "#!/bin/sh\nexec >pipe\n(: >started; exec sleep 1000000) & wait\n");
     let begun = std::time::Instant::now();
-    // In the time that a completion has.
+    // This run has the default timeout of a completion.
     assert_eq!(candidates(&bed.run(&["__complete", "-C", ""])), [":4"]);
-    // A busy machine may need more than one to start kubectl.
+    // A busy machine may need more than one attempt to start kubectl.
     while !bed.path("started").exists() {
         assert_eq!(candidates(&bed.run(&["__complete", "-C", "us-1", "get", "pods", ""])), [":4"]);
         assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
@@ -219,7 +220,7 @@ fn silent_host_and_silent_kubectl_end_in_time() {
 }
 
 #[test]
-fn credential_plugin_cannot_ask() {
+fn credential_plugin_cannot_prompt() {
     let bed = bed();
     let kubeconfig = bed.read("kubeconfig").replace(
         r#"{"token": "secret"}"#,

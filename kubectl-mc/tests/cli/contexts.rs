@@ -1,4 +1,4 @@
-//! `--contexts`: the contexts of a kubeconfig are the clusters, without a host.
+//! Tests `--contexts`, with which the contexts of a kubeconfig are the clusters, without a host.
 
 mod tools;
 
@@ -19,7 +19,7 @@ fn rendered(ran: &Ran) -> String {
 fn bed() -> Bed {
     let bed = Bed::serving(answer);
     kubeconfig(&bed, &[]);
-    // Says whose kubeconfig it got.
+    // Prints its arguments and the current context of its kubeconfig.
     let script = "cat \"${KUBECONFIG%%:*}\" >overlay-of-kubectl; echo \"[$*]\" | tr -d '\\n'; \
                   sed 's/.*\"current-context\":\"\\([^\"]*\\)\".*/ on \\1/' \"${KUBECONFIG%%:*}\"";
     bed.script("bin/kubectl", &format!("#!/bin/sh\n{script}\necho\n"));
@@ -72,7 +72,7 @@ fn answer(path: &str) -> Answer {
 }
 
 #[test]
-fn each_context_is_asked_with_its_own_credential_and_namespace() {
+fn requests_use_credential_and_namespace_of_each_context() {
     let bed = bed();
     let ran = bed.run(&["--contexts", "-C", "*,!closed", "get", "pods"]);
     assert_snapshot!(rendered(&ran), @r"
@@ -197,7 +197,7 @@ fn wrong_choice_names_the_contexts() {
 }
 
 #[test]
-fn one_named_context_has_kubectls_whole_attention() {
+fn single_context_is_left_to_kubectl() {
     let bed = bed();
     for words in [&["--contexts", "-C", "kind-a"][..], &["-C", "context:kind-a"]] {
         let ran = bed.run(&[words, &["describe", "pod", "web", "-v=0"]].concat());
@@ -209,7 +209,7 @@ fn one_named_context_has_kubectls_whole_attention() {
 }
 
 #[test]
-fn tail_of_one_context_is_not_kubectls() {
+fn tail_of_one_context_runs_in_the_plugin() {
     let bed = bed();
     let ran = bed.run(&["--contexts", "-C", "kind-a", "tail", "^web"]);
     assert!(!ran.out.contains("[tail"), "{ran:?}");
@@ -221,7 +221,7 @@ fn tail_of_one_context_is_not_kubectls() {
 }
 
 #[test]
-fn children_of_kubectl_run_on_each_context() {
+fn kubectl_runs_on_each_context() {
     let bed = bed();
     let ran = bed.run(&["--contexts", "-C", "kind-a,arn:*", "describe", "pod"]);
     assert_snapshot!(rendered(&ran), @r"
@@ -242,7 +242,7 @@ fn children_of_kubectl_run_on_each_context() {
 }
 
 #[test]
-fn plugin_of_several_contexts_is_asked_once_and_leaves_nothing() {
+fn plugin_of_several_contexts_runs_once_and_leaves_no_file() {
     let bed = bed();
     let plugin = bed.script(
         "login",
@@ -265,7 +265,7 @@ fn plugin_of_several_contexts_is_asked_once_and_leaves_nothing() {
 }
 
 #[test]
-fn plugin_that_hangs_costs_only_its_context() {
+fn hanging_credential_plugin_fails_only_its_context() {
     let bed = bed();
     let plugin = bed.script("login", "#!/bin/sh\nexec sleep 1000\n");
     let exec = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never"}});
@@ -309,7 +309,7 @@ fn failures_of_contexts_name_no_hop_and_can_be_retried() {
 }
 
 #[test]
-fn members_and_contexts_are_one_command() {
+fn members_and_contexts_mix_in_one_command() {
     let bed = bed();
     let host = bed.read("kubeconfig").replacen('{', r#"{"current-context": "kind-a", "#, 1);
     fs::write(bed.path("kubeconfig"), host).unwrap();
@@ -367,7 +367,7 @@ fn contexts_are_listed() {
 }
 
 #[test]
-fn hostile_name_of_a_context_reaches_no_terminal_and_no_path() {
+fn hostile_context_name_is_escaped_in_output_and_paths() {
     let bed = bed();
     let text = bed.read("kubeconfig").replace("kind-a", "../../x\\u001b[2J");
     fs::write(bed.path("kubeconfig"), text).unwrap();

@@ -1,4 +1,4 @@
-//! `get` and `logs` on one cluster without kubectl, which takes over whatever does not succeed.
+//! Tests `get` and `logs` on one cluster by direct requests; kubectl runs what does not succeed.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ fn table(rows: &[&str]) -> String {
     .to_string()
 }
 
-/// A member with one pod, and a kubectl that says that it ran.
+/// A member with one pod, and a kubectl that prints its arguments.
 fn bed() -> Bed {
     let bed = Bed::serving(answer);
     bed.script("bin/kubectl", "#!/bin/sh\necho \"kubectl $*\"\nexit 7\n");
@@ -55,7 +55,7 @@ fn success_needs_no_kubectl() {
 }
 
 #[test]
-fn everything_but_success_is_kubectls_alone() {
+fn other_results_are_left_to_kubectl() {
     let bed = bed();
     for words in [
         &["get", "pods", "web", "none"][..],
@@ -76,7 +76,7 @@ fn everything_but_success_is_kubectls_alone() {
 }
 
 #[test]
-fn kubectl_runs_everything_when_it_is_turned_off() {
+fn kubectl_runs_when_direct_requests_are_off() {
     let bed = bed();
     let ran = bed.run_with("KUBECTL_MC_DIRECT", "0", &["-C", "m1", "get", "pods"]);
     assert_eq!(ran, Ran::new(7, "kubectl get pods\n", ""));
@@ -85,7 +85,7 @@ fn kubectl_runs_everything_when_it_is_turned_off() {
 }
 
 #[test]
-fn refusal_of_a_hop_is_told_without_kubectl() {
+fn hop_refusal_is_reported_without_kubectl() {
     let ran = bed().run(&["-C", "m1", "get", "pods", "-n", "shut"]);
     let (code, said) = ran.failed();
     assert!(code == 1 && said.contains("kubectl get on cluster m1 through"), "{said}");
@@ -93,7 +93,7 @@ fn refusal_of_a_hop_is_told_without_kubectl() {
 }
 
 #[test]
-fn credential_that_cannot_be_had_is_kubectls_to_tell() {
+fn failed_credential_plugin_is_left_to_kubectl() {
     let bed = bed();
     let text = bed.read("kubeconfig").replace(
         r#""token": "secret""#,
@@ -104,7 +104,7 @@ fn credential_that_cannot_be_had_is_kubectls_to_tell() {
 }
 
 #[test]
-fn long_log_is_written_as_it_comes() {
+fn long_log_is_written_unchanged() {
     let line = "x".repeat(1023) + "\n";
     let log = line.repeat(20 * 1024);
     let (said, length) = (log.clone(), log.len());

@@ -1,4 +1,4 @@
-//! `auth can-i`, `api-resources` and `top pod` without kubectl, which takes over whatever is not answered.
+//! Tests `auth can-i`, `api-resources` and `top pod` by direct requests; kubectl runs what is not answered.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::bed::{Answer, Bed, Ran, status};
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// A host of these answers, and a kubectl that says that it ran.
+/// A host with these answers, and a kubectl that prints its arguments.
 fn bed<A: Into<Answer>>(answer: impl Fn(&str) -> A + Send + 'static) -> Bed {
     let bed = Bed::serving(answer);
     bed.script("bin/kubectl", "#!/bin/sh\necho \"kubectl $*\"\nexit 7\n");
@@ -54,7 +54,7 @@ fn can_i_falls_back_to_the_proxy_of_the_member() {
 }
 
 #[test]
-fn can_i_that_the_host_refuses_is_not_answered() {
+fn can_i_reports_a_refusal_by_the_host() {
     let bed = bed(|path| match path {
         path if path.contains("/proxy/") || path.contains("/selfreviews") => {
             status(403, "host authorization", "you may not")
@@ -81,13 +81,13 @@ fn api_resources_escape_control_characters() {
 }
 
 #[test]
-fn api_resources_of_a_group_that_does_not_answer_are_kubectls() {
+fn stale_api_group_leaves_api_resources_to_kubectl() {
     let bed = bed(|path| discovery(path, "Stale"));
     assert_eq!(bed.run(&["-C", "m1", "api-resources"]), Ran::new(7, "kubectl api-resources\n", ""));
 }
 
 #[test]
-fn pod_metrics_that_are_none_are_kubectls() {
+fn unusable_pod_metrics_are_left_to_kubectl() {
     for body in [json!({"items": []}), json!({"items": [pod("1x")]}), json!("nothing")] {
         let bed = bed(move |path| match path.contains("/metrics.k8s.io/") {
             true => Answer::from((200, "application/json", body.to_string())).of("member"),
@@ -109,7 +109,7 @@ fn pod(cpu: &str) -> serde_json::Value {
     json!({"metadata": {"name": "web"}, "containers": [{"name": "c", "usage": {"cpu": cpu, "memory": "3Mi"}}]})
 }
 
-/// One core type, and one of a group that is as fresh as this says.
+/// The discovery of a core resource, and of a resource in a group with this freshness.
 fn discovery(path: &str, freshness: &str) -> Answer {
     let kind = |kind: &str| json!({"kind": kind});
     let (group, resource) = if path.ends_with("/api") {

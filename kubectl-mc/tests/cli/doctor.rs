@@ -1,4 +1,4 @@
-//! `kubectl mc doctor`: each fault that it knows, with the command that mends it.
+//! Tests `kubectl mc doctor`: each fault that it detects, with the command that fixes the fault.
 
 mod agents;
 
@@ -8,14 +8,14 @@ use crate::bed::{Answer, Bed, Ran, status};
 
 type Script = fn(&str) -> Option<Answer>;
 
-/// A host with two members where all is well, but for what the script answers.
+/// A healthy host with two members, except for the paths that the script answers.
 fn bed(script: Script) -> Bed {
     let bed = Bed::serving(move |path: &str| script(path).unwrap_or_else(|| healthy(path)));
     install(&bed, "v1.36.1");
     bed
 }
 
-/// This program in `PATH`, and a kubectl of this version.
+/// Puts the plugin and a kubectl of this version into `PATH`.
 fn install(bed: &Bed, version: &str) {
     bed.script(
         "bin/kubectl",
@@ -94,7 +94,7 @@ fn lines(ran: &Ran) -> String {
     words.join(" ")
 }
 
-/// What is said of a problem or a warning.
+/// The exit code, and the first problem or warning with its fix.
 fn finding(script: Script, arguments: &[&str]) -> (Option<i32>, String) {
     let bed = bed(script);
     let ran = bed.run(&[&["doctor"], arguments].concat());
@@ -109,7 +109,7 @@ fn finding(script: Script, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn member_whose_rbac_gives_nothing_is_shown() {
+fn missing_member_rights_are_a_warning() {
     let script: Script = |path| {
         let is_asked =
             path.contains("/clusters/m1/selfreviews/") && path.ends_with("/selfsubjectaccessreviews");
@@ -274,7 +274,7 @@ fn each_fault_of_a_cluster_is_named_with_its_fix() {
 }
 
 #[test]
-fn words_of_a_member_cannot_steer_the_terminal() {
+fn member_text_cannot_control_the_terminal() {
     let poison: Script = |path| {
         path.ends_with("/m1/proxy/version")
             .then(|| answer(200, &json!({"gitVersion": "v1.36.0\u{1b}[2J\nm2: ok"})).sent_by_member())
@@ -284,7 +284,7 @@ fn words_of_a_member_cannot_steer_the_terminal() {
 }
 
 #[test]
-fn cluster_that_never_answers_ends_with_its_time() {
+fn silent_cluster_times_out() {
     let bed = Bed::streaming(|path, stream| match path.ends_with("/m2/proxy/version") {
         true => stream.hold(),
         false => stream.answer(healthy(path)),
@@ -293,13 +293,13 @@ fn cluster_that_never_answers_ends_with_its_time() {
     let ran = bed.run(&["doctor", "--cluster-timeout=1s"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.out.contains("m1: ok: "), "{ran:?}");
-    // What was found before is still told.
+    // Findings from before the timeout are still printed.
     let found = "m2:\n  ok       credential  a token, which expires soon\n  problem  request     no answer within 1 s\n";
     assert!(ran.out.contains(found), "{ran:?}");
 }
 
 #[test]
-fn answer_without_end_is_a_problem() {
+fn endless_answer_is_a_problem() {
     let bed = Bed::streaming(|path, stream| match path.ends_with("/m2/proxy/version") {
         true => {
             stream.begin();
@@ -315,7 +315,7 @@ fn answer_without_end_is_a_problem() {
 }
 
 #[test]
-fn host_that_is_not_there_still_gets_the_rest_checked() {
+fn unreachable_host_does_not_skip_other_checks() {
     let bed = Bed::unreachable();
     install(&bed, "v1.36.1");
     let ran = bed.run(&["doctor"]);
@@ -341,7 +341,7 @@ fn broken_configuration_hides_nothing_else() {
 }
 
 #[test]
-fn wrong_flags_are_errors_and_no_findings() {
+fn wrong_flags_are_usage_errors() {
     let bed = bed(|_| None);
     for (words, expected) in [
         (&["m1", "--all-clusters"][..], "--all-clusters and --cluster contradict each other"),
@@ -357,7 +357,7 @@ fn wrong_flags_are_errors_and_no_findings() {
 }
 
 #[test]
-fn data_has_every_check_and_its_fix() {
+fn json_output_has_every_check_and_its_fix() {
     let expired: Script = |path| {
         path.contains("/clusters?").then(|| ok(&json!({"items": [cluster("m1", "False", "Expired")]})))
     };

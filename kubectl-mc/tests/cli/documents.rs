@@ -1,4 +1,5 @@
-//! `-o json` and `-o yaml` on several clusters: one list, which says what is missing in it.
+//! Tests `-o json` and `-o yaml` on several clusters: one list, which names the clusters that are missing in
+//! it.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -16,7 +17,7 @@ const LIST: &str = r#"{"kind": "ClusterList", "apiVersion": "proxy.kubectl-mc.de
 const PODS: &str =
     r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [{"metadata": {"name": "web"}}]}"#;
 
-/// A host with a member that has a pod, one that is not Ready, and one that `m3` answers for.
+/// A host with three members: m1 has a pod, m2 is not Ready, and the closure answers for m3.
 fn fleet(m3: impl Fn() -> Answer + Send + 'static) -> Bed {
     let bed = Bed::serving(move |path| {
         let body = match path {
@@ -69,12 +70,12 @@ fn merged_list_is_applied_without_its_marks() {
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         Ran::from(child.wait_with_output().unwrap())
     };
-    // One cluster is kubectl's; several are the plugin's.
+    // Both for one cluster and for several.
     for (clusters, cluster) in [("m1", "m1"), ("m1,m4", "m4")] {
         assert_eq!(apply(clusters, &merged).code, Some(0));
         let got: Value = serde_json::from_str(&bed.read(&format!("got.{cluster}"))).unwrap();
         assert_eq!(got["items"], json!([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}]));
-        // What is not marked is passed as it is.
+        // Input without marks is passed unchanged.
         assert_eq!(apply(clusters, "kind: Pod # mine\n").code, Some(0));
         assert_eq!(bed.read(&format!("got.{cluster}")), "kind: Pod # mine\n");
         let copies = format!("{merged}---\n{}", merged.replace("cluster: m1", "cluster: m3"));

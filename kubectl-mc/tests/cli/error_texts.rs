@@ -1,4 +1,5 @@
-//! Error texts name the command, the cluster and the cause on one line, and a hint gives the next step.
+//! Tests error texts: they name the command, the cluster and the cause on one line, and a hint gives the next
+//! step.
 
 use std::fs;
 use std::io::Write;
@@ -66,7 +67,7 @@ fn missing_context_is_named_by_its_role() {
 }
 
 #[test]
-fn command_without_a_cluster_says_why_none_is_listed() {
+fn missing_cluster_error_explains_the_missing_list() {
     let ran = bed().run(&["get", "pods"]);
     let (code, text) = ran.failed();
     let said = "; the clusters could not be listed: cannot list clusters through host \"host\" (https://127.0.0.1:2): ";
@@ -83,7 +84,7 @@ fn misspelled_kubectl_verb_is_no_change() {
     let said = "error: unknown command \"gte\": no plugin kubectl-gte is in PATH\nhint: did you mean get?\n";
     assert_says(&bed(), &["--contexts", "-C", "dev,eu", "gte", "pods"], 2, said);
     assert_says(&bed(), &["-C", "m1,m2", "gte", "pods"], 2, said);
-    // kubectl may have learnt a verb since.
+    // A newer kubectl may have verbs that the plugin does not know.
     let ran = bed().run(&["--contexts", "-C", "dev", "frobnicate"]);
     assert_eq!(ran.arguments(), ["frobnicate"], "{ran:?}");
 }
@@ -160,7 +161,7 @@ fn error_of_a_parser_is_one_line() {
 }
 
 #[test]
-fn wrong_value_of_a_flag_names_the_right_ones() {
+fn wrong_flag_value_error_names_the_valid_values() {
     let bed = bed();
     for (words, said) in [
         (&["-C", "m1", "--cluster-concurrency=0", "get"][..], ": expected a number of at least 1\n"),

@@ -1,4 +1,4 @@
-//! `access explain`, against a host and a member that say what a test wants.
+//! Tests `access explain` against a fake host and a fake member.
 
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ fn unknown_verb_and_resource_are_named() {
         ran.out.contains(expected) && ran.out.ends_with("fix: kubectl mc -C m1 api-resources\n"),
         "{ran:?}"
     );
-    // No grant helps, on the host either.
+    // A grant on the host would not help either.
     let ran = explain(&["--as=eve", "get", "podz"]);
     assert!(ran.out.contains("host authorization    no") && !ran.out.contains("access grant"), "{ran:?}");
 }

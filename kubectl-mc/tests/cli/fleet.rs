@@ -1,5 +1,5 @@
-//! One command on several clusters: what is written where, and the code. What the members would say
-//! is said by a kubectl of the test.
+//! Tests one command on several clusters: its output, its errors and its exit code. A fake kubectl gives the
+//! members' answers.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +10,7 @@ use crate::bed::{Bed, Ran, status};
 
 #[test]
 fn text_lines_name_their_cluster_in_order() {
-    // The first is the last to speak.
+    // m1 waits until eu-prod-1 has written.
     let bed = Bed::with_kubectl(
         "[ $cluster = m1 ] && while [ ! -e there ]; do :; done; echo a line; printf \"and $cluster\"; echo aside >&2; : > there",
     );
@@ -53,7 +53,7 @@ fn tables_become_one_with_the_cluster_first() {
 }
 
 #[test]
-fn documents_become_one_valid_list_with_the_failures_in_it() {
+fn json_output_is_one_list_with_the_failures() {
     let bed = Bed::with_kubectl(
         r#"case $cluster in
          m1) echo '{"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "a"}}';;
@@ -96,7 +96,7 @@ fn documents_become_one_valid_list_with_the_failures_in_it() {
 }
 
 #[test]
-fn all_some_and_none_have_codes_of_their_own() {
+fn full_partial_and_no_success_have_own_exit_codes() {
     let fails = |on: &str| format!("[ $cluster != {on} ] || {{ echo oh >&2; exit 7; }}");
     for (script, code, err) in [
         (fails("none"), 0, ""),
@@ -143,7 +143,7 @@ fn refusing_hop_is_named_for_each_cluster_and_grouped() {
 }
 
 #[test]
-fn text_of_kubectl_is_no_evidence_of_a_hop() {
+fn kubectl_error_text_is_not_taken_for_a_hop() {
     let bed = Bed::with_kubectl(
         "echo 'Error from server (Forbidden): host authorization: log in elsewhere' >&2; exit 1",
     );
@@ -152,7 +152,7 @@ fn text_of_kubectl_is_no_evidence_of_a_hop() {
 }
 
 #[test]
-fn a_slow_cluster_has_its_time_and_nothing_of_it_goes_on() {
+fn cluster_timeout_kills_kubectl_and_its_children() {
     let bed = Bed::with_kubectl("[ $cluster != m1 ] || { sleep 1000 & echo $! > pid; wait; }; echo done");
     let begin = Instant::now();
     let ran = bed.run(&["--cluster-timeout=1s", "-C", "m1,m2", "describe", "x"]);
@@ -169,7 +169,7 @@ fn a_slow_cluster_has_its_time_and_nothing_of_it_goes_on() {
 }
 
 #[test]
-fn an_interruption_leaves_no_process_and_no_file() {
+fn interrupt_leaves_no_process_and_no_file() {
     let bed = Bed::with_kubectl(
         "echo $$ > pid.$cluster.tmp; mv pid.$cluster.tmp pid.$cluster; echo begun; exec sleep 1000",
     );
@@ -190,7 +190,7 @@ fn an_interruption_leaves_no_process_and_no_file() {
 }
 
 #[test]
-fn so_many_at_once_and_no_more_and_all_of_them_in_order() {
+fn concurrency_limit_holds_and_output_is_in_order() {
     let bed = Bed::with_kubectl(": > running.$cluster; set -- running.*; echo $#; rm running.$cluster");
     let names: Vec<_> = (0..40).map(|at| format!("m{at:02}")).collect();
     let ran = bed.run(&["--cluster-concurrency=3", "-C", &names.join(","), "describe", "x"]);
@@ -217,7 +217,7 @@ fn endless_command_on_many_clusters_needs_concurrency_flag() {
 
 #[test]
 fn streams_print_as_data_arrives() {
-    // The second speaks, and the first only then.
+    // m2 writes first, and m1 only then.
     let bed = Bed::with_kubectl(
         "if [ $cluster = m1 ]; then while [ ! -e go ]; do :; done; echo second; else echo first; fi; exec sleep 1000",
     );
@@ -232,7 +232,7 @@ fn streams_print_as_data_arrives() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error_and_ends_the_rest() {
+fn closed_output_pipe_ends_all_streams_without_error() {
     let bed = Bed::with_kubectl("while :; do echo again; done");
     let mut child = bed
         .command(&["-C", "m1,m2", "logs", "-f", "deploy/x"])
@@ -247,7 +247,7 @@ fn a_reader_that_goes_away_is_no_error_and_ends_the_rest() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error_without_kubectl_either() {
+fn closed_output_pipe_is_no_error_for_direct_requests() {
     let rows: Vec<_> = (0..2000)
         .map(|at| {
             format!(
@@ -318,21 +318,21 @@ fn credential_plugin_runs_once_for_all_clusters() {
 }
 
 #[test]
-fn help_is_kubectls_and_asked_once() {
+fn help_runs_kubectl_once() {
     let bed = Bed::unreachable();
     let ran = bed.run(&["-C", "m1,m2", "get", "--help"]);
     assert_eq!((ran.code, ran.arguments()), (Some(42), vec!["get", "--help"]));
 }
 
 #[test]
-fn names_are_coloured_only_when_asked_for_or_on_a_terminal() {
+fn cluster_names_are_colored_only_on_request() {
     let bed = Bed::with_kubectl("echo x");
     assert!(!bed.run(&["-C", "m1,m2", "describe", "x"]).out.contains('\x1b'));
     let ran = bed.run(&["--color=always", "-C", "m1,m2", "describe", "x"]);
     assert_eq!(ran.out, "\x1b[36mm1\x1b[0m | x\n\x1b[33mm2\x1b[0m | x\n");
 }
 
-/// Gives the user a credential plugin in the place of the token.
+/// Gives the user a credential plugin instead of the token.
 fn plugin(bed: &Bed, script: &str) {
     let program = bed.script("plugin", &format!("#!/bin/sh\n{script}\n"));
     let text = fs::read_to_string(bed.path("kubeconfig")).unwrap();
@@ -348,7 +348,7 @@ fn kill(signal: &str, process: &str) {
 
 fn wait_until_gone(process: &str) {
     let state = format!("/proc/{}/stat", process.trim());
-    // What init has not yet waited for is gone as well.
+    // A zombie that init has not reaped yet counts as gone.
     while fs::read_to_string(&state).is_ok_and(|stat| !stat.contains(") Z ")) {
         std::thread::yield_now();
     }

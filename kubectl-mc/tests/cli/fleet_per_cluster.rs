@@ -1,4 +1,4 @@
-//! What differs from cluster to cluster, and what is refused because it cannot.
+//! Tests arguments that differ from cluster to cluster, and commands that are refused because they cannot.
 
 use std::io::{Read, Write};
 

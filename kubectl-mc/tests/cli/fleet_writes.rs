@@ -1,5 +1,5 @@
-//! Commands that change several clusters: never by accident, in turns when so wished, and again where
-//! they failed.
+//! Tests commands that change several clusters: their confirmation, their batches and the retry of failed
+//! clusters.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ fn without_terminal_changes_need_yes() {
 }
 
 #[test]
-fn reads_and_dry_runs_never_ask() {
+fn reads_and_dry_runs_need_no_confirmation() {
     let bed = Bed::with_kubectl("echo read").by_kubectl();
     for words in [
         &["describe", "x"][..],
@@ -97,7 +97,7 @@ fn batches_run_in_order_and_stop_at_a_failure() {
     assert_eq!(before("m1"), Some(0));
     assert!(before("m2") >= Some(1) && before("m3") >= Some(1));
     assert_eq!((before("m4"), before("m5")), (None, None));
-    // The line goes on with the failed cluster and the rest.
+    // The printed command continues with the failed cluster and the rest.
     bed.kubectl("echo done");
     let go_on: Vec<_> = go_on.iter().map(|word| word.trim_matches('\'')).collect();
     assert_eq!(bed.run(&go_on), crate::bed::Ran::new(0, "m2 | done\nm4 | done\nm5 | done\n", ""));

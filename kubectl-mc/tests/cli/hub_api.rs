@@ -1,4 +1,4 @@
-//! `hub-api`: what the host says of the APIServices decides.
+//! Tests `hub-api`, whose result depends on the host's APIServices.
 
 use crate::bed::{Answer, Bed};
 

@@ -1,4 +1,4 @@
-//! The limits of other projects' hubs, and the requests that the plugin refuses.
+//! Tests the limits of other projects' hubs, and the requests that the plugin refuses.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +14,7 @@ fn json_answer(code: u16, body: &Value) -> Answer {
 }
 
 #[test]
-fn verbs_of_the_own_sidecar_name_the_hub() {
+fn verbs_of_the_own_sidecar_are_refused_and_name_the_hub() {
     for fake in every() {
         let bed = fake.clone().bed();
         let hub = format!("--hub={}", fake.word);
@@ -69,7 +69,7 @@ fn unknown_cluster_has_its_exit_code() {
 }
 
 #[test]
-fn member_errors_are_the_members() {
+fn member_and_hub_errors_are_distinguished() {
     let bed = karmada().serving(|path| {
         let refused = json!({"kind": "Status", "reason": "Forbidden", "message": "pods is forbidden: no"});
         path.contains("/m1/proxy/api/v1/").then(|| json_answer(403, &refused))
@@ -78,7 +78,7 @@ fn member_errors_are_the_members() {
     assert_eq!(ran.code, Some(4), "{ran:?}");
     let err = "m1 | Error from server (Forbidden): pods is forbidden: no\n1 of 2 clusters failed";
     assert!(ran.err.starts_with(err), "{ran:?}");
-    // The hub's own refusal is about its API.
+    // A refusal by the hub itself names the hub's API.
     let bed = karmada().serving(|path| {
         let refused = json!({
             "kind": "Status", "reason": "Forbidden", "message": "clusters.cluster.karmada.io \"m1\" is forbidden",
@@ -200,7 +200,7 @@ fn template_names_the_path_of_clusters_without_a_list() {
 }
 
 #[test]
-fn direct_route_is_that_of_the_own_sidecar() {
+fn direct_route_is_refused_for_other_hubs() {
     let bed = karmada().bed();
     let ran = bed.run(&["--hub=karmada", "--route=direct", "-C", "m1", "get", "pods"]);
     let (code, err) = ran.failed();
@@ -215,7 +215,7 @@ fn direct_route_is_that_of_the_own_sidecar() {
 }
 
 #[test]
-fn standard_input_reaches_every_cluster_of_a_found_hub() {
+fn standard_input_reaches_every_cluster_of_other_hubs() {
     let bed = karmada().bed();
     bed.kubectl("echo \"$cluster: $(cat)\"");
     let mut child = bed
@@ -232,7 +232,7 @@ fn standard_input_reaches_every_cluster_of_a_found_hub() {
 }
 
 #[test]
-fn found_hub_is_forgotten_after_an_hour() {
+fn discovered_hub_is_forgotten_after_an_hour() {
     let bed = karmada().bed();
     assert_eq!(bed.run(&["clusters"]).code, Some(0));
     bed.requests();
@@ -247,7 +247,7 @@ fn found_hub_is_forgotten_after_an_hour() {
     fs::File::options().write(true).open(&kept).unwrap().set_modified(old).unwrap();
     assert_eq!(bed.run(&["clusters"]).code, Some(0));
     assert_eq!(paths(&bed).len(), 3);
-    // No other word than that of a hub is believed.
+    // A cached word that names no hub is ignored.
     fs::write(&kept, "template=/evil/{cluster}").unwrap();
     assert_eq!(bed.run(&["clusters"]).code, Some(0));
     assert_eq!(paths(&bed).len(), 3);
@@ -279,7 +279,7 @@ fn doctor_names_the_hub_and_its_gaps() {
 }
 
 #[test]
-fn completion_knows_the_hubs_and_their_clusters() {
+fn completion_offers_hubs_and_their_clusters() {
     for fake in every() {
         let bed = fake.clone().bed();
         let ran = bed.run_with("KUBECTL_MC_COMPLETION_TIMEOUT", "20s", &["__complete", "-C", "m"]);

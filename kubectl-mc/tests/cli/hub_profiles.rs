@@ -1,5 +1,5 @@
-//! `--hub=clusterprofile` and `--hub=ocm`: members that ClusterProfiles list, and those behind a user server. A list must
-//! not choose where the caller's credential goes.
+//! Tests `--hub=clusterprofile` and `--hub=ocm`: members that ClusterProfiles list, and members behind a user
+//! server. A list must not decide where the caller's credential is sent.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use crate::hubs::paths;
 
 const LIST: &str = "/pre/apis/multicluster.x-k8s.io/v1alpha1/clusterprofiles";
 
-/// A host with ClusterProfiles of m1 and of m2, and of m3 and m4 that lead elsewhere.
+/// A host with ClusterProfiles of m1 and m2, and of m3 and m4, which lead elsewhere.
 fn bed() -> Bed {
     let server = Arc::new(OnceLock::<String>::new());
     let of_host = server.clone();
@@ -105,7 +105,7 @@ fn profile_of_another_server_is_refused_by_name() {
                 "{err}"
             );
             assert!(err.contains(why) && err.contains("\nhint: choose the context of that server"), "{err}");
-            // Only the list was asked for.
+            // The list is the only request.
             assert_eq!(paths(&bed), [LIST]);
         }
     }

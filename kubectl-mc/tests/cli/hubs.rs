@@ -1,4 +1,4 @@
-//! `--hub`: the plugin with the hubs of other projects. The hubs are fakes of their paths and of their lists.
+//! Tests `--hub`: the plugin with fakes of other projects' hubs, which serve the hubs' paths and lists.
 
 use std::fs;
 
@@ -12,9 +12,9 @@ pub(crate) struct Fake {
     pub(crate) word: &'static str,
     pub(crate) title: &'static str,
     pub(crate) group: &'static str,
-    /// Below the server.
+    /// The path of the list below the server's URL.
     pub(crate) list: &'static str,
-    /// What is before and after the id of m1.
+    /// The parts of a member's path before and after its id.
     pub(crate) around: (&'static str, &'static str),
     /// The ids of m1 and m2 in paths.
     pub(crate) ids: [&'static str; 2],
@@ -105,7 +105,7 @@ pub(crate) fn karmada() -> Fake {
 }
 
 impl Fake {
-    /// The hub at `/pre`, with a kubeconfig of it. It knows its two clusters only.
+    /// A bed with this hub at `/pre`, and a kubeconfig for it. The hub knows only its two clusters.
     pub(crate) fn bed(self) -> Bed {
         self.serving(|_| None)
     }
@@ -133,7 +133,7 @@ impl Fake {
             );
         }
         if path.split('?').next() == Some(self.list) {
-            // As a hub does it: the items that the label selector chooses.
+            // Like a real hub, the fake returns the items that the label selector matches.
             let env = path.split_once("labelSelector=env%3D").map(|(_, env)| env);
             let items = self.items.as_array().unwrap().iter();
             let items = items.filter(|item| env.is_none_or(|env| item["metadata"]["labels"]["env"] == env));
@@ -187,7 +187,7 @@ pub(crate) fn paths(bed: &Bed) -> Vec<String> {
 const MERGED: &str = "CLUSTER   NAME\nm1        web-of-m1\nm2        web-of-m2\n";
 
 #[test]
-fn each_hub_is_found_by_one_discovery_answer() {
+fn each_hub_is_discovered_by_one_request() {
     for fake in every() {
         let bed = fake.clone().bed();
         let ran = bed.run(&["clusters", "-o", "name"]);
@@ -200,14 +200,14 @@ fn each_hub_is_found_by_one_discovery_answer() {
             format!("/pre{}", fake.list),
         ];
         assert_eq!(paths(&bed), asked, "{}", fake.word);
-        // What was found is kept.
+        // The discovered hub is cached.
         bed.run(&["clusters"]);
         assert_eq!(paths(&bed), [format!("/pre{}", fake.list)], "{}", fake.word);
     }
 }
 
 #[test]
-fn members_of_each_hub_are_reached_by_name_at_once() {
+fn members_of_each_hub_are_reached_by_name() {
     for fake in every() {
         for words in [&["-C", "m1,m2"][..], &["--all-clusters"], &["-C", "/^m/"], &["--where=ready=True"]] {
             let bed = fake.clone().bed();
@@ -249,12 +249,12 @@ fn kubectl_gets_the_path_of_each_hub() {
 }
 
 #[test]
-fn own_sidecar_is_asked_nothing_further() {
+fn own_sidecar_needs_no_hub_discovery() {
     let list = r#"{"items": [{"metadata": {"name": "m1"}}]}"#;
     let bed = Bed::answering((200, "application/json", list.to_owned()));
     assert_eq!(bed.run(&["clusters", "-o", "json"]).code, Some(0));
     assert_eq!(paths(&bed), ["/pre/apis/proxy.kubectl-mc.dev/v1alpha1/clusters"]);
-    // Neither a login that has expired nor an outage is another hub.
+    // An expired login or an outage does not lead to another hub.
     for code in [401, 503] {
         let bed =
             Bed::answering((code, "application/json", r#"{"kind": "Status", "message": "no"}"#.to_owned()));
@@ -263,9 +263,9 @@ fn own_sidecar_is_asked_nothing_further() {
     }
 }
 
-/// A host checks rights before it looks whether it serves an API.
+/// A host authorizes a request before it checks whether it serves the API.
 #[test]
-fn refusal_of_the_own_api_leads_to_the_other_hub() {
+fn forbidden_own_api_leads_to_the_other_hub() {
     let forbidden = |path: &str| {
         let body =
             json!({"kind": "Status", "message": "clusters.proxy.kubectl-mc.dev is forbidden"}).to_string();
@@ -278,7 +278,7 @@ fn refusal_of_the_own_api_leads_to_the_other_hub() {
         let one = karmada().serving(forbidden).by_kubectl().run(&["-C", "m1", "get", "pods"]);
         assert_eq!(one.code, Some(42), "{one:?}");
     }
-    // Where the host has the own API, its refusal stays.
+    // If the host serves the sidecar's API, the refusal is reported.
     let bed = karmada().serving(move |path| {
         let groups = json!({"groups": [{"name": "cluster.karmada.io"}, {"name": "proxy.kubectl-mc.dev"}]});
         let is_discovery = path == "/pre/apis";
@@ -310,7 +310,7 @@ fn named_hub_needs_no_discovery() {
     bed.requests();
     assert_eq!(bed.run(&["clusters"]).code, Some(0));
     assert_eq!(paths(&bed), [format!("/pre{}", fake.list)]);
-    // The own sidecar that is demanded is not there, and nothing else is tried.
+    // The flag demands the own sidecar, which is missing; no other hub is tried.
     let bed = fake.bed();
     let ran = bed.run(&["--hub=own", "clusters"]);
     assert!(ran.failed().1.contains("sidecar not installed: 404 page not found"), "{ran:?}");
@@ -322,7 +322,7 @@ fn named_hub_needs_no_discovery() {
 }
 
 #[test]
-fn labels_choose_where_the_hub_has_them() {
+fn label_selector_needs_a_hub_with_labels() {
     for fake in every() {
         let bed = fake.clone().bed();
         let ran = bed.run(&["--cluster-selector=env=prod", "get", "pods", "--no-headers"]);

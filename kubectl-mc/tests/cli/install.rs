@@ -1,4 +1,4 @@
-//! `kubectl mc install` where no cluster is needed, or one that lacks something.
+//! Tests `kubectl mc install` where it needs no cluster, or where the cluster lacks something.
 
 use crate::bed::Bed;
 
@@ -63,7 +63,7 @@ fn install_refuses_a_helm_release() {
 }
 
 #[test]
-fn printing_asks_no_cluster() {
+fn printing_sends_no_request() {
     let bed = Bed::unreachable();
     let ran =
         bed.run(&["install", "--image=registry.example/mc-sidecar:1", "--namespace=elsewhere", "-o", "yaml"]);
@@ -78,7 +78,7 @@ fn printing_asks_no_cluster() {
 }
 
 #[test]
-fn a_host_that_cannot_be_reached_is_named() {
+fn unreachable_host_is_named() {
     let bed = Bed::unreachable();
     for arguments in [&["install", "--image=i"][..], &["uninstall"]] {
         let ran = bed.run(arguments);

@@ -1,17 +1,18 @@
-//! `port-forward --keep`: kubectl begins again after it was forwarding, and only then.
+//! Tests `port-forward --keep`: the plugin restarts kubectl after a lost connection, and only if kubectl had
+//! forwarded before.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use crate::bed::Bed;
 
-/// Forwards and is cut off the first time; the second time it stays.
+/// Loses its connection on the first run, and stays on the second.
 const CUT_OFF: &str = "echo \"Forwarding from 127.0.0.1:8080 -> 80\"\n\
     if [ ! -e cut.$cluster ]; then : > cut.$cluster; echo 'error: lost connection to pod' >&2; exit 1; fi\n\
     : > again.$cluster; exec sleep 1000";
 
 #[test]
-fn lost_port_forward_begins_again() {
+fn lost_port_forward_is_restarted() {
     for (clusters, cluster, prefix) in [("m1", "m1", ""), ("m1,m2", "m2", "m2 | ")] {
         for words in [
             &["--keep", "port-forward", "svc/web", "8080:80"],
@@ -33,13 +34,13 @@ fn lost_port_forward_begins_again() {
 }
 
 #[test]
-fn port_forward_that_never_began_ends() {
+fn failed_port_forward_is_not_restarted() {
     let bed = Bed::with_kubectl("echo 'error: no such service' >&2; exit 7");
     let ran = bed.run(&["-C", "m1", "--keep", "port-forward", "svc/web", "8080:80"]);
     assert_eq!((ran.code, ran.err.as_str()), (Some(7), "error: no such service\n"));
     let ran = bed.run(&["--yes", "-C", "m1,m2", "--keep", "port-forward", "svc/web", "8080:80"]);
     assert_eq!(ran.code, Some(5), "{ran:?}");
-    // The flag of another verb is that verb's.
+    // kubectl's other verbs do not take the flag, and another plugin gets it as an argument.
     let ran = bed.run(&["-C", "m1", "--keep", "get", "pods"]);
     assert_eq!(ran.failed().0, 2, "{ran:?}");
     let bed = Bed::with_kubectl("for word in \"$@\"; do echo \"[$word]\"; done");

@@ -1,4 +1,4 @@
-//! `kubectl mc kubeconfig`: contexts of members for other tools, without a secret.
+//! Tests `kubectl mc kubeconfig`, which writes contexts of members for other tools, without a secret.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn bed() -> Bed {
     Bed::answering((200, "application/json", LIST.to_owned()))
 }
 
-/// The host's address differs from run to run.
+/// Replaces the host's address and the folder, which differ from run to run.
 fn masked(bed: &Bed, text: &str) -> String {
     let folder = bed.path("").display().to_string();
     text.replace(bed.server(), "http://host/pre").replace(folder.trim_end_matches('/'), "FOLDER")
@@ -32,7 +32,7 @@ fn credential(bed: &Bed, user: serde_json::Value) {
 }
 
 #[test]
-fn contexts_name_the_users_own_entry() {
+fn contexts_refer_to_the_existing_user_entry() {
     let bed = bed();
     let ran = bed.run(&["kubeconfig"]);
     assert_snapshot!(whole(&bed, &ran), @r#"
@@ -85,7 +85,7 @@ fn contexts_name_the_users_own_entry() {
 }
 
 #[test]
-fn selection_is_that_of_other_verbs() {
+fn selection_flags_match_other_verbs() {
     let bed = bed();
     let names = |words: &[&str]| {
         let ran = bed.run(&[&["kubeconfig", "-ojson"], words].concat());
@@ -120,7 +120,7 @@ fn unknown_cluster_is_an_error() {
 }
 
 #[test]
-fn standalone_copies_what_is_no_secret() {
+fn standalone_copies_users_without_secrets() {
     let bed = bed();
     credential(
         &bed,
@@ -195,7 +195,7 @@ fn standalone_refuses_a_secret() {
 }
 
 #[test]
-fn name_of_another_entry_is_an_error() {
+fn conflicting_context_name_is_an_error() {
     let bed = bed();
     let text = bed.read("kubeconfig").replace("\"host\"", "\"m1\"");
     fs::write(bed.path("kubeconfig"), text).unwrap();
@@ -258,7 +258,7 @@ fn merge_adds_updates_and_prunes() {
       user:
         token: secret
     "#);
-    // The members are contexts of every tool now, and the host is still the plugin's.
+    // The current context is a member now, and the plugin still finds its host.
     fs::write(
         bed.path("kubeconfig"),
         bed.read("kubeconfig").replace("current-context: host", "current-context: m1"),

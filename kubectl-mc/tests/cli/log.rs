@@ -1,4 +1,4 @@
-//! `-v` and its variable: what the plugin logs, and that no credential is in it.
+//! Tests `-v` and its variable: the plugin's log, which contains no credential.
 
 use crate::bed::{Bed, Ran};
 
@@ -8,7 +8,7 @@ fn bed() -> Bed {
     Bed::answering((200, "application/json", LIST.to_owned()))
 }
 
-/// The requests that are logged, without what differs from run to run.
+/// The logged requests, without the parts that differ from run to run.
 fn requests(ran: &Ran) -> Vec<String> {
     let line =
         |line: &str| Some(line.split_once("] \"Response\" ")?.1.split(" milliseconds=").next()?.to_owned());
@@ -48,7 +48,7 @@ fn requests_are_logged_at_level_six_without_credentials() {
 }
 
 #[test]
-fn level_reaches_kubectl_as_it_was_given() {
+fn only_the_log_flag_is_passed_to_kubectl() {
     let ran = bed().by_kubectl().run(&["-C", "m1", "get", "pods", "-v=6"]);
     assert_eq!(ran.arguments(), ["get", "pods", "-v=6"]);
     assert!(ran.err.contains("\"Run kubectl\" cluster=\"m1\""), "{ran:?}");
@@ -57,7 +57,7 @@ fn level_reaches_kubectl_as_it_was_given() {
 }
 
 #[test]
-fn log_level_that_is_no_number_is_refused() {
+fn log_level_that_is_not_a_number_is_refused() {
     let ran = bed().run_with("KUBECTL_MC_LOG", "debug", &["clusters"]);
     assert_eq!(
         ran.failed(),
@@ -66,7 +66,7 @@ fn log_level_that_is_no_number_is_refused() {
 }
 
 #[test]
-fn log_changes_no_error() {
+fn log_level_changes_no_error() {
     let bed = Bed::unreachable();
     let (plain, logged) = (bed.run(&["clusters"]), bed.run(&["clusters", "-v=6"]));
     assert!(logged.err.ends_with(&plain.err) && plain.code == logged.code, "{plain:?} {logged:?}");

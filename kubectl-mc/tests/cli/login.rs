@@ -1,5 +1,5 @@
-//! `kubectl mc login`: a credential for one host, in a file (there is no keyring here), and the credential plugin that
-//! returns it.
+//! Tests `kubectl mc login`, which stores a credential for one host, and the credential plugin that returns
+//! it. The credential is in a file, because the tests have no keyring.
 
 mod commands;
 mod oidc;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::bed::{Bed, Ran};
 use crate::tls_server::{Authority, TlsServer};
 
-/// A host that answers every review like this.
+/// A host that answers every self review with this code.
 struct Scene {
     host: TlsServer,
     authority: Authority,
@@ -43,7 +43,7 @@ impl Scene {
         fs::write(self.bed.path("kubeconfig"), text).unwrap();
     }
 
-    /// Standard error without what differs from run to run.
+    /// Standard error without the parts that differ from run to run.
     fn stderr(&self, ran: &Ran) -> String {
         let folder = self.bed.path("");
         let lines = ran.err.lines().map(|line| match line.split_once("that can be used: ") {
@@ -59,7 +59,7 @@ impl Scene {
         self.bed.run(&[&["login", "--token-file=token"], more].concat())
     }
 
-    /// The login that is stored; none before the first.
+    /// The file of the stored login, if there is one.
     fn file(&self) -> Option<PathBuf> {
         let folder = self.bed.path("home/.local/state/kubectl-mc");
         let mut files = fs::read_dir(folder).ok()?.map(|entry| entry.unwrap().path());
@@ -71,7 +71,7 @@ impl Scene {
         file.unwrap_or_else(|| "no file".to_owned())
     }
 
-    /// Makes the stored credential one that has expired.
+    /// Makes the stored credential an expired one.
     fn expire(&self) {
         let file = self.file().unwrap();
         let mut record: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -91,7 +91,7 @@ impl Scene {
         })
     }
 
-    /// The credential plugin as the kubeconfig has it, for a request like this.
+    /// The credential plugin as the kubeconfig configures it, with this `KUBERNETES_EXEC_INFO`.
     fn plugin(&self, info: &Value) -> Command {
         let kubeconfig = self.bed.run(&["version"]);
         assert_eq!(kubeconfig.code, Some(0));
@@ -274,7 +274,7 @@ fn expired_token_asks_for_a_login() {
 }
 
 #[test]
-fn text_that_is_no_token_is_refused() {
+fn text_that_is_not_a_token_is_refused() {
     let scene = Scene::new(201);
     for text in ["", "two words", "line\nbreak", "ü"] {
         let ran = scene.login(text, &[]);

@@ -1,5 +1,5 @@
-//! The plugin as it is run: in a folder of its own, with a kubectl that tells what it was given
-//! and a host that says what a test wants.
+//! Runs the plugin as a process in a temporary folder, with a fake kubectl that prints its arguments and a
+//! fake host that gives the answers of each test.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

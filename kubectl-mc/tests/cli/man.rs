@@ -1,4 +1,4 @@
-//! The manual pages for packages.
+//! Tests the manual pages, which packages install.
 
 use std::collections::BTreeSet;
 use std::fs;

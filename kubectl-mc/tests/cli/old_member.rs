@@ -1,4 +1,4 @@
-//! `kubectl mc join` of a member with an older Kubernetes than the tests run.
+//! Tests `kubectl mc join` for a member with an older Kubernetes than the tests run.
 
 use std::fs;
 
@@ -36,7 +36,7 @@ fn oldest_tested_member_joins_without_a_warning() {
 }
 
 #[test]
-fn member_before_the_admitted_versions_is_refused() {
+fn member_before_the_minimum_version_is_refused() {
     let (ran, writes) = join("v1.21.14", &["--yes"]);
     let (code, error) = ran.failed();
     assert_eq!(code, 1);
@@ -46,7 +46,8 @@ fn member_before_the_admitted_versions_is_refused() {
     assert_eq!(writes, Vec::<String>::new());
 }
 
-/// Joins a member of this version. The second are the heads of the requests that change something; none is accepted.
+/// Joins a member of this version. Also returns the heads of the requests that change something; none of them
+/// is accepted.
 fn join(version: &'static str, flags: &[&str]) -> (Ran, Vec<String>) {
     let bed = Bed::serving(move |path| answer(path, version));
     let server = bed.server();
@@ -64,7 +65,7 @@ fn join(version: &'static str, flags: &[&str]) -> (Ran, Vec<String>) {
     (ran, bed.requests().into_iter().filter(changes).collect())
 }
 
-/// The answer of either cluster. Before Kubernetes 1.30 there are no policies.
+/// The answer of the host or the member. Before Kubernetes 1.30 there is no ValidatingAdmissionPolicy.
 fn answer(path: &str, version: &str) -> Answer {
     let path = path.split('?').next().unwrap_or_default();
     let (cluster, path) = path.trim_start_matches("/pre/").split_once('/').unwrap_or_default();

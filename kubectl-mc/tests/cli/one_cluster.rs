@@ -1,4 +1,5 @@
-//! kubectl on one cluster: what it is given, and that everything about the run is its own.
+//! Tests kubectl on one cluster: the arguments and the kubeconfig that it gets, and that input, output and
+//! exit code are kubectl's own.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -32,7 +33,7 @@ fn fault_81_kubectl_gets_other_arguments_and_sets_the_exit_code() {
 }
 
 #[test]
-fn kubectl_takes_our_place_under_its_own_name() {
+fn kubectl_replaces_the_plugin_under_its_own_name() {
     if !std::path::Path::new("/proc/self/cmdline").exists() {
         return;
     }
@@ -41,7 +42,7 @@ fn kubectl_takes_our_place_under_its_own_name() {
 }
 
 #[test]
-fn standard_input_is_kubectls() {
+fn kubectl_reads_standard_input() {
     let bed = bed();
     let mut child = bed
         .command(&["-C", "m1", "apply", "-f", "-"])
@@ -55,7 +56,7 @@ fn standard_input_is_kubectls() {
 }
 
 #[test]
-fn the_overlay_leads_to_the_member_and_holds_no_secret() {
+fn overlay_leads_to_the_member_and_holds_no_secret() {
     let bed = bed().by_kubectl();
     let ran = bed.run(&["--cluster=m1", "get", "pods"]);
     let (overlay, rest) = ran.kubeconfig();
@@ -67,7 +68,7 @@ fn the_overlay_leads_to_the_member_and_holds_no_secret() {
 }
 
 #[test]
-fn the_variables_choose_cluster_and_context() {
+fn variables_choose_cluster_and_context() {
     let bed = bed();
     assert_eq!(bed.run_with("KUBECTL_MC_CLUSTER", "m1", &["version"]).arguments(), ["version"]);
     let ran = bed.run_with("KUBECTL_MC_CONTEXT", "other", &["-C", "m1", "get", "pods"]);
@@ -76,7 +77,7 @@ fn the_variables_choose_cluster_and_context() {
 }
 
 #[test]
-fn a_kubeconfig_flag_is_folded_into_the_list() {
+fn kubeconfig_flag_becomes_part_of_the_variable() {
     let bed = bed().by_kubectl();
     let file = bed.path("kubeconfig").display().to_string();
     let ran = bed.run_with("KUBECONFIG", "/nowhere", &["get", "pods", "--kubeconfig", &file, "-C", "m1"]);
@@ -84,7 +85,7 @@ fn a_kubeconfig_flag_is_folded_into_the_list() {
 }
 
 #[test]
-fn raw_asks_kubectl_for_its_version_and_keeps_to_the_member() {
+fn raw_path_depends_on_the_version_of_kubectl() {
     let root = "/pre/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy";
     for (version, expected) in [("v1.33.4", format!("{root}/version")), ("v1.34.0", "/version".to_owned())] {
         let bed = bed();

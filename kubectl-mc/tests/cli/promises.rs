@@ -1,5 +1,5 @@
-//! What is promised of one command on several clusters, word for word: code, standard output, standard
-//! error. A host and members of the test say what theirs would.
+//! Pins the output of one command on several clusters word for word: exit code, standard output and standard
+//! error. A fake host and fake members give the answers.
 
 use std::fs;
 
@@ -64,7 +64,7 @@ const LIST: &str = r#"{"kind": "ClusterList", "apiVersion": "proxy.kubectl-mc.de
     {"type": "Ready", "status": "False", "reason": "Unreachable", "message": "no route to host"}]}}]}"#;
 
 #[test]
-fn one_table_of_all_and_other_columns_in_a_block_of_their_own() {
+fn tables_are_merged_and_other_columns_form_another_table() {
     let ran = fleet().run(&["get", "configmaps", "-C", "eu-1,odd,eu-2"]);
     assert_snapshot!(rendered(&ran), @r"
     exit code: 0
@@ -138,7 +138,7 @@ fn failures_are_printed_and_grouped_by_cause() {
 }
 
 #[test]
-fn a_cluster_that_is_not_ready_is_reported_and_not_asked() {
+fn cluster_that_is_not_ready_is_reported_without_a_request() {
     let bed = fleet();
     assert_snapshot!(rendered(&bed.run(&["get", "configmaps", "--all-clusters"])), @r"
     exit code: 4
@@ -196,7 +196,7 @@ fn change_on_several_clusters_needs_confirmation() {
 }
 
 #[test]
-fn local_ports_are_a_table() {
+fn local_ports_are_printed_as_a_table() {
     let bed = fleet();
     bed.kubectl(
         "port=${3%%:*}; [ $cluster = eu-1 ] || while [ ! -e first ]; do :; done\n\
@@ -221,7 +221,7 @@ fn local_ports_are_a_table() {
 }
 
 #[test]
-fn the_targets_and_the_commands_are_shown() {
+fn dry_run_shows_the_command_of_each_cluster() {
     let ran = fleet().run(&["scale", "deploy/web", "--replicas=3", "--all-clusters", "--dry-run=clusters"]);
     assert_snapshot!(rendered(&ran), @r"
     exit code: 0
@@ -277,7 +277,7 @@ fn no_choice_and_no_match_list_the_clusters() {
 }
 
 #[test]
-fn a_configuration_is_read_strictly() {
+fn configuration_with_an_unknown_key_is_refused() {
     let bed = fleet();
     let folder = bed.path("home/.config/kubectl-mc");
     fs::create_dir_all(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! The route to members: by the direct endpoint that the host publishes, or through the host.
+//! Tests the route to members: by the direct endpoint that the host publishes, or through the host.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ impl Scene {
         self.bed.run(&[more, &["-C", "m1", "get", "pods"]].concat())
     }
 
-    /// The server that kubectl is given.
+    /// The server in the kubeconfig that kubectl gets.
     fn used(&self, more: &[&str]) -> String {
         let ran = self.get(more);
         assert_eq!(ran.code, Some(42), "{ran:?}");
@@ -64,7 +64,7 @@ impl Scene {
     }
 }
 
-/// An endpoint that knows the caller.
+/// An endpoint that accepts the caller's credential.
 fn endpoint(authority: &Authority) -> TlsServer {
     TlsServer::new(authority, |_| (200, "{}".to_owned()))
 }
@@ -88,7 +88,7 @@ fn published_endpoint_is_used_and_remembered() {
 }
 
 #[test]
-fn nothing_published_is_remembered() {
+fn missing_publication_is_remembered() {
     let scene = Scene::new();
     assert_eq!(scene.used(&[]), scene.host.url);
     assert_eq!(scene.host.paths().iter().filter(|path| *path == CONFIG_MAP).count(), 1);
@@ -111,7 +111,7 @@ fn host_route_asks_for_no_publication() {
 }
 
 #[test]
-fn unreachable_endpoint_leaves_the_host() {
+fn unreachable_endpoint_falls_back_to_the_host() {
     let (scene, authority) = (Scene::new(), Authority::new());
     // The first address refuses connections; the server at the second one never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -144,7 +144,7 @@ fn credential_is_not_sent_to_an_unverified_endpoint() {
 }
 
 #[test]
-fn credential_that_only_the_host_knows_stays_with_it() {
+fn endpoint_that_rejects_the_credential_is_not_used() {
     let (scene, authority) = (Scene::new(), Authority::new());
     let endpoint = TlsServer::new(&authority, |path| match path {
         "/readyz" => (200, "ok".to_owned()),
@@ -163,14 +163,14 @@ fn credential_that_only_the_host_knows_stays_with_it() {
 }
 
 #[test]
-fn moved_endpoint_is_found_at_once() {
+fn moved_endpoint_is_used_at_once() {
     let (scene, first, next) = (Scene::new(), Authority::new(), Authority::new());
-    // Another CA, as after a rotation. What is remembered is two minutes old.
+    // Another CA, as after a rotation. The cached findings are two minutes old.
     let (before, after) = (endpoint(&first), endpoint(&next));
     scene.publish(&before.url, &first);
     assert_eq!(scene.used(&[]), before.url);
     scene.publish(&after.url, &next);
-    remember(&scene, |findings| {
+    change_findings(&scene, |findings| {
         findings["endpoint"]["server"] = after.url.as_str().into();
         for time in ["read", "reached"] {
             findings[time] = (findings[time].as_u64().unwrap() - 120).into();
@@ -180,13 +180,13 @@ fn moved_endpoint_is_found_at_once() {
 }
 
 #[test]
-fn endpoint_that_has_just_gone_fails_no_command() {
+fn lost_endpoint_fails_no_command() {
     let (scene, authority) = (Scene::new(), Authority::new());
     let endpoint = endpoint(&authority);
     scene.publish(&endpoint.url, &authority);
     assert_eq!(scene.used(&[]), endpoint.url);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    remember(&scene, |findings| findings["endpoint"]["server"] = format!("https://{closed}").into());
+    change_findings(&scene, |findings| findings["endpoint"]["server"] = format!("https://{closed}").into());
     assert_eq!(scene.used(&[]), scene.host.url);
 }
 
@@ -216,14 +216,14 @@ fn direct_route_needs_a_publication() {
 }
 
 #[test]
-fn local_command_asks_for_no_route() {
+fn local_command_looks_up_no_route() {
     let scene = Scene::new();
     assert_eq!(scene.bed.run(&["-C", "m1", "version", "--client"]).code, Some(42));
     assert_eq!(scene.host.paths(), [""; 0]);
 }
 
-/// Changes what the plugin remembers of the endpoint.
-fn remember(scene: &Scene, change: impl Fn(&mut Value)) {
+/// Changes the plugin's cached findings about the endpoint.
+fn change_findings(scene: &Scene, change: impl Fn(&mut Value)) {
     let entries = std::fs::read_dir(scene.bed.path("home/.cache/kubectl-mc")).unwrap();
     let mut paths = entries.map(|entry| entry.unwrap().path());
     let is_it = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("route-");

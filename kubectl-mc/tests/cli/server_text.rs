@@ -1,17 +1,18 @@
-//! Text of a hostile host or member in every place that the plugin prints: tables, errors, summaries, prefixes.
+//! Tests that text of a hostile host or member is escaped wherever the plugin prints it: tables, errors,
+//! summaries and prefixes.
 
 use serde_json::{Value, json};
 
 use crate::bed::{Answer, Bed, Ran, status};
 
-/// Clears the screen, colors, rings, reverses what follows, isolates it, and writes a line of its own.
+/// Clears the screen, sets a color, rings the bell, reverses and isolates the text after it, and adds a line.
 const HOSTILE: &str =
     "x\u{1b}[2J\u{9b}31m\u{7}\u{7f}\u{202e}\u{2066}\u{200f}\u{2028}\u{feff}\nFORGED line\r\tend";
-/// The same for a cell, whose first line alone is shown.
+/// The escaped text in a cell, which shows only the first line.
 const ESCAPED: &str = "x^[[2J\\u009b31m^G^?\\u202e\\u2066\\u200f\\u2028\\ufeff";
 
 #[test]
-fn fault_81_a_servers_text_cannot_steer_the_terminal() {
+fn fault_81_server_text_cannot_control_the_terminal() {
     let fleet = ["-C", "m1,m2"];
     for (what, words, answer) in [
         ("a table of clusters", &["clusters"][..], ok(&table())),
@@ -45,12 +46,12 @@ fn fault_81_a_servers_text_cannot_steer_the_terminal() {
     ] {
         let needs_fleet = ["get", "describe"].contains(&words[0]) && !words.contains(&"--all-clusters");
         let words = if needs_fleet { [words, &fleet].concat() } else { words.to_vec() };
-        steers_nothing(what, &Bed::answering(answer).run(&words));
+        assert_escaped(what, &Bed::answering(answer).run(&words));
     }
 }
 
 #[test]
-fn fault_81_a_difference_of_members_cannot_steer_the_terminal() {
+fn fault_81_compared_text_cannot_control_the_terminal() {
     let bed = Bed::serving(|path| {
         let other = if path.contains("/m2/") { "other" } else { HOSTILE };
         ok(&json!({
@@ -58,11 +59,11 @@ fn fault_81_a_difference_of_members_cannot_steer_the_terminal() {
             "spec": {"plain": format!("{other}{HOSTILE}"), "list": [{"name": HOSTILE, "value": other}], "bidi": format!("\u{202e}{}", other.len())},
         }))
     });
-    steers_nothing("a difference", &bed.run(&["compare", "pod", "web", "-C", "m1,m2"]));
+    assert_escaped("a difference", &bed.run(&["compare", "pod", "web", "-C", "m1,m2"]));
 }
 
 #[test]
-fn fault_81_a_prefix_of_a_log_cannot_steer_the_terminal() {
+fn fault_81_log_prefix_cannot_control_the_terminal() {
     let bed = Bed::serving(|path| match path {
         path if path.contains("/log") => Answer::from((200, "text/plain", "\u{1b}[1mcontent\n".to_owned())),
         _ => ok(&json!({"items": [{
@@ -72,35 +73,35 @@ fn fault_81_a_prefix_of_a_log_cannot_steer_the_terminal() {
     let ran = bed.run(&["logs", "-l", "app=web", "--prefix", "-C", "m1,m2"]);
     let content = "\u{1b}[1mcontent";
     assert!(ran.out.contains(content), "a log is shown as it is: {ran:?}");
-    steers_nothing("a log", &Ran { out: ran.out.replace(content, ""), ..ran });
+    assert_escaped("a log", &Ran { out: ran.out.replace(content, ""), ..ran });
 }
 
 #[test]
-fn fault_81_words_of_kubectl_cannot_steer_the_terminal() {
+fn fault_81_kubectl_text_cannot_control_the_terminal() {
     let bed = Bed::answering(ok(&json!({})));
     let hostile = HOSTILE.replace('\n', " ");
     bed.kubectl(&format!(
         "printf '%s\\n' 'NAME      VALUE' 'a         {hostile}'; printf '%s\\n' 'Error from server ({hostile}): {hostile}' >&2; exit 1"
     ));
-    steers_nothing("a table of kubectl's", &bed.run(&["top", "pods", "-C", "m1,m2"]));
-    steers_nothing(
+    assert_escaped("a table of kubectl's", &bed.run(&["top", "pods", "-C", "m1,m2"]));
+    assert_escaped(
         "an error of kubectl's",
         &bed.run_with("KUBECTL_MC_DIRECT", "0", &["get", "pods", "-o", "json", "-C", "m1,m2"]),
     );
 }
 
 #[test]
-fn fault_81_an_unreadable_object_cannot_steer_the_terminal() {
-    // The parser repeats what it cannot read.
+fn fault_81_unreadable_object_cannot_control_the_terminal() {
+    // The parser's error quotes the text that it cannot parse.
     let bed = Bed::answering(ok(&json!({
         "apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "MemberCluster", "metadata": {"name": "m1"},
         "spec": {"impersonation": {"uid": HOSTILE}},
     })));
-    steers_nothing("an object", &bed.run(&["access", "diff", "m1"]));
+    assert_escaped("an object", &bed.run(&["access", "diff", "m1"]));
 }
 
 #[test]
-fn text_of_a_server_in_a_document_stays_as_it_is() {
+fn server_text_in_json_is_unchanged() {
     let bed = Bed::answering(ok(&list()));
     let ran = bed.run(&["get", "pods", "-o", "json", "-C", "m1,m2"]);
     let document: Value = serde_json::from_str(&ran.out).unwrap();
@@ -110,8 +111,8 @@ fn text_of_a_server_in_a_document_stays_as_it_is() {
     assert_eq!(document["items"][0]["metadata"]["name"], HOSTILE, "{ran:?}");
 }
 
-/// Nothing was printed that a terminal acts on, and what was sent is there to be seen.
-fn steers_nothing(what: &str, ran: &Ran) {
+/// Asserts that the output has nothing that a terminal interprets, and that the escaped text is in it.
+fn assert_escaped(what: &str, ran: &Ran) {
     for text in [&ran.out, &ran.err] {
         let acted_on = |c: &char| {
             (c.is_control() && *c != '\n') || "\u{202e}\u{2066}\u{200f}\u{2028}\u{feff}".contains(*c)
@@ -129,7 +130,7 @@ fn ok(body: &Value) -> Answer {
     (200, "application/json", body.to_string()).into()
 }
 
-/// An error of a server, with nothing in it that is true.
+/// An error of a server, with hostile text in its fields.
 fn failure(code: u16) -> Answer {
     let status = json!({"kind": "Status", "reason": HOSTILE, "message": HOSTILE, "code": code});
     (code, "application/json", status.to_string()).into()
@@ -153,7 +154,7 @@ fn list() -> Value {
     json!({"kind": "PodList", "apiVersion": "v1", "items": [object()]})
 }
 
-/// A fleet none of whose members is ready.
+/// A list of clusters of which none is ready.
 fn unready() -> Value {
     let member = |name: &str| {
         json!({"metadata": {"name": name}, "status": {"conditions": [
@@ -162,7 +163,7 @@ fn unready() -> Value {
     json!({"kind": "ClusterList", "items": [member("m1"), member("m2")]})
 }
 
-/// An answer to a review, and to everything else that is asked.
+/// An answer to a review, which also serves as every other object.
 fn review() -> Value {
     json!({"status": {"allowed": false, "reason": HOSTILE, "userInfo": {"username": HOSTILE},
         "conditions": [{"type": "Ready", "status": "False", "reason": HOSTILE, "message": HOSTILE}]}})

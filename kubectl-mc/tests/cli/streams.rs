@@ -1,4 +1,4 @@
-//! Logs and watches of several clusters without kubectl: what is shown when, and how they end.
+//! Tests logs and watches of several clusters by direct requests: when lines are shown, and how streams end.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -45,7 +45,7 @@ impl Running {
         self.err.recv_timeout(DEADLINE).unwrap()
     }
 
-    /// The most memory that it has had so far, in KiB.
+    /// Peak resident memory of the plugin so far, in KiB.
     pub(crate) fn most_memory(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -59,7 +59,7 @@ impl Running {
         assert_eq!(self.child.wait().unwrap().code(), Some(130));
     }
 
-    /// Whatever it would do next.
+    /// Kills the plugin, whatever it does, by dropping it.
     pub(crate) fn end(self) {}
 }
 
@@ -95,7 +95,7 @@ fn followed_logs_show_an_error_at_once() {
     });
     for words in [&["logs", "-f", "web"][..], &["get", "configmaps", "-w"]] {
         let mut running = Running::start(&bed, &[&["-C", "m1,m2"], words].concat());
-        // The other cluster goes on.
+        // The stream of the other cluster continues.
         assert_eq!(running.err(), "m1 | error: member unreachable: connection refused", "{words:?}");
         if words[0] == "logs" {
             assert_eq!(running.out(), "m2 | here");
@@ -106,11 +106,12 @@ fn followed_logs_show_an_error_at_once() {
 
 #[test]
 fn deleted_pod_ends_followed_log_without_error() {
-    // Its log breaks off, or ends while the pod still runs; when it is asked for again, it is gone.
+    // Either the log breaks off and the pod is gone afterwards, or the log ends and the pod is marked as
+    // deleted.
     for broken in [true, false] {
         let gone = [AtomicBool::new(false), AtomicBool::new(false)];
         let bed = Bed::streaming(move |path, stream: &mut Stream| match path {
-            path if path.contains("/log?") && !of(&gone, path).swap(true, Ordering::SeqCst) => {
+            path if path.contains("/log?") && !of_cluster(&gone, path).swap(true, Ordering::SeqCst) => {
                 stream.begin();
                 stream.piece("2026-01-01T00:00:00Z here\n");
                 if !broken {
@@ -118,7 +119,7 @@ fn deleted_pod_ends_followed_log_without_error() {
                 }
             }
             _ if !broken => stream.answer(ok(&POD.replace("\"DELETED\": null", DELETED))),
-            path if !of(&gone, path).load(Ordering::SeqCst) => stream.answer(ok(POD)),
+            path if !of_cluster(&gone, path).load(Ordering::SeqCst) => stream.answer(ok(POD)),
             _ => stream.answer(
                 crate::bed::Answer::from((404, "application/json", NOT_FOUND.to_owned())).of("member"),
             ),
@@ -127,22 +128,22 @@ fn deleted_pod_ends_followed_log_without_error() {
         let mut lines: Vec<_> = ran.out.lines().collect();
         lines.sort_unstable();
         assert_eq!((ran.code, lines), (Some(0), vec!["m1 | here", "m2 | here"]), "{ran:?}");
-        // A log that breaks off is asked for again; one that ends is not.
+        // A log that breaks off is requested again; one that ends is not.
         let lost = ran.err.lines().filter(|line| line.contains("trying again")).count();
         assert_eq!((lost, ran.err.lines().count()), if broken { (2, 2) } else { (0, 0) }, "{ran:?}");
     }
 }
 
-/// What belongs to the cluster of a path.
-fn of<'a, T>(each: &'a [T; 2], path: &str) -> &'a T {
+/// The element for the cluster of a path.
+fn of_cluster<'a, T>(each: &'a [T; 2], path: &str) -> &'a T {
     &each[usize::from(path.contains("/m2/"))]
 }
 
 const DELETED: &str = r#""deletionTimestamp": "2026-01-01T00:00:00Z""#;
 
 #[test]
-fn logs_of_a_cluster_are_read_beside_each_other() {
-    // None ends before all are asked for.
+fn logs_of_a_cluster_are_read_concurrently() {
+    // No log ends before all are requested.
     let all = Arc::new(Barrier::new(3));
     let pod = |name: &str| json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "main"}]}});
     let pods = json!({"kind": "PodList", "items": [pod("a"), pod("b"), pod("c")]}).to_string();
@@ -161,7 +162,7 @@ fn logs_of_a_cluster_are_read_beside_each_other() {
 }
 
 #[test]
-fn log_line_without_end_needs_little_memory() {
+fn endless_log_line_needs_little_memory() {
     let bed = Bed::streaming(move |path, stream: &mut Stream| match path {
         path if path.contains("/log?") => {
             stream.begin();
@@ -194,7 +195,7 @@ fn log_line_without_end_needs_little_memory() {
 }
 
 #[test]
-fn line_of_kubectl_without_end_is_printed_in_parts() {
+fn endless_line_of_kubectl_is_printed_in_parts() {
     let bed = Bed::with_kubectl("head -c 4194304 /dev/zero | tr '\\0' x");
     let ran = bed.run(&["-C", "m1,m2", "--yes", "exec", "web", "--", "cat"]);
     for cluster in ["m1 | ", "m2 | "] {
@@ -206,7 +207,7 @@ fn line_of_kubectl_without_end_is_printed_in_parts() {
 }
 
 #[test]
-fn watch_of_a_list_without_end_is_an_error() {
+fn watch_of_an_endless_list_is_an_error() {
     let page = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": [], "rows": [],
         "metadata": {"resourceVersion": "1", "continue": "more"}});
     let ran = Bed::serving(move |_| ok(&page.to_string())).run(&["-C", "m1,m2", "get", "configmaps", "-w"]);
@@ -218,7 +219,7 @@ fn watch_of_a_list_without_end_is_an_error() {
 }
 
 #[test]
-fn watch_takes_up_cluster_that_becomes_ready() {
+fn watch_adds_cluster_that_becomes_ready() {
     let cluster = |name: &str, ready: &str| {
         json!({"metadata": {"name": name}, "status": {"conditions": [
             {"type": "Ready", "status": ready, "reason": "Unreachable", "message": "no route to host"}]}})
@@ -242,7 +243,7 @@ fn watch_takes_up_cluster_that_becomes_ready() {
             stream.begin();
             stream.hold();
         }
-        // The first list of it fails yet.
+        // The first list of m2 still fails.
         path if path.contains("/m2/") && asked.fetch_add(1, Ordering::SeqCst) == 0 => {
             stream.answer(status(502, "member unreachable", "not yet"));
         }
@@ -260,7 +261,7 @@ fn watch_takes_up_cluster_that_becomes_ready() {
 }
 
 #[test]
-fn watch_and_logs_take_up_cluster_that_joins_the_choice() {
+fn watch_and_logs_add_cluster_that_joins_the_selection() {
     let cluster = |name: &str, labels: serde_json::Value, ready: &str| {
         json!({"metadata": {"name": name, "labels": labels}, "status": {"conditions": [
             {"type": "Ready", "status": ready, "message": "no route to host"}]}})
@@ -268,7 +269,7 @@ fn watch_and_logs_take_up_cluster_that_joins_the_choice() {
     let prod = json!({"env": "prod"});
     let all = |joined: &[serde_json::Value]| ok(&json!({"kind": "ClusterList", "items": joined}).to_string());
     let first = [cluster("m1", prod.clone(), "True")];
-    // What the host evaluates: m4 has other labels.
+    // The clusters that match the selector on the host; m4 has other labels.
     let later = [first[0].clone(), cluster("m2", prod.clone(), "True"), cluster("m3", prod.clone(), "False")];
     let m4 = cluster("m4", json!({"env": "test"}), "True");
     let table = |row: &str| {
@@ -320,7 +321,7 @@ fn watch_and_logs_take_up_cluster_that_joins_the_choice() {
 }
 
 #[test]
-fn followed_logs_take_up_cluster_that_becomes_ready() {
+fn followed_logs_add_cluster_that_becomes_ready() {
     let cluster = |name: &str, ready: &str| {
         json!({"metadata": {"name": name}, "status": {"conditions": [
             {"type": "Ready", "status": ready, "message": "no route to host"}]}})
@@ -339,7 +340,7 @@ fn followed_logs_take_up_cluster_that_becomes_ready() {
             stream.piece("2026-01-01T00:00:00Z here\n");
             stream.hold();
         }
-        // The first request fails yet.
+        // The first request to m2 still fails.
         path if path.contains("/m2/") && asked.fetch_add(1, Ordering::SeqCst) == 0 => {
             stream.answer(status(502, "member unreachable", "not yet"));
         }

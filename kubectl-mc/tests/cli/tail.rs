@@ -1,4 +1,4 @@
-//! `kubectl mc tail`: which logs are shown and followed, in which form, and how it ends.
+//! Tests `kubectl mc tail`: which logs it shows and follows, in which format, and how it ends.
 
 mod bounds;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::bed::{Answer, Bed, Ran, Stream, status};
 use crate::streams::{Running, ok};
 
-/// A pod whose container `main` is in a run.
+/// A pod whose container `main` has this container ID.
 fn pod(name: &str, run: &str) -> Value {
     json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "5"},
         "spec": {"nodeName": "n1", "containers": [{"name": "main"}]},
@@ -33,8 +33,8 @@ fn log_of(path: &str) -> Option<&str> {
     path.split_once("/log?")?.0.split("/pods/").nth(1)
 }
 
-/// Two clusters with the same pods, each of which has said two lines.
-fn spoken() -> Bed {
+/// Two clusters with the same pods, each with a log of two lines.
+fn two_line_logs() -> Bed {
     Bed::streaming(|path, stream: &mut Stream| match log_of(path) {
         Some(pod) => stream.answer((
             200,
@@ -50,18 +50,18 @@ fn logs_of_all_matching_pods_are_shown_in_order() {
     let lines = "m1 web-1 main | web-1 one\nm1 web-1 main | web-1 two\nm1 web-2 main | web-2 one\n\
                  m1 web-2 main | web-2 two\nm2 web-1 main | web-1 one\nm2 web-1 main | web-1 two\n\
                  m2 web-2 main | web-2 one\nm2 web-2 main | web-2 two\n";
-    assert_eq!(spoken().run(&["tail", "^web-", "-C", "m1,m2"]), Ran::new(0, lines, ""));
+    assert_eq!(two_line_logs().run(&["tail", "^web-", "-C", "m1,m2"]), Ran::new(0, lines, ""));
 }
 
 #[test]
-fn one_cluster_is_not_named() {
-    let ran = spoken().run(&["-C", "m1", "tail", "web", "--exclude-pod=2$", "--exclude-line", "two"]);
+fn lines_of_one_cluster_do_not_name_it() {
+    let ran = two_line_logs().run(&["-C", "m1", "tail", "web", "--exclude-pod=2$", "--exclude-line", "two"]);
     assert_eq!(ran, Ran::new(0, "web-1 main | web-1 one\n", ""));
 }
 
 #[test]
-fn lines_take_the_form_of_template_json_and_color() {
-    let bed = spoken();
+fn lines_are_formatted_by_template_json_and_color() {
+    let bed = two_line_logs();
     let words = ["tail", "db", "-C", "m1,m2", "--cluster-concurrency=1", "-i", "one"];
     let with = |more: &[&str]| bed.run(&[&words, more].concat()).out;
     assert_eq!(
@@ -80,7 +80,7 @@ fn lines_take_the_form_of_template_json_and_color() {
 }
 
 #[test]
-fn wrong_words_are_usage_errors_without_a_request() {
+fn wrong_arguments_are_usage_errors_without_a_request() {
     let bed = Bed::unreachable();
     for (words, expected) in [
         (&["tail", "web("][..], "error: invalid regular expression \"web(\": unclosed group\n"),
@@ -100,7 +100,7 @@ fn wrong_words_are_usage_errors_without_a_request() {
 }
 
 #[test]
-fn failure_of_a_cluster_or_a_log_leaves_the_others() {
+fn failed_cluster_or_log_does_not_stop_the_others() {
     let bed = Bed::streaming(|path, stream: &mut Stream| match (log_of(path), path) {
         (_, path) if path.contains("/m1/") => {
             stream.answer(status(502, "member unreachable", "connection refused"));
@@ -148,13 +148,13 @@ fn refusal_on_one_cluster_names_hop_and_next_step() {
 }
 
 #[test]
-fn new_pods_and_new_runs_are_followed_and_no_line_is_doubled() {
+fn new_pods_and_restarts_are_followed_without_repeated_lines() {
     let asked = AtomicUsize::new(0);
     let bed = Bed::streaming(move |path, stream: &mut Stream| match log_of(path) {
         Some("web-1") => {
             stream.begin();
             match asked.fetch_add(1, Ordering::SeqCst) {
-                // It breaks off, and the rest comes with the next request.
+                // The log breaks off, and the next request returns the rest.
                 0 => stream.piece("2026-01-01T00:00:01Z one\n2026-01-01T00:00:02Z two\n2026-01-01T00"),
                 1 => {
                     assert!(path.contains("sinceTime=2026%2D01%2D01T00%3A00%3A02Z"), "{path}");
@@ -163,7 +163,7 @@ fn new_pods_and_new_runs_are_followed_and_no_line_is_doubled() {
                     stream.end();
                 }
                 _ => {
-                    // The log of a run that was asked for too late is already that of the next one.
+                    // A late request for the log of a run returns the log of the next run.
                     stream.piece("2026-01-01T00:00:03Z three\n2026-01-01T00:00:04Z of the next run\n");
                     stream.hold();
                 }
@@ -231,7 +231,7 @@ fn expired_watch_starts_again_with_a_list() {
 }
 
 #[test]
-fn clusters_that_join_the_choice_are_taken_up() {
+fn clusters_that_join_the_selection_are_followed() {
     let cluster = |name: &str, ready: &str| {
         json!({"metadata": {"name": name}, "status": {"conditions": [
             {"type": "Ready", "status": ready, "message": "no route to host"}]}})
@@ -281,7 +281,7 @@ fn clusters_that_join_the_choice_are_taken_up() {
 }
 
 #[test]
-fn more_logs_than_the_limit_are_an_error_that_names_the_flag() {
+fn too_many_logs_are_an_error_that_names_the_flag() {
     let bed = Bed::streaming(|path, stream: &mut Stream| match log_of(path) {
         Some(_) => stream.hold(),
         None => stream.answer(list(&[pod("a", "x://1"), pod("b", "x://2"), pod("c", "x://3")])),
@@ -304,7 +304,7 @@ fn log_above_the_limit_waits_for_one_that_ends() {
             stream.piece(&format!("2026-01-01T00:00:01Z {name}\n"));
             match name {
                 "b" => stream.hold(),
-                // Its end makes room.
+                // After its end the next log can be followed.
                 _ => drop(ends.wait()),
             }
             stream.end();
@@ -331,7 +331,7 @@ fn log_above_the_limit_waits_for_one_that_ends() {
 }
 
 #[test]
-fn name_that_leaves_its_path_is_never_asked_for() {
+fn pod_name_with_a_path_is_never_requested() {
     let bed = Bed::streaming(|path, stream: &mut Stream| {
         assert!(!path.contains("m2"), "{path}");
         stream.answer(list(&[pod("../../../../../clusters/m2/proxy/x", "x://1")]));

@@ -1,5 +1,5 @@
-//! What a person sees on a real terminal, its screen and not only the bytes: the clusters to pick from, how
-//! far it is, and the question before a change.
+//! Tests the screen of a real terminal: the picker of clusters, the progress line, and the confirmation
+//! before a change.
 
 use std::fs;
 use std::sync::mpsc::channel;
@@ -50,7 +50,7 @@ fn picker_filters_by_typing_and_takes_several() {
     3/3, 0 marked; space marks, enter accepts, esc cancels
     Clusters:
     ");
-    // Fuzzily: the letters of eu-2 in their order. A marked cluster stays marked.
+    // The filter is fuzzy: the letters of eu-2 in their order. A marked cluster stays marked.
     terminal.type_in("e2 ").unwrap();
     shows(&mut terminal, "1/3, 1 marked");
     assert_snapshot!(terminal.screen(), @r"
@@ -70,8 +70,8 @@ fn picker_filters_by_typing_and_takes_several() {
 }
 
 #[test]
-fn picked_cluster_has_kubectls_whole_attention() {
-    // What is typed after the choice is the command's.
+fn picked_cluster_runs_kubectl_on_the_terminal() {
+    // Text that is typed after the choice goes to the command.
     let bed = fleet("read line; echo \"$1 $line on $cluster\"");
     let mut terminal = terminal(&bed, &["exec", "-it", "web", "--", "sh"]);
     shows(&mut terminal, "Clusters:");
@@ -84,7 +84,7 @@ fn picked_cluster_has_kubectls_whole_attention() {
 }
 
 #[test]
-fn cancelled_picker_runs_nothing_and_leaves_nothing() {
+fn canceled_picker_runs_nothing_and_clears_the_screen() {
     let bed = fleet(": > ran");
     for key in ["\x1b", "\x03", "\x04"] {
         let mut terminal = terminal(&bed, &["describe", "pod", "web"]);
@@ -115,7 +115,7 @@ fn signal_restores_the_terminal_of_the_picker() {
 }
 
 #[test]
-fn interrupt_after_the_picker_ends_the_question() {
+fn interrupt_after_the_picker_ends_the_confirmation() {
     let bed = fleet(": > ran");
     let mut terminal = terminal(&bed, &["delete", "pod", "web"]);
     shows(&mut terminal, "Clusters:");
@@ -123,7 +123,7 @@ fn interrupt_after_the_picker_ends_the_question() {
     shows(&mut terminal, "(y/N)");
     assert!(terminal.is_restored().unwrap());
     terminal.type_in("\x03").unwrap();
-    // By the signal itself.
+    // The signal itself ended the process.
     assert_eq!(terminal.finish(DEADLINE).unwrap(), -1);
     assert!(!bed.path("ran").exists());
 }
@@ -150,7 +150,7 @@ fn picker_fits_the_terminal_and_follows_its_size() {
 }
 
 #[test]
-fn picker_escapes_what_a_server_sends() {
+fn picker_escapes_server_text() {
     let hostile = r#"{"kind": "ClusterList", "items": [{"metadata": {"name": "m1", "labels": {"a": "\u001b[31mred\u202e"}},
         "status": {"version": "v1\u001b]0;title\u0007\r\n"}}]}"#;
     let bed = Bed::answering((200, "application/json", hostile.to_owned()));
@@ -276,7 +276,7 @@ fn signal_clears_the_step_of_an_installation() {
             None => terminal.signal(Signal::TERM).unwrap(),
         }
         let (code, screen) = terminal.wait_for_end(DEADLINE).unwrap();
-        // By the signal itself, as a shell expects it.
+        // The signal itself ended the process, as a shell expects it.
         assert_eq!((code, screen.trim()), (-1, ""), "{key:?}");
         assert!(terminal.is_restored().unwrap());
         assert_eq!(terminal.cursor(), (0, 0), "{key:?}");
@@ -287,7 +287,7 @@ fn signal_clears_the_step_of_an_installation() {
 fn direct_requests_show_progress() {
     let (go, gone) = channel::<()>();
     let bed = Bed::serving(move |path| {
-        // Nothing is answered before the test says so; and then everything.
+        // The host answers nothing until the test drops the sender, and then every request.
         let _ = gone.recv();
         let row = if path.contains("/eu-1/") { "a" } else { "b" };
         let table = format!(
@@ -309,8 +309,8 @@ fn direct_requests_show_progress() {
 }
 
 #[test]
-fn without_a_terminal_there_is_no_progress() {
-    // Longer than it takes to be shown.
+fn progress_is_shown_on_a_terminal_only() {
+    // Longer than the delay after which progress is shown.
     let ran = fleet("sleep 1; echo x").run(&["describe", "pod", "web", "-C", "eu-1,eu-2"]);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
 }

@@ -1,4 +1,4 @@
-//! An HTTPS server that answers each request by a function of its path, and remembers what it was sent.
+//! An HTTPS server that answers each request by a function of its path, and records the requests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -53,7 +53,7 @@ impl TlsServer {
         std::thread::spawn(move || {
             for socket in listener.incoming() {
                 let (config, answer, sender) = (config.clone(), answer.clone(), sender.clone());
-                // A client that goes away, or does not trust the certificate, is no concern of the next one.
+                // A client that disconnects, or does not trust the certificate, must not affect the next one.
                 std::thread::spawn(move || serve(socket?, config, &answer, &sender));
             }
         });

@@ -1,4 +1,4 @@
-//! `kubectl mc env`: the environment with which other tools use a cluster.
+//! Tests `kubectl mc env`, which prints the environment with which other tools use a cluster.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ fn bed() -> Bed {
     Bed::answering((200, "application/json", LIST.to_owned()))
 }
 
-/// The path of the overlay and the rest of the list.
+/// The path of the overlay, and the rest of KUBECONFIG.
 fn parts(ran: &Ran) -> (String, String) {
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
     let value = ran.out.strip_prefix("export KUBECONFIG='").unwrap().strip_suffix("'\n").unwrap();
@@ -91,7 +91,7 @@ fn eval_and_unset_change_the_shell_and_restore_it() {
         };
         Ran::from(shell.output().unwrap())
     };
-    // Relative, as a person may have it; the folder of a shell changes.
+    // The path is relative, as a user may have it, but the folder of a shell changes.
     let ran = run(Some("kubeconfig"));
     let own = bed.path("kubeconfig").display().to_string();
     let (overlay, rest) = ran.kubeconfig();

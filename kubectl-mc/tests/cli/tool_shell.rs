@@ -1,4 +1,4 @@
-//! `kubectl mc shell`: a shell or a command whose tools use a cluster.
+//! Tests `kubectl mc shell`, which runs a shell or a command whose tools use a cluster.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -18,14 +18,14 @@ fn bed() -> Bed {
     Bed::answering((200, "application/json", LIST.to_owned()))
 }
 
-/// The folders of runs that are left.
+/// The number of run folders that are left.
 fn runs(bed: &Bed) -> usize {
     let entries = fs::read_dir(bed.path("home/.local/state/kubectl-mc")).unwrap();
     entries.filter(|entry| entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with("run-")).count()
 }
 
 #[test]
-fn command_runs_on_the_cluster_and_its_code_is_kept() {
+fn command_runs_on_the_cluster_and_sets_the_exit_code() {
     let bed = bed();
     let script = r#"cat "${KUBECONFIG%%:*}"; echo "in $KUBECTL_MC_SHELL, $1"; exit 7"#;
     let ran = bed.run(&["shell", "m1", "--", "sh", "-c", script, "sh", "--cluster=x"]);
@@ -39,7 +39,7 @@ fn command_runs_on_the_cluster_and_its_code_is_kept() {
 }
 
 #[test]
-fn code_of_a_command_that_cannot_run_is_that_of_shells() {
+fn failed_command_has_the_exit_code_of_a_shell() {
     let bed = bed();
     let ran = bed.run(&["shell", "m1", "--", "no-such-program"]);
     assert_eq!(
@@ -61,7 +61,7 @@ fn read_only_mode_refuses_a_shell() {
 }
 
 #[test]
-fn signal_reaches_the_command_and_the_kubeconfig_goes() {
+fn signal_reaches_the_command_and_removes_the_kubeconfig() {
     let bed = bed();
     for (signal, code) in [(Signal::TERM, 3), (Signal::HUP, 4)] {
         let script = "trap 'exit 3' TERM; trap 'exit 4' HUP; echo ready; read line";
@@ -92,7 +92,7 @@ fn shows(terminal: &mut Terminal, text: &str) {
 fn bash_shows_the_cluster_in_its_own_prompt() {
     let bed = bed();
     fs::create_dir_all(bed.path("home")).unwrap();
-    // The user's file sets a KUBECONFIG of its own, and its prompt anew before each command.
+    // The user's `.bashrc` sets its own KUBECONFIG, and sets the prompt again before each command.
     let own = "export KUBECONFIG=/elsewhere\nPROMPT_COMMAND='PS1=\"own\\$ \";'\n";
     fs::write(bed.path("home/.bashrc"), own).unwrap();
     let mut terminal = shell(&bed, "/bin/bash");
@@ -102,8 +102,8 @@ fn bash_shows_the_cluster_in_its_own_prompt() {
         screen.starts_with("tools of this shell use m1 of context \"host\" (http://127.0.0.1:"),
         "{screen}"
     );
-    // Ctrl-C ends the command and not the shell. Not typed at the prompt, where bash itself sometimes holds it back
-    // until the next key.
+    // Ctrl-C ends the command and not the shell. It is not typed at the prompt, where bash sometimes delays
+    // it until the next key.
     terminal.type_in("sh -c 'echo run\"\"ning; exec sleep 1000'\n").unwrap();
     shows(&mut terminal, "running");
     terminal.type_in("\x03").unwrap();

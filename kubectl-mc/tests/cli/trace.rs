@@ -1,4 +1,4 @@
-//! `KUBECTL_MC_TRACE`: the trace that the host gets, and a collector that is not there.
+//! Tests `KUBECTL_MC_TRACE`: the `traceparent` that the host gets, and a collector that does not answer.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ fn bed() -> Bed {
     Bed::answering((200, "application/json", LIST.to_owned()))
 }
 
-/// With a collector at this address.
+/// Runs the plugin with the collector at this address.
 fn traced(bed: &Bed, listener: &TcpListener, arguments: &[&str]) -> Ran {
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let mut command = bed.command(arguments);
@@ -46,7 +46,7 @@ fn late_collector_delays_a_traced_command_by_a_second() {
 }
 
 #[test]
-fn trace_is_exported_before_kubectl_takes_the_place() {
+fn trace_is_exported_before_kubectl_replaces_the_plugin() {
     let (bed, silent) = (bed(), TcpListener::bind("127.0.0.1:0").unwrap());
     bed.kubectl("echo \"$TRACEPARENT\"");
     let ran = traced(&bed, &silent, &["-C", "m1", "apply", "-f", "x"]);

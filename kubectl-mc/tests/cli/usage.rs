@@ -1,9 +1,9 @@
-//! Help, versions, and command lines that cannot be done.
+//! Tests help, versions, and command lines that cannot be run.
 
 use crate::bed::Bed;
 
 #[test]
-fn help_is_ours_before_the_verb() {
+fn help_before_the_verb_is_the_plugins() {
     let bed = Bed::unreachable();
     let help = bed.run(&["--help"]);
     assert_eq!((help.code, help.err.as_str()), (Some(0), ""));
@@ -19,7 +19,7 @@ fn help_is_ours_before_the_verb() {
 }
 
 #[test]
-fn the_version_is_ours_until_a_cluster_is_chosen() {
+fn version_without_a_cluster_is_the_plugins() {
     let bed = Bed::unreachable();
     let version = format!("Client Version: v{}\n", env!("CARGO_PKG_VERSION"));
     for words in
@@ -101,7 +101,7 @@ fn usage_errors_come_with_a_hint() {
 }
 
 #[test]
-fn fault_81_no_kubectl_is_told_before_anyone_is_asked() {
+fn fault_81_missing_kubectl_is_an_error_before_any_request() {
     let bed = Bed::unreachable().by_kubectl();
     let ran = bed.run_with("PATH", bed.path("home"), &["-C", "m1", "get", "pods"]);
     assert_eq!(
@@ -210,7 +210,7 @@ fn plugin_and_alias_win_over_a_misspelled_verb() {
 }
 
 #[test]
-fn help_of_a_kubectl_verb_is_kubectls_without_a_host() {
+fn help_of_a_kubectl_verb_needs_no_host() {
     let bed = Bed::unreachable();
     for nowhere in ["kubeconfig", "nowhere"] {
         let run = |words: &[&str]| bed.run_with("KUBECONFIG", bed.path(nowhere), words);
@@ -221,7 +221,7 @@ fn help_of_a_kubectl_verb_is_kubectls_without_a_host() {
 }
 
 #[test]
-fn builtin_verbs_take_the_cluster_in_either_form() {
+fn builtin_verbs_take_the_cluster_as_flag_or_argument() {
     let bed = Bed::unreachable();
     let verbs: [(&[&str], &[&str]); 6] = [
         (&["join"], &["--member-context=gone"]),
@@ -257,7 +257,7 @@ fn builtin_verbs_take_the_cluster_in_either_form() {
 }
 
 #[test]
-fn pasted_hint_goes_to_the_same_host() {
+fn hint_repeats_the_flags_of_the_host() {
     let bed = Bed::answering((404, "text/plain", "404 page not found".to_owned()));
     let file = bed.path("kubeconfig").display().to_string();
     let host = ["--context=host", "--kubeconfig", &file];
@@ -291,7 +291,7 @@ fn missing_kubeconfig_files_are_named() {
 }
 
 #[test]
-fn kubectl_without_home_writes_among_temporary_files() {
+fn kubectl_without_home_uses_a_temporary_cache_folder() {
     let bed = Bed::answering((200, "application/json", "{}".to_owned())).by_kubectl();
     bed.script("bin/kubectl", "#!/bin/sh\necho \"[$KUBECACHEDIR]\"\n");
     let mut command = bed.command(&["-C", "m1", "get", "pods"]);
@@ -305,7 +305,7 @@ fn kubectl_without_home_writes_among_temporary_files() {
 }
 
 #[test]
-fn version_is_that_of_plugin_and_sidecar() {
+fn version_names_plugin_and_sidecar() {
     let bed = Bed::serving(|path| {
         assert_eq!(path, "/pre/openapi/v3/apis/proxy.kubectl-mc.dev/v1alpha1");
         let info = r#"{"info": {"title": "kubectl-mc", "version": "v9.8.7", "x-git-commit": "abc"}}"#;

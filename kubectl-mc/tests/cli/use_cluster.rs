@@ -1,4 +1,4 @@
-//! `kubectl mc use`: a cluster for a while, for one kubeconfig context.
+//! Tests `kubectl mc use`, which chooses a cluster for the later commands of one kubeconfig context.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ fn chosen_cluster_serves_commands_without_a_choice() {
 }
 
 #[test]
-fn previous_cluster_returns_and_unset_ends_it() {
+fn dash_returns_to_the_previous_cluster_and_unset_to_none() {
     let bed = bed();
     assert_eq!(bed.run(&["use", "-"]).failed().0, 1);
     for (words, expected) in [

@@ -1,4 +1,5 @@
-//! One build of the sidecar against another, each with a process of its own on the same member: what a change costs.
+//! Compares one build of the sidecar with another, each as a process on the same member, to show what a
+//! change costs.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use crate::table::{Spread, Table, median};
 use crate::usage;
 use crate::way::Way;
 
-/// The bed's build and `program`, by turns.
+/// Measures the bed's build and `program` in turns.
 pub(crate) fn measure(site: &Site, program: &Path, quick: bool) -> Result<Table> {
     let other = OwnSidecar::with(&Difference { program: Some(program), ..Difference::default() })?;
     let own = OwnSidecar::start()?;
@@ -44,7 +45,7 @@ pub(crate) fn measure(site: &Site, program: &Path, quick: bool) -> Result<Table>
     Ok(table)
 }
 
-/// Rounds through the two ways, each as often the first.
+/// Rounds through the two ways; each is equally often the first.
 pub(crate) fn by_turns(ways: &[Way; 2], connections: usize, rounds: usize) -> Result<Vec<[Round; 2]>> {
     let pair = |number| {
         if number % 2 == 0 {

@@ -1,5 +1,6 @@
-//! Thousands of agents, each with an account and a token of its own on the host: their tunnels to one replica and to three,
-//! the return of the tunnels of a killed replica, and what replicas ask each other for members that one has no tunnel of.
+//! Measures thousands of agents, each with an account and a token of its own on the host: their tunnels to
+//! one replica and to three, the return of the tunnels of a killed replica, and the questions of a replica to
+//! the others about members to which it has no tunnel.
 //!
 //! - [`registered`]: the members on the host; [`crowd`]: their agents, in one process
 //! - [`replicas`]: the sidecars, with [`balancer`]s before them; [`questions`]: a replica without tunnels
@@ -34,7 +35,7 @@ pub(crate) fn measure(site: &Site, agents: usize, quick: bool) -> Result<()> {
         "of one tunnel",
         "CPU at rest, of one core",
     ]);
-    // An agent looks for a second replica where there is none.
+    // With --tunnels=2 an agent looks for a second replica, even if there is none.
     for (count, tunnels) in [(1, 1), (1, 2), (3, 2)] {
         let mut replicas = Replicas::start(&registered, count)?;
         machine::idle(SETTLED);
@@ -89,5 +90,5 @@ fn megabytes(state: &State, replicas: usize) -> String {
     format!("{:.1} MB", state.resident / 1e6 / replicas as f64)
 }
 
-/// For memory that is given back, and what goes on after a start.
+/// Time for memory to be released, and for work to end that continues after a start.
 const SETTLED: Duration = Duration::from_secs(15);

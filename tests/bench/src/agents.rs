@@ -1,6 +1,6 @@
-//! A member that the sidecar reaches directly, by the tunnel of its agent, and through konnectivity, by turns: small
-//! requests, large streams, and other requests beside a stream that is not read. Then the hop through another replica,
-//! and the memory of an idle agent.
+//! Measures a member that the sidecar reaches directly, by the tunnel of its agent, and through konnectivity,
+//! in turns: small requests, large streams, and other requests beside a stream that is not read. Then the hop
+//! through another replica, and the memory of an idle agent.
 
 use anyhow::Result;
 use harness::bed::member;

@@ -1,7 +1,8 @@
-//! Cluster Authorization: the cost of the webhook for the requests of agents and of users at a kube-apiserver that asks it,
-//! and the effect of its failure on users.
+//! Measures Cluster Authorization: the cost of the webhook for the requests of agents and of users at a
+//! kube-apiserver that calls it, and the effect of its failure on users.
 //!
-//! Each request is for another object, which does not exist, so no decision comes from the kube-apiserver's cache.
+//! Each request is for another object, which does not exist, so no decision comes from the kube-apiserver's
+//! cache.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -79,7 +80,7 @@ impl Turn {
         let host = KarmadaHost::take("k1", plugin)?;
         host.apply_generated(&["a", "b"])?;
         let user = reader(&host)?;
-        // To warm up: a kube-apiserver that has just started has other work too.
+        // A warm-up, because a kube-apiserver that has just started has other work too.
         round(&host, &user, count)?;
         let before = round(&host, &user, count)?;
         let mut host = host.with_webhook()?;
@@ -173,5 +174,5 @@ const NOT_FOUND: u16 = 404;
 const DENIED: [u16; 2] = [403, 500];
 const TURNS: usize = 5;
 const REQUESTS: usize = 2_000;
-/// Between two requests of the agent beside.
+/// The pause between two requests of the agent in the background.
 const PAUSE: Duration = Duration::from_millis(5);

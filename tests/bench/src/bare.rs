@@ -1,5 +1,5 @@
-//! Watches without a proxy, for what a proxy cannot avoid: a TLS session for each, and hyper's HTTP/1.1
-//! on it. The same crates in the same versions as the sidecar's.
+//! Opens watches without a proxy, to measure the cost that a proxy cannot avoid: a TLS session for each, and
+//! hyper's HTTP/1.1 on it. It uses the same crates in the same versions as the sidecar.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use crate::role::{Holding, Layer, say};
 use crate::site::CERTIFIED_NAME;
 
-/// Says how many bytes each took.
+/// Prints the number of bytes that each watch took.
 pub(crate) async fn hold(holding: &Holding) -> Result<()> {
     let Holding { address, ca, connections, by } = holding;
     let mut roots = RootCertStore::empty();
@@ -38,7 +38,7 @@ pub(crate) async fn hold(holding: &Holding) -> Result<()> {
     };
     let (mut plain, mut spoken) = (Vec::with_capacity(*connections), Vec::with_capacity(*connections));
     let mut before = 0;
-    // The first few pay for what all share.
+    // The first few also allocate what all share.
     for number in 0..connections + WARM_UP {
         if number == WARM_UP {
             before = usage::resident(std::process::id())?;
@@ -69,7 +69,7 @@ async fn with_hyper(stream: TlsStream<TcpStream>) -> Result<impl Sized> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     let request = Request::get(WATCH).header(header::HOST, "member").body(Empty::<Bytes>::new())?;
-    // The head goes, as it does in a proxy: its headers would hold the buffer that they were read into.
+    // The head is dropped, as in a proxy: its headers would keep the buffer into which they were read.
     let mut body = sender.send_request(request).await?.into_body();
     body.frame().await.context("no event")??;
     Ok((sender, body))

@@ -1,4 +1,5 @@
-//! What is computed without a cluster: the program that measures it is built for release and prints its own table.
+//! Runs a program that measures a computation without a cluster. It is built for release and prints its own
+//! table.
 
 use std::io::Write;
 use std::path::Path;

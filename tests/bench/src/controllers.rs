@@ -1,6 +1,6 @@
-//! What hundreds of members cost the one replica that looks after them: memory, calls to the members
-//! and to the host while nothing happens, and how long it takes until all are in step, from the start
-//! and after a change of the host's rights.
+//! Measures what hundreds of members cost the one replica that manages them: memory, calls to the members and
+//! to the host while nothing happens, and the time until all are in sync, from the start and after a change
+//! of the host's rights.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ pub(crate) fn measure(site: &Site, window: Duration, quick: bool) -> Result<()> 
 
     let (log, before) = (AuditLog::from_now(&bed()?.host)?, members.calls());
     let sidecar = fleet.sidecar("*")?;
-    // A sync reads five times, a probe asks twice.
+    // A sync reads five times, and a probe sends two requests.
     members.until_called(|calls| {
         let calls = calls.since(before);
         calls.reads >= 5 * many && calls.probes >= 2 * many
@@ -145,20 +145,20 @@ pub(crate) fn measure(site: &Site, window: Duration, quick: bool) -> Result<()> 
     print(&format!("Controllers: time until the members are in step, {many} members"), &times)
 }
 
-/// Memory of a replica that knows the members and leads nobody.
+/// Memory of a replica that knows the members and does not lead.
 fn following(fleet: &mut Fleet, settled: Duration) -> Result<f64> {
     let sidecar = fleet.sidecar("")?;
     machine::idle(settled);
     resident(sidecar.pid())
 }
 
-/// From a change on the host until members have it.
+/// The time from a change on the host until members have it.
 struct Change {
     first: Duration,
     all: Duration,
 }
 
-/// Binds a user to a role that reaches so many members, and takes the binding away again.
+/// Binds a user to a role that reaches so many members, and deletes the binding again.
 fn change(members: &Members, role: &str, having: usize) -> Result<[Change; 2]> {
     let (host, name) = (host_api()?, "bench-change");
     let user = "newcomer@example.com";
@@ -177,7 +177,7 @@ fn change(members: &Members, role: &str, having: usize) -> Result<[Change; 2]> {
     Ok([came, since(begun, members.until(0)?)])
 }
 
-/// Ends a sidecar so that another may lead at once.
+/// Ends a sidecar cleanly, so that another may lead at once.
 fn end(mut sidecar: OwnSidecar) -> Result<()> {
     sidecar.terminate()?;
     sidecar.ended().map(drop)

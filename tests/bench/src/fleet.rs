@@ -1,6 +1,6 @@
-//! What members that nobody asks for cost the requests to one: a sidecar that knows few is measured
-//! beside one that knows hundreds more, and then one that knows few again, whose difference from the
-//! first is the noise.
+//! Measures what idle members cost the requests to another: a sidecar that knows few members is measured
+//! beside one that knows hundreds more, and then again one that knows few, whose difference from the first is
+//! the noise.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::wrk;
 /// One sidecar.
 struct Measured {
     members: usize,
-    /// Before anybody asked for anything.
+    /// Before any request.
     resident: f64,
     rate: f64,
     /// Microseconds of CPU time a request.

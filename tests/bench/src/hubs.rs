@@ -1,6 +1,6 @@
-//! The sidecar with Karmada's inventory beside Karmada's own aggregated API server: the same request of the same caller to
-//! the same Cluster, by turns, without the host in between. And the start of a sidecar with as many members of each
-//! inventory.
+//! Measures the sidecar with Karmada's inventory beside Karmada's own aggregated API server: the same request
+//! of the same caller to the same Cluster, in turns, without the host in between. Also measures the start of
+//! a sidecar with as many members of each inventory.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -94,7 +94,7 @@ pub(crate) fn measure(quick: bool) -> Result<Table> {
     Ok(table)
 }
 
-/// Objects of Karmada through the sidecar in front of Karmada's own server, and past it.
+/// Measures objects of Karmada through the sidecar in front of Karmada's own server, and without the sidecar.
 pub(crate) fn objects(quick: bool) -> Result<Table> {
     let server = bed()?.host.karmada.as_ref();
     let server = server.context("no server of Karmada: start the bed with `--karmada host`")?;
@@ -140,7 +140,8 @@ pub(crate) fn objects(quick: bool) -> Result<Table> {
     Ok(table)
 }
 
-/// Until a replica is ready, which it is when it knows all members: by Secrets of its own, and by Karmada's objects.
+/// Measures the time until a replica is ready, which means that it knows all members: by the sidecar's own
+/// Secrets, and by Karmada's objects.
 pub(crate) fn start(quick: bool) -> Result<Table> {
     let members = if quick { 20 } else { MEMBERS };
     let mut karmada = start_karmada("bench-start")?;
@@ -180,7 +181,7 @@ fn start_karmada(name: &str) -> Result<Karmada> {
     Karmada::start(name, rights.to_str().context("a path")?, &[])
 }
 
-/// In milliseconds.
+/// The time until a sidecar is ready, in milliseconds.
 fn ready_after(members: usize, start: impl FnOnce() -> Result<OwnSidecar>) -> Result<f64> {
     let begun = Instant::now();
     let sidecar = start()?;

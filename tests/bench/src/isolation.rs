@@ -1,5 +1,5 @@
-//! What one member's callers notice of two bad members: one that swallows every connection, and one
-//! that answers by one byte a second.
+//! Measures how two bad members affect the callers of a healthy one: one that swallows every connection, and
+//! one that answers one byte a second.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::site::Site;
 use crate::table::{Goal, Table, median};
 use crate::wrk::{self, Load};
 
-/// By turns with and without, so that whatever else the machine does meets both alike.
+/// Measures with and without the bad members in turns, so that other load of the machine affects both alike.
 pub(crate) fn measure(site: &Site, quick: bool) -> Result<Table> {
     let (rounds, time) = if quick { (1, Duration::from_secs(1)) } else { (ROUNDS, TIME) };
     let hole = BlackHole::start()?;
@@ -74,7 +74,7 @@ struct Shared {
 }
 
 impl Bad {
-    /// When this returns, the slow member's answers are on their way and the black hole is known for one.
+    /// When this returns, the slow member's answers have begun and the black hole is known to be unreachable.
     fn begin(site: &Site, sidecar: &OwnSidecar) -> Result<Self> {
         let shared = Arc::<Shared>::default();
         let mut callers = Vec::new();
@@ -101,7 +101,7 @@ impl Bad {
         Ok(Self { shared, callers })
     }
 
-    /// How many requests for the black hole were refused.
+    /// Returns how many requests for the black hole were refused.
     fn end(self) -> Result<usize> {
         self.shared.over.store(true, Ordering::Relaxed);
         for caller in self.callers {
@@ -113,10 +113,10 @@ impl Bad {
 
 type Ask = fn(&mut Connection, &str, &Shared) -> Result<()>;
 
-/// Asks until it is over, over a new connection whenever one ends.
+/// Sends requests until the end, on a new connection whenever one ends.
 fn call(endpoint: &Endpoint, request: &str, ask: Ask, shared: &Shared) {
     while !shared.over.load(Ordering::Relaxed) {
-        // How a connection to a sidecar with bad members ends is not what is measured.
+        // The end of a connection to a sidecar with bad members is not measured.
         let _ = endpoint.connect().and_then(|mut connection| ask(&mut connection, request, shared));
     }
 }
@@ -141,13 +141,13 @@ fn ask_slow(connection: &mut Connection, request: &str, shared: &Shared) -> Resu
     Ok(())
 }
 
-/// Of each bad member; one caller may have three quarters of a member's 100 places.
+/// Callers of each bad member; one caller may have three quarters of a member's 100 places.
 const CALLERS: usize = 64;
-/// Who is refused asks again after this time.
+/// A refused caller sends its next request after this time.
 const PAUSE: Duration = Duration::from_millis(250);
-/// What the member answers slowly.
+/// The path that the member answers slowly.
 const SLOW_PATH: &str = "/api/v1/namespaces/default/configmaps/slow";
-/// Of the healthy member.
+/// Connections to the healthy member.
 const CONNECTIONS: usize = 4;
 const ROUNDS: usize = 7;
 const TIME: Duration = Duration::from_secs(4);

@@ -1,4 +1,4 @@
-//! What the figures were measured on, and whether it had anything else to do.
+//! Describes the machine of the measurements, and its other load.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ pub(crate) fn describe() -> Result<Table> {
     Ok(table)
 }
 
-/// Lets time pass, in which what is measured does what it does by itself.
+/// Waits, while the measured processes do what they do without requests.
 pub(crate) fn idle(time: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < time {

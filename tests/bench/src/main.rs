@@ -1,20 +1,22 @@
-//! `bench`: the figures of `docs/dev/benchmarks.md`, measured in a running test bed and printed as Markdown.
+//! `bench` measures the figures of `docs/dev/benchmarks.md` in a running test bed and prints them as
+//! Markdown.
 //!
-//! - [`site`], [`way`]: what is measured through: the ways to a member, and who takes them
-//! - [`nginx`], [`wrk`], [`stream`]: the programs that serve, ask and stream
+//! - [`site`], [`way`]: the ways to a member that are measured, and their caller
+//! - [`nginx`], [`wrk`], [`stream`]: the programs that serve, send requests and stream
 //! - [`requests`], [`streams`], [`plugin`]: the figures beside nginx and kubectl
-//! - [`routes`]: through the host and past it
+//! - [`routes`]: through the host and directly
 //! - [`against`]: one build of the sidecar beside another
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
 //! - [`observability`]: the cost of audit events and of traces
 //! - [`agents`]: a member by its agent, direct and through konnectivity; [`agent_fleet`]: thousands of agents
-//! - [`controllers`]: the cost of members without requests; [`computed`]: the cost of computing rights and decisions
+//! - [`controllers`]: the cost of members without requests; [`computed`]: the cost of computing rights and
+//!   decisions
 //! - [`hubs`]: the sidecar beside the server of another hub, on the same members
 //! - [`authz`]: Cluster Authorization at a kube-apiserver
-//! - [`visible_clusters`]: what it costs to show each caller their own clusters
-//! - [`many_clusters`]: the plugin's figures of scale; [`pods`]: what it gets
-//! - [`role`], [`member`], [`bare`]: what this program is when it starts itself
-//! - [`usage`]: what processes cost; [`machine`]: on what; [`table`]: how it is told
+//! - [`visible_clusters`]: the cost of showing each caller only their own clusters
+//! - [`many_clusters`]: the plugin's figures of scale; [`pods`]: its answers
+//! - [`role`], [`member`], [`bare`]: what this program does when it starts itself
+//! - [`usage`]: resources of processes; [`machine`]: the machine; [`table`]: the output
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -128,7 +130,7 @@ fn main() -> ExitCode {
     match run(&Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody is left to tell if this fails.
+            // An error here cannot be reported any more.
             let _ = writeln!(std::io::stderr(), "bench: {error:#}");
             ExitCode::FAILURE
         }
@@ -153,7 +155,7 @@ fn run(cli: &Cli) -> Result<()> {
         is_optimized || *quick || !(wanted(Figure::Agents) || wanted(Figure::Hubs)),
         "konnectivity and Karmada's server are compiled for tests, not for speed: set {OPTIMIZED}=yes before testbed run"
     );
-    // Before anybody asks it for anything.
+    // Before the sidecar has had any request.
     if wanted(Figure::Memory) {
         print("Memory of an idle sidecar, two members", &memory()?)?;
     }
@@ -212,7 +214,7 @@ fn run(cli: &Cli) -> Result<()> {
             &observability::measure(&site, *quick)?,
         )?;
     }
-    // Last, because it makes many members known.
+    // Last, because it registers many members.
     if wanted(Figure::Fleet) {
         print("Fleet: what registered members cost a request", &fleet::measure(&site, *quick)?)?;
     }

@@ -1,5 +1,5 @@
-//! The plugin on many clusters, all through one host: its own requests beside a kubectl for each
-//! cluster, what a dead cluster costs, and what many objects take. The members are one process.
+//! Measures the plugin on many clusters, all through one host: its own requests beside a kubectl for each
+//! cluster, the cost of a dead cluster, and the resources for many objects. The members are one process.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::table::{Goal, Table, median};
 /// One run of a command.
 struct Ran {
     milliseconds: f64,
-    /// The most memory it was seen with, in megabytes; of its children nothing.
+    /// The peak memory that was seen, in megabytes, without its children.
     memory: f64,
     lines: usize,
 }
@@ -55,7 +55,7 @@ pub(crate) fn measure(site: &Site, plugin: &Path, quick: bool) -> Result<Table> 
         command.env("KUBECTL_MC_DIRECT", "0");
         command
     };
-    // The sidecar learns of the last member, and everything that is kept is kept.
+    // Until the sidecar knows the last member and all caches are filled.
     let begin = Instant::now();
     while run(command(&all), members * 10 + 1).is_err() {
         ensure!(
@@ -144,7 +144,7 @@ fn register(site: &Site, name: &str, address: SocketAddr, pods: usize) -> Result
     )
 }
 
-/// What the controllers write of a member that they cannot reach.
+/// Writes what the controllers report of a member that they cannot reach.
 fn not_ready(name: &str) -> Result<()> {
     let condition = json!({
         "type": "Ready", "status": "False", "reason": "Unreachable", "message": "it does not answer",
@@ -169,7 +169,7 @@ fn wait_for_hole(command: &dyn Fn(&[&str]) -> Command, all: &[&str]) -> Result<(
     }
 }
 
-/// Runs it, which must print at least so many lines.
+/// Runs the command, which must print at least so many lines.
 fn run(mut command: Command, lines: usize) -> Result<Ran> {
     let output = tempfile::tempfile()?;
     let begin = Instant::now();
@@ -181,7 +181,7 @@ fn run(mut command: Command, lines: usize) -> Result<Ran> {
         .with_context(|| format!("cannot start {command:?}"))?;
     let mut memory = 0.0;
     while child.try_wait()?.is_none() {
-        // Its last moment is not seen; memory grows before.
+        // Its last moment is missed, but memory grows before.
         if let Ok(most) = most_resident(child.id()) {
             memory = f64::max(memory, most);
         }
@@ -197,7 +197,7 @@ fn run(mut command: Command, lines: usize) -> Result<Ran> {
     Ok(ran)
 }
 
-/// The most memory that a process has had, in megabytes.
+/// The peak memory of a process, in megabytes.
 fn most_resident(pid: u32) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;

@@ -1,5 +1,5 @@
-//! A member whose answers have no end: watches with one event, tunnels, and an answer of one byte a
-//! second. As light as can be, since it runs on the machine that is measured.
+//! A member with endless answers: watches with one event, tunnels, and an answer of one byte a second. It is
+//! as light as possible, since it runs on the machine that is measured.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,7 +89,7 @@ async fn head(stream: &mut TlsStream<TcpStream>) -> Result<String> {
     Ok(String::from_utf8(head)?)
 }
 
-/// The number behind this part of a path.
+/// The number after this part of a path.
 fn mebibytes(target: &str, part: &str) -> Option<usize> {
     target.split_once(part)?.1.parse().ok()
 }
@@ -100,7 +100,7 @@ async fn send(mut stream: TlsStream<TcpStream>, mebibytes: usize) -> Result<()> 
         stream.write_all(&block).await?;
     }
     stream.flush().await?;
-    // Until the other side has all of it and closes.
+    // Waits until the other side has all of it and closes.
     stream.read_u8().await.map(drop).or(Ok(()))
 }
 
@@ -118,7 +118,7 @@ async fn receive(mut stream: TlsStream<TcpStream>, mebibytes: usize) -> Result<(
     stream.read_u8().await.map(drop).or(Ok(()))
 }
 
-/// A prompt, and a screenful for each byte that is typed.
+/// Sends a prompt, and a screenful for each byte that is typed.
 async fn tunnel(mut stream: TlsStream<TcpStream>) -> Result<()> {
     stream.write_all(PROMPT).await?;
     stream.flush().await?;
@@ -136,9 +136,9 @@ pub(crate) const RECEIVES: &str = "&receives=";
 pub(crate) const MEBIBYTE: usize = 1024 * 1024;
 const BLOCK: usize = 64 * 1024;
 
-/// Part of a path whose answer comes by one byte a second.
+/// Part of a path whose answer arrives at one byte a second.
 const SLOW: &str = "/slow";
-/// What a tunnel begins with.
+/// The first bytes of a tunnel.
 pub(crate) const PROMPT: &[u8] = b"# ";
 /// More than any buffer on the way.
 pub(crate) const SCREENFUL: usize = 64 * 1024;

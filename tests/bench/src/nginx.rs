@@ -1,4 +1,4 @@
-//! nginx as a proxy to a member, configured for speed, and as a member that costs nothing.
+//! Runs nginx as a proxy to a member, configured for speed, and as a member without cost.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ pub(crate) struct Nginx {
     folder: TempDir,
 }
 
-/// What all servers here show, and who signed it.
+/// The certificate of all servers here, and its authority.
 pub(crate) struct Certificates {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
@@ -81,7 +81,7 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // SIGTERM and no other: the master ends its workers.
+        // SIGTERM, so that the master ends its workers.
         if let Some(pid) = i32::try_from(self.master.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::TERM);
             let _ = self.master.wait();
@@ -92,7 +92,7 @@ impl Drop for Nginx {
 /// A server that passes everything on to one member, with these headers set.
 pub(crate) fn proxy(listen: SocketAddr, member: &Upstream, headers: &[(String, String)]) -> String {
     let Upstream { name, address, ca, token: _ } = member;
-    // Nothing here holds a quote or a dollar sign: they are tokens and names of this bench.
+    // The values are tokens and names of this bench, without a quote or a dollar sign.
     let headers = headers.iter().map(|(name, value)| format!("proxy_set_header {name} \"{value}\";\n"));
     let headers: String = headers.collect();
     format!(

@@ -1,5 +1,5 @@
-//! The cost of audit events and of traces: two sidecars of the same build on the same member, one with them. The collector
-//! runs on the same machine, and its CPU is missing to all others.
+//! Measures the cost of audit events and of traces: two sidecars of the same build on the same member, one of
+//! them with the feature. The collector runs on the same machine and takes CPU from all others.
 
 use std::io::{BufRead, BufReader, copy, sink};
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::site::Site;
 use crate::table::{Goal, Spread, Table};
 use crate::usage;
 
-/// With and without, by turns.
+/// Measures with and without in turns.
 pub(crate) fn measure(site: &Site, quick: bool) -> Result<Table> {
     let folder = tempfile::tempdir()?;
     let log = format!("--audit-log-path={}", folder.path().join("audit.log").display());
@@ -76,7 +76,7 @@ pub(crate) fn measure(site: &Site, quick: bool) -> Result<Table> {
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
 
-/// The OpenTelemetry Collector's own receiver. It is killed when it is let go.
+/// The OpenTelemetry Collector's own receiver. It is killed when this is dropped.
 struct Collector {
     child: Child,
     address: String,

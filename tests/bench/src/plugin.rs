@@ -1,5 +1,6 @@
-//! What the plugin adds to kubectl: the time from its start to the execve of kubectl, which is `/bin/true`
-//! here, with everything that it keeps already kept. And a whole `get` on one cluster beside kubectl with a kubeconfig.
+//! Measures what the plugin adds to kubectl: the time from its start to the execve of kubectl, which is
+//! `/bin/true` here, with all caches filled. Also measures a whole `get` on one cluster beside kubectl with a
+//! kubeconfig.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -37,7 +38,7 @@ pub(crate) fn measure(site: &Site, plugin: &Path, quick: bool) -> Result<Table> 
         alone.push(once(&mut command(&[Path::new(TRUE)]))?);
     }
     let added = median(measured.iter().zip(&alone).map(|(plugin, alone)| plugin - alone));
-    // Without a network it must do the same: it asks nobody.
+    // It must also work without a network, which shows that it sends no request.
     let cut_off = [Path::new("unshare"), Path::new("--net"), plugin];
     let asks_nobody = once(command(&cut_off).env("KUBECTL_MC_KUBECTL", TRUE)).is_ok();
 
@@ -52,8 +53,8 @@ pub(crate) fn measure(site: &Site, plugin: &Path, quick: bool) -> Result<Table> 
     Ok(table)
 }
 
-/// The list of 200 contexts of one kubeconfig, which takes no request: what each command pays before its first one. kubectl
-/// lists them by turns.
+/// Measures the list of 200 contexts of one kubeconfig, which takes no request: the time that each command
+/// needs before its first request. kubectl lists them in turns.
 pub(crate) fn measure_contexts(plugin: &Path, quick: bool) -> Result<Table> {
     let folder = tempfile::tempdir()?;
     let kubeconfig = folder.path().join("kubeconfig");
@@ -111,7 +112,8 @@ fn contexts_of_their_own(count: usize) -> String {
     )
 }
 
-/// One command by turns: kubectl at the same path with a kubeconfig, the plugin, and both as kubectl's plugin.
+/// Measures one command in turns: kubectl at the same path with a kubeconfig, the plugin, and both as
+/// kubectl's plugin.
 pub(crate) fn measure_commands(site: &Site, plugin: &Path, quick: bool) -> Result<Table> {
     let folder = tempfile::tempdir()?;
     let kubectl = kubectl()?;
@@ -182,7 +184,7 @@ fn by_turns(words: &str, ways: Vec<(&str, Command)>, quick: bool, table: &mut Ta
     Ok(())
 }
 
-/// Runs it, which must succeed; how long it took in milliseconds.
+/// Runs the command, which must succeed, and returns its duration in milliseconds.
 fn once(command: &mut Command) -> Result<f64> {
     let begin = Instant::now();
     let status = command.status().with_context(|| format!("cannot start {command:?}"))?;

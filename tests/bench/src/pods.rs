@@ -1,5 +1,5 @@
-//! A member's pods, made up as they are asked for: as tables, objects or names, in chunks, and as large
-//! as pods are.
+//! Generates a member's pods for each request: as tables, objects or names, in chunks, and as large as real
+//! pods.
 
 /// The answer to a path below `/many/<pods>`: its content type and body.
 pub(crate) fn answer(target: &str, accept: &str) -> (&'static str, String) {
@@ -24,7 +24,7 @@ pub(crate) fn answer(target: &str, accept: &str) -> (&'static str, String) {
     ("application/json", r#"{"major":"1","minor":"36","gitVersion":"v1.36.3"}"#.to_owned())
 }
 
-/// What member paths begin with.
+/// The prefix of member paths.
 pub(crate) const ROOT: &str = "/many/";
 
 fn query<'a>(target: &'a str, name: &str) -> Option<&'a str> {
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_comes_in_chunks_that_are_json() {
+    fn lists_are_chunked_valid_json() {
         let (_, body) =
             answer("/many/10/api/v1/namespaces/default/pods?limit=4&continue=8", "application/json");
         let list: serde_json::Value = serde_json::from_str(&body).unwrap();

@@ -1,4 +1,4 @@
-//! Many small requests: throughput, latency, and what one costs the proxy in CPU time.
+//! Measures many small requests: throughput, latency, and the proxy's CPU time for each request.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use crate::usage::Cpu;
 use crate::way::{Way, Ways};
 use crate::wrk::{self, Load};
 
-/// Connections, and how many rounds of a second: many short ones, because what else the machine does comes and goes within
-/// seconds, and most of them where there is the most room for it.
+/// Connections, and the number of rounds of a second. There are many short rounds, because other load of the
+/// machine changes within seconds, and most rounds where it has the most effect.
 pub(crate) const CONNECTIONS: [(usize, usize); 3] = [(1, 63), (16, 21), (64, 21)];
 
 /// One run of wrk.
 pub(crate) struct Round {
     pub(crate) load: Load,
-    /// Of the proxy, per request, in microseconds.
+    /// CPU time of the proxy per request, in microseconds.
     pub(crate) cpu: Cpu,
 }
 
-/// All ways by turns, so that whatever else the machine does meets them alike.
+/// Measures all ways in turns, so that other load of the machine affects them alike.
 pub(crate) fn measure(ways: &Ways, quick: bool) -> Result<Table> {
     let mut table = Table::new(&[
         "connections",
@@ -36,7 +36,7 @@ pub(crate) fn measure(ways: &Ways, quick: bool) -> Result<Table> {
         let rounds = if quick { 1 } else { rounds };
         let (mut sidecar, mut nginx, mut direct) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..rounds {
-            // What goes before is not the same each time, either.
+            // The order changes too, so that no way always follows the same one.
             let mut turns =
                 [(&ways.sidecar, &mut sidecar), (&ways.nginx, &mut nginx), (&ways.direct, &mut direct)];
             turns.rotate_left(number % 3);
@@ -46,7 +46,7 @@ pub(crate) fn measure(ways: &Ways, quick: bool) -> Result<Table> {
         }
         for (way, rounds) in [(&ways.sidecar, &sidecar), (&ways.nginx, &nginx), (&ways.direct, &direct)] {
             let middle = |of: fn(&Round) -> f64| median(rounds.iter().map(of));
-            // Each round against nginx's of the same time.
+            // Each round is compared with nginx's round of the same time.
             let against = |of: fn(&Round) -> f64, goal: Goal| {
                 let ratios =
                     Spread::of(rounds.iter().zip(&nginx).map(|(round, nginx)| of(round) / of(nginx)));
@@ -57,7 +57,8 @@ pub(crate) fn measure(ways: &Ways, quick: bool) -> Result<Table> {
                 }
             };
             let judged = way.name == "sidecar";
-            // Added to nginx's of the same round, which has a goal where connections are enough and the cores not all taken.
+            // The latency added to nginx's of the same round. It has a goal where there are enough
+            // connections and not all cores are busy.
             let latency = |of: fn(&Round) -> f64, goal: Goal| {
                 let added = median(rounds.iter().zip(&nginx).map(|(round, nginx)| of(round) - of(nginx)));
                 match judged && connections == 16 {

@@ -1,5 +1,5 @@
-//! What this program is when it starts itself: a process of its own has its own memory and its own
-//! limit of open files.
+//! The roles in which this program starts itself: a process of its own has its own memory and its own limit
+//! of open files.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -72,14 +72,14 @@ impl Role {
     }
 }
 
-/// Says one line to who started this.
+/// Prints one line for the process that started this one.
 pub(crate) fn say(line: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{line}")?;
     Ok(stdout.flush()?)
 }
 
-/// A process of this program, until it is let go.
+/// A process of this program, until this is dropped.
 pub(crate) struct Process(Child);
 
 impl Process {
@@ -92,7 +92,7 @@ impl Process {
         Ok((process, line.parse().with_context(|| format!("not an address: {line:?}"))?))
     }
 
-    /// What one watch takes without a proxy, in bytes.
+    /// The bytes that one watch takes without a proxy.
     pub(crate) fn bare(address: SocketAddr, ca: &PathBuf, connections: usize, by: Layer) -> Result<f64> {
         let by = match by {
             Layer::Tls => "tls",

@@ -1,5 +1,5 @@
-//! A small request by each route: through the host's kube-apiserver, by the direct endpoint, and to the member itself. The
-//! direct endpoint is the sidecar's own port.
+//! Measures a small request by each route: through the host's kube-apiserver, by the direct endpoint, and to
+//! the member itself. The direct endpoint is the sidecar's own port.
 
 use anyhow::Result;
 use testbed::Cluster;
@@ -8,7 +8,7 @@ use crate::requests::{CONNECTIONS, Round, round};
 use crate::site::Site;
 use crate::table::{Goal, Spread, Table, median};
 
-/// The routes by turns.
+/// Measures the routes in turns.
 pub(crate) fn measure(site: &Site, host: &Cluster, quick: bool) -> Result<Table> {
     let endpoint = &site.member.sidecar;
     let through = endpoint.through(host)?;

@@ -1,5 +1,5 @@
-//! What is measured through: three ways to the same member as the same caller, twice: to a real member,
-//! and to one that costs nothing, so that the proxies' own cost shows.
+//! Sets up the measured ways: three ways to the same member as the same caller, once to a real member, and
+//! once to one without cost, so that the proxies' own cost shows.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -19,13 +19,13 @@ use crate::nginx::{self, Nginx};
 use crate::role::Process;
 use crate::way::{CONFIG_MAP, Upstream, User, Way, Ways};
 
-/// Everything the figures stand on.
+/// The members, the caller and the proxies of the measurements.
 pub(crate) struct Site {
     pub(crate) scene: Scene,
     pub(crate) caller: Caller,
-    /// To the member m1, which is a real one.
+    /// The ways to the member m1, which is a real one.
     pub(crate) member: Ways,
-    /// To the member `probe`: an nginx that always gives the same answer.
+    /// The ways to the member `probe`: an nginx that always gives the same answer.
     pub(crate) probe: Ways,
     pub(crate) certificates: nginx::Certificates,
     probed: Upstream,
@@ -75,26 +75,26 @@ impl Site {
         Ok(site)
     }
 
-    /// A process of this program as a member, which the caller is let into and the sidecar knows.
+    /// A process of this program as a member that the sidecar knows and the caller may reach.
     pub(crate) fn endless_member(&self, name: &str) -> Result<(Process, SocketAddr)> {
         let (process, address) = Process::member(SocketAddr::new(bed()?.address, 0), &self.certificates)?;
         self.register_at(name, address)?;
         Ok((process, address))
     }
 
-    /// Makes an address known as a member, and lets the caller in.
+    /// Registers an address as a member, and lets the caller reach it.
     pub(crate) fn register_at(&self, name: &str, address: SocketAddr) -> Result<()> {
         self.scene.let_in(&self.caller, &["m1", "probe", name], EVERY_VERB)?;
         let (ca, token) = (self.certificates.ca.clone(), name.to_owned());
         register(name, address, &ca, &token)
     }
 
-    /// Where the member that costs nothing is.
+    /// The address of the member without cost.
     pub(crate) fn probe_address(&self) -> SocketAddr {
         self.probed.address
     }
 
-    /// Another name for the member that costs nothing.
+    /// Registers the member without cost under another name.
     pub(crate) fn register_again(&self, name: &str) -> Result<()> {
         let Upstream { name: _, address, ca, token } = &self.probed;
         register(name, *address, ca, token)
@@ -105,7 +105,7 @@ impl Site {
         self.caller.token.as_deref().context("a service account without a token")
     }
 
-    /// Every way answers, and the member sees one and the same user on all of them.
+    /// Checks that every way answers, and that the member sees the same user on all of them.
     fn check(&self) -> Result<()> {
         let mut users = Vec::new();
         for way in self.member.all() {
@@ -121,7 +121,7 @@ impl Site {
     }
 }
 
-/// The member m1, and the token by which the sidecar comes to it.
+/// The member m1, and the token that the sidecar uses for it.
 fn m1() -> Result<Upstream> {
     let member = member("m1")?;
     let address = member.server.trim_start_matches("https://").parse().context("not an address")?;
@@ -131,7 +131,7 @@ fn m1() -> Result<Upstream> {
     Ok(Upstream { name: "m1", address, ca: member.ca_certificate.clone(), token })
 }
 
-/// Makes a member known to the sidecar.
+/// Registers a member at the sidecar.
 fn register(name: &str, address: SocketAddr, ca: &Path, token: &str) -> Result<()> {
     let (server, ca) = (format!("https://{address}"), fs::read_to_string(ca)?);
     registration::register(
@@ -140,7 +140,7 @@ fn register(name: &str, address: SocketAddr, ca: &Path, token: &str) -> Result<(
     )
 }
 
-/// The sidecar's own: every server here handshakes alike.
+/// The sidecar's own certificate, so that every server here has the same handshake.
 fn certificates() -> Result<nginx::Certificates> {
     let ca = sidecar()?.ca_certificate.clone();
     Ok(nginx::Certificates {
@@ -152,5 +152,5 @@ fn certificates() -> Result<nginx::Certificates> {
 
 /// A name that every certificate of the bed has.
 pub(crate) const CERTIFIED_NAME: &str = "localhost";
-/// Of the bridge's address: nginx to m1, nginx to the probe, the probe.
+/// Ports of the bridge's address: nginx to m1, nginx to the probe, the probe.
 const PORTS: [u16; 3] = [9001, 9002, 9003];

@@ -1,4 +1,4 @@
-//! kubectl exec and port-forward as streams of many bytes, one way each.
+//! Streams many bytes by kubectl exec and port-forward, in one direction each.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-/// Where the bytes go.
+/// The command and the direction.
 #[derive(Clone, Copy)]
 pub(crate) enum Stream {
     ExecOut,
@@ -29,8 +29,8 @@ impl Stream {
         }
     }
 
-    /// Streams so many mebibytes and gives megabytes per second. The clock starts when the first of them has
-    /// passed: what it takes to start a program and to open a stream is not what is measured here.
+    /// Streams so many mebibytes and returns megabytes per second. The clock starts when the first mebibyte
+    /// has passed, so that the start of a program and of a stream is not measured.
     pub(crate) fn run(self, kubectl: &Kubectl, mebibytes: usize) -> Result<f64> {
         let count = format!("dd if=/dev/zero bs=65536 count={} 2>/dev/null", mebibytes * 16);
         let time = match self {
@@ -41,7 +41,8 @@ impl Stream {
                 time
             }
             Self::ExecIn => {
-                // The shell must outlive the cat: containerd closes the input of who has closed its output.
+                // The shell must outlive the cat: containerd closes the input of a process that has closed
+                // its output.
                 let sink = ["exec", "-i", POD, "--", "sh", "-c", "cat >/dev/null; echo done"];
                 let mut child = kubectl.start(&sink, Stdio::piped())?;
                 let begin = pour(child.0.stdin.take().context("no input")?, mebibytes)?;
@@ -69,7 +70,7 @@ impl Stream {
     }
 }
 
-/// kubectl, or the plugin in its place, by one way.
+/// kubectl, or the plugin instead of it, by one way.
 pub(crate) struct Kubectl<'a> {
     pub(crate) program: &'a Path,
     pub(crate) leading: Vec<String>,
@@ -93,7 +94,7 @@ impl Kubectl<'_> {
     }
 }
 
-/// Killed when it is let go.
+/// Killed when this is dropped.
 struct Running(Child);
 
 impl Running {
@@ -119,7 +120,7 @@ impl Drop for Running {
     }
 }
 
-/// Reads all of it; when the first mebibyte was there.
+/// Reads all of it; returns the time when the first mebibyte had arrived.
 fn drain(mut from: impl Read, mebibytes: usize) -> Result<Instant> {
     let mut buffer = vec![0; CHUNK];
     let (mut begin, mut received) = (None, 0);
@@ -136,7 +137,7 @@ fn drain(mut from: impl Read, mebibytes: usize) -> Result<Instant> {
     begin.context("nothing to measure")
 }
 
-/// Writes all of it; when the first mebibyte was taken.
+/// Writes all of it; returns the time when the first mebibyte had been taken.
 fn pour(mut to: impl Write, mebibytes: usize) -> Result<Instant> {
     let chunk = vec![0; CHUNK];
     for _ in 0..MEBIBYTE / CHUNK {
@@ -150,7 +151,7 @@ fn pour(mut to: impl Write, mebibytes: usize) -> Result<Instant> {
     Ok(begin)
 }
 
-/// The pod has it all.
+/// Waits until the pod confirms that it has all of it.
 fn confirmed(mut from: impl Read) -> Result<()> {
     let mut said = String::new();
     from.read_to_string(&mut said)?;
@@ -159,12 +160,12 @@ fn confirmed(mut from: impl Read) -> Result<()> {
 }
 
 pub(crate) fn megabytes(mebibytes: usize) -> f64 {
-    // Far below where a float is not exact.
+    // The number is far below those that a float cannot represent exactly.
     (mebibytes * MEBIBYTE) as f64 / 1e6
 }
 
-/// What the pod runs. Whoever connects to port 9000 says in one line which way the bytes go and how
-/// many blocks they are: a forwarded port has no half-close.
+/// The command of the pod. A client of port 9000 sends one line with the direction and the number of blocks,
+/// because a forwarded port has no half-close.
 pub(crate) const SERVE: &str = "nc -ll -p 9000 -e sh -c 'read way count; \
      if [ $way = in ]; then dd of=/dev/null bs=65536 count=$count iflag=fullblock 2>/dev/null; echo done; \
      else dd if=/dev/zero bs=65536 count=$count 2>/dev/null; fi'";

@@ -1,4 +1,4 @@
-//! Streams through each way, and through the host: megabytes per second, and CPU time per megabyte.
+//! Measures streams through each way, and through the host: megabytes per second, and CPU time per megabyte.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::usage::Cpu;
 struct Round {
     /// Megabytes per second.
     rate: f64,
-    /// Of the proxy, per megabyte, in milliseconds.
+    /// CPU time of the proxy in milliseconds per megabyte.
     cpu: f64,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn measure(site: &Site, plugin: &Path, quick: bool) -> Result<Table> 
             for ((program, leading, kubeconfig, pids), results) in paths.iter().zip(&mut results) {
                 let (leading, home) = (leading.clone(), home.path());
                 let kubectl = Kubectl { program, leading, kubeconfig, home, namespace: &site.scene.name };
-                // The first is short and not counted: it fills the caches of kubectl.
+                // The first round is short and not counted: it fills the caches of kubectl.
                 let mebibytes = if number == 0 { 2 } else { mebibytes };
                 let before = Cpu::of(pids)?;
                 let rate = stream.run(&kubectl, mebibytes)?;

@@ -1,4 +1,4 @@
-//! Figures as Markdown, with the goal and whether it is met.
+//! Formats figures as Markdown, with the goal and whether it is met.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// What a figure should be.
+/// The goal of a figure.
 #[derive(Clone, Copy)]
 pub(crate) enum Goal {
     AtLeast(f64),
@@ -45,13 +45,13 @@ impl Goal {
         format!("{sign} {bound}: {}", if met { "met" } else { "**not met**" })
     }
 
-    /// A ratio with what it should be.
+    /// A ratio with its goal.
     pub(crate) fn ratio(self, value: f64) -> String {
         format!("{value:.2} ({})", self.verdict(value))
     }
 }
 
-/// The middle of some values; not a number when there are none.
+/// The median of some values; NaN if there are none.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -63,7 +63,7 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// The middle of some values, and between which the middle half of them is.
+/// The median of some values, and their quartiles.
 pub(crate) struct Spread {
     pub(crate) median: f64,
     quartiles: (f64, f64),
@@ -90,20 +90,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spread_tells_the_middle_and_its_half() {
+    fn spread_shows_median_and_quartiles() {
         let values = (1..=9).map(f64::from);
         assert_eq!(Spread::of(values).to_string(), "5.00 [3.00, 7.00]");
     }
 
     #[test]
-    fn the_median_is_the_middle_or_between_the_two() {
+    fn median_of_an_even_count_is_the_midpoint() {
         assert!((median([3.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
         assert!((median([4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < f64::EPSILON);
         assert!(median([]).is_nan());
     }
 
     #[test]
-    fn a_goal_is_met_at_its_bound_and_never_by_what_is_no_number() {
+    fn goal_is_met_at_its_bound_and_never_by_nan() {
         assert_eq!(Goal::AtLeast(0.9).verdict(0.9), "≥ 0.9: met");
         assert_eq!(Goal::AtLeast(0.9).verdict(0.89), "≥ 0.9: **not met**");
         assert_eq!(Goal::AtMost(15.0).verdict(15.1), "≤ 15: **not met**");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_markdown() {
+    fn table_is_formatted_as_markdown() {
         let mut table = Table::new(&["a", "b"]);
         table.row(["1".to_owned(), "2".to_owned()]);
         assert_eq!(table.to_string(), "| a | b |\n|---|---|\n| 1 | 2 |\n");

@@ -1,4 +1,4 @@
-//! What processes have used, as the kernel counts it (proc(5)).
+//! Reads the resources that processes have used from proc(5).
 
 use std::fs;
 use std::ops::Sub;
@@ -11,14 +11,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub(crate) struct Cpu {
     /// Exact, to the nanosecond.
     pub(crate) total: f64,
-    /// What is known of its parts: in hundredths of a second, and divided by sampling.
+    /// The parts are in hundredths of a second, and divided by sampling.
     pub(crate) user: f64,
     pub(crate) system: f64,
 }
 
 impl Cpu {
-    /// All that the threads of these processes have used since they began. Those that ended are missing from the
-    /// total; proxies end none while they are measured.
+    /// The CPU time of all threads of these processes since they began. Threads that have ended are missing
+    /// from the total; proxies end none while they are measured.
     pub(crate) fn of(pids: &[u32]) -> Result<Self> {
         let mut sum = Self::default();
         for pid in pids {
@@ -44,7 +44,7 @@ impl Sub for Cpu {
     }
 }
 
-/// Of the threads that live (Documentation/scheduler/sched-stats.rst).
+/// CPU time of the living threads (Documentation/scheduler/sched-stats.rst).
 fn exact(pid: u32) -> Result<f64> {
     let threads = format!("/proc/{pid}/task");
     let threads = fs::read_dir(&threads).with_context(|| format!("cannot read {threads}"))?;
@@ -66,16 +66,17 @@ pub(crate) fn resident(pid: u32) -> Result<f64> {
     Ok(kib.trim().parse::<f64>()? * 1024.0 / 1e6)
 }
 
-/// Lets this process and those that it starts open as many files as the system lets them; how many.
+/// Lets this process and those that it starts open as many files as the system allows, and returns that
+/// number.
 pub(crate) fn raise_open_files() -> usize {
     let limit = getrlimit(Resource::Nofile);
-    // Where it may not, it has what it had.
+    // If it may not, the limit stays.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let current = getrlimit(Resource::Nofile).current;
     current.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX))
 }
 
-/// The processes that one has started.
+/// The children of a process.
 pub(crate) fn children(pid: u32) -> Result<Vec<u32>> {
     let children = read(pid, &format!("task/{pid}/children"))?;
     Ok(children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect())
@@ -86,7 +87,7 @@ fn read(pid: u32, file: &str) -> Result<String> {
     fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
 }
 
-/// Fields 14 and 15; the program's name, which may hold anything, ends with the last parenthesis.
+/// Fields 14 and 15. The program's name may contain anything; it ends with the last parenthesis.
 fn parse(stat: &str) -> Option<(f64, f64)> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
@@ -94,7 +95,7 @@ fn parse(stat: &str) -> Option<(f64, f64)> {
     Some((seconds()?, seconds()?))
 }
 
-/// `USER_HZ`: what Linux tells programs, whatever its own clock does.
+/// `USER_HZ`, which Linux fixes for programs, whatever its own clock does.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[cfg(test)]
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_behind_whatever_name_a_program_has() {
+    fn times_are_read_after_a_name_with_parentheses() {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 3 0 100 0 0";
         assert_eq!(parse(stat), Some((2.5, 0.5)));
         assert_eq!(parse("7 (a) S 1"), None);

@@ -1,5 +1,6 @@
-//! What it costs to show each caller only their own clusters: lists of 1,000 clusters by callers with a right to all of
-//! them and by callers with rights to 50 by name, and what another caller notices of such lists.
+//! Measures the cost of showing each caller only their own clusters: lists of 1,000 clusters by callers with
+//! a right to all of them and by callers with rights to 50 by name, and the effect of such lists on another
+//! caller.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -47,7 +48,7 @@ fn lists(scene: &Scene, sidecar: &OwnSidecar, rounds: usize) -> Result<Table> {
     {
         let (mut cold, mut warm) = (Vec::new(), Vec::new());
         for round in 0..rounds {
-            // Of whom nothing is kept.
+            // Nothing is cached for this caller.
             let caller = Lister::new(sidecar, &format!("lister-{round}"), group)?;
             caller.login()?;
             cold.push(caller.list(sidecar, seen)?);
@@ -66,7 +67,8 @@ fn lists(scene: &Scene, sidecar: &OwnSidecar, rounds: usize) -> Result<Table> {
     Ok(table)
 }
 
-/// Another caller, who asks for one cluster after the other, alone and while others list without a pause.
+/// Measures another caller who requests one cluster after the other, alone and while others list without a
+/// pause.
 fn beside(scene: &Scene, sidecar: &OwnSidecar, samples: usize) -> Result<Table> {
     let other = |user: &str| -> Result<Vec<f64>> {
         let caller = Lister::new(sidecar, user, NAMED_GROUP)?;
@@ -165,7 +167,7 @@ impl Scene {
     }
 }
 
-/// A caller with a connection of their own for each request, as kubectl has.
+/// A caller that opens a connection for each request, as kubectl does.
 struct Lister(Endpoint);
 
 impl Lister {
@@ -174,14 +176,14 @@ impl Lister {
         Ok(Self(sidecar.endpoint(caller.certificate.as_deref())?))
     }
 
-    /// So that the certificate's check and the right to list at all are not measured.
+    /// Sends a first request, so that the check of the certificate and of the right to list is not measured.
     fn login(&self) -> Result<()> {
         let answer = self.0.exchange(&request("/none-of-these"))?;
         ensure!(answer.status() == 404, "{} {}", answer.status(), answer.text());
         Ok(())
     }
 
-    /// Lists, which must show the clusters of the scene that the caller may enter.
+    /// Lists the clusters. The list must have as many clusters as the caller may see.
     fn list(&self, sidecar: &OwnSidecar, seen: Option<usize>) -> Result<Listed> {
         let (reviews, cpu) = (reviews()?, Cpu::of(&[sidecar.pid()])?);
         let begin = Instant::now();
@@ -195,7 +197,7 @@ impl Lister {
         Ok(Listed { milliseconds, reviews: self::reviews()? - reviews, cpu })
     }
 
-    /// Milliseconds of a question about one cluster.
+    /// The milliseconds of a request for one cluster.
     fn get(&self, name: &str, seen: bool) -> Result<f64> {
         let begin = Instant::now();
         let answer = self.0.exchange(&request(&format!("/{name}")))?;
@@ -210,7 +212,7 @@ fn request(rest: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// The reviews that the host has answered so far, by its own count.
+/// The number of reviews that the host has answered so far, by its own metric.
 fn reviews() -> Result<f64> {
     let metrics = host()?.request("GET", "/metrics", "", "")?.text();
     let lines = metrics.lines().filter(|line| {

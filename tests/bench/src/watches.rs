@@ -1,5 +1,5 @@
-//! Many idle watches through one sidecar, as an aggregating host sends them: over few HTTP/2
-//! connections. What each takes, and what it could not take less of.
+//! Measures many idle watches through one sidecar, as an aggregating host sends them: over few HTTP/2
+//! connections. Shows the memory of each watch, and the part that cannot be avoided.
 
 use std::sync::mpsc;
 use std::thread;
@@ -17,7 +17,7 @@ use crate::site::Site;
 use crate::table::{Goal, Table};
 use crate::usage::Cpu;
 
-/// What the sidecar holds at some moment.
+/// The resources of the sidecar at some moment.
 struct Held {
     watches: usize,
     bytes: usize,
@@ -46,7 +46,7 @@ pub(crate) fn measure(site: &Site, files: usize, quick: bool) -> Result<()> {
         let bytes = usage::resident(sidecar.pid())?;
         Ok::<_, anyhow::Error>(Held { watches, bytes, cpu: Cpu::of(&[sidecar.pid()])?.total })
     };
-    // The first connection pays for what all share.
+    // The first connection also allocates what all share.
     open(&endpoint, site.token()?, 1)?;
     let none = held(0)?;
     let few = 1.max(connections / 10);
@@ -68,7 +68,7 @@ pub(crate) fn measure(site: &Site, files: usize, quick: bool) -> Result<()> {
     }
     print(&format!("Idle watches through one sidecar{fewer}"), &table)?;
 
-    // The slope leaves out what does not grow.
+    // The slope leaves out memory that does not grow with the number.
     let each = (all.bytes - some.bytes) as f64 / (all.watches - some.watches) as f64;
     let bare = |by| Process::bare(address, &site.certificates.ca, (all.watches / 10).max(STREAMS), by);
     let (tls, http) = (bare(Layer::Tls)?, bare(Layer::Http)?);
@@ -98,7 +98,7 @@ fn open(endpoint: &Endpoint, token: &str, streams: usize) -> Result<()> {
             Ok(connection) => (Some(connection), Ok(())),
             Err(error) => (None, Err(error)),
         };
-        // Whoever does not wait for it has failed already.
+        // If the receiver is gone, the measurement has failed already.
         let _ = opened.send(told);
         // Pings have to be answered.
         if let Some(mut connection) = connection {
@@ -133,9 +133,9 @@ fn kilobytes(bytes: f64) -> String {
     format!("{:.1} KB", bytes / 1e3)
 }
 
-/// As many as the sidecar lets a connection have.
+/// The most streams that the sidecar allows on a connection.
 const STREAMS: usize = 250;
 const SPARE_FILES: usize = 250;
-/// Every watch's lease is asked for once in this time, and every connection sends a ping.
+/// In this time each watch is revalidated once, and every connection sends a ping.
 const IDLE_SECONDS: u64 = 30;
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -1,4 +1,4 @@
-//! One way to a member: where to ask, and what to say there.
+//! A way to a member: the URL, the credential and the headers of its requests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,19 +25,19 @@ pub(crate) struct Ways {
 /// One way to a member.
 pub(crate) struct Way {
     pub(crate) name: &'static str,
-    /// Before an API path.
+    /// The prefix of an API path.
     server: String,
     ca: PathBuf,
     token: String,
-    /// What is asked for instead of the ConfigMap.
+    /// The path that is requested instead of the ConfigMap.
     path: Option<String>,
-    /// Who to act as; on the other ways the proxy says it.
+    /// The user to impersonate; on the other ways the proxy sets the user.
     act_as: Option<User>,
-    /// The processes of the proxy; none when there is none.
+    /// The processes of the proxy, if there is one.
     pub(crate) pids: Vec<u32>,
 }
 
-/// A member, and the token by which a proxy comes to it.
+/// A member, and the token that a proxy uses for it.
 pub(crate) struct Upstream {
     pub(crate) name: &'static str,
     pub(crate) address: SocketAddr,
@@ -48,7 +48,7 @@ pub(crate) struct Upstream {
 /// A caller as the sidecar names them to a member: a service account, whose groups and uid are left out.
 #[derive(Clone)]
 pub(crate) struct User {
-    /// Their own, at the host.
+    /// The user's own token, at the host.
     token: String,
     name: String,
     extra: BTreeMap<String, Vec<String>>,
@@ -61,7 +61,7 @@ impl Ways {
             name,
             server,
             ca: sidecar.ca_certificate.clone(),
-            // nginx puts the member's token in its place, but has as much to read.
+            // nginx replaces it by the member's token, but reads as much.
             token: user.token.clone(),
             path: None,
             act_as: None,
@@ -139,12 +139,12 @@ impl Way {
         }
     }
 
-    /// The same with another question.
+    /// The same with another path.
     pub(crate) fn asking(self, path: String) -> Self {
         Self { path: Some(path), ..self }
     }
 
-    /// The URL of what is asked for.
+    /// The URL of the requests.
     pub(crate) fn url(&self) -> String {
         format!("{}{}", self.server, self.path.as_deref().unwrap_or(CONFIG_MAP))
     }
@@ -177,7 +177,7 @@ impl Way {
         Ok(path)
     }
 
-    /// Asks until it answers.
+    /// Sends requests until the way answers.
     pub(crate) fn warm_up(&self) -> Result<()> {
         eventually(&format!("{} answers", self.url()), SOON, || {
             wrk::run(&self.url(), &self.headers(), 1, Duration::from_secs(1)).map(Some)
@@ -187,7 +187,7 @@ impl Way {
 }
 
 impl User {
-    /// Who the host says that this token is.
+    /// The user of this token, by a TokenReview of the host.
     pub(crate) fn of_token(token: &str) -> Result<Self> {
         let review = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
@@ -202,7 +202,7 @@ impl User {
         Ok(Self { token: token.to_owned(), name, extra })
     }
 
-    /// As the sidecar names them to a member, to which it comes by this token.
+    /// The headers with which the sidecar names the user to a member, with this token of the sidecar.
     pub(crate) fn headers(&self, token: &str) -> Vec<(String, String)> {
         let mut headers = vec![bearer(token), ("Impersonate-User".to_owned(), self.name.clone())];
         for (key, values) in &self.extra {
@@ -217,6 +217,6 @@ fn bearer(token: &str) -> (String, String) {
     ("Authorization".to_owned(), format!("Bearer {token}"))
 }
 
-/// What is asked for.
+/// The path of the requests.
 pub(crate) const CONFIG_MAP: &str = "/api/v1/namespaces/e2e-bench/configmaps/small";
 const CLUSTERS: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";

@@ -1,11 +1,11 @@
-//! wrk: many requests for one URL over connections that stay open, from one thread.
+//! Runs wrk, which sends many requests for one URL over persistent connections, from one thread.
 
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-/// What wrk says.
+/// The results of wrk.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Load {
     pub(crate) requests: f64,
@@ -102,13 +102,13 @@ Transfer/sec:      1.01MB
 ";
 
     #[test]
-    fn what_wrk_says_is_understood() {
+    fn output_of_wrk_is_parsed() {
         let load = parse(SAID).unwrap();
         assert_eq!(load, Load { requests: 1531.0, rate: 1530.25, p50: 0.25, p99: 1250.0 });
     }
 
     #[test]
-    fn what_is_cut_short_is_not() {
+    fn truncated_output_is_not_parsed() {
         assert_eq!(parse(SAID.split("Requests/sec").next().unwrap()), None);
     }
 }

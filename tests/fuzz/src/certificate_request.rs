@@ -1,5 +1,5 @@
-//! A request for a certificate: PEM, or DER that is wrapped in it. A subject that is read must be the one that a lenient
-//! reader sees, and the only one.
+//! Fuzzes the reader of certificate requests: PEM, or DER that is wrapped in it. A subject that is read must
+//! be the one that a lenient reader sees, and the only one.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ pub fn run(input: &[u8]) {
     let block = blocks[0].as_ref().expect("a block that was read");
     assert_eq!(block.label, "CERTIFICATE REQUEST");
     let Ok((rest, request)) = X509CertificationRequest::from_der(&block.contents) else {
-        // It also reads the key, which says nothing of the subject.
+        // The other reader also parses the key, which does not matter for the subject.
         return;
     };
     assert!(rest.is_empty(), "{} bytes follow", rest.len());

@@ -1,6 +1,6 @@
-//! The data of ConfigMap extension-apiserver-authentication, a line `key: value` for each key. In a value
-//! `\n` is a line's end and `@CA@` the certificate of an authority, by which a front proxy called
-//! `front` is certified: it is trusted only where the data say so.
+//! Fuzzes the data of ConfigMap extension-apiserver-authentication, with a line `key: value` for each key. In
+//! a value `\n` is a line end and `@CA@` the certificate of an authority, which signed the certificate of a
+//! front proxy called `front`. That certificate is trusted only if the data say so.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -28,7 +28,7 @@ pub fn run(input: &[u8]) {
     let allowed = list(&data, "requestheader-allowed-names");
     let Ok(trust) = Trust::parse(&data) else { return };
 
-    // What is no list of names is not understood, and then nothing is.
+    // If a value is not a list of names, the whole configuration is refused.
     let [users, uids, groups] = lists.map(|list| list.expect("a list that is none was accepted"));
     let (prefixes, allowed) = (prefixes.expect("no prefixes"), allowed.expect("no names"));
     let is_ours = |key: &str| data.get(key).is_some_and(|pem| pem.contains(&ca.pem));
@@ -48,7 +48,7 @@ pub fn run(input: &[u8]) {
         assert_eq!(lower(&named), read.iter().map(HeaderName::to_string).collect::<Vec<_>>());
     }
     assert_eq!(lower(&prefixes), names.extra);
-    // A prefix of nothing would make an identity of every header.
+    // An empty prefix would turn every header into an identity.
     assert!(
         !names.owns(&HeaderName::from_static("a"))
             || prefixes.iter().any(|p| p.eq_ignore_ascii_case("a"))
@@ -60,7 +60,7 @@ fn named_a(names: &sidecar::identity::request_header::HeaderNames) -> bool {
     [&names.user, &names.uid, &names.group].iter().any(|names| names.iter().any(|name| name == "a"))
 }
 
-/// A list of texts in JSON; empty where there is nothing.
+/// A list of strings in JSON; empty if the key is missing or empty.
 fn list(data: &BTreeMap<String, String>, key: &str) -> Option<Vec<String>> {
     let Some(json) = data.get(key).filter(|json| !json.is_empty()) else { return Some(Vec::new()) };
     let Ok(Value::Array(items)) = serde_json::from_str(json) else { return None };

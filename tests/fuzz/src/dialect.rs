@@ -1,6 +1,6 @@
-//! The hub of a host: the value of `--hub`, the host's server, and the list of the hub, each on a line of its own. A request
-//! for any cluster in the list stays on the host's server and below the hub's proxy, and leads to the cluster
-//! of that object.
+//! Fuzzes the hub of a host: the value of `--hub`, the host's server, and the hub's list, each on a line of
+//! its own. A request for any cluster in the list stays on the host's server and below the hub's proxy, and
+//! leads to the cluster of that object.
 
 use http::Uri;
 use kubectl_mc_api::ClusterName;
@@ -57,7 +57,7 @@ fn leads_to(dialect: &Dialect, id: &Segment) {
     assert_eq!(dialect.root(id).split('/').count(), segments, "more segments than another cluster's");
 }
 
-/// The host's credential goes to the host's server only.
+/// The host's credential is sent to the host's server only.
 fn stays_on_server(server: &str, base: &str) {
     if let (Ok(server), Ok(base)) = (server.parse::<Uri>(), base.parse::<Uri>()) {
         assert_eq!((server.scheme(), server.authority()), (base.scheme(), base.authority()));

@@ -1,5 +1,5 @@
-//! A client's header lines, as they are passed on to a member, and a member's, as they come back:
-//! nothing that could bear identity or concerns one connection alone passes, and nothing is made up.
+//! Fuzzes a client's header lines as they are forwarded to a member, and a member's as they are returned: no
+//! header passes that could carry identity or concerns one connection only, and none is added.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use sidecar::request::headers::{clean_response, forwarded};
 
 use crate::lines;
 
-/// What docs/reference/headers.md promises.
+/// The lists of docs/reference/headers.md.
 static PROMISED: LazyLock<Promised> = LazyLock::new(|| Promised {
     request: List::of("Request headers for the API of a member"),
     identity: List::of("Request headers about identity"),
@@ -29,7 +29,7 @@ struct Promised {
     ours: List,
 }
 
-/// Names of headers; one that ends with `*` stands for all that begin so.
+/// Names of headers; one that ends with `*` stands for all with that prefix.
 struct List(Vec<&'static str>);
 
 impl List {
@@ -58,7 +58,7 @@ pub fn run(input: &[u8]) {
     let nominated = lines::tokens(&headers, "connection");
     let gone =
         |name: &str| promised.connection.has(name) || nominated.iter().any(|token| token == name.as_bytes());
-    // If `Connection` names too many headers, or is no text, the sidecar removes all headers.
+    // If `Connection` names too many headers, or is not text, the sidecar removes all headers.
     let few = nominated.len() <= FEW && plain(&headers);
 
     for inner_proxy in [false, true] {
@@ -99,7 +99,7 @@ fn is_page(headers: &HeaderMap) -> bool {
         })
 }
 
-/// Whatever is left has all the lines it had, in their order.
+/// Asserts that each remaining header has all its lines, in order.
 fn assert_same_lines(before: &HeaderMap, after: &HeaderMap) {
     for name in after.keys() {
         let lines = |headers: &HeaderMap| headers.get_all(name).iter().cloned().collect::<Vec<HeaderValue>>();
@@ -112,5 +112,5 @@ fn plain(headers: &HeaderMap) -> bool {
     headers.get_all("connection").iter().all(|line| line.to_str().is_ok())
 }
 
-/// So many may be named without being taken for an attack.
+/// Up to this number of names is not taken for an attack.
 const FEW: usize = 64;

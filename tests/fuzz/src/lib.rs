@@ -1,9 +1,9 @@
-//! What is fuzzed: everything that reads what strangers, the host or members can send. Each module is
-//! one target: `run` takes any input and fails when the sidecar and the target's own oracle, which is
-//! a port of the rules and not of the code, do not agree.
+//! Fuzz targets for all code that reads what clients, the host or members can send. Each module is one
+//! target: `run` accepts any input, and fails if the sidecar and the target's own oracle disagree. The oracle
+//! is a port of the rules and not of the code.
 //!
-//! Inputs are text as far as they can be, so that what is kept in `corpus/` can be read and edited.
-//! `tests/fuzz.sh` runs the targets.
+//! Inputs are text as far as possible, so that the files of `corpus/` can be read and edited. `tests/fuzz.sh`
+//! runs the targets.
 
 pub mod certificate_request;
 pub mod configuration;

@@ -1,4 +1,4 @@
-//! Inputs as lines: a first one of the target's own, and header lines.
+//! Parses inputs as lines: a first line with a meaning of the target's own, and header lines.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -8,7 +8,7 @@ pub(crate) fn first(input: &[u8]) -> (&[u8], &[u8]) {
     (&input[..end], input.get(end + 1..).unwrap_or_default())
 }
 
-/// Lines `name: value`. What is no header, as a server would say, is left out.
+/// Parses lines `name: value`. Lines that are not valid headers are left out, as by a server.
 pub(crate) fn headers(input: &[u8]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in input.split(|byte| *byte == b'\n').take(MOST) {

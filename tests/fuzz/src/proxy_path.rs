@@ -1,6 +1,6 @@
-//! A request's method and target (`GET /apis/…`) against what the host reads in them: nothing that is
-//! accepted may be another cluster, another verb or another kind of request there, hold a dot segment
-//! however it is spelt, or lose a byte on its way.
+//! Fuzzes a request's method and target (`GET /apis/…`) against the host's reading of them. An accepted
+//! request may not be another cluster, another verb or another kind of request for the host, contain a dot
+//! segment in any spelling, or lose a byte on its way.
 
 use http::{Request, Uri, header};
 use kubectl_mc_api::{Origin, path};
@@ -14,7 +14,7 @@ use upstream::Upstream;
 pub fn run(input: &[u8]) {
     let Ok(line) = std::str::from_utf8(input) else { return };
     let Some((method, target)) = line.lines().next().and_then(|line| line.split_once(' ')) else { return };
-    // As hyper reads it: what it refuses gets no further.
+    // Parsed as hyper does; a target that it refuses gets no further.
     let Ok(uri) = target.parse::<Uri>() else { return };
     let request = Request::builder().method(method).uri(uri).header(header::HOST, "host").body(());
     let Ok(request) = request else { return };
@@ -23,7 +23,7 @@ pub fn run(input: &[u8]) {
     let raw = request.uri().path();
     let decoded: Vec<u8> = percent_decode(raw.as_bytes()).collect();
     let decoded = String::from_utf8_lossy(&decoded);
-    // A direct caller's path is read as it is, the host's as the host decoded it.
+    // A direct caller's path is read unchanged, and the host's as the host decoded it.
     for path in [raw, &decoded] {
         agrees(&info, method, path);
     }
@@ -31,7 +31,7 @@ pub fn run(input: &[u8]) {
         passes_unchanged(raw, *group, name.as_str(), member.as_str());
         assert_eq!(info.upgrade, None, "nobody asked for an upgrade");
     }
-    // Nothing of it may fail, whatever it says.
+    // These must not panic for any input.
     info.is_long_running(request.uri().query());
     info.is_member_discovery();
 }
@@ -82,7 +82,7 @@ fn agrees(info: &RequestInfo, method: &str, path: &str) {
     }
 }
 
-/// The host lets everybody past at `selfreviews`: no object of the member may be read or written there.
+/// The host allows every user `selfreviews`, so no object of the member may be read or written there.
 fn only_reviews(method: &str, member: &str) {
     let decoded: Vec<u8> = percent_decode(member.as_bytes()).collect();
     let decoded = String::from_utf8_lossy(&decoded);

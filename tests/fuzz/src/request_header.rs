@@ -1,6 +1,6 @@
-//! Header lines as the front proxy could send them: the identity that is read from them is the one that
-//! an apiserver reads, and what a member reads of the headers that are made of it is that again, less
-//! what is never sent.
+//! Fuzzes header lines as the front proxy could send them. The sidecar reads the same identity from them as
+//! an apiserver does. A member reads that identity again from the headers that the sidecar makes of it,
+//! without the parts that are never sent.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub fn run(input: &[u8]) {
         return assert!(may_be_refused(&identity), "{identity:?} is refused");
     };
     assert!(!is_privileged(&identity), "{identity:?}");
-    // Over whatever else of the request is passed on.
+    // In addition to the other headers of the request that are forwarded.
     let mut sent = forwarded(&headers, true);
     made.apply(&mut sent).expect("nothing of identity passes");
     assert_eq!(sent.get_all("impersonate-user").iter().count(), 1);
@@ -42,7 +42,8 @@ pub fn run(input: &[u8]) {
     assert_eq!(read(&sent, "impersonate"), as_the_member_is_told(identity));
 }
 
-/// What an apiserver reads (apiserver: `request/headerrequest` and `filters/impersonation` are alike).
+/// The identity as an apiserver reads it (apiserver: `request/headerrequest` and `filters/impersonation` are
+/// alike).
 fn read(headers: &HeaderMap, prefix: &str) -> Identity {
     let extra_prefix = format!("{prefix}-extra-");
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -73,8 +74,8 @@ fn text(value: &HeaderValue) -> String {
     String::from_utf8(value.as_bytes().to_vec()).unwrap_or_else(|_| "not UTF-8".to_owned())
 }
 
-/// Go's `url.PathUnescape`, where it makes text of it. Keys are lower case: case does not survive a
-/// header's name.
+/// Go's `url.PathUnescape`, if its result is text. Keys are lower case, because a header's name does not
+/// preserve case.
 fn unescaped(escaped: &str) -> Option<String> {
     let mut parts = escaped.split('%');
     parts.next();
@@ -162,7 +163,7 @@ fn is_privileged(identity: &Identity) -> bool {
     of_user || identity.groups.iter().any(|group| of_group(group))
 }
 
-/// Whether no member can be shown this identity as it is.
+/// Whether this identity cannot be sent to a member unchanged.
 fn may_be_refused(identity: &Identity) -> bool {
     let told = as_the_member_is_told(identity.clone());
     let lost = |text: &String| text.is_empty() || text.trim_matches([' ', '\t']) != text;

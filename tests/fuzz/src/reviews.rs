@@ -1,5 +1,5 @@
-//! What the host could answer to a review: the first line has the status and `access` or `token`, for a
-//! token the audience that is asked for, and the rest is the body. Nobody is let in unless it says so.
+//! Fuzzes the host's answers to reviews. The first line has the status and `access` or `token`, for a token
+//! the requested audience, and the rest is the body. A caller is let in only if the answer says so.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -44,7 +44,7 @@ fn asks(status: u16, body: &[u8]) -> bool {
     let host = &*HOST;
     host.says(status, body);
     let identity = Arc::new(Identity { user: "jane".to_owned(), ..Identity::default() });
-    // Another one each time: decisions are remembered.
+    // A different user each time, because decisions are cached.
     let attributes = Attributes::impersonate("", "users", "", "", &host.next());
     host.runtime.block_on(host.authorizer.check(&identity, &attributes, Asker::Renewal)).is_ok()
 }
@@ -85,7 +85,7 @@ fn is_as_said(identity: &Identity, said: &Value, audience: Option<&str>) {
     }
 }
 
-/// A host that answers as it is told, whatever it is asked.
+/// A host that gives the answer that is set, to every request.
 struct Host {
     answer: Arc<ArcSwap<(u16, Vec<u8>)>>,
     asked: AtomicUsize,
@@ -97,7 +97,7 @@ struct Host {
 
 impl Host {
     fn start() -> Self {
-        // Its clock jumps to the next thing that is waited for.
+        // The clock jumps to the next timer.
         let runtime =
             Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
         let answer = Arc::new(ArcSwap::from_pointee((500, Vec::new())));
@@ -107,7 +107,7 @@ impl Host {
             let response = Response::builder().status(answer.0).body(Body::from(answer.1.clone()));
             async move { refuse_redirect(response?).await }
         });
-        // The client's buffer is a task.
+        // The client's buffer spawns a task.
         let entered = runtime.enter();
         let client = kube::Client::new(service, "default");
         drop(entered);

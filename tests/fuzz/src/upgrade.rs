@@ -1,6 +1,6 @@
-//! The head of a request that may ask for an upgrade (`GET`, and header lines) against the strictest
-//! reading of it: what is taken for a plain request nobody else can take for an upgrade, and what is
-//! taken for an upgrade everybody does.
+//! Fuzzes the head of a request that may ask for an upgrade (`GET`, and header lines) against the strictest
+//! reading of it. A request that counts as plain must not be an upgrade to any other reader, and one that
+//! counts as an upgrade must be one to all readers.
 
 use http::{HeaderMap, Method, Version};
 use sidecar::request::protocol::Protocol;
@@ -58,7 +58,7 @@ fn strictly(method: &Method, headers: &HeaderMap) -> Reading {
         }
         _ => Reading::Refused,
     };
-    // A line that is no text is read by nobody; the token must stand in another.
+    // No reader parses a line that is not text, so the token must be in another.
     if plain || reading == Reading::Refused || token_in_plain_line(headers) {
         reading
     } else {

@@ -1,5 +1,6 @@
-//! What an agent sends in its tunnel's WebSocket, against a reading of it frame by frame: the same bytes come out
-//! however they are cut on the way, and what is against RFC 6455 is an error at the same place.
+//! Fuzzes the bytes that an agent sends in its tunnel's WebSocket, against a reader that works frame by
+//! frame. The payload is the same however the bytes are split on the way, and a violation of RFC 6455 is an
+//! error at the same place.
 
 use std::io;
 use std::pin::Pin;
@@ -27,7 +28,7 @@ pub fn run(input: &[u8]) {
     assert_eq!((read, failed), slowly(bytes));
 }
 
-/// The payloads, and whether a frame is against the protocol.
+/// The payloads, and whether a frame violates the protocol.
 fn slowly(mut bytes: &[u8]) -> (Vec<u8>, bool) {
     let (mut read, mut fragmented) = (Vec::new(), false);
     loop {
@@ -82,7 +83,7 @@ fn slowly(mut bytes: &[u8]) -> (Vec<u8>, bool) {
     }
 }
 
-/// Bytes that come a few at a time; what is written goes nowhere.
+/// Bytes that arrive a few at a time; written bytes are discarded.
 struct Cut<'a> {
     bytes: &'a [u8],
     most: usize,

@@ -1,5 +1,5 @@
-//! Tokens of a cluster's service accounts that were issued long ago: the cluster's own key signs them, so it accepts
-//! them as its own until they expire. They stand for the time that no test can wait.
+//! Makes tokens of a cluster's service accounts that were issued long ago. The cluster's own key signs them,
+//! so the cluster accepts them until they expire. They stand for a time that no test can wait.
 
 use std::fs;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use rustls_pki_types::pem::PemObject;
 use serde_json::Value;
 use testbed::Cluster;
 
-/// The same token as if it had been issued `age` ago, for as long as it was.
+/// The same token with its times moved back by `age`; its lifetime stays the same.
 pub fn aged(cluster: &Cluster, token: &str, age: Duration) -> Result<String> {
     let mut parts = token.split('.');
     let (head, claims) = parts.next().zip(parts.next()).context("no JWT")?;

@@ -1,5 +1,5 @@
-//! A cluster's API as its administrator: how tests set their scene. One request is one
-//! connection and a few milliseconds, where a kubectl would cost a hundred.
+//! A client for a cluster's API with which tests prepare their objects. One request is one connection and
+//! takes a few milliseconds, where a kubectl would take a hundred.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use testbed::Cluster;
 use crate::http1::{Connection, Endpoint, Response};
 use crate::wait::{SOON, eventually};
 
-/// The administrator's hands on one cluster, or a thief's.
+/// A client for one cluster, as its administrator or with some token.
 #[derive(Clone)]
 pub struct Api {
     endpoint: Endpoint,
@@ -53,13 +53,13 @@ impl Api {
         Ok(Self { endpoint: Endpoint::cluster(cluster, Some(&certificate))?, lines: String::new() })
     }
 
-    /// As whoever has this token.
+    /// With this bearer token.
     pub fn bearer(cluster: &Cluster, token: &str) -> Result<Self> {
         let lines = format!("Authorization: Bearer {token}\r\n");
         Ok(Self { endpoint: Endpoint::cluster(cluster, None)?, lines })
     }
 
-    /// The same in another's name, as `Impersonate-User: jane`.
+    /// The same with these header lines too, for example `Impersonate-User: jane`.
     #[must_use]
     pub fn with(&self, lines: &[&str]) -> Self {
         let mut with = self.clone();
@@ -72,7 +72,7 @@ impl Api {
         Ok(Session { api: self, connection: self.endpoint.connect()? })
     }
 
-    /// Creates the object, or makes it what is said.
+    /// Creates or changes the object by server-side apply.
     pub fn apply(&self, path: &str, object: &Value) -> Result<Value> {
         let path = format!("{path}?fieldManager=e2e&force=true");
         self.demand("PATCH", &path, "application/apply-patch+yaml", &object.to_string())
@@ -100,7 +100,7 @@ impl Api {
         self.demand("DELETE", path, "", "")
     }
 
-    /// The answer, whatever it says.
+    /// The answer, whatever its status.
     pub fn request(&self, method: &str, path: &str, content_type: &str, body: &str) -> Result<Response> {
         let content = match body.len() {
             0 => String::new(),
@@ -112,12 +112,12 @@ impl Api {
         self.endpoint.exchange(format!("{head}{body}").as_bytes())
     }
 
-    /// What a successful answer says.
+    /// The object in a successful answer.
     fn demand(&self, method: &str, path: &str, content_type: &str, body: &str) -> Result<Value> {
         success(|| self.request(method, path, content_type, body)).with_context(|| format!("{method} {path}"))
     }
 
-    /// Whether the cluster's authorizer lets this user and groups do this, as soon as it has read the rules.
+    /// Whether the cluster's authorizer, once it has read the rules, allows this to the user and the groups.
     pub fn may(&self, user: &str, groups: &[String], attributes: &Value) -> Result<bool> {
         let review = serde_json::json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
@@ -128,8 +128,8 @@ impl Api {
     }
 }
 
-/// The object in a successful answer. Asked again, as kubectl does, while the cluster cannot tell yet: for some moments
-/// after a kind was defined, its watch cache answers 429.
+/// The object in a successful answer. Retries, as kubectl does, while the watch cache answers 429: it does so
+/// for some moments after a kind was defined.
 fn success(mut ask: impl FnMut() -> Result<Response>) -> Result<Value> {
     let response = eventually("the cluster's storage is initialized", SOON, || {
         let answer = ask();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_uninitialized_watch_cache_is_asked_again() {
+    fn request_is_retried_until_the_watch_cache_is_ready() {
         let mut asked = 0;
         let object = success(|| {
             asked += 1;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_refusal_is_an_error_at_once() {
+    fn other_refusals_are_not_retried() {
         let error = success(|| Ok(answer(429, "too many requests"))).unwrap_err();
         assert!(error.to_string().starts_with("answered 429"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! A caller that asks all the while something changes; each request must be answered.
+//! Sends requests one after the other during a change; each of them must be answered by 200.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +9,12 @@ use anyhow::{Result, anyhow, ensure};
 use crate::api::Api;
 use crate::http1::Response;
 
-/// Asks for `path`, each time by another connection, until `change` is done.
+/// Sends GETs of `path`, each on a connection of its own, until `change` has returned.
 pub fn while_asking(api: &Api, path: &str, change: impl FnOnce() -> Result<()>) -> Result<()> {
     while_sending(|| api.request("GET", path, "", ""), change)
 }
 
-/// The same by any way to ask.
+/// The same with any function that sends a request.
 pub fn while_sending(
     ask: impl Fn() -> Result<Response> + Sync,
     change: impl FnOnce() -> Result<()>,

@@ -1,4 +1,5 @@
-//! What a cluster's audit log says: the word of the member itself on who came as whom.
+//! Reads a cluster's audit log, which is the member's own record of the callers and the users that they
+//! impersonate.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
@@ -10,7 +11,7 @@ use testbed::Cluster;
 
 use crate::wait::{SOON, eventually};
 
-/// One cluster's log, from some time on.
+/// A cluster's log, from some position on.
 pub struct AuditLog {
     path: PathBuf,
     begin: u64,
@@ -22,7 +23,7 @@ impl AuditLog {
         Self { path: cluster.audit_log.clone(), begin: 0 }
     }
 
-    /// What it will say from now on.
+    /// The events from now on.
     pub fn from_now(cluster: &Cluster) -> Result<Self> {
         let path = cluster.audit_log.clone();
         let begin =
@@ -30,15 +31,15 @@ impl AuditLog {
         Ok(Self { path, begin })
     }
 
-    /// The first finished request of the sidecar whose URI holds this; waits for it.
+    /// The first finished request of the sidecar whose URI contains this; waits for it.
     pub fn request(&self, uri: &str) -> Result<Value> {
         eventually(&format!("the audit log names {uri:?}"), SOON, || {
             Ok(self.requests(uri)?.into_iter().next())
         })
     }
 
-    /// All finished requests of the sidecar so far whose URI holds this. Controllers of the
-    /// member look at the same objects: they do not count.
+    /// All finished requests of the sidecar so far whose URI contains this. Requests of the member's
+    /// controllers to the same objects do not count.
     pub fn requests(&self, uri: &str) -> Result<Vec<Value>> {
         self.find(|event| {
             event["stage"] == "ResponseComplete"
@@ -56,7 +57,7 @@ impl AuditLog {
         })
     }
 
-    /// All finished requests so far by whoever has the token of this id, long-running ones too.
+    /// All finished requests so far with the token of this ID, long-running ones too.
     pub fn of_credential(&self, id: &str) -> Result<Vec<Value>> {
         let key = "authentication.kubernetes.io/credential-id";
         self.find(|event| {
@@ -81,7 +82,7 @@ impl AuditLog {
     }
 }
 
-/// Who the member took the caller for: `impersonatedUser`, with its groups in order.
+/// The user that the member took the caller for: `impersonatedUser`, with its groups sorted.
 pub fn impersonated(event: &Value) -> Value {
     let mut user = event["impersonatedUser"].clone();
     if let Some(groups) = user["groups"].as_array_mut() {
@@ -90,5 +91,5 @@ pub fn impersonated(event: &Value) -> Value {
     user
 }
 
-/// Who the sidecar is at a member.
+/// The sidecar's user at a member.
 const IMPERSONATOR: &str = "system:serviceaccount:kubectl-mc-system:kubectl-mc-impersonator";

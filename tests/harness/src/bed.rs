@@ -8,7 +8,7 @@ use testbed::{Bed, Cluster, Sidecar};
 
 use crate::api::Api;
 
-/// The running bed, or one line that says how to get one.
+/// The running bed, or an error that says how to start one.
 pub fn bed() -> Result<&'static Bed> {
     static BED: OnceLock<Result<Bed, String>> = OnceLock::new();
     BED.get_or_init(open).as_ref().map_err(|message| anyhow!("{message}"))
@@ -22,7 +22,7 @@ pub fn member(name: &str) -> Result<&'static Cluster> {
         .with_context(|| format!("the bed has no member {name}: start it with --members 3"))
 }
 
-/// The cluster called `name` that is registered nowhere.
+/// The cluster called `name`, which is not registered on the host.
 pub fn spare(name: &str) -> Result<&'static Cluster> {
     bed()?
         .spares

@@ -1,5 +1,4 @@
-//! An address that answers nothing: the kernel drops what asks for a connection there, as a
-//! firewall does.
+//! An address where connections time out: the kernel drops the attempts to connect, as a firewall does.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -10,11 +9,11 @@ use tokio::runtime::Runtime;
 
 use crate::bed::bed;
 
-/// The address, until it is let go.
+/// The address, until this is dropped.
 pub struct BlackHole {
     pub address: SocketAddr,
     _listener: TcpListener,
-    /// They fill the listener's queue, and nobody takes them out.
+    /// They fill the listener's queue, and are never accepted.
     _waiting: Vec<TcpStream>,
     _runtime: Runtime,
 }
@@ -42,5 +41,5 @@ impl BlackHole {
     }
 }
 
-/// On this machine's own network a connection takes microseconds.
+/// A local connection takes microseconds, so one that takes longer finds the queue full.
 const FULL_AFTER: Duration = Duration::from_millis(500);

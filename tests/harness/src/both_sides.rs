@@ -1,4 +1,4 @@
-//! Who administers the host and another cluster, with one kubeconfig for both.
+//! A caller who administers the host and another cluster, with one kubeconfig for both.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -9,13 +9,13 @@ use crate::caller::Caller;
 use crate::leftovers::Clean;
 use crate::turn::Turn;
 
-/// The host's administrator, whose kubeconfig has the other's administrator too, as context `member`.
+/// The host's administrator, whose kubeconfig also has the member's administrator, as context `member`.
 pub fn both(member: &Cluster, change: impl Fn(&mut Value)) -> Result<Caller> {
     let administrator = Caller::certificate("e2e-join-admin", &["system:masters"])?;
     administrator.edit(|config| add_context(config, member, &change))
 }
 
-/// Adds the other's own kubeconfig, its cluster changed.
+/// Adds the member's own kubeconfig as context `member`, with its cluster changed.
 pub fn add_context(config: &mut Value, member: &Cluster, change: &dyn Fn(&mut Value)) {
     let text = std::fs::read(&member.kubeconfig).unwrap_or_default();
     let other: Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -33,14 +33,15 @@ pub fn add_context(config: &mut Value, member: &Cluster, change: &dyn Fn(&mut Va
     }
 }
 
-/// The cluster that joins are tried with, for one test at a time, and joined to nobody before and after it.
+/// The cluster for tests of joins. One test has it at a time, and it is joined to no host before and after
+/// the test.
 pub struct Alone {
     pub cluster: &'static Cluster,
     _clean: Clean,
     _turn: Turn,
 }
 
-/// Waits for one's turn.
+/// Waits until no other test has the cluster.
 pub fn alone() -> Result<Alone> {
     let (cluster, turn) = (spare("j1")?, Turn::take("j1")?);
     Ok(Alone { cluster, _clean: Clean::take(cluster)?, _turn: turn })

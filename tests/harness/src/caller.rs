@@ -1,5 +1,4 @@
-//! People and programs that log in to the host, one kind for each way to do so. Each is a
-//! kubeconfig of its own.
+//! Callers that log in to the host, one kind for each way to do so. Each has a kubeconfig of its own.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,20 +14,20 @@ use crate::bed::{bed, host};
 use crate::http1::member_path;
 use crate::noise::sha256;
 
-/// Somebody with a credential for the host.
+/// A caller with a credential for the host.
 #[derive(Clone)]
 pub struct Caller {
     pub user: String,
     pub groups: Vec<String>,
-    /// The bearer token, if that is how they log in.
+    /// The bearer token, if the caller logs in by one.
     pub token: Option<String>,
-    /// The client certificate, if that is how they log in.
+    /// The client certificate, if the caller logs in by one.
     pub certificate: Option<Arc<ClientCertificate>>,
     folder: Arc<TempDir>,
 }
 
 impl Caller {
-    /// By client certificate: any name and groups one likes.
+    /// By client certificate, with any name and groups.
     pub fn certificate(user: &str, groups: &[&str]) -> Result<Self> {
         Self::certificate_at(&bed()?.host, user, groups)
     }
@@ -56,7 +55,7 @@ impl Caller {
         Self::bearer(user, groups, format!("{user}-token"))
     }
 
-    /// As a service account of the host, which is made.
+    /// As a service account of the host, which is created.
     pub fn service_account(namespace: &str, name: &str) -> Result<Self> {
         make_service_account(namespace, name)?;
         Self::by_token_request(namespace, name, &json!({}))
@@ -91,18 +90,18 @@ impl Caller {
         self.folder.path().join("kubeconfig")
     }
 
-    /// The folder of the kubeconfig, for what it names by a relative path.
+    /// The folder of the kubeconfig, for files that it names by a relative path.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// With a member's proxy path for the server, as programs other than the plugin are told of it.
+    /// With a member's proxy path for the server, as it is configured in programs other than the plugin.
     pub fn at(self, member: &str) -> Result<Self> {
         let server = bed()?.host.server.clone() + &member_path(member, "");
         self.edit(|config| config["clusters"][0]["cluster"]["server"] = server.into())
     }
 
-    /// Changes the kubeconfig, as people do.
+    /// Edits the kubeconfig.
     pub fn edit(self, change: impl FnOnce(&mut Value)) -> Result<Self> {
         let mut config: Value = serde_json::from_slice(&std::fs::read(self.kubeconfig())?)?;
         change(&mut config);
@@ -110,18 +109,18 @@ impl Caller {
         Ok(self)
     }
 
-    /// The header line that proves who this is; empty for who has a certificate.
+    /// The Authorization header line; empty for a caller with a certificate.
     pub fn authorization(&self) -> String {
         self.token.as_ref().map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"))
     }
 
-    /// What Kubernetes calls the certificate: the extra `authentication.kubernetes.io/credential-id`.
+    /// The ID of the certificate in Kubernetes: the extra `authentication.kubernetes.io/credential-id`.
     pub fn certificate_id(&self) -> Result<String> {
         let pem = &self.certificate.as_ref().context("no certificate")?.certificate;
         Ok(format!("X509SHA256={}", sha256(&CertificateDer::from_pem_slice(pem.as_bytes())?)))
     }
 
-    /// By a token from elsewhere, which says that it is them.
+    /// By a token from elsewhere, which is for this user and these groups.
     pub fn bearer(user: &str, groups: &[&str], token: String) -> Result<Self> {
         Self::bearer_at(&bed()?.host, user, groups, token)
     }

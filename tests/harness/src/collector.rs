@@ -1,4 +1,5 @@
-//! The OpenTelemetry Collector's own receiver (`tests/collector`), to which all programs of the bed send their spans.
+//! Runs the OpenTelemetry Collector's own receiver (`tests/collector`), to which all programs of the bed send
+//! their spans.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +13,7 @@ use testbed::programs;
 use crate::bed::bed;
 use crate::turn::Turn;
 
-/// The process. It is killed when it is let go.
+/// The process. It is killed when this is dropped.
 pub struct Collector {
     child: Child,
     address: String,
@@ -21,7 +22,7 @@ pub struct Collector {
     _turn: Turn,
 }
 
-/// A span, with the service that it is of.
+/// A span and its service.
 #[derive(Clone, Debug)]
 pub struct Span {
     pub service: String,
@@ -49,13 +50,13 @@ impl Span {
 }
 
 impl Collector {
-    /// Takes the place of the bed's collector, of which there is one at a time.
+    /// Starts the bed's collector, of which there is one at a time.
     pub fn start() -> Result<Self> {
         let turn = Turn::take("collector")?;
         let (bed, program) = (bed()?, programs::collector());
         let socket = bed.collector.as_ref().context("the bed has no tracing: start it with --tracing")?;
         ensure!(program.exists(), "not built: {}: run `target/debug/testbed build`", program.display());
-        // Of one that was killed.
+        // The socket of a collector that was killed.
         let _ = std::fs::remove_file(socket);
         let mut child = Command::new(program)
             .arg(socket)
@@ -71,7 +72,7 @@ impl Collector {
         Ok(collector)
     }
 
-    /// Where it takes spans over TCP: `address:port`.
+    /// Its address for spans over TCP: `address:port`.
     pub fn address(&self) -> &str {
         &self.address
     }

@@ -1,5 +1,5 @@
-//! A forward proxy that remembers where it was sent and by whom: CONNECT, with or without TLS, or
-//! SOCKS5, and nothing else.
+//! A forward proxy that records the target and the credential of each connection. It speaks CONNECT, with or
+//! without TLS, or SOCKS5, and nothing else.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tokio_rustls::rustls::ServerConfig;
 use crate::bed::{bed, sidecar};
 use crate::proxy_authority::ProxyAuthority;
 
-/// The proxy, until it is let go.
+/// The proxy, until this is dropped.
 pub struct ConnectProxy {
     pub address: SocketAddr,
     kind: Kind,
@@ -28,7 +28,7 @@ pub struct ConnectProxy {
     _runtime: Runtime,
 }
 
-/// How it is spoken to.
+/// The protocol between a client and the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Http,
@@ -49,7 +49,7 @@ struct Asked {
 }
 
 impl ConnectProxy {
-    /// On the bed's own address, so that the sidecar and kubectl alike can reach it.
+    /// On the bed's own address, which both the sidecar and kubectl can reach.
     pub fn start() -> Result<Self> {
         Self::of(Kind::Http)
     }
@@ -59,7 +59,7 @@ impl ConnectProxy {
         Self::with(kind, if kind == Kind::Https { Some(acceptor(&name)?) } else { None })
     }
 
-    /// By TLS, with a certificate of this authority, for clients that have one as well.
+    /// By TLS with a certificate of this authority, which the clients must have as well.
     pub fn demanding(authority: &ProxyAuthority) -> Result<Self> {
         Self::with(Kind::Https, Some(authority.acceptor(&bed()?.address.to_string())?))
     }
@@ -197,7 +197,7 @@ async fn socks5(mut client: TcpStream, sender: &watch::Sender<Vec<Asked>>) -> Re
     join(client, upstream).await
 }
 
-/// Bytes with their number before them.
+/// Bytes after one byte with their number.
 async fn exactly(client: &mut TcpStream) -> Result<Vec<u8>> {
     let mut bytes = vec![0; client.read_u8().await?.into()];
     client.read_exact(&mut bytes).await?;

@@ -1,5 +1,5 @@
-//! Checks that the documentation has no dangling reference: every relative link of a Markdown page leads to a file
-//! and a heading that exist, and every path below `docs/` that a file of the repository names exists.
+//! Checks that the documentation has no dangling reference: every relative link of a Markdown page leads to a
+//! file and a heading that exist, and every path below `docs/` that a file of the repository names exists.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -62,7 +62,7 @@ fn headings_become_anchors_as_on_github() {
 }
 
 #[test]
-fn links_in_code_are_no_links() {
+fn links_in_code_are_ignored() {
     let page = "[a](b.md) `[c](d.md)`\n```text\n[e](f.md)\n```\n[g](https://h/i.md)\n<img src=\"j.svg\">";
     assert_eq!(relative_links(page), ["b.md", "j.svg"]);
 }

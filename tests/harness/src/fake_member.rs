@@ -1,5 +1,5 @@
-//! A member that misbehaves on demand: a TLS server with a CA of its own, registered on
-//! the host like any other, that remembers every byte it was sent and answers by a script.
+//! A member that misbehaves on demand: a TLS server with a CA of its own, registered on the host like any
+//! other. It records the requests that it gets, and answers them by a script.
 
 mod server;
 
@@ -31,11 +31,11 @@ pub enum Step {
     Send(Vec<u8>),
     /// Writes this so many times.
     Repeat(Vec<u8>, usize),
-    /// Waits until the test lets it go on.
+    /// Waits until the test opens the gate.
     Wait(Gate),
-    /// Keeps what the client sends until there are so many bytes.
+    /// Records what the client sends until there are so many bytes.
     Receive(usize),
-    /// Keeps what the client sends until it stops.
+    /// Records what the client sends until it stops.
     ReceiveAll,
     /// Sends back what comes, until the client stops.
     Echo,
@@ -45,11 +45,11 @@ pub enum Step {
     Trickle(Vec<u8>, Duration),
     /// Lets so much time pass.
     Pause(Duration),
-    /// Says that it will send no more (a TLS goodbye), and goes on.
+    /// Sends a TLS close_notify, and continues with the next step.
     Finish,
-    /// Closes without a word.
+    /// Closes the connection.
     Close,
-    /// Neither reads nor writes, and stays.
+    /// Neither reads nor writes, and keeps the connection open.
     Hang,
 }
 
@@ -58,20 +58,20 @@ pub enum Step {
 pub struct Exchange {
     pub sends: Noise,
     pub expects: Noise,
-    /// Says that it has finished as soon as it has, and not only after the client did.
+    /// Closes its side as soon as it has sent everything, instead of after the client has closed.
     pub finishes_first: bool,
-    /// Is told at the end whether all that came was as expected, and whether it was everything.
+    /// Is called at the end with the comparison of received and expected bytes.
     pub tell: Arc<dyn Fn(Came) + Send + Sync>,
 }
 
-/// What came over a connection, beside what should have.
+/// The bytes that arrived on a connection, compared with the expected ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Came {
     pub as_expected: bool,
     pub missing: u64,
 }
 
-/// An answer of one piece.
+/// An answer with a Content-Length, in one piece.
 pub fn reply(status: &str, headers: &str, body: &str) -> Vec<Step> {
     let length = body.len();
     vec![Step::Send(
@@ -79,7 +79,7 @@ pub fn reply(status: &str, headers: &str, body: &str) -> Vec<Step> {
     )]
 }
 
-/// Agrees to a WebSocket with this subprotocol (RFC 6455, 4.2.2).
+/// Accepts a WebSocket with this subprotocol (RFC 6455, 4.2.2).
 pub fn open_web_socket(request: &Request, subprotocol: &str) -> Step {
     let key = request.values("sec-websocket-key").concat();
     let digest =
@@ -97,22 +97,22 @@ pub fn ok() -> Vec<Step> {
     reply("200 OK", "Content-Type: application/json\r\n", "{}")
 }
 
-/// How it presents itself.
+/// How the member behaves as a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manners {
-    /// Its certificate is of another time.
+    /// Its certificate has expired.
     pub expired: bool,
     pub only_tls12: bool,
     /// It closes connections by a reset.
     pub resets: bool,
-    /// It remembers no request: the script sees each, and there are too many to keep.
+    /// It records no request, because there are too many; the script still sees each.
     pub forgets: bool,
-    /// The script sees the sidecar's probes too, and they are remembered. Else they come at any time and are
-    /// nothing to the test: they are answered by 200.
+    /// The script also sees the sidecar's probes, and they are recorded. Otherwise the member answers them by
+    /// 200 itself, because they arrive at any time and tests do not need them.
     pub probed: bool,
 }
 
-/// Who is let in: while it is shut, connections are accepted and closed without a word.
+/// While it is shut, connections are accepted and closed at once.
 #[derive(Clone, Default)]
 struct Door {
     shut: Arc<AtomicBool>,
@@ -120,7 +120,7 @@ struct Door {
     open: Arc<AtomicUsize>,
 }
 
-/// Holds a script up until it is opened.
+/// Blocks a script until it is opened.
 #[derive(Clone)]
 pub struct Gate(watch::Sender<bool>);
 
@@ -134,14 +134,14 @@ impl Gate {
     }
 }
 
-/// A request as it came.
+/// A request as the member received it.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Which of the member's connections it came on.
+    /// The number of the member's connection.
     pub connection: usize,
     /// The head, byte for byte.
     pub head: String,
-    /// The body, and whatever else came on the connection while the script received.
+    /// The body, and other bytes that arrived on the connection while the script received.
     pub received: Vec<u8>,
     /// The client stopped sending, or its connection broke while the member sent.
     pub ended: bool,
@@ -153,7 +153,7 @@ impl Request {
         self.head.split(' ').nth(1).unwrap_or_default()
     }
 
-    /// Whether it is a question of the sidecar's own, and no caller's.
+    /// Whether it is a probe of the sidecar itself, and not a caller's request.
     fn is_probe(&self) -> bool {
         let asked = self.head.starts_with("GET /readyz ") || self.head.starts_with("GET /version ");
         asked && self.values("impersonate-user").is_empty()
@@ -171,7 +171,7 @@ impl Request {
     }
 }
 
-/// The member, until it is let go.
+/// The member, until this is dropped.
 pub struct FakeMember {
     pub name: String,
     /// The credential that the sidecar holds for it.
@@ -184,7 +184,8 @@ pub struct FakeMember {
 }
 
 impl FakeMember {
-    /// A member that answers each request by the steps that the script makes of it, registered and reachable.
+    /// A member that answers each request by the steps that the script returns. It is registered and
+    /// reachable.
     pub fn start(name: &str, script: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Result<Self> {
         let fake = Self::unregistered(name, script)?;
         fake.register(&json!({}))?;
@@ -192,7 +193,7 @@ impl FakeMember {
         Ok(fake)
     }
 
-    /// The same, not yet known to the host.
+    /// The same, not yet registered on the host.
     pub fn unregistered(
         name: &str,
         script: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static,
@@ -200,7 +201,7 @@ impl FakeMember {
         Self::with(name, Manners::default(), script)
     }
 
-    /// The same, whose script answers the sidecar's probes as well.
+    /// The same, with a script that also answers the sidecar's probes.
     pub fn probed(
         name: &str,
         script: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static,
@@ -239,12 +240,12 @@ impl FakeMember {
         })
     }
 
-    /// Registers it on the host, with keys of the Secret more or other.
+    /// Registers it on the host, with these keys added to its Secret or replaced in it.
     pub fn register(&self, keys: &Value) -> Result<()> {
         register(&self.name, &self.secret(keys))
     }
 
-    /// What its Secret holds, with keys more or other.
+    /// The data of its Secret, with these keys added or replaced.
     pub fn secret(&self, keys: &Value) -> Value {
         let mut data = json!({
             "server": format!("https://{}", self.address), "ca.crt": self.ca, "token": self.token,
@@ -255,7 +256,7 @@ impl FakeMember {
         data
     }
 
-    /// Until a call through the host gets here.
+    /// Waits until a request through the host reaches the member.
     pub fn wait_until_reachable(&self) -> Result<()> {
         let host = host()?;
         let path = member_path(&self.name, READY);
@@ -263,12 +264,12 @@ impl FakeMember {
         Ok(())
     }
 
-    /// The requests so far whose target holds this.
+    /// The requests so far whose target contains this.
     pub fn requests(&self, target: &str) -> Vec<Request> {
         self.requests.borrow().iter().filter(|request| request.target().contains(target)).cloned().collect()
     }
 
-    /// The first request whose target holds this, as soon as it is as wanted.
+    /// The first request whose target contains this and which is as wanted; waits for it.
     pub fn wait_for(&self, target: &str, wanted: impl Fn(&Request) -> bool) -> Result<Request> {
         let mut requests = self.requests.clone();
         let first = |all: &Vec<Request>| {
@@ -283,17 +284,17 @@ impl FakeMember {
             .context("the fake member is gone")
     }
 
-    /// From now on connections are accepted and closed without a word, until it is opened again.
+    /// If `shut`, connections are accepted and closed at once from now on, until it is opened again.
     pub fn shut(&self, shut: bool) {
         self.door.shut.store(shut, Ordering::SeqCst);
     }
 
-    /// How many connections there were, let in or not.
+    /// The number of connections so far, served or closed at once.
     pub fn knocked(&self) -> usize {
         self.door.knocked.load(Ordering::SeqCst)
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub fn open_connections(&self) -> usize {
         self.door.open.load(Ordering::SeqCst)
     }
@@ -323,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_web_socket_is_agreed_to_as_the_standard_shows_it() {
+    fn web_socket_handshake_matches_the_example_of_the_rfc() {
         let head = "GET / HTTP/1.1\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".to_owned();
         let request = Request { connection: 0, head, received: Vec::new(), ended: false };
         let Step::Send(answer) = open_web_socket(&request, "v5") else { panic!("nothing is sent") };
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_found_whatever_its_case_and_every_time() {
+    fn all_values_of_a_header_are_found_in_any_case() {
         let request = Request {
             connection: 0,
             head: "GET /a?b HTTP/1.1\r\nimpersonate-user: x\r\nImpersonate-User: y\r\n\r\n".to_owned(),

@@ -1,12 +1,12 @@
-//! `docs/dev/faults.md` says which test shows what: that there are these tests is tested here. The test of a
-//! fault has the fault's number in its name.
+//! Checks that the tests exist which `docs/dev/faults.md` names for each fault. The test of a fault has the
+//! fault's number in its name.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 #[test]
-fn there_is_every_test_that_is_named() {
+fn every_named_test_exists() {
     let (tests, named) = (tests(), named());
     assert!(named.len() > 150, "{}", named.len());
     for (line, name) in &named {
@@ -17,7 +17,7 @@ fn there_is_every_test_that_is_named() {
 }
 
 #[test]
-fn there_is_every_line_and_every_test_has_one() {
+fn every_fault_has_a_row_and_every_test_a_fault() {
     let lines: Vec<u32> = rows().iter().filter_map(|(first, _)| first.parse().ok()).collect();
     assert!(lines.is_sorted());
     assert!(lines.iter().copied().collect::<BTreeSet<_>>().into_iter().eq(1..=LINES));
@@ -26,7 +26,7 @@ fn there_is_every_line_and_every_test_has_one() {
 
 const LINES: u32 = 81;
 
-/// The lines that a test shows, by its name.
+/// The numbers of the faults that a test covers, from its name.
 fn numbers(name: &str) -> Vec<u32> {
     let words = name.strip_prefix("fault_").unwrap_or_default().split('_');
     words.map_while(|word| word.parse().ok()).collect()

@@ -1,4 +1,4 @@
-//! Certificates of the host's front proxy: its own, and others that its authority might sign.
+//! Certificates of the host's front proxy: the real one, and others that its authority might sign.
 
 use anyhow::{Context, Result};
 use rcgen::{
@@ -9,7 +9,7 @@ pub use testbed::ClientCertificate;
 
 use crate::bed::bed;
 
-/// The certificate with which the host's kube-apiserver speaks to the sidecar.
+/// The certificate with which the host's kube-apiserver connects to the sidecar.
 pub fn certificate() -> Result<ClientCertificate> {
     Ok(ClientCertificate {
         certificate: file("front-proxy-client.crt")?,
@@ -17,17 +17,17 @@ pub fn certificate() -> Result<ClientCertificate> {
     })
 }
 
-/// One of the front proxy's authority with another name.
+/// A certificate of the front proxy's authority with another name.
 pub fn called(name: &str) -> Result<ClientCertificate> {
     sign(name, |_| ())
 }
 
-/// The front proxy's own name on a certificate whose time is over.
+/// The front proxy's name in an expired certificate.
 pub fn expired() -> Result<ClientCertificate> {
     sign(NAME, |params| params.not_after = date_time_ymd(2021, 1, 1))
 }
 
-/// The front proxy's own name by an authority that nobody knows.
+/// The front proxy's name in a certificate of an unknown authority.
 pub fn of_a_stranger() -> Result<ClientCertificate> {
     let mut params = CertificateParams::default();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -38,7 +38,7 @@ pub fn of_a_stranger() -> Result<ClientCertificate> {
 fn sign(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Result<ClientCertificate> {
     let key = KeyPair::from_pem(&file("front-proxy-ca.key")?)?;
     let mut params = CertificateParams::default();
-    // Its subject is all that a certificate takes from its issuer.
+    // A certificate takes only the subject from its issuer.
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, format!("{}-front-proxy-ca", bed()?.host.name));
     leaf(name, &Issuer::new(params, key), change)

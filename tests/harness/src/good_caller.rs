@@ -1,5 +1,5 @@
-//! A caller that sends one request after the other and measures how long each takes: what attacks on the
-//! sidecar must not change.
+//! A caller that sends one request after the other and measures how long each takes. Attacks on the sidecar
+//! must not slow it down.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::hostile::Protocol;
 use crate::http1::{Connection, Endpoint};
 use crate::http2::Http2;
 
-/// The caller at work in a thread of its own.
+/// The caller, which runs on a thread of its own.
 pub struct GoodCaller {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<Measured>>,
@@ -21,7 +21,7 @@ pub struct GoodCaller {
 /// How a caller reaches the server and what it sends with each request.
 #[derive(Clone)]
 pub struct Caller {
-    /// What failures are reported under.
+    /// The name in reports of failures.
     pub name: String,
     pub endpoint: Endpoint,
     pub protocol: Protocol,
@@ -39,7 +39,7 @@ pub struct Measured {
 }
 
 impl GoodCaller {
-    /// Sends GETs of these targets, which get the number of the request, until the caller is stopped.
+    /// Sends GETs until the caller is stopped. `target` makes the target from the number of the request.
     pub fn start(caller: Caller, target: impl Fn(u64) -> String + Send + 'static) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
@@ -59,7 +59,7 @@ impl GoodCaller {
         Self { over, thread: Some(thread) }
     }
 
-    /// Lets the request under way end and tells what was measured.
+    /// Waits for the end of the current request and returns the measurements.
     pub fn stop(mut self) -> Result<Measured> {
         self.over.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("the caller was stopped before")?;
@@ -89,13 +89,14 @@ impl Measured {
         self.waits.get((last as f64 * share).round() as usize).copied().unwrap_or_default()
     }
 
-    /// At least so many requests were sent, every one was answered by 2xx, and none waited longer than [`MOST`].
+    /// Checks that at least so many requests were sent, that every one was answered by 2xx, and that none
+    /// waited longer than [`MOST`].
     pub fn is_well_served(&self, at_least: usize) -> Result<()> {
         self.is_served(at_least)?;
         self.is_served_soon()
     }
 
-    /// At least so many requests were sent, and every one was answered by 2xx.
+    /// Checks that at least so many requests were sent, and that every one was answered by 2xx.
     pub fn is_served(&self, at_least: usize) -> Result<()> {
         let Self { name, waits, failures } = self;
         let shown = &failures[..failures.len().min(3)];
@@ -105,20 +106,21 @@ impl Measured {
         Ok(())
     }
 
-    /// No request waited longer than [`MOST`].
+    /// Checks that no request waited longer than [`MOST`].
     fn is_served_soon(&self) -> Result<()> {
         self.is_served_within(MOST)
     }
 
-    /// Requests were sent at half the pace of this measurement at least, or two a second, every one was answered by
-    /// 2xx.
+    /// Checks that requests were sent at least at half the pace of this measurement, or at two a second, and
+    /// that every one was answered by 2xx.
     pub fn is_served_beside(&self, time: Duration, other: &Self, others_time: Duration) -> Result<()> {
         let seconds = time.as_secs_f64();
         let pace = (other.waits.len() as f64 / others_time.as_secs_f64() / 2.0).min(2.0);
         self.is_served((seconds * pace).max(1.0) as usize)
     }
 
-    /// No request waited longer than [`MOST`], or twice as long as the longest of this measurement.
+    /// Checks that no request waited longer than [`MOST`], or twice as long as the longest of this
+    /// measurement.
     pub fn is_served_soon_beside(&self, other: &Self) -> Result<()> {
         self.is_served_within(MOST.max(other.percentile(1.0) * 2))
     }
@@ -160,8 +162,8 @@ enum Kept {
 }
 
 impl Line {
-    /// A GET. The server may close a kept connection between two requests: then the request is sent again on a
-    /// new one, as Go's client does.
+    /// A GET. The server may close a kept connection between two requests: then the request is sent again on
+    /// a new one, as Go's client does.
     fn ask(&mut self, target: &str) -> Result<()> {
         let begun = Instant::now();
         if let Some(kept) = self.kept.take() {
@@ -226,13 +228,13 @@ fn success(status: u16) -> Result<()> {
     Ok(())
 }
 
-/// The longest wait of a good caller on a busy machine: without its defences a sidecar has let them wait for 13 s and
-/// more.
+/// The longest wait that is allowed on a busy machine. Without its defenses a sidecar let callers wait 13 s
+/// and more.
 pub const MOST: Duration = Duration::from_secs(4);
 
-/// After which an answer is a failure, whenever it comes.
+/// An answer that takes longer is a failure.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two requests: a caller, not a flood.
+/// The pause between two requests, so that the caller is no flood.
 const PAUSE: Duration = Duration::from_millis(50);
 const REQUESTS: usize = 1000;
 
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_machine_is_no_fault_of_the_attack() {
+    fn busy_machine_does_not_fail_the_attacked_caller() {
         let second = Duration::from_secs(1);
         let busy = measured(&[5_000, 5_000], &[]);
         let attacked = measured(&[9_000], &[]);

@@ -1,5 +1,5 @@
-//! Clients that do not play along, each bounded in number and time. What they attack is shown to hold by good
-//! callers beside them.
+//! Hostile clients, each bounded in number and time. Good callers beside them show that the attacked server
+//! withstands them.
 //!
 //! - [`attack`]: runs clients in threads until the test stops them or their time is up
 //! - [`unread`]: requests whose answers the client never reads
@@ -15,7 +15,7 @@ pub mod floods;
 pub mod trickles;
 pub mod unread;
 
-/// What a client speaks.
+/// The protocol of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Http1,

@@ -1,6 +1,6 @@
-//! HTTP/1.1 over TLS, exactly as written: what is sent are the caller's bytes, what comes
-//! back is told byte for byte. No library here, because a library would refuse or mend
-//! what the attacks are made of.
+//! A client for HTTP/1.1 over TLS that sends the caller's bytes exactly as written, and returns the answer
+//! byte for byte. It uses no HTTP library, because a library would refuse or repair the requests of the
+//! attacks.
 
 mod dial;
 
@@ -18,7 +18,7 @@ use testbed::{ClientCertificate, Cluster, Sidecar};
 
 use dial::Dial;
 
-/// A TLS server and who we are to it.
+/// A TLS server, with the client's certificate if any.
 #[derive(Clone)]
 pub struct Endpoint {
     address: SocketAddr,
@@ -41,7 +41,7 @@ impl Endpoint {
         Self::new(authority(&sidecar.url)?, name, &std::fs::read(&sidecar.ca_certificate)?, certificate)
     }
 
-    /// A sidecar in a pod, which proves that it is the Service by this authority.
+    /// A sidecar in a pod, whose certificate for the Service is from this authority.
     pub fn pod(address: SocketAddr, namespace: &str, ca: &[u8]) -> Result<Self> {
         Self::new(address, ServerName::try_from(format!("mc-sidecar.{namespace}.svc"))?, ca, None)
     }
@@ -78,7 +78,7 @@ impl Endpoint {
         self
     }
 
-    /// Where it is.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -90,7 +90,7 @@ impl Endpoint {
         self
     }
 
-    /// The same server, asked for by another name, which its certificate need not have.
+    /// The same server by another name, which its certificate need not have.
     pub fn named(mut self, name: &str) -> Result<Self> {
         self.name = ServerName::try_from(name.to_owned())?;
         Ok(self)
@@ -110,7 +110,7 @@ impl Endpoint {
         self
     }
 
-    /// A TCP connection to it on which nothing was said yet.
+    /// A TCP connection to it on which nothing has been sent yet.
     pub fn dial(&self) -> Result<TcpStream> {
         let socket = self.dial.connect(self.address, PATIENCE)?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -151,14 +151,14 @@ pub fn plain_get(server: &str, path: &str) -> Result<Response> {
     Ok(Response { head: Head::parse(&answer)?, body })
 }
 
-/// One connection. What was read too far is kept for the next read.
+/// One connection. Bytes that were read too early are kept for the next read.
 pub struct Connection {
     stream: StreamOwned<ClientConnection, TcpStream>,
     early: Vec<u8>,
 }
 
 impl Connection {
-    /// How long a read may take before it is an error. [`PATIENCE`] unless told.
+    /// Timeout of a read; by default [`PATIENCE`].
     pub fn set_patience(&self, patience: Duration) -> Result<()> {
         Ok(self.stream.sock.set_read_timeout(Some(patience))?)
     }
@@ -168,8 +168,8 @@ impl Connection {
         Ok(self.stream.flush()?)
     }
 
-    /// Sends this again and again until the other side has taken nothing for a while, or so much was
-    /// sent; how much that is.
+    /// Sends this repeatedly until the other side has taken nothing for a while, or `most` bytes are sent.
+    /// Returns the number of bytes that were sent.
     pub fn send_until_held_back(&mut self, piece: &[u8], most: usize, pause: Duration) -> Result<usize> {
         let StreamOwned { conn, sock } = &mut self.stream;
         sock.set_write_timeout(Some(pause))?;
@@ -186,7 +186,7 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Says that nothing more will be sent, and goes on reading.
+    /// Sends a TLS close_notify; answers can still be read.
     pub fn finish(&mut self) -> Result<()> {
         self.stream.conn.send_close_notify();
         Ok(self.stream.flush()?)
@@ -246,12 +246,12 @@ impl Connection {
         Ok(Some(read))
     }
 
-    /// The certificate that the server has shown, once something was read.
+    /// The server's certificate, once something was read.
     pub fn certificate(&self) -> Option<Vec<u8>> {
         self.stream.conn.peer_certificates()?.first().map(|certificate| certificate.to_vec())
     }
 
-    /// The socket below, for what a client does to it.
+    /// The underlying socket.
     pub fn socket(&self) -> &TcpStream {
         &self.stream.sock
     }
@@ -287,7 +287,7 @@ impl Connection {
         }
     }
 
-    /// Reads what there is; false when the other side closed, be it without a TLS goodbye.
+    /// Reads what there is; false if the other side closed, even without a close_notify.
     fn more(&mut self, into: &mut Vec<u8>) -> Result<bool> {
         let mut buffer = [0; 16 * 1024];
         match self.stream.read(&mut buffer) {
@@ -310,7 +310,7 @@ impl Connection {
     }
 }
 
-/// An answer's head: its status and its header lines as they came.
+/// The head of an answer: its status and its header lines in order.
 #[derive(Debug, Clone)]
 pub struct Head {
     pub status: u16,
@@ -353,7 +353,7 @@ impl Response {
     }
 }
 
-/// Where the sidecar is found on the host, through which its certificate names it.
+/// The name of the sidecar's Service on the host, which its certificate has.
 pub const SIDECAR_NAME: &str = "mc-sidecar.kubectl-mc-system.svc";
 
 /// The address of a URL `<scheme>://ip:port`.
@@ -362,7 +362,7 @@ fn authority(url: &str) -> Result<SocketAddr> {
     authority.parse().with_context(|| format!("no ip:port in {url:?}"))
 }
 
-/// The path of something of a member, below the host's root.
+/// A path of a member, below the host's root.
 pub fn member_path(cluster: &str, rest: &str) -> String {
     format!("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/{cluster}/proxy{rest}")
 }
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_keeps_every_line_in_its_order() {
+    fn head_keeps_every_line_in_its_order() {
         let head = Head::parse(b"HTTP/1.1 403 Forbidden\r\nA: 1\r\nB: x\r\na:2\r\n\r\n").unwrap();
         assert_eq!(head.status, 403);
         assert_eq!(head.value("a"), Some("1"));
@@ -383,12 +383,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_http_is_an_error() {
+    fn text_that_is_not_http_is_an_error() {
         assert!(Head::parse(b"hello\r\n\r\n").is_err());
     }
 
     #[test]
-    fn an_address_is_read_from_the_url() {
+    fn address_is_read_from_the_url() {
         assert_eq!(authority("https://10.88.0.5:10250").unwrap(), "10.88.0.5:10250".parse().unwrap());
         assert!(authority("https://name:443").is_err());
     }

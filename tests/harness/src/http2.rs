@@ -1,6 +1,6 @@
-//! HTTP/2 frame by frame over TLS (RFC 9113), for attacks: what a library would not send is sent, and
-//! what comes back is told as it came. Headers are written as literals (RFC 7541, 6.2.2) without a
-//! table; of those that come back only the status is read.
+//! A client for HTTP/2 over TLS (RFC 9113) that sends and reads single frames, for attacks: it sends what a
+//! library would not send, and returns what arrives unchanged. Headers are written as literals (RFC 7541,
+//! 6.2.2) without a table; of the answer's headers only the status is read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,13 +18,13 @@ pub struct Frame {
     pub payload: Vec<u8>,
 }
 
-/// What has come on one stream so far.
+/// What has arrived on one stream so far.
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
     pub status: Option<u16>,
     pub body: Vec<u8>,
     pub ended: bool,
-    /// The code with which the server gave the stream up.
+    /// The error code of the server's RST_STREAM.
     pub reset: Option<u32>,
 }
 
@@ -33,41 +33,41 @@ pub struct Http2 {
     connection: Connection,
     next: u32,
     streams: BTreeMap<u32, Stream>,
-    /// The code with which the server said goodbye.
+    /// The error code of the server's GOAWAY.
     pub goaway: Option<u32>,
-    /// Whether the server may go on sending once a window is used up.
+    /// Whether the client refills the windows, so that the server may continue to send.
     reads: bool,
 }
 
 impl Http2 {
-    /// Says hello as a client that reads what it is sent.
+    /// Connects as a client that reads what it is sent.
     pub fn connect(endpoint: &Endpoint) -> Result<Self> {
         let mut connection = Self::with_settings(endpoint, &[])?;
         connection.reads = true;
-        // 64 KiB for the whole connection is what a client begins with.
+        // The initial window of the whole connection is only 64 KiB.
         connection.send(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes())?;
         Ok(connection)
     }
 
-    /// With these settings, and no window that grows by itself.
+    /// Connects with these settings, and never refills a window.
     pub fn with_settings(endpoint: &Endpoint, settings: &[(u16, u32)]) -> Result<Self> {
         let mut connection = endpoint.clone().offering(&["h2"]).connect()?;
         connection.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")?;
         let (streams, goaway) = (BTreeMap::new(), None);
         let mut connection = Self { connection, next: 1, streams, goaway, reads: false };
-        // The server must not use a table either: its statuses are then readable one by one.
+        // The server must not use a table either, so that each of its statuses is readable by itself.
         let all = [(HEADER_TABLE_SIZE, 0)].iter().chain(settings);
         let payload = all.flat_map(|(name, value)| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat());
         connection.send(SETTINGS, 0, 0, &payload.collect::<Vec<_>>())?;
         Ok(connection)
     }
 
-    /// Sends a frame, be it as wrong as it may.
+    /// Sends a frame without checking it.
     pub fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Result<()> {
         self.connection.send(&frame(kind, flags, stream, payload)?)
     }
 
-    /// Sends bytes that frames were written into.
+    /// Sends encoded frames.
     pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         self.connection.send(bytes)
     }
@@ -78,18 +78,18 @@ impl Http2 {
         self.next - 2
     }
 
-    /// A GET of a path.
+    /// Sends a GET of a path.
     pub fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Result<u32> {
         self.request("GET", path, headers, true)
     }
 
-    /// A request's head, which is all of it if it `ends` there.
+    /// Sends the head of a request. The request ends with it if `ends`.
     pub fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], ends: bool) -> Result<u32> {
         let pseudo = [(":method", method), (":scheme", "https"), (":authority", "sidecar"), (":path", path)];
         self.head(&[&pseudo, headers].concat(), ends)
     }
 
-    /// A head of exactly these lines.
+    /// Sends a head of exactly these lines.
     pub fn head(&mut self, lines: &[(&str, &str)], ends: bool) -> Result<u32> {
         let stream = self.next_stream();
         let block: Vec<u8> = lines.iter().flat_map(|(name, value)| literal(name, value)).collect();
@@ -105,12 +105,12 @@ impl Http2 {
         Ok(stream)
     }
 
-    /// Waits until the stream has an answer, whole or broken off.
+    /// Waits until the stream has an answer, complete or reset.
     pub fn answer(&mut self, stream: u32) -> Result<Stream> {
         self.until(stream, |stream| stream.ended || stream.reset.is_some())
     }
 
-    /// Waits until what has come on the stream is enough.
+    /// Waits until what has arrived on the stream is enough.
     pub fn until(&mut self, stream: u32, enough: impl Fn(&Stream) -> bool) -> Result<Stream> {
         loop {
             if let Some(found) = self.streams.get(&stream).filter(|found| enough(found)) {
@@ -121,13 +121,13 @@ impl Http2 {
         }
     }
 
-    /// Reads until the server closes; the code of its goodbye, if it said one.
+    /// Reads until the server closes, and returns the code of its GOAWAY, if any.
     pub fn end(&mut self) -> Result<Option<u32>> {
         while self.frame()?.is_some() {}
         Ok(self.goaway)
     }
 
-    /// The next frame, once it was taken note of; none when the server closed.
+    /// The next frame, after it was recorded; none if the server closed.
     pub fn frame(&mut self) -> Result<Option<Frame>> {
         let Some(head) = self.connection.exactly_or_end(9)? else { return Ok(None) };
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
@@ -138,7 +138,7 @@ impl Http2 {
         Ok(Some(frame))
     }
 
-    /// Waits until the server has read all that was sent so far, and notes what came meanwhile.
+    /// Waits until the server has read all that was sent so far, and records what arrived meanwhile.
     pub fn sync(&mut self) -> Result<()> {
         let token = u64::from(self.next).to_be_bytes();
         self.send(PING, 0, 0, &token)?;
@@ -158,12 +158,12 @@ impl Http2 {
         Ok(())
     }
 
-    /// What has come on a stream so far.
+    /// What has arrived on a stream so far.
     pub fn stream(&self, stream: u32) -> Option<&Stream> {
         self.streams.get(&stream)
     }
 
-    /// The socket below, for what a client does to it.
+    /// The underlying connection.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
@@ -178,7 +178,8 @@ impl Http2 {
             _ => {}
         }
         stream.ended |= matches!(frame.kind, HEADERS | DATA) && frame.flags & END_STREAM != 0;
-        // A server that has said goodbye may be gone already: what we owe it is no error then.
+        // A server that sent GOAWAY may have closed already, so it is no error if these frames cannot be
+        // sent.
         match frame.kind {
             SETTINGS if frame.flags & ACK == 0 => drop(self.send(SETTINGS, ACK, 0, &[])),
             PING if frame.flags & ACK == 0 => drop(self.send(PING, ACK, 0, &frame.payload)),
@@ -200,7 +201,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Result<Vec<u8>
     Ok([&head, payload].concat())
 }
 
-/// A header line that no table remembers.
+/// A header line as a literal that is not put into the table.
 pub fn literal(name: &str, value: &str) -> Vec<u8> {
     [vec![0], text(name.as_bytes()), text(value.as_bytes())].concat()
 }
@@ -210,7 +211,7 @@ pub fn literal_bytes(name: &str, value: &[u8]) -> Vec<u8> {
     [vec![0], text(name.as_bytes()), text(value)].concat()
 }
 
-/// A header line that the receiver's table is to remember.
+/// A header line as a literal that the receiver puts into its table.
 pub fn remembered(name: &str, value: &str) -> Vec<u8> {
     [vec![0x40], text(name.as_bytes()), text(value.as_bytes())].concat()
 }
@@ -243,7 +244,7 @@ fn status(block: &[u8]) -> Result<u16> {
     let unknown = || format!("no status that is understood: {block:02x?}");
     match *block {
         [indexed @ 0x88..=0x8e, ..] => Ok(STATUSES[usize::from(indexed - 0x88)]),
-        // A literal whose name is one of those, whatever becomes of it in a table.
+        // A literal whose name is one of those, with or without indexing.
         [0x08..=0x0e | 0x18..=0x1e | 0x48..=0x4e, length, ref value @ ..] => {
             let value = value.get(..usize::from(length & 0x7f)).with_context(unknown)?;
             let digits =
@@ -300,13 +301,13 @@ pub const REFUSED_STREAM: u32 = 7;
 pub const CANCEL: u32 = 8;
 pub const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// Those of HPACK's static table, from its index 8 on.
+/// The statuses of HPACK's static table, from its index 8 on.
 const STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
 /// Bytes of pings that fill any socket of the test bed.
 const MOST_PINGS: usize = 64 * 1024 * 1024;
 /// A server that took nothing for so long takes nothing more.
 const HELD_BACK: Duration = Duration::from_millis(500);
-/// What a receiver takes that has not said otherwise.
+/// The largest frame that a receiver accepts by default.
 const MAX_FRAME: usize = 16 * 1024;
 
 #[cfg(test)]
@@ -314,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_read_in_every_form_that_it_is_written_in() {
+    fn status_is_read_in_every_encoding() {
         for (block, expected) in [
             (&[0x88][..], 200),
             (&[0x20, 0x8d], 404),
@@ -330,14 +331,14 @@ mod tests {
     }
 
     #[test]
-    fn a_long_value_has_its_length_in_several_bytes() {
+    fn long_value_has_its_length_in_several_bytes() {
         assert_eq!(text(&[b'x'; 126])[..1], [126]);
         assert_eq!(text(&[b'x'; 127])[..2], [127, 0]);
         assert_eq!(text(&[b'x'; 1337])[..3], [127, 0xba, 0x09]);
     }
 
     #[test]
-    fn a_frame_has_its_length_in_three_bytes() {
+    fn frame_has_its_length_in_three_bytes() {
         assert_eq!(
             frame(DATA, END_STREAM, 5, b"abc").unwrap(),
             [0, 0, 3, 0, 1, 0, 0, 0, 5, b'a', b'b', b'c']

@@ -1,6 +1,7 @@
-//! Karmada's inventory on the bed's host: its own aggregated API server, where the bed has one for the host (`--karmada host`),
-//! else a definition of its Cluster; and members as `karmadactl join` and Karmada's
-//! unified-auth controller make them (karmada-io/karmada: `pkg/util/credential.go`, `pkg/controllers/unifiedauth`).
+//! Sets up Karmada's inventory on the bed's host: Karmada's own aggregated API server if the bed has one for
+//! the host (`--karmada host`), else a CustomResourceDefinition of its Cluster. Members are registered as by
+//! `karmadactl join` and Karmada's unified-auth controller (karmada-io/karmada: `pkg/util/credential.go`,
+//! `pkg/controllers/unifiedauth`).
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -23,7 +24,7 @@ use crate::tool::Tool;
 use crate::turn::Turn;
 use crate::wait::{SOON, eventually};
 
-/// Where `karmadactl join` has its accounts and Secrets, on the host and on members.
+/// The namespace of the accounts and Secrets of `karmadactl join`, on the host and on members.
 pub const NAMESPACE: &str = "karmada-cluster";
 
 /// A host that has Karmada's inventory, and a sidecar that reads it. One test has it at a time.
@@ -35,7 +36,7 @@ pub struct Karmada {
 }
 
 impl Karmada {
-    /// `rights` is the manifest of what the sidecar may do besides.
+    /// `rights` is the manifest of the sidecar's additional rights.
     pub fn start(name: &str, rights: &str, flags: &[&str]) -> Result<Self> {
         Self::with(name, rights, |fleet, inventory| fleet.sidecar(&[inventory, flags].concat()))
     }
@@ -105,8 +106,8 @@ impl Karmada {
         Ok(())
     }
 
-    /// Lets these subjects be impersonated on a member, as Karmada's unified-auth controller does: by kind, and without the
-    /// namespaces of service accounts.
+    /// Lets these subjects be impersonated on a member, as Karmada's unified-auth controller does: by kind,
+    /// and without the namespaces of service accounts.
     pub fn unified_auth(of_bed: &str, users: &[&str], accounts: &[&str], groups: &[&str]) -> Result<()> {
         let api = Api::admin(member(of_bed)?)?;
         let rule = |resource: &str, names: &[&str]| json!({"apiGroups": [""], "resources": [resource], "resourceNames": names, "verbs": ["impersonate"]});
@@ -132,18 +133,19 @@ impl Karmada {
     }
 }
 
-/// The same, whose sidecar has Karmada's own server behind it. The host leads the group there when a test says so.
+/// The same, with a sidecar in front of Karmada's own server. A test decides when the host routes the API
+/// group to the sidecar.
 pub struct InPlace {
     karmada: Karmada,
-    /// The sidecar's way to Karmada's server.
+    /// The relay between the sidecar and Karmada's server.
     pub relay: Relay,
-    /// The patch that makes the host lead the group to Karmada's server.
+    /// The patch that makes the host route the group to Karmada's server.
     replaced: Value,
     _folder: TempDir,
 }
 
 impl InPlace {
-    /// `deploy` has the manifest of what the sidecar may do besides.
+    /// `deploy` has the manifest of the sidecar's additional rights.
     pub fn start(name: &str, deploy: &Path) -> Result<Self> {
         let server = bed()?.host.karmada.as_ref();
         let server = server.context("the bed has no server of Karmada: --karmada host")?;
@@ -197,7 +199,7 @@ impl Deref for InPlace {
 }
 
 impl Drop for InPlace {
-    /// A test that failed in between leaves the group to Karmada's server all the same.
+    /// Routes the group to Karmada's server again, even if the test failed in between.
     fn drop(&mut self) {
         let _ = self.host.merge(API_SERVICE, &self.replaced);
     }
@@ -219,7 +221,7 @@ fn account(api: &Api, name: &str) -> Result<(Value, Value)> {
     account_in(api, NAMESPACE, name)
 }
 
-/// The token of a service account that is made, and the authority beside it, both encoded.
+/// Creates a service account. Returns its token and the authority beside it, both encoded.
 pub(crate) fn account_in(api: &Api, namespace: &str, name: &str) -> Result<(Value, Value)> {
     let path = |kind: &str| format!("/api/v1/namespaces/{namespace}/{kind}/{name}");
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
@@ -240,7 +242,7 @@ fn cluster_path(name: &str) -> String {
     format!("{CLUSTERS}/{name}")
 }
 
-/// What of the schema matters here. Karmada serves the kind by an aggregated API server.
+/// The part of the schema that the tests need. Karmada itself serves the kind by an aggregated API server.
 fn definition() -> Value {
     let text = json!({"type": "string"});
     let reference = json!({"type": "object", "properties": {"namespace": text, "name": text}});

@@ -1,7 +1,7 @@
 //! A host whose members run Karmada's agents, for one test at a time: k1, and k2 with the oldest Kubernetes.
 //!
-//! Clusters and Works are definitions with Karmada's groups and names here, unless a test asks for Karmada's own: its
-//! aggregated API server asks the same authorizer, and has no admission.
+//! Clusters and Works are CustomResourceDefinitions with Karmada's groups and names here, unless a test needs
+//! Karmada's own: its aggregated API server uses the same authorizer, and has no admission.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::tool::Tool;
 use crate::turn::Turn;
 use crate::wait::{SOON, eventually};
 
-/// The host, as it is again when this is dropped.
+/// The host, which is restored when this is dropped.
 pub struct KarmadaHost {
     pub cluster: &'static Cluster,
     pub api: Api,
@@ -31,14 +31,14 @@ pub struct KarmadaHost {
     admission_port: u16,
     files: TempDir,
     is_restarted: bool,
-    /// Before the rest is cleaned.
+    /// Dropped before the rest is cleaned.
     _own: Option<OwnKinds>,
     _clean: Clean,
     _turn: Turn,
 }
 
 impl KarmadaHost {
-    /// With the kinds and namespaces of Karmada, for clusters a and b. It has no webhook.
+    /// With the kinds and namespaces of Karmada, for clusters a and b, and without a webhook.
     pub fn take(name: &str, plugin: &Path) -> Result<Self> {
         Self::with(name, plugin, |_, api| stand_ins(api).map(|()| None))
     }
@@ -82,12 +82,12 @@ impl KarmadaHost {
         })
     }
 
-    /// Starts the webhook, and lets the kube-apiserver ask it by the files that the plugin prints.
+    /// Starts the webhook, and configures the kube-apiserver for it by the files that the plugin prints.
     pub fn with_webhook(self) -> Result<Self> {
         self.with_webhook_of(&[])
     }
 
-    /// The same with flags more for the sidecar.
+    /// The same with more flags for the sidecar.
     pub fn with_webhook_of(mut self, flags: &[&str]) -> Result<Self> {
         self.start_webhook(flags)?;
         let address = self.webhook_endpoint(None)?.address();
@@ -118,7 +118,7 @@ impl KarmadaHost {
         Ok(self)
     }
 
-    /// Lets the kube-apiserver take bootstrap tokens, as Karmada's does. There is none at first.
+    /// Lets the kube-apiserver accept bootstrap tokens, as Karmada's does. Deletes those that exist.
     pub fn with_bootstrap_tokens(mut self) -> Result<Self> {
         self.is_restarted = true;
         self.cluster.restart_apiserver_with(&["--enable-bootstrap-token-auth=true"])?;
@@ -184,7 +184,8 @@ impl KarmadaHost {
         })
     }
 
-    /// Applies what `authz generate --only=objects` prints. The admission webhooks are those of the sidecar, if it runs.
+    /// Applies what `authz generate --only=objects` prints. The admission webhooks are those of the sidecar,
+    /// if it runs.
     pub fn apply_generated(&self, arguments: &[&str]) -> Result<()> {
         let command = ["authz", "generate", "--for=karmada", "--only=objects"];
         let flags = self.admission_flags()?;
@@ -206,7 +207,7 @@ impl KarmadaHost {
         Ok(Agent(Endpoint::cluster(self.cluster, Some(&certificate))?))
     }
 
-    /// What `karmadactl register` grants the agent of a cluster.
+    /// Grants what `karmadactl register` grants the agent of a cluster.
     pub fn grant_as_registered(&self, cluster: &str) -> Result<()> {
         let named = |group: &str, resource: &str, names: &[String], verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": verbs});
         let any = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
@@ -277,7 +278,7 @@ impl KarmadaHost {
 impl Drop for KarmadaHost {
     fn drop(&mut self) {
         if self.is_restarted {
-            // The next test starts it again, and says what is wrong.
+            // The next test restarts it, and reports the error.
             let _ = self.cluster.restart_apiserver();
         }
     }
@@ -313,7 +314,7 @@ fn free_ports() -> Result<[u16; 2]> {
     Ok([one.local_addr()?.port(), other.local_addr()?.port()])
 }
 
-/// Definitions that keep whatever is written.
+/// CustomResourceDefinitions that keep all fields.
 fn stand_ins(api: &Api) -> Result<()> {
     for (group, kind, plural, scope) in [
         ("cluster.karmada.io", "Cluster", "clusters", "Cluster"),

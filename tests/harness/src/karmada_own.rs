@@ -1,4 +1,4 @@
-//! Karmada's own aggregated API server and definitions on a spare host, and karmada-agent.
+//! Runs Karmada's own aggregated API server on a spare host, with Karmada's definitions, and karmada-agent.
 
 use std::fs;
 
@@ -32,7 +32,8 @@ impl OwnKinds {
             kubectl.ok(&["apply", "--server-side", "-f", &file])?;
             kubectl.ok(&["label", "--overwrite", "-f", &file, "app.kubernetes.io/managed-by=kubectl-mc"])?;
         }
-        // That of a definition of the group, which an earlier test made.
+        // An earlier test's CustomResourceDefinition of the group also has an APIService, which goes after a
+        // moment.
         eventually("no other server has the group", SOON, || {
             Ok((api.request("GET", API_SERVICE, "", "")?.status() == 404).then_some(()))
         })?;
@@ -54,7 +55,7 @@ impl OwnKinds {
 
 impl Drop for OwnKinds {
     fn drop(&mut self) {
-        // Whoever takes the host next says what is wrong.
+        // The next test on the host reports the error.
         let _ = self.end();
         let _ = self.api.request("DELETE", API_SERVICE, "", "");
         let _ = self.server.stop();
@@ -79,7 +80,7 @@ impl KarmadaHost {
             }}],
             "contexts": [{"name": "host", "context": {"cluster": "host", "user": "agent"}}],
         });
-        // It is the administrator of its member.
+        // The agent is the administrator of its member.
         let agent = Tool::plugin_at(&programs::karmada_agent(), &[member])?;
         let file = agent.home().join("karmada");
         fs::write(&file, kubeconfig.to_string())?;

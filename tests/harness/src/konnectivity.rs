@@ -1,5 +1,5 @@
-//! konnectivity as it carries members: its server in http-connect mode, with certificates for those who connect
-//! through it and others for its agents, and an agent. Upstream's own programs (`tests/konnectivity`).
+//! Runs konnectivity's own programs (`tests/konnectivity`), through which members are reached: an agent, and
+//! a server in http-connect mode with one set of certificates for its clients and another for its agents.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -14,11 +14,11 @@ use testbed::programs;
 use crate::bed::bed;
 use crate::proxy_authority::{ProxyAuthority, Signed};
 
-/// The server, until it is let go, and its agent.
+/// The server and its agent, until this is dropped.
 pub struct Konnectivity {
     server: Program,
     agent: Option<Program>,
-    /// Where the agent connects to, and the hosts that it says it reaches.
+    /// The server's port for the agent, and the hosts that the agent announces.
     agent_port: u16,
     identifiers: String,
     frontend: ProxyAuthority,
@@ -76,7 +76,7 @@ impl Konnectivity {
         Ok(konnectivity)
     }
 
-    /// The server's, for `proxy-url`.
+    /// The server's URL, for `proxy-url`.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -101,7 +101,7 @@ impl Konnectivity {
         ])
     }
 
-    /// Ends the agent, and with it all that it carries.
+    /// Stops the agent, and with it all its connections.
     pub fn stop_agent(&mut self) {
         self.agent = None;
     }
@@ -136,7 +136,7 @@ impl Konnectivity {
             .collect()
     }
 
-    /// What both have said last, for a test that fails.
+    /// The last lines of both logs, for a test that fails.
     pub fn last_words(&self) -> String {
         let last = |name: &str| {
             let log = fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
@@ -147,7 +147,7 @@ impl Konnectivity {
     }
 }
 
-/// A process that ends with this.
+/// A process that is killed when this is dropped.
 struct Program(Child);
 
 impl Program {
@@ -155,7 +155,7 @@ impl Program {
         ensure!(program.exists(), "not built: {}: run `target/debug/testbed build`", program.display());
         let mut command = Command::new(program);
         command.args(flags).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(log)?);
-        // gRPC takes them too.
+        // gRPC uses these variables too.
         for variable in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"] {
             command.env_remove(variable);
         }

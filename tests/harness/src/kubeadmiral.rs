@@ -1,6 +1,6 @@
-//! KubeAdmiral's inventory on the bed's host: the definition of its FederatedCluster, members as its join makes them
-//! (kubewharf/kubeadmiral: `pkg/controllers/federatedcluster/clusterjoin.go`), and the group
-//! `aggregated.kubeadmiral.io`, which the host hands to a sidecar of the test's own.
+//! Sets up KubeAdmiral's inventory on the bed's host: the definition of its FederatedCluster, members as its
+//! join registers them (kubewharf/kubeadmiral: `pkg/controllers/federatedcluster/clusterjoin.go`), and the
+//! group `aggregated.kubeadmiral.io`, which the host routes to a sidecar of the test's own.
 
 use std::path::Path;
 
@@ -20,12 +20,13 @@ use crate::tool::Tool;
 use crate::turn::Turn;
 use crate::wait::{SOON, eventually};
 
-/// Where KubeAdmiral has its Secrets, and its account on members.
+/// The namespace of KubeAdmiral's Secrets, and of its account on members.
 pub const NAMESPACE: &str = "kube-admiral-system";
 /// The collection below which members are served.
 pub const AGGREGATIONS: &str = "/apis/aggregated.kubeadmiral.io/v1alpha1/aggregations";
 
-/// A host that has KubeAdmiral's inventory, and a sidecar that reads it and serves its group. One test has it at a time.
+/// A host that has KubeAdmiral's inventory, and a sidecar that reads it and serves its group. One test has it
+/// at a time.
 pub struct KubeAdmiral {
     pub fleet: OwnFleet,
     pub sidecar: OwnSidecar,
@@ -35,7 +36,7 @@ pub struct KubeAdmiral {
 }
 
 impl KubeAdmiral {
-    /// `deploy` has the manifests of what the sidecar may do besides, and of the group.
+    /// `deploy` has the manifests of the sidecar's additional rights, and of the group.
     pub fn start(name: &str, deploy: &Path) -> Result<Self> {
         let (turn, host, fleet) = (Turn::take("kubeadmiral")?, host()?, OwnFleet::new(name)?);
         host.apply(&format!("{DEFINITIONS}/federatedclusters.core.kubeadmiral.io"), &definition())?;
@@ -50,7 +51,7 @@ impl KubeAdmiral {
         Ok(admiral)
     }
 
-    /// Has the host hand the group to this sidecar.
+    /// Lets the host route the group to this sidecar.
     fn register_group(&self, manifest: &Path) -> Result<()> {
         let service = own_service::reference(&self.host, &self.fleet.namespace, &self.sidecar)?;
         let manifest = manifest.display().to_string();
@@ -63,7 +64,7 @@ impl KubeAdmiral {
         own_service::available(&self.host, API_SERVICE)
     }
 
-    /// Registers a member of the bed as KubeAdmiral does, whose account there may do everything.
+    /// Registers a member of the bed as KubeAdmiral does: with an account that may do everything there.
     pub fn join(&self, name: &str, of_bed: &str) -> Result<()> {
         let cluster = member(of_bed)?;
         let api = Api::admin(cluster)?;
@@ -125,7 +126,7 @@ fn namespace(api: &Api) -> Result<()> {
     Ok(())
 }
 
-/// What of the schema matters here.
+/// The part of the schema that the tests need.
 fn definition() -> Value {
     let (text, flag) = (json!({"type": "string"}), json!({"type": "boolean"}));
     let reference = json!({"type": "object", "required": ["name"], "properties": {"name": text}});

@@ -1,5 +1,5 @@
-//! What a test has put on a cluster that others use after it: installations, and what makes a cluster a
-//! member. Whoever has such a cluster looks before and after, since a test that fails takes nothing away.
+//! Removes what a test has left on a cluster that other tests use after it: installations, and whatever makes
+//! a cluster a member. It runs before and after each test, since a test that fails removes nothing.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -9,8 +9,8 @@ use crate::api::Api;
 use crate::bed::{SYSTEM, host};
 use crate::wait::{SOON, eventually};
 
-/// A cluster that is registered nowhere, for somebody who has the turn at it. It has nothing but what
-/// Kubernetes made now, and again when this is dropped.
+/// A spare cluster, for a test that has the turn at it. It has only what Kubernetes itself made, now and
+/// again after this is dropped.
 pub struct Clean {
     pub cluster: &'static Cluster,
 }
@@ -25,7 +25,7 @@ impl Clean {
     fn restore(&self) -> Result<()> {
         let api = Api::admin(self.cluster)?;
         unregister(&api)?;
-        // A sidecar that still runs may make something again before it ends.
+        // A sidecar that still runs may create objects before it ends.
         eventually("nothing of ours is left on a spare cluster", 4 * SOON, || {
             let left = left(&api)?;
             for path in &left {
@@ -38,12 +38,12 @@ impl Clean {
 
 impl Drop for Clean {
     fn drop(&mut self) {
-        // Whoever takes it next tries again, and says what is wrong.
+        // The next test that takes it tries again, and reports the error.
         let _ = self.restore();
     }
 }
 
-/// Takes the cluster away from the bed's host.
+/// Removes the cluster's registration from the bed's host.
 fn unregister(member: &Api) -> Result<()> {
     let uid = member.get("/api/v1/namespaces/kube-system")?["metadata"]["uid"].clone();
     let host = host()?;
@@ -70,7 +70,7 @@ fn unregister(member: &Api) -> Result<()> {
     Ok(())
 }
 
-/// The paths of all namespaces that are not Kubernetes' own, and of all else that bears our label.
+/// The paths of all namespaces that are not Kubernetes' own, and of all other objects with our label.
 fn left(api: &Api) -> Result<Vec<String>> {
     let namespaces = api.get("/api/v1/namespaces")?;
     let theirs = items(&namespaces).map(name).filter(|name| *name != "default" && !name.starts_with("kube-"));
@@ -95,9 +95,9 @@ fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// What does not go with a namespace.
+/// Kinds whose objects are not deleted with a namespace.
 const KINDS: [(&str, &str); 13] = [
-    // First: one that is left refuses what others write.
+    // First, because a webhook that is left refuses other writes.
     ("/apis/admissionregistration.k8s.io/v1", "validatingwebhookconfigurations"),
     ("/apis/admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations"),
     ("/api/v1", "configmaps"),

@@ -1,36 +1,41 @@
-//! What the end-to-end tests share: the bed they run in and everything they hold in
-//! their hands there. Nothing here judges; the tests do.
+//! Helpers that the end-to-end tests share: the running bed, its callers, clients, fake servers and programs.
+//! They make no assertions about the product; the tests do.
 //!
 //! - [`bed`]: the running test bed; [`api`]: its clusters' APIs as their administrator
 //! - [`scene`]: one test's own namespace, users and rights
-//! - [`caller`]: people and programs that log in to the host; [`oidc`]: who vouches for people elsewhere
-//! - [`spare_host`]: a cluster that becomes a host, for one test at a time; [`leftovers`]: what a test has left on one
-//! - [`tool`]: the plugin and kubectl, run to their end or in the background; [`pty`]: on a terminal, with its screen
+//! - [`caller`]: callers that log in to the host; [`oidc`]: issuers of their ID tokens
+//! - [`spare_host`]: a cluster that becomes a host, for one test at a time; [`leftovers`]: removes what a
+//!   test left on it
+//! - [`tool`]: the plugin and kubectl, run to their end or in the background; [`pty`]: on a terminal, with
+//!   its screen
 //! - [`script`]: executables that the programs run
 //! - [`aged_token`]: tokens that were issued long ago
-//! - [`asking`]: requests all the while something changes
-//! - [`much`]: large outputs of a pod, whole
-//! - [`audit`]: what a cluster's audit log says
-//! - [`fake_member`]: a member that misbehaves on demand and remembers every byte
+//! - [`asking`]: requests during a change
+//! - [`much`]: large outputs of a pod, complete
+//! - [`audit`]: a cluster's audit log
+//! - [`fake_member`]: a member that misbehaves on demand and records every byte
 //! - [`collector`]: spans of all programs of the bed
-//! - [`snapshot`]: what a program says, as a text that a test keeps word for word
-//! - [`registration`]: members that the host is told of; [`managed`]: one that the controllers look after
+//! - [`snapshot`]: a program's output as a text that a test compares word for word
+//! - [`registration`]: registers members on the host; [`managed`]: a member that the controllers manage
 //! - [`http1`], [`http2`]: HTTP exactly as written, for attacks
-//! - [`hostile`]: clients that do not play along; [`good_caller`]: one that does, and measures
-//! - [`own_sidecar`]: a sidecar of one test's own, [`own_service`]: the host's Service of one; [`usage`]: what a process costs
-//! - [`own_fleet`]: members that a sidecar of one test's own looks after
+//! - [`hostile`]: clients that misbehave; [`good_caller`]: a client that behaves, and measures
+//! - [`own_sidecar`]: a sidecar of one test's own, [`own_service`]: its Service on the host; [`usage`]: the
+//!   resources of a process
+//! - [`own_fleet`]: members that a sidecar of one test's own manages
 //! - [`karmada`]: members of Karmada's inventory
-//! - [`own_agent`]: an agent of one test's own, with its tunnel; [`private_network`]: a network that lets nothing in
-//! - [`front_proxy`]: certificates of the host's front proxy, true and false ones
-//! - [`connect_proxy`]: a CONNECT proxy that remembers what it was asked for; [`proxy_authority`]: certificates of its
-//!   own; [`konnectivity`]: a proxy whose agent is at the member
-//! - [`oidc`]: issuers of ID tokens; [`openid_provider`]: a real one, and a person who logs in to it
+//! - [`own_agent`]: an agent of one test's own, with its tunnel; [`private_network`]: a network without
+//!   inbound connections
+//! - [`front_proxy`]: certificates of the host's front proxy, valid and invalid ones
+//! - [`connect_proxy`]: a CONNECT proxy that records its requests; [`proxy_authority`]: its certificates;
+//!   [`konnectivity`]: a proxy whose agent is at the member
+//! - [`oidc`]: issuers of ID tokens; [`openid_provider`]: a real one, and a user who logs in to it
 //! - [`prometheus`]: a real one that scrapes sidecars; [`monitoring`]: the alert rules and the dashboard
 //! - [`kubeadmiral`]: members of KubeAdmiral's inventory
-//! - [`karmada_host`]: a host whose kube-apiserver asks the authorization webhook about the agents of Karmada
+//! - [`karmada_host`]: a host whose kube-apiserver asks the authorization webhook about Karmada's agents
 //! - [`karmada_own`]: Karmada's own server, definitions and agent on such a host
-//! - [`relay`]: a way that can be cut and mended
-//! - [`turn`]: one test at a time; [`wait`]: until something is so; [`noise`]: bytes that tell when one is lost
+//! - [`relay`]: a connection that can be cut and restored
+//! - [`turn`]: a lock for one test at a time; [`wait`]: waits for a condition; [`noise`]: bytes that reveal a
+//!   loss
 
 pub mod aged_token;
 pub mod api;

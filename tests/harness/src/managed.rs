@@ -1,5 +1,5 @@
-//! A member as users have them: prepared by `sidecar/deploy/member.yaml`, with a manager, so that the
-//! sidecar's controllers look after it. All tests that need one share it.
+//! A member as in production: prepared by `sidecar/deploy/member.yaml`, with a manager account, so that the
+//! sidecar's controllers manage it. All tests that need one share it.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -32,7 +32,7 @@ pub fn managed() -> Result<&'static Managed> {
 
 fn make() -> Result<Managed> {
     let managed = Managed::prepare(NAME, spare(NAME)?, SYSTEM)?;
-    // What a test of an earlier process has said of it, and not taken back.
+    // A test of an earlier process may have left a setting.
     host()?.merge(&member_cluster(), &json!({"spec": {"impersonation": null}}))?;
     eventually("the member's rights are in step", SOON, || {
         let condition = condition()?;
@@ -57,12 +57,12 @@ impl Managed {
         Ok(Self { name, cluster, api, impersonator, manager })
     }
 
-    /// Puts back what [`Self::prepare`] has put on the member and a test has changed.
+    /// Restores what [`Self::prepare`] has put on the member and a test has changed.
     pub fn prepare_anew(&self) -> Result<()> {
         apply_manifest(self.cluster)
     }
 
-    /// Whether the sidecar may be this on the member: the impersonator's right, as RBAC names it.
+    /// Whether the sidecar may impersonate this on the member: the impersonator's right, as RBAC names it.
     pub fn may_be(&self, attributes: &Value) -> Result<bool> {
         lets_be(&self.api, attributes)
     }
@@ -79,23 +79,23 @@ impl Managed {
         self.may_be(&json!({"resource": "serviceaccounts", "namespace": namespace, "name": name}))
     }
 
-    /// A thief with the manager's token.
+    /// A client with the manager's stolen token.
     pub fn thief_of_manager(&self) -> Result<Api> {
         Api::bearer(self.cluster, &self.manager)
     }
 
-    /// A thief with the impersonator's token.
+    /// A client with the impersonator's stolen token.
     pub fn thief_of_impersonator(&self) -> Result<Api> {
         Api::bearer(self.cluster, &self.impersonator)
     }
 }
 
-/// Whether a member lets the sidecar be this user.
+/// Whether a member lets the sidecar impersonate this user.
 pub fn lets_be_user(member: &Api, name: &str) -> Result<bool> {
     lets_be(member, &json!({"resource": "users", "name": name}))
 }
 
-/// Whether a member lets the sidecar be this.
+/// Whether a member lets the sidecar impersonate this.
 pub fn lets_be(member: &Api, attributes: &Value) -> Result<bool> {
     let mut attributes = attributes.clone();
     attributes["verb"] = "impersonate".into();
@@ -113,13 +113,13 @@ fn member_cluster() -> String {
     format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{NAME}")
 }
 
-/// Whatever a test has changed, in this process or before it.
+/// Applies the manifest over all changes of tests, in this process or before it.
 fn apply_manifest(cluster: &Cluster) -> Result<()> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sidecar/deploy/member.yaml");
     let path = path.to_str().context("the path is no text")?;
     let member = Tool::admin(cluster)?;
     member.ok(&["apply", "--server-side", "--force-conflicts", "-f", path])?;
-    // What a join learns from the first token.
+    // A join reads the audiences from the first token.
     let accounts = format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts");
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
     let answer = Api::admin(cluster)?.create(&format!("{accounts}/kubectl-mc-manager/token"), &request)?;
@@ -149,7 +149,7 @@ fn policy_in_force(manager: &Api) -> Result<()> {
     })
 }
 
-/// A token of an account of ours, for longer than any test.
+/// A token of one of our accounts, which outlives any test.
 fn token(api: &Api, account: &str) -> Result<String> {
     let path = format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts/{account}/token");
     let request = json!({
@@ -160,5 +160,5 @@ fn token(api: &Api, account: &str) -> Result<String> {
 }
 
 const NAME: &str = "a1";
-/// Who the sidecar is at a member.
+/// The sidecar's user at a member.
 const IMPERSONATOR: &str = "system:serviceaccount:kubectl-mc-system:kubectl-mc-impersonator";

@@ -1,4 +1,4 @@
-//! The alert rules and the dashboard of `sidecar/deploy`, and the metrics that they name.
+//! Reads the alert rules and the dashboard of `sidecar/deploy`, and finds the metrics that they name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,12 +31,13 @@ pub fn panel_queries() -> Result<Vec<(String, String)>> {
     Ok(queries)
 }
 
-/// The metrics that the alert rules and the dashboard name, by their families: without a histogram's suffixes.
+/// The metric families that the alert rules and the dashboard name, without a histogram's suffixes.
 pub fn metrics() -> Result<BTreeSet<String>> {
     Ok(metrics_in(&(alerts()? + &dashboard()?.to_string())))
 }
 
-/// The metrics that a text names. A sidecar's metrics begin with few words, and nothing else does.
+/// The metrics that a text names. A sidecar's metrics begin with one of a few words, with which nothing else
+/// begins.
 pub fn metrics_in(text: &str) -> BTreeSet<String> {
     let name = Regex::new(
         r"\b(apiserver|authentication|authorization|leader_election|mc_sidecar|process|workqueue)_[a-z0-9_]+",
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn every_alert_has_its_section_of_the_handbook() {
+    fn every_alert_has_a_section_in_the_handbook() {
         let (alerts, handbook) = (alerts().unwrap(), read(HANDBOOK).unwrap());
         let names = captures(&alerts, r"(?m)^  - alert: (\w+)$");
         assert!(names.len() > 10, "{names:?}");
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn alerts_have_names_of_their_own_and_every_field() {
+    fn alerts_have_unique_names_and_every_field() {
         let alerts = alerts().unwrap();
         let names = captures(&alerts, r"(?m)^  - alert: (\w+)$");
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn panels_have_numbers_of_their_own_and_no_overlap() {
+    fn panels_have_unique_ids_and_do_not_overlap() {
         let dashboard = dashboard().unwrap();
         let panels = dashboard["panels"].as_array().unwrap();
         let ids: BTreeSet<_> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();

@@ -1,6 +1,7 @@
-//! Much that comes out of a pod by `exec` and `cp`, up to its last byte. The command in the pod ends only when all has
-//! come. kube-apiserver drops what it has not delivered yet when a ping of kubectl, one every 5 s, comes after the
-//! command's end: plain kubectl loses megabytes then, over SPDY with exit code 0. No proxy can bring them back.
+//! Transfers large outputs out of a pod by `exec` and `cp`, complete to the last byte. The command in the pod
+//! ends only after all has arrived. kube-apiserver drops what it has not delivered yet when a ping of
+//! kubectl, one every 5 s, arrives after the command's end: plain kubectl then loses megabytes, over SPDY
+//! with exit code 0. No proxy can restore them.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use crate::tool::{Output, Tool};
 use crate::wait::eventually;
 
-/// Sends this to `cat` in a pod, and gives what came back.
+/// Sends this to `cat` in a pod, and returns what comes back.
 pub fn echo(plugin: &Tool, pod: &str, sent: &[u8]) -> Result<Output> {
     let cat = format!("cat; {HOLD}");
     let mut running = plugin.start(&["exec", "--stdin", pod, "--", "sh", "-c", &cat])?;
@@ -22,9 +23,9 @@ pub fn echo(plugin: &Tool, pod: &str, sent: &[u8]) -> Result<Output> {
     running.finish(PATIENCE)
 }
 
-/// Copies a file out of a pod whose length is this, and gives its content.
+/// Copies a file of this length out of a pod, and returns its content.
 pub fn copy_back(plugin: &Tool, pod: &str, file: &str, length: usize) -> Result<Vec<u8>> {
-    // kubectl runs it in the place of the image's own; the PATH of the image is /bin alone.
+    // kubectl runs this script instead of the image's own tar; the PATH of the image is /bin alone.
     let tar = format!("#!/bin/sh\n/bin/busybox tar \"$@\"; status=$?; {HOLD}; exit $status\n");
     let write = "rm /bin/tar && printf %s \"$1\" >/bin/tar && chmod +x /bin/tar";
     plugin.ok(&["exec", pod, "--", "sh", "-c", write, "sh", &tar])?;
@@ -43,7 +44,7 @@ pub fn copy_back(plugin: &Tool, pod: &str, file: &str, length: usize) -> Result<
     Ok(std::fs::read(&back)?)
 }
 
-/// Lets the command end, which must have waited.
+/// Lets the command end, after checking that it waited.
 fn let_go(plugin: &Tool, pod: &str) -> Result<()> {
     plugin.ok(&["exec", pod, "--", "sh", "-c", "test -e /held && touch /heard"]).map(drop)
 }

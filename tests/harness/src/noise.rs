@@ -1,4 +1,4 @@
-//! Bytes without a pattern, so that one lost, doubled or moved changes the digest.
+//! Pseudorandom bytes, so that a lost, repeated or moved byte changes the digest.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
@@ -20,7 +20,7 @@ pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// So many bytes of noise as nobody wants to hold at once, sent or compared piece by piece.
+/// A stream of noise that is too long for memory, sent or compared piece by piece.
 #[derive(Clone, Debug)]
 pub struct Noise {
     at: usize,
@@ -60,11 +60,11 @@ impl Noise {
     }
 }
 
-/// What streams of noise are cut from, each from a place of its own on. Its length has no common
-/// factor with that of any buffer.
+/// Streams of noise are cut from this, each from its own offset on. Its length has no common factor with that
+/// of any buffer.
 static RING: LazyLock<Vec<u8>> = LazyLock::new(|| noise(4711, 4 * MEBIBYTE + 37));
 
-/// Numbers by chance, the same for the same seed.
+/// Pseudorandom numbers, the same for the same seed.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
@@ -73,7 +73,7 @@ impl Dice {
         Self(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// One below this.
+    /// A number below this.
     pub fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -81,7 +81,8 @@ impl Dice {
         ((self.0 >> 11) % end as u64) as usize
     }
 
-    /// Small ones as often as large ones: from 1 to about this, each size of number alike.
+    /// A number from 1 to about this; each magnitude is equally likely, so small numbers are as frequent as
+    /// large ones.
     pub fn size(&mut self, most: usize) -> usize {
         let bits = usize::BITS - most.leading_zeros();
         let magnitude = 1 << self.below(bits as usize);
@@ -97,7 +98,7 @@ pub fn sha256(bytes: &[u8]) -> String {
     })
 }
 
-/// How much is sent where "a lot" is promised.
+/// The number of bytes for tests of large transfers.
 pub const MUCH: usize = 64 * MEBIBYTE;
 pub const MEBIBYTE: usize = 1024 * 1024;
 
@@ -106,12 +107,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_digest_is_written_as_sha256sum_does() {
+    fn digest_is_formatted_as_by_sha256sum() {
         assert_eq!(sha256(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     }
 
     #[test]
-    fn a_stream_of_noise_is_the_same_in_whatever_pieces() {
+    fn noise_stream_is_the_same_in_pieces_of_any_size() {
         let (mut pieces, mut whole) = (Noise::new(1, 10_000_000), Vec::new());
         let mut dice = Dice::new(1);
         while pieces.left() > 0 {

@@ -1,5 +1,5 @@
-//! Who vouches for people: two issuers of ID tokens (OpenID Connect Core, section 2) that the host takes, or another
-//! cluster that is a host. One server has both: what each signs with and its discovery document are two fixed answers.
+//! Two issuers of ID tokens (OpenID Connect Core, section 2) that the host, or another cluster that is a
+//! host, trusts. One server serves both: the keys and the discovery document of each are two fixed answers.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,15 +18,15 @@ use crate::caller::Caller;
 use crate::fake_member::{FakeMember, Request, Step, reply};
 use crate::wait::eventually;
 
-/// One issuer. The host puts its name before all names that it says.
+/// One issuer. The host prefixes all its user and group names with its name.
 pub struct Issuer {
     name: &'static str,
     url: String,
     key: EcdsaKeyPair,
 }
 
-/// The issuer `oidc`, as soon as the host takes its tokens: `sub` jane is `oidc:jane`, and of `groups` dev is
-/// `oidc:dev`; the claims `uid` and `tenant` are uid and the extra [`TENANT`].
+/// The issuer `oidc`, as soon as the host accepts its tokens: `sub` jane is `oidc:jane`, and `groups` dev is
+/// `oidc:dev`; the claims `uid` and `tenant` become the uid and the extra [`TENANT`].
 pub fn issuer() -> Result<&'static Issuer> {
     Ok(&of_the_host()?.ours)
 }
@@ -37,7 +37,7 @@ pub fn other_issuer() -> Result<&'static Issuer> {
 }
 
 impl Issuer {
-    /// Somebody who has just logged in.
+    /// A caller with a fresh token.
     pub fn caller(&self, claims: &Value) -> Result<Caller> {
         self.caller_at(&bed()?.host, claims)
     }
@@ -81,7 +81,7 @@ impl Issuer {
         }]}))
     }
 
-    /// As the host is told of it.
+    /// Its entry in the host's configuration.
     fn trusted(&self, ca: &str) -> Value {
         let prefix = format!("{}:", self.name);
         json!({
@@ -101,7 +101,7 @@ pub fn now() -> Result<u64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
 }
 
-/// Both issuers, and the cluster that takes their tokens until this is dropped.
+/// Both issuers, and the cluster that trusts them until this is dropped.
 pub struct Issuers {
     pub ours: Issuer,
     other: Issuer,
@@ -110,7 +110,7 @@ pub struct Issuers {
 }
 
 impl Issuers {
-    /// As soon as that cluster takes their tokens. Another test's issuers are forgotten there.
+    /// Waits until that cluster accepts their tokens. It no longer trusts the issuers of another test.
     pub fn of(host: &'static Cluster) -> Result<Self> {
         let [mut ours, mut other] = [Issuer::new("oidc")?, Issuer::new("other")?];
         let keys = [(ours.name, ours.keys()?), (other.name, other.keys()?)];
@@ -130,7 +130,7 @@ impl Issuers {
         Ok(issuers)
     }
 
-    /// Tells the cluster of both, and of one more. It has read that some time later.
+    /// Configures the cluster for both, and for one more. The cluster reads this some time later.
     fn trust(&self, more: Option<&Value>) -> Result<()> {
         let ca = self.server.ca();
         let both = [self.ours.trusted(ca), self.other.trusted(ca)];
@@ -138,7 +138,7 @@ impl Issuers {
     }
 }
 
-/// Has the bed's host take the tokens of one issuer more, which is of `jwt` of an AuthenticationConfiguration.
+/// Lets the bed's host trust one more issuer, an element of `jwt` of an AuthenticationConfiguration.
 pub fn also_trust(issuer: &Value) -> Result<()> {
     of_the_host()?.trust(Some(issuer))
 }
@@ -157,7 +157,7 @@ fn of_the_host() -> Result<&'static Issuers> {
     started.as_ref().map_err(|error| anyhow!("{error}"))
 }
 
-/// Its two documents, below its own path.
+/// The two documents of each issuer, below its own path.
 fn answer(request: &Request, keys: &[(&'static str, Value)]) -> Vec<Step> {
     let json = |body: &Value| reply("200 OK", "Content-Type: application/json\r\n", &body.to_string());
     let url = format!("https://{}", request.values("host").concat());
@@ -180,9 +180,10 @@ fn answer(request: &Request, keys: &[(&'static str, Value)]) -> Vec<Step> {
 
 /// The extra that the claim `tenant` becomes.
 pub const TENANT: &str = "e2e.example/tenant";
-/// For whom the tokens are.
+/// The audience of the tokens.
 const AUDIENCE: &str = "kubectl";
-/// A change of its configuration is seen at once, or after a minute; whether all issuers answer is asked every 10 s.
+/// A kube-apiserver sees a change of its configuration at once, or after a minute, and checks every 10 s
+/// whether all issuers answer.
 pub const RELOADED: Duration = Duration::from_secs(90);
 
 #[cfg(test)]

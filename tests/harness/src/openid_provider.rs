@@ -1,5 +1,5 @@
-//! A real OpenID provider (`tests/openid`), and a person with a password who logs in to it: in a browser, which is a script
-//! that curl does the work of, or on another device.
+//! Runs a real OpenID provider (`tests/openid`), with a user who logs in by a password: in a browser, which
+//! is a script around curl, or on another device.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -23,7 +23,8 @@ pub struct OpenIdProvider {
     folder: TempDir,
 }
 
-/// One for all tests. The bed's host takes its tokens after a while: `sub` is the user, with [`PREFIX`].
+/// One provider for all tests. The bed's host accepts its tokens after a while: `sub` is the user, with
+/// [`PREFIX`].
 pub fn openid_provider() -> Result<&'static OpenIdProvider> {
     static PROVIDER: OnceLock<Result<OpenIdProvider, String>> = OnceLock::new();
     let start = || {
@@ -62,7 +63,7 @@ impl OpenIdProvider {
         self.folder.path().join("ca.pem")
     }
 
-    /// How the host is told of it.
+    /// Its entry in the host's configuration.
     fn trusted(&self) -> Result<Value> {
         Ok(json!({
             "issuer": {
@@ -83,19 +84,19 @@ impl OpenIdProvider {
         Ok(fs::read_to_string(self.folder.path().join("log"))?)
     }
 
-    /// A folder with a browser, for PATH: its person logs in wherever it is sent, and notes the address.
+    /// A folder with a browser, for PATH: its user logs in wherever it is sent, and it records the address.
     pub fn browser(&self) -> Result<PathBuf> {
         let folder = self.folder.path().join("bin");
         script::write(&folder.join("xdg-open"), &self.script(BROWSER))?;
         Ok(folder)
     }
 
-    /// What the browser was sent to last.
+    /// The last address that the browser was sent to.
     pub fn visited(&self) -> Result<String> {
         Ok(fs::read_to_string(self.folder.path().join("visited"))?)
     }
 
-    /// The person enters the code that another device shows.
+    /// Enters, as the user, the code that another device shows.
     pub fn enter(&self, code: &str) -> Result<()> {
         let path = self.folder.path().join("device");
         script::write(&path, &self.script(DEVICE))?;
@@ -105,7 +106,8 @@ impl OpenIdProvider {
     }
 
     fn script(&self, text: &str) -> String {
-        // OpenSSL takes a certificate of rcgen for its own issuer; who is asked is known here.
+        // OpenSSL takes rcgen's certificate for its own issuer, so curl does not verify the server, which is
+        // known here.
         let head = format!(
             "#!/usr/bin/env bash\nset -euo pipefail\nfolder='{}' issuer='{}'\n",
             self.folder.path().display(),
@@ -117,18 +119,18 @@ impl OpenIdProvider {
     }
 }
 
-/// Of the users' names.
+/// The prefix of the users' names.
 const PREFIX: &str = "login:";
-/// Of the person, at the host.
+/// The user's name at the host.
 pub const USER: &str = "login:id1";
 
-/// A page with a name and a password, which leads back to who sent the browser.
+/// Fills in a page with a name and a password, which redirects to the sender of the browser.
 const BROWSER: &str = r#"exec >"$folder/browser.log" 2>&1
 echo "$1" >"$folder/visited"
 id="$(curl "$1" | sed -n 's/.*name="id" value="\([^"]*\)".*/\1/p')"
 curl --data username=test-user@localhost --data password=verysecure --data "id=$id" "$issuer/login/username"
 "#;
-/// A page with the code, a name and a password, then one that asks whether this is wanted.
+/// Fills in a page with the code, a name and a password, then one that asks for consent.
 const DEVICE: &str = r#"curl "$issuer/device/?user_code=$1" >"$folder/device.log"
 curl --data "user_code=$1" --data username=test-user@localhost --data password=verysecure "$issuer/device/login" >>"$folder/device.log"
 curl "$issuer/device/confirm?action=allowed" | tee -a "$folder/device.log" | grep -q 'authorization allowed'

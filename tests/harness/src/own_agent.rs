@@ -1,5 +1,5 @@
-//! An agent of one test's own: the bed's program, which carries a member's connections to the host as the agent of
-//! another registered cluster. The member is one of the bed's, by a second name.
+//! Runs an agent of one test's own: the bed's program, which carries a member's connections to the host as
+//! the agent of another registered cluster. The member is one of the bed's, by a second name.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,23 +21,23 @@ use crate::private_network::{self, PrivateNetwork};
 use crate::registration::register_in;
 use crate::wait::{SOON, eventually};
 
-/// What an agent's connection and process have otherwise.
+/// How an agent's connection and process differ from the default.
 #[derive(Default)]
 pub struct Difference<'a> {
     /// `https://address:port` of the host, or of a sidecar.
     pub server: Option<String>,
     /// The certificate authority of that server.
     pub ca: Option<String>,
-    /// What is written into the connection's folder besides.
+    /// More files in the connection's folder.
     pub keys: &'a [(&'a str, &'a str)],
     /// Flags after all others.
     pub flags: &'a [&'a str],
-    /// What comes before the program: a network namespace, say.
+    /// The words before the program, for example to enter a network namespace.
     pub within: &'a [&'a str],
 }
 
 impl Difference<'_> {
-    /// That of an agent that dials sidecars, or what leads to them.
+    /// The difference of an agent that dials sidecars, or a proxy in front of them.
     pub fn to_sidecar(url: &str) -> Result<Self> {
         Ok(Self {
             server: Some(url.to_owned()),
@@ -48,7 +48,7 @@ impl Difference<'_> {
     }
 }
 
-/// The process. It is killed when it is let go.
+/// The process. It is killed when this is dropped.
 pub struct OwnAgent {
     pub cluster: String,
     /// The folder with its connection.
@@ -58,8 +58,8 @@ pub struct OwnAgent {
     _folder: TempDir,
 }
 
-/// The agent of `m1-by-agent`, which is member m1 in a network that lets nothing in, where the bed has networks. It ends
-/// with the tests.
+/// The agent of `m1-by-agent`, which is member m1 in a network without inbound connections, if the bed has
+/// networks. It ends with the tests.
 pub fn shared() -> Result<&'static OwnAgent> {
     static SHARED: OnceLock<Result<OwnAgent, String>> = OnceLock::new();
     let start = || {
@@ -95,7 +95,7 @@ pub fn own_data(member: &Cluster) -> Result<Value> {
     data_of(&member.name)
 }
 
-/// The same of a member by its name.
+/// The same for a member by its name.
 pub fn data_of(member: &str) -> Result<Value> {
     let secret = host()?.get(&format!("/api/v1/namespaces/{SYSTEM}/secrets/{member}.member"))?;
     let data = secret["data"].as_object().context("the member's Secret has no data")?;
@@ -106,7 +106,7 @@ pub fn data_of(member: &str) -> Result<Value> {
     decoded.collect::<Result<serde_json::Map<_, _>>>().map(Value::Object)
 }
 
-/// Makes the account of a cluster's agent on the host.
+/// Creates the account of a cluster's agent on the host.
 pub fn account(cluster: &str) -> Result<()> {
     host()?.apply(
         &account_path(cluster),
@@ -128,7 +128,7 @@ pub fn token(cluster: &str, seconds: u64) -> Result<String> {
     Ok(answer["status"]["token"].as_str().context("no token")?.to_owned())
 }
 
-/// Waits until the leader says that the cluster's agent is connected.
+/// Waits until the leader reports that the cluster's agent is connected.
 pub fn until_connected(cluster: &str) -> Result<()> {
     until(cluster, "Connected", "True")
 }
@@ -146,7 +146,7 @@ pub fn until(cluster: &str, condition: &str, status: &str) -> Result<()> {
 }
 
 impl OwnAgent {
-    /// The agent of `cluster`, whose API server is that of `member`.
+    /// Starts the agent of `cluster`, whose API server is that of `member`.
     pub fn start(cluster: &str, member: &Cluster, difference: &Difference<'_>) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let (connection, log) = (folder.path().join("connection"), folder.path().join("log"));
@@ -194,7 +194,7 @@ impl OwnAgent {
         })
     }
 
-    /// The process itself.
+    /// The process ID of the agent itself.
     pub fn pid(&self) -> Result<u32> {
         let children = format!("/proc/{0}/task/{0}/children", self.child.id());
         let children = std::fs::read_to_string(Path::new(&children))?;
@@ -207,7 +207,7 @@ impl OwnAgent {
         Err(anyhow!("the agent has ended: {}", self.log()?))
     }
 
-    /// Ends it without a word.
+    /// Kills it.
     pub fn kill(&mut self) -> Result<()> {
         drop(self.child.stdin.take());
         self.child.wait()?;
@@ -221,7 +221,7 @@ impl Drop for OwnAgent {
     }
 }
 
-/// Silence is an end after 25 s, and a lost tunnel is one that stays away for some more.
+/// A silent tunnel ends after 25 s, and counts as lost some time after that.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
 /// The API of the host as this agent's account.

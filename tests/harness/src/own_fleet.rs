@@ -1,5 +1,5 @@
-//! Members that sidecars of one test's own look after: their Secrets are in a namespace of its own, and
-//! the bed's sidecar leaves them alone.
+//! Members that a test's own sidecars manage: their Secrets are in a namespace of the test, and the bed's
+//! sidecar ignores them.
 
 use std::fmt;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub struct Condition {
 }
 
 impl OwnFleet {
-    /// With the rights there that a sidecar has in its namespace.
+    /// Creates the namespace with the rights that a sidecar has in its namespace.
     pub fn new(name: &str) -> Result<Self> {
         let (namespace, host) = (format!("e2e-{name}"), host()?);
         host.apply(
@@ -52,12 +52,12 @@ impl OwnFleet {
         Ok(Self { namespace, host })
     }
 
-    /// A sidecar of this namespace whose controllers run when it leads, and do not take their time.
+    /// A sidecar of this namespace whose controllers run when it leads, with a short interval between probes.
     pub fn sidecar(&self, flags: &[&str]) -> Result<OwnSidecar> {
         self.sidecar_logging(None, flags)
     }
 
-    /// The same, which logs as much (`RUST_LOG`).
+    /// The same with this log level (`RUST_LOG`).
     pub fn sidecar_logging(&self, log: Option<&str>, flags: &[&str]) -> Result<OwnSidecar> {
         let namespace = format!("--namespace={}", self.namespace);
         let own = [namespace.as_str(), "--controllers=*", "--member-monitor-period=200ms"];
@@ -66,8 +66,8 @@ impl OwnFleet {
         OwnSidecar::with(&Difference { flags: &all, log, ..Difference::default() })
     }
 
-    /// A sidecar of this namespace that other replicas know by its certificate, whose files are in `folder`, and that
-    /// knows them.
+    /// A sidecar of this namespace that other replicas authenticate by its certificate, whose files are in
+    /// `folder`, and that authenticates them.
     pub fn replica(&self, folder: &Path, flags: &[&str]) -> Result<OwnSidecar> {
         let bed = sidecar()?;
         let own_name = format!("mc-sidecar.{}.svc", self.namespace);
@@ -86,7 +86,7 @@ impl OwnFleet {
         register_in(&self.namespace, name, data)
     }
 
-    /// Makes one of a member's Secrets.
+    /// Creates one of a member's Secrets.
     pub fn secret(&self, name: &str, data: &Value) -> Result<()> {
         secret(&self.namespace, name, data)
     }
@@ -134,7 +134,7 @@ impl OwnFleet {
     }
 }
 
-/// A token of a service account with these claims, that nobody signed.
+/// A token of a service account with these claims, without a valid signature.
 pub fn unsigned_token(claims: &Value) -> String {
     format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
 }

@@ -1,4 +1,4 @@
-//! A Service on the bed's host that leads to a sidecar of a test's own, for APIServices.
+//! Creates a Service on the bed's host that leads to a sidecar of a test's own, for APIServices.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::api::Api;
 use crate::own_sidecar::OwnSidecar;
 use crate::wait::{SOON, eventually};
 
-/// Makes it in a namespace, and returns the reference of an APIService.
+/// Creates the Service in a namespace, and returns the reference for an APIService.
 pub fn reference(host: &Api, namespace: &str, sidecar: &OwnSidecar) -> Result<Value> {
     let name = "mc-sidecar";
     let (address, port) =

@@ -1,5 +1,5 @@
-//! A sidecar of one test's own: the bed's program with the bed's credentials on ports of its own. For
-//! what would disturb other tests, and for what is measured or counted.
+//! Runs a sidecar of one test's own: the bed's program with the bed's credentials on ports of its own. It is
+//! for tests that would disturb others, and for measurements.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -16,22 +16,22 @@ use crate::bed::sidecar;
 use crate::http1::{Endpoint, plain_get};
 use crate::wait::{SOON, eventually};
 
-/// How it differs from the bed's.
+/// How it differs from the bed's sidecar.
 #[derive(Default)]
 pub struct Difference<'a> {
     /// Flags after all others.
     pub flags: &'a [&'a str],
-    /// Where it finds the host instead; the host is still known by its own name.
+    /// Another address of the host; the host's certificate is still verified for its own name.
     pub host: Option<SocketAddr>,
     /// The most files that it may have open.
     pub open_files: Option<u32>,
-    /// What it logs (`RUST_LOG`).
+    /// The log level (`RUST_LOG`).
     pub log: Option<&'a str>,
     /// Another program than the bed's.
     pub program: Option<&'a Path>,
 }
 
-/// The process. It is killed when it is let go.
+/// The process. It is killed when this is dropped.
 pub struct OwnSidecar {
     pub sidecar: Sidecar,
     child: Child,
@@ -39,18 +39,18 @@ pub struct OwnSidecar {
 }
 
 impl OwnSidecar {
-    /// Just as the bed's.
+    /// Starts one like the bed's.
     pub fn start() -> Result<Self> {
         Self::with(&Difference::default())
     }
 
-    /// Ready, so that it knows every member that is registered by now.
+    /// Starts one and waits until it is ready, so that it knows every member that is registered by now.
     pub fn with(difference: &Difference<'_>) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let bed = sidecar()?;
         let mut arguments = arguments(bed.pid)?;
         let own = ["--secure-port=0", "--admin-bind-address=127.0.0.1:0", "--log-format=json"];
-        // One leader is enough for the members of the bed.
+        // The bed's own leader is enough for the members of the bed.
         let own = own.iter().chain(&["--controllers="]).filter(|flag| !names(difference.flags, flag));
         let own: Vec<_> = own.chain(difference.flags).map(|&flag| flag.to_owned()).collect();
         let words: Vec<_> = own.iter().map(String::as_str).collect();
@@ -64,7 +64,7 @@ impl OwnSidecar {
             *flag = format!("--kubeconfig={}", kubeconfig.display());
         }
         arguments.extend(own);
-        // Through a shell, which alone can limit what it becomes.
+        // A shell is needed to limit the open files of the program that it becomes.
         let limit = difference.open_files.map_or_else(String::new, |files| format!("ulimit -n {files} && "));
         let log = folder.path().join("log");
         let bed_program = PathBuf::from(format!("/proc/{}/exe", bed.pid));
@@ -92,7 +92,7 @@ impl OwnSidecar {
         self.sidecar.pid
     }
 
-    /// What a probe, or whoever else is asked on the admin port, answers.
+    /// The status of a path on the admin port, for example of a probe.
     pub fn probe(&self, path: &str) -> Result<u16> {
         Ok(plain_get(&self.sidecar.admin, path)?.status())
     }
@@ -110,20 +110,20 @@ impl OwnSidecar {
         Ok(std::fs::read_to_string(&self.sidecar.log)?)
     }
 
-    /// Asks it to end, as a kubelet does.
+    /// Sends it SIGTERM, as a kubelet does.
     pub fn terminate(&self) -> Result<()> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("no pid")?;
         Ok(kill_process(pid, Signal::TERM)?)
     }
 
-    /// Ends it without a word.
+    /// Kills it.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// How it ended, once it has.
+    /// Waits for its end and returns its exit status.
     pub fn ended(&mut self) -> Result<ExitStatus> {
         eventually("the sidecar ends", SOON, || Ok(self.child.try_wait()?))
     }
@@ -132,7 +132,7 @@ impl OwnSidecar {
         eventually("a sidecar of its own is ready", SOON, || {
             let log = self.log()?;
             if let Some(status) = self.child.try_wait()? {
-                // Its last words are the reason; asking again will not change them.
+                // The log has the reason; another attempt would not change it.
                 return Ok(Some(Err(anyhow::anyhow!("it ended with {status}: {log}"))));
             }
             let serving = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -154,7 +154,7 @@ impl Drop for OwnSidecar {
     }
 }
 
-/// Whether one of these flags is the same one, with whatever value.
+/// Whether one of these flags has the same name, whatever its value.
 pub(crate) fn names(flags: &[&str], other: &str) -> bool {
     let name = |flag: &str| flag.split('=').next().map(str::to_owned);
     flags.iter().any(|flag| name(flag) == name(other))
@@ -167,7 +167,7 @@ fn arguments(pid: u32) -> Result<Vec<String>> {
     words.map(|word| Ok(String::from_utf8(word.to_vec())?)).collect()
 }
 
-/// A kubeconfig whose cluster is found at another address, and known by its own.
+/// A kubeconfig whose cluster has another address, and is verified by its own name.
 fn elsewhere(kubeconfig: &[u8], address: SocketAddr) -> Result<String> {
     let mut config: Value = serde_json::from_slice(kubeconfig)?;
     let cluster = &mut config["clusters"][0]["cluster"];
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_that_is_found_elsewhere_is_known_by_its_own_name() {
+    fn cluster_at_another_address_keeps_its_tls_server_name() {
         let config = br#"{"clusters": [{"cluster": {"server": "https://10.88.0.10:6443"}}]}"#;
         let moved: Value =
             serde_json::from_str(&elsewhere(config, ([127, 0, 0, 1], 7).into()).unwrap()).unwrap();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arguments_of_a_process_are_its_own() {
+    fn arguments_of_a_process_are_read() {
         let ours: Vec<String> = std::env::args().skip(1).collect();
         assert_eq!(arguments(std::process::id()).unwrap(), ours);
     }

@@ -1,4 +1,5 @@
-//! Asks a replica of the sidecar as another replica does (`sidecar/src/tunnel/peers/question.rs`).
+//! Sends a question to a replica of the sidecar, as another replica does
+//! (`sidecar/src/tunnel/peers/question.rs`).
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,8 +15,8 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 use crate::http1::SIDECAR_NAME;
 
-/// The first line of the answer; none if the replica closes the connection first. `certificate` is the path of `.crt`
-/// and `.key` without these.
+/// The first line of the answer; none if the replica closes the connection first. `certificate` is the path
+/// of `.crt` and `.key` without these.
 pub fn ask(
     address: SocketAddr,
     ca: &Path,
@@ -42,7 +43,7 @@ pub fn ask(
     tcp.set_read_timeout(Some(PATIENCE))?;
     let session = ClientConnection::new(Arc::new(config), ServerName::try_from(SIDECAR_NAME)?)?;
     let mut stream = StreamOwned::new(session, tcp);
-    // The handshake is over for a client before the server has looked at the certificate.
+    // A client's handshake ends before the server has checked the certificate.
     if stream.write_all(question.as_bytes()).is_err() {
         return Ok(None);
     }
@@ -61,5 +62,5 @@ pub fn ask(
     }
 }
 
-/// Longer than a replica waits for anything.
+/// Longer than any timeout of a replica.
 const PATIENCE: Duration = Duration::from_secs(15);

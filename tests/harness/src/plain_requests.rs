@@ -1,4 +1,4 @@
-//! Reads and watches of a caller, directly at a sidecar of the test's own.
+//! Sends reads and watches of a caller directly to a sidecar of the test's own.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::http1::{Connection, Response};
 use crate::own_sidecar::OwnSidecar;
 use crate::wait::{SOON, eventually};
 
-/// A read by HTTP/1.1, after which the connection closes.
+/// A GET by HTTP/1.1, after which the connection closes.
 pub fn request(caller: &Caller, path: &str) -> String {
     let authorization = caller.authorization();
     format!("GET {path} HTTP/1.1\r\nHost: x\r\n{authorization}Connection: close\r\n\r\n")
@@ -40,7 +40,7 @@ impl Watch {
         Ok(Self(connection))
     }
 
-    /// Waits for its end, for which it has less time than a revalidation would take.
+    /// Waits for the end of the watch, for less time than a revalidation would take.
     pub fn ended(mut self) -> Result<()> {
         self.0.set_patience(Duration::from_secs(10))?;
         self.0.rest().context("the watch goes on")?;

@@ -1,6 +1,6 @@
-//! A network that lets nothing in: a network namespace whose firewall drops every packet but those of connections that
-//! began inside. From there two addresses can be reached, that of the host and, by an address that exists nowhere else,
-//! that of one member. It needs root, and the bed's own network.
+//! A network without inbound connections: a network namespace whose firewall drops every packet but those of
+//! connections that began inside. Two addresses can be reached from there: the host's and, by an address that
+//! exists nowhere else, one member's. It needs root, and the bed's own network.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Command, Output, Stdio};
@@ -17,7 +17,7 @@ pub struct PrivateNetwork {
 }
 
 impl PrivateNetwork {
-    /// That of member m1.
+    /// The network of member m1.
     pub fn shared() -> Result<&'static Self> {
         static SHARED: OnceLock<Result<PrivateNetwork, String>> = OnceLock::new();
         let make = || Self::of(member("m1")?).map_err(|error| error.context("the private network"));
@@ -38,7 +38,7 @@ impl PrivateNetwork {
             &["link", "set", "lo", "up"][..],
             &["addr", "add", &own, "dev", "eth0"],
             &["link", "set", "eth0", "up"],
-            // It is translated on its way out, so it needs a way.
+            // The address is translated on output, so it needs a route.
             &["route", "add", &format!("{}/32", MEMBER.ip()), "dev", "eth0"],
         ];
         for words in inside {
@@ -76,7 +76,7 @@ impl PrivateNetwork {
         Ok(network)
     }
 
-    /// What comes before a program that is to run in it.
+    /// The words before a program that is to run in it.
     pub fn within(&self) -> [String; 2] {
         ["nsenter".to_owned(), format!("--net=/run/netns/{}", self.name)]
     }
@@ -99,9 +99,9 @@ impl PrivateNetwork {
     }
 }
 
-/// Where the member is, as seen from inside.
+/// The member's address, as seen from inside.
 pub const MEMBER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 99, 0, 1)), 6443);
-/// The namespace's own address. Whatever is sent there is dropped.
+/// The namespace's own address. Packets that are sent there are dropped.
 pub const OWN: Ipv4Addr = Ipv4Addr::new(10, 88, 201, 1);
 const LINK: &str = "private0";
 

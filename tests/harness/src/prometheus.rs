@@ -1,4 +1,5 @@
-//! A real Prometheus (`tests/prometheus`) that scrapes sidecars by their secure port, with a token, and evaluates rules.
+//! Runs a real Prometheus (`tests/prometheus`) that scrapes sidecars at their secure port, with a token, and
+//! evaluates rules.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -23,7 +24,8 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Scrapes these sidecars with a token, and evaluates the rules, each every second. It has scraped each once.
+    /// Scrapes these sidecars with a token, and evaluates the rules, both every second. Returns once it has
+    /// scraped each sidecar.
     pub fn start(sidecars: &[&OwnSidecar], token: &str, rules: &str) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let file = |name: &str| folder.path().join(name);
@@ -129,7 +131,7 @@ impl Drop for Prometheus {
     }
 }
 
-/// As in docs/how-to/monitoring.md, with fixed addresses.
+/// The configuration of docs/how-to/monitoring.md, with fixed addresses.
 fn config(sidecars: &[&OwnSidecar]) -> Result<String> {
     let first = sidecars.first().context("no sidecar")?;
     let authority: &Path = &first.sidecar.ca_certificate;
@@ -146,7 +148,7 @@ fn config(sidecars: &[&OwnSidecar]) -> Result<String> {
     .to_string())
 }
 
-/// With every byte escaped that is not a letter or a digit.
+/// The text with every byte escaped that is not a letter or a digit.
 fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         let _ = if byte.is_ascii_alphanumeric() {

@@ -1,5 +1,5 @@
-//! The certificate authority of a proxy that demands client certificates: it signs the proxy's own certificate and
-//! those of its clients.
+//! The certificate authority of a proxy that demands client certificates: it signs the proxy's own
+//! certificate and those of its clients.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ impl ProxyAuthority {
 }
 
 impl Signed {
-    /// The certificate as it is shown.
+    /// The certificate as a peer sends it.
     pub fn der(&self) -> Result<Vec<u8>> {
         Ok(CertificateDer::from_pem_slice(self.certificate.as_bytes())?.to_vec())
     }

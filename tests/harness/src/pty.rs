@@ -1,4 +1,4 @@
-//! A program on a terminal, whose size can change under its feet, and the screen that a person would see.
+//! Runs a program on a pseudoterminal that can be resized, and keeps the screen that a user would see.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,7 +18,7 @@ use rustix::termios::{InputModes, LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::tool::{Tool, contains};
 
-/// A program that believes in a person.
+/// A program and its terminal.
 pub struct Terminal {
     child: Child,
     controller: File,
@@ -34,7 +34,8 @@ impl Terminal {
         Self::of(&command, rows, columns)
     }
 
-    /// The same for any program, in the command's own environment and nothing else; `TERM` is xterm by default.
+    /// The same for any program, in the command's own environment and nothing else; `TERM` is xterm by
+    /// default.
     pub fn of(wanted: &Command, rows: u16, columns: u16) -> Result<Self> {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&controller)?;
@@ -44,7 +45,7 @@ impl Terminal {
         let terminal =
             rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
 
-        // setsid(1) makes it the controlling terminal: only then does a new size raise SIGWINCH.
+        // setsid(1) makes it the controlling terminal: otherwise a new size raises no SIGWINCH.
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait"]).arg(wanted.get_program()).args(wanted.get_args());
         command.env_clear().current_dir(wanted.get_current_dir().unwrap_or_else(|| Path::new("/")));
@@ -59,7 +60,7 @@ impl Terminal {
         let (sender, output) = channel();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // The end of a terminal is an error (EIO), as good as an end of file.
+            // The end of a terminal is an error (EIO), which counts as an end of file.
             while let Ok(length @ 1..) = reader.read(&mut buffer) {
                 if sender.send(buffer[..length].to_vec()).is_err() {
                     break;
@@ -104,7 +105,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Whether it echoes what is typed, and gives it to programs line by line, as a shell expects it.
+    /// Whether the terminal echoes input and passes it on line by line, as a shell expects it.
     pub fn is_restored(&self) -> Result<bool> {
         let modes = tcgetattr(&self.controller)?;
         let line_ends = modes.input_modes.contains(InputModes::ICRNL);
@@ -117,7 +118,7 @@ impl Terminal {
         Ok(kill_process(id, signal)?)
     }
 
-    /// Waits for its end and gives its exit code and what then is on the screen.
+    /// Waits for its end, and returns its exit code and the screen.
     pub fn end(mut self, deadline: Duration) -> Result<(i32, String)> {
         self.wait_for_end(deadline)
     }
@@ -135,12 +136,12 @@ impl Terminal {
         Ok((self.child.wait()?.code().unwrap_or(-1), self.screen()))
     }
 
-    /// Waits for its end and gives its exit code.
+    /// Waits for its end and returns its exit code.
     pub fn finish(self, deadline: Duration) -> Result<i32> {
         Ok(self.end(deadline)?.0)
     }
 
-    /// The screen as a person sees it, without the empty lines at its end.
+    /// The screen as a user sees it, without the empty lines at its end.
     pub fn screen(&self) -> String {
         let lines = self.screen.screen().rows(0, u16::MAX);
         let text: String = lines.map(|line| format!("{}\n", line.trim_end())).collect();
@@ -169,7 +170,7 @@ fn size(rows: u16, columns: u16) -> Winsize {
     Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
-/// No screen has nothing.
+/// A screen has at least one row and column.
 fn cells(number: u16) -> NonZero<u16> {
     NonZero::new(number).unwrap_or(NonZero::<u16>::MIN)
 }

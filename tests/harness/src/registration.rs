@@ -1,4 +1,4 @@
-//! Members that the host is told of.
+//! Registers members on the host.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub fn register_in(namespace: &str, name: &str, data: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Makes a Secret of a member's.
+/// Creates a Secret of a member.
 pub fn secret(namespace: &str, name: &str, data: &Value) -> Result<()> {
     host()?.apply(
         &format!("/api/v1/namespaces/{namespace}/secrets/{name}"),
@@ -35,7 +35,7 @@ pub fn secret(namespace: &str, name: &str, data: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Takes a member away from the host.
+/// Removes a member's registration from the host.
 pub fn remove(name: &str) -> Result<()> {
     let host = host()?;
     host.delete(&format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{name}"))?;

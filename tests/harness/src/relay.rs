@@ -1,4 +1,4 @@
-//! A way to somewhere that can be cut and mended, or be slow: bytes pass both ways until it is cut.
+//! A TCP relay that can be cut and restored, or be slow. Bytes pass both ways until it is cut.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::bed::bed;
 
-/// The way, until it is let go.
+/// The relay, until this is dropped.
 pub struct Relay {
     pub address: SocketAddr,
     open: watch::Sender<bool>,
@@ -22,22 +22,23 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A way to `https://address:port`, open.
+    /// A relay to `https://address:port`, not cut.
     pub fn to(server: &str) -> Result<Self> {
         Self::at(bed()?.address, server)
     }
 
-    /// The same, whose answers arrive so much later.
+    /// The same, with answers that arrive later by this delay.
     pub fn slow(server: &str, delay: Duration) -> Result<Self> {
         Self::with(bed()?.address, server, delay)
     }
 
-    /// The same from an address of choice.
+    /// The same on another address.
     pub fn at(address: IpAddr, server: &str) -> Result<Self> {
         Self::with(address, server, Duration::ZERO)
     }
 
-    /// A way to one of these after the other, as a balancer has them; with none, every connection ends at once.
+    /// A relay to these servers in rotation, as a load balancer does it. With none, every connection ends at
+    /// once.
     pub fn between(servers: &[&str]) -> Result<Self> {
         Self::to_each(bed()?.address, servers, Duration::ZERO)
     }
@@ -71,7 +72,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Ends every connection, and from now on each as soon as it comes.
+    /// Ends every connection, and from now on each new one at once.
     pub fn cut(&self) {
         self.open.send_replace(false);
     }
@@ -109,7 +110,7 @@ async fn carry(
     Ok(())
 }
 
-/// Passes each piece on when its time has come, and reads the next ones meanwhile.
+/// Passes each piece on when it is due, and reads the next ones meanwhile.
 async fn answer(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Duration) -> std::io::Result<()> {
     let (sender, mut pieces) = mpsc::channel(PIECES);
     let reading = async move {
@@ -131,5 +132,5 @@ async fn answer(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Duration
     tokio::try_join!(reading, writing).map(drop)
 }
 
-/// As many as are under way at once.
+/// The most pieces that are delayed at once.
 const PIECES: usize = 1024;

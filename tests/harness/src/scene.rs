@@ -1,5 +1,5 @@
-//! One test's own corner of the bed: a namespace of its name on a member, and rights that
-//! are its own. Nothing is taken away afterwards: the bed goes as a whole.
+//! A scene of one test: a namespace of its name on a member, and rights of its own. Nothing is removed
+//! afterwards: the bed is removed as a whole.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::bed::{host, member};
 use crate::caller::Caller;
 use crate::wait::{SOON, eventually};
 
-/// A namespace `name` on `member`, and the rules made for it.
+/// A namespace `name` on `member`, and the rules that were created for it.
 pub struct Scene {
     pub name: String,
     pub member: String,
@@ -40,7 +40,8 @@ impl Scene {
         Ok(caller)
     }
 
-    /// Lets the caller into the member, by the host, and do everything in the namespace, by the member.
+    /// Lets the caller reach the member, by RBAC of the host, and do everything in the namespace, by RBAC of
+    /// the member.
     pub fn welcome(&self, caller: &Caller) -> Result<()> {
         self.let_in(caller, &[&self.member], EVERY_VERB)?;
         self.allow(caller)
@@ -59,7 +60,7 @@ impl Scene {
         grant(&self.host, &format!("{}-{}", self.name, tag(caller)), caller, &rule, &attributes)
     }
 
-    /// On the host: takes back what [`Self::let_in`] gave.
+    /// On the host: revokes what [`Self::let_in`] granted.
     pub fn shut_out(&self, caller: &Caller) -> Result<()> {
         let name = format!("{}-{}", self.name, tag(caller));
         self.host.delete(&format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{name}"))?;
@@ -95,7 +96,7 @@ impl Scene {
         self.start_pod(name, &json!({"command": ["sh", "-c", command]}))
     }
 
-    /// The same with whatever else the container should have.
+    /// The same with other fields of the container.
     pub fn start_pod(&self, name: &str, container: &Value) -> Result<()> {
         let mut container = container.clone();
         container["name"] = json!("main");
@@ -111,7 +112,7 @@ impl Scene {
             },
         });
         let path = format!("/api/v1/namespaces/{}/pods/{name}", self.name);
-        // The controller that makes the namespace's default service account may need a moment.
+        // The controller that creates the namespace's default service account may need a moment.
         eventually("the pod is accepted", SOON, || self.api.apply(&path, &pod).map(Some))?;
         eventually("the pod runs", SOON, || {
             let pod = self.api.get(&path)?;
@@ -128,7 +129,7 @@ pub const EVERY_VERB: &[&str] = &["get", "create", "update", "patch", "delete"];
 
 const PROXY_GROUP: &str = "proxy.kubectl-mc.dev";
 
-/// Gives a rule to a caller, cluster-wide, and waits until the cluster's authorizer knows.
+/// Grants a rule to a caller, cluster-wide, and waits until the cluster's authorizer has it.
 pub fn grant(api: &Api, name: &str, caller: &Caller, rule: &Value, attributes: &Value) -> Result<()> {
     let path = |kind: &str| format!("/apis/rbac.authorization.k8s.io/v1/{kind}/{name}");
     api.apply(&path("clusterroles"), &rbac_role("ClusterRole", name, &json!([rule])))?;

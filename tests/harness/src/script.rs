@@ -1,6 +1,6 @@
-//! Scripts that the tested programs run. A process of its own writes them: were the file open for writing in the test's
-//! process, another test that starts a program at that moment would hand its child the open file, and to run the
-//! script would fail with `ETXTBSY`, "Text file busy" (execve(2)).
+//! Writes scripts that the tested programs run. A process of its own writes them: if the test's process had
+//! the file open for writing, a program that another test starts at that moment would inherit the open file,
+//! and running the script would fail with `ETXTBSY`, "Text file busy" (execve(2)).
 
 use std::io::Write;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! What a program says and how it ends, as one text that a test keeps word for word. What is another every
-//! time has a name in the place of its value.
+//! Renders a program's output and exit code as one text that a test compares word for word. Values that
+//! differ from run to run are replaced by names.
 
 use regex::Regex;
 
@@ -12,7 +12,7 @@ impl Output {
     }
 }
 
-/// The same for what was run in another way.
+/// The same for a program that was run in another way.
 pub fn render(code: i32, stdout: &str, stderr: &str) -> String {
     let part = |name: &str, text: &str| {
         let end = if text.is_empty() || text.ends_with('\n') { "" } else { "(no newline)\n" };
@@ -21,11 +21,11 @@ pub fn render(code: i32, stdout: &str, stderr: &str) -> String {
     format!("exit code: {code}\n{}{}", part("stdout", stdout), part("stderr", stderr))
 }
 
-/// Without what is another every time.
+/// Replaces the values that differ from run to run.
 fn steady(text: &str) -> String {
     let mut text = text.to_owned();
     for (pattern, name) in VOLATILE {
-        // They are constants, and tried by every test that uses them.
+        // The patterns are constants, and every test that uses them tries them.
         if let Ok(pattern) = Regex::new(pattern) {
             text = pattern.replace_all(&text, *name).into_owned();
         }
@@ -33,14 +33,14 @@ fn steady(text: &str) -> String {
     text
 }
 
-/// Patterns, and what stands in their place.
+/// Patterns, and the names that replace them.
 const VOLATILE: &[(&str, &str)] = &[
     (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UID"),
     (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
     (r#"(resourceVersion"?: )"\d+""#, r#"$1"VERSION""#),
     (r"https?://[0-9.]+:\d+", "SERVER"),
     (r"/tmp/\.tmp\w+", "FOLDER"),
-    // An age is the last of a column or the last of a line.
+    // An age is at the end of a column or of a line.
     (r"   (\d+[smhd]){1,2} *(   |\n)", "   AGE$2"),
 ];
 
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_another_every_time_has_a_name() {
+    fn values_that_differ_from_run_to_run_become_names() {
         let text = "NAME   AGE\na      3s\nb      10m5s   x=y\nuid: 01234567-89ab-cdef-0123-456789abcdef\n\
                     resourceVersion: \"12\"\nresourceVersion: \"\"\nat https://10.0.0.1:6443 by 2026-01-01T00:00:00Z\n";
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Spare clusters with a node, each for one test at a time, because its objects are cluster-wide: s1 as a host, s4 as a
-//! member.
+//! Lends the spare clusters with a node to one test at a time, because a test's objects are cluster-wide: s1
+//! as a host, s4 as a member.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use testbed::Cluster;
-/// The image of the sidecar on its node.
+/// The image of the sidecar on the cluster's node.
 pub use testbed::images::SIDECAR;
 
 use crate::bed::spare;
@@ -15,7 +15,7 @@ use crate::leftovers::Clean;
 use crate::tool::Tool;
 use crate::turn::Turn;
 
-/// A cluster with a node that nothing is installed on, as it is again when this is dropped.
+/// A cluster with a node, without any installation now and again after this is dropped.
 pub struct SpareHost {
     pub cluster: &'static Cluster,
     _clean: Clean,
@@ -46,7 +46,8 @@ impl SpareHost {
     }
 }
 
-/// Every object of a cluster: `kind namespace name`. Events come and go, and nodes write their Lease when they do.
+/// Every object of a cluster: `kind namespace name`. Events and the Leases of nodes are left out, since they
+/// change by themselves.
 pub fn listing(cluster: &Cluster) -> Result<BTreeSet<String>> {
     let kubectl = Tool::admin(cluster)?;
     let kinds = kubectl.ok(&["api-resources", "--verbs=list,delete", "-o", "name"])?;

@@ -1,5 +1,5 @@
-//! The programs that people type: the plugin and kubectl. Each has a home, a cache and an
-//! environment of its own, so that no test sees another's, nor the machine's.
+//! Runs the command line programs: the plugin and kubectl. Each has its own home, cache and environment, so
+//! that no test depends on another's or on the machine's.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,14 +17,14 @@ use testbed::Cluster;
 use crate::bed::{bed, kubectl};
 use crate::caller::Caller;
 
-/// A program, who runs it and where.
+/// A program, its caller and its environment.
 #[derive(Clone)]
 pub struct Tool {
     program: PathBuf,
     leading: Vec<OsString>,
     environment: BTreeMap<OsString, OsString>,
     home: Arc<TempDir>,
-    /// Its kubeconfig lasts as long as the caller.
+    /// Kept, because its kubeconfig is removed with it.
     caller: Option<Caller>,
 }
 
@@ -34,8 +34,8 @@ impl Tool {
         Self::client(program.to_owned(), caller)
     }
 
-    /// The plugin in a pod of the host: no kubeconfig, and a service account's credential where
-    /// Kubernetes mounts it. A mount namespace is enough of a pod for that.
+    /// The plugin as in a pod of the host: no kubeconfig, and a service account's credential where Kubernetes
+    /// mounts it. A mount namespace is enough for that.
     pub fn plugin_in_pod(program: &Path, caller: &Caller) -> Result<Self> {
         let host = &bed()?.host;
         let token = caller.token.as_deref().context("the caller has no token")?;
@@ -99,14 +99,14 @@ impl Tool {
         self.env("KUBECONFIG", caller.kubeconfig())
     }
 
-    /// With arguments before all others, as `--cluster=m1`.
+    /// With arguments before all others, for example `--cluster=m1`.
     #[must_use]
     pub fn with(mut self, leading: &[&str]) -> Self {
         self.leading.extend(leading.iter().map(OsString::from));
         self
     }
 
-    /// With a variable more, or another value of one.
+    /// With another variable, or another value of one.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.environment.insert(name.into(), value.as_ref().to_owned());
@@ -120,7 +120,7 @@ impl Tool {
         self
     }
 
-    /// Its home, for what a test wants to find or to put there.
+    /// Its home, for files that a test reads or writes there.
     pub fn home(&self) -> &Path {
         self.home.path()
     }
@@ -135,14 +135,14 @@ impl Tool {
         let mut running = self.start(arguments)?;
         let mut stdin = running.stdin.take().context("no standard input")?;
         let input = input.to_owned();
-        // A program that does not read it all is judged by its exit code, not by our broken pipe.
+        // A program that does not read all input is judged by its exit code, not by our broken pipe.
         let writer = std::thread::spawn(move || stdin.write_all(&input));
         let output = running.finish(PATIENCE)?;
         let _ = writer.join();
         Ok(output)
     }
 
-    /// Runs it to its end, which must be a success, and gives its standard output.
+    /// Runs it to its end, which must be a success, and returns its standard output.
     pub fn ok<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String> {
         self.run(arguments)?.success()
     }
@@ -184,7 +184,7 @@ impl Tool {
     }
 }
 
-/// A program in the background. It is killed when it is let go.
+/// A program in the background. It is killed when this is dropped.
 pub struct Running {
     child: Child,
     pub stdin: Option<ChildStdin>,
@@ -202,7 +202,7 @@ impl Running {
         self.wait_until(text, deadline, |stdout, _| contains(stdout, text))
     }
 
-    /// Waits until what it has said so far is enough.
+    /// Waits until its output so far is enough.
     pub fn wait_until(
         &mut self,
         what: &str,
@@ -259,7 +259,7 @@ impl Running {
         })
     }
 
-    /// Takes what it says next; true when it has closed both its outputs.
+    /// Receives its next output; true if it has closed both its outputs.
     fn receive(&mut self, patience: Duration) -> Result<bool> {
         match self.events.recv_timeout(patience) {
             Ok((true, bytes)) => self.stdout.extend(bytes),
@@ -288,7 +288,7 @@ impl Drop for Running {
     }
 }
 
-/// What a program left behind.
+/// The output and the exit code of a program.
 pub struct Output {
     pub stdout: Vec<u8>,
     pub stderr: String,
@@ -301,13 +301,13 @@ impl Output {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// The standard output of a success; anything else is an error that tells all.
+    /// The standard output of a success; anything else is an error with all details.
     pub fn success(self) -> Result<String> {
         ensure!(self.code == 0, "{self:?}");
         Ok(self.text())
     }
 
-    /// The standard error of a failure that says all of this.
+    /// The standard error of a failure, which must contain all of these words.
     pub fn failure(self, words: &[&str]) -> Result<String> {
         ensure!(self.code != 0, "it should have failed: {self:?}");
         for word in words {
@@ -329,7 +329,7 @@ pub fn contains(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len().max(1)).any(|window| window == text.as_bytes())
 }
 
-/// The exit code shown for who was killed by a signal.
+/// The exit code that is shown for a program that a signal killed.
 const KILLED: i32 = -1;
 
 /// How long a program may take on a busy machine.

@@ -1,4 +1,4 @@
-//! One test at a time, among all processes of tests that share the bed.
+//! A lock that one test has at a time, among all processes of tests that share the bed.
 
 use std::fs::{self, File};
 
@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 
 use crate::bed::bed;
 
-/// The turn at what has this name, until it is let go.
+/// The lock of this name, until this is dropped.
 pub struct Turn(#[expect(dead_code, reason = "its lock ends with it")] File);
 
 impl Turn {
-    /// Waits for it.
+    /// Waits for the lock.
     pub fn take(name: &str) -> Result<Self> {
         let folder = bed()?.dir.join("turns");
         fs::create_dir_all(&folder)?;

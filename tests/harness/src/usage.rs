@@ -1,4 +1,4 @@
-//! What a process holds and has used, by the kernel's word (proc(5)).
+//! Reads the resources that a process holds and has used, from proc(5).
 
 use std::fs;
 use std::time::Duration;
@@ -11,12 +11,12 @@ pub fn resident(pid: u32) -> Result<usize> {
     kilobytes(pid, "VmRSS:")
 }
 
-/// The most resident memory that there was at once since the program began, in bytes.
+/// Peak resident memory since the program began, in bytes.
 pub fn peak(pid: u32) -> Result<usize> {
     kilobytes(pid, "VmHWM:")
 }
 
-/// CPU time since it began, of its ended threads too.
+/// CPU time since it began, including its ended threads.
 pub fn cpu(pid: u32) -> Result<Duration> {
     let stat = read(pid, "stat")?;
     let ticks = ticks(&stat).with_context(|| format!("not a stat: {stat}"))?;
@@ -28,8 +28,8 @@ pub fn open_files(pid: u32) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
 }
 
-/// Lets this process, and those that it starts, have so many files open. A machine that does not allow it
-/// is an error: with fewer, a test would show something else.
+/// Lets this process, and those that it starts, have so many files open. It is an error if the machine does
+/// not allow it: with fewer files, a test would show something else.
 pub fn room_for_files(files: u64) -> Result<()> {
     let hard = getrlimit(Resource::Nofile).maximum;
     let allowed = hard.unwrap_or(u64::MAX);
@@ -40,7 +40,7 @@ pub fn room_for_files(files: u64) -> Result<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })?)
 }
 
-/// Fields 14 and 15; the program's name, which may hold anything, ends with the last parenthesis.
+/// Fields 14 and 15. The program's name may contain anything; it ends with the last parenthesis.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut times = after_name.split_ascii_whitespace().skip(11);
@@ -60,7 +60,7 @@ fn read(pid: u32, file: &str) -> Result<String> {
     fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
 }
 
-/// `USER_HZ`, which Linux has fixed for programs whatever the kernel's own is.
+/// `USER_HZ`, which Linux fixes for programs, whatever the kernel's own value is.
 const TICKS_PER_SECOND: u64 = 100;
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_past_a_name_with_anything_in_it() {
+    fn times_are_read_after_a_name_with_parentheses() {
         let stat = "1 (a) b) S 1 1 1 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 1 0 5 6 7";
         assert_eq!(ticks(stat), Some(200));
     }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_holds_something() {
+    fn usage_of_this_process_is_not_zero() {
         let pid = std::process::id();
         assert!(peak(pid).unwrap() >= resident(pid).unwrap());
         assert!(resident(pid).unwrap() > 0 && open_files(pid).unwrap() > 0);

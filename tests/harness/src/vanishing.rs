@@ -1,6 +1,5 @@
-//! A server at an address that can vanish from the network, as a machine does that loses its power: what
-//! is sent there is answered by nobody, on connections that were open too. It needs root, and the bed's own
-//! network.
+//! A server at an address that can vanish from the network, like a machine that loses power: packets that are
+//! sent there get no answer, also on open connections. It needs root, and the bed's own network.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -9,14 +8,14 @@ use anyhow::{Context, Result, ensure};
 
 use crate::relay::Relay;
 
-/// The address, until it is let go.
+/// The address, until this is dropped.
 pub struct Vanishing {
     address: Ipv4Addr,
     relay: Relay,
 }
 
 impl Vanishing {
-    /// A way to `https://address:port`, by an address of its own; `number` is nobody else's.
+    /// A relay to `https://address:port`, at an address of its own; `number` must be unique.
     pub fn to(server: &str, number: u8) -> Result<Self> {
         let address = Ipv4Addr::new(10, 88, 200, number);
         ip("add", address)?;

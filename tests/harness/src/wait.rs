@@ -1,12 +1,12 @@
-//! Waiting for something to become so. The pace is only how often is asked: what a test
-//! waits for is always an event, with a deadline after which it failed.
+//! Waits for a condition. The interval only sets how often the condition is checked: a test always waits for
+//! an event, with a deadline after which it fails.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Asks until there is an answer, at most until the deadline. An error is not an answer yet,
-/// and is told when time is up.
+/// Calls `ask` until there is an answer, at most until the deadline. An error counts as no answer, and is
+/// reported at the deadline.
 pub fn eventually<T>(
     what: &str,
     deadline: Duration,
@@ -26,7 +26,7 @@ pub fn eventually<T>(
     }
 }
 
-/// How long anything that should take moments may take on a busy machine.
+/// Timeout on a busy machine for anything that should take moments.
 pub const SOON: Duration = Duration::from_secs(30);
 
 const PACE: Duration = Duration::from_millis(50);
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn asks_again_until_there_is_an_answer() {
+    fn condition_is_checked_until_there_is_an_answer() {
         let mut asked = 0;
         let answer = eventually("three", SOON, || {
             asked += 1;
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_error_is_told_when_time_is_up() {
+    fn last_error_is_reported_at_the_deadline() {
         let error = eventually::<()>("the door opens", Duration::ZERO, || bail!("it is locked")).unwrap_err();
         assert_eq!(format!("{error:#}"), "not within 0ns: the door opens: it is locked");
     }

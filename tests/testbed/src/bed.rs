@@ -1,4 +1,4 @@
-//! What a test sees of a bed: where its clusters are and how to become anybody there.
+//! A running bed as tests see it: its clusters and its sidecar, and client certificates for any user.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -23,20 +23,20 @@ use crate::registration;
 pub struct Bed {
     pub id: String,
     pub dir: PathBuf,
-    /// The network namespace that all of it is in.
+    /// The network namespace of everything in the bed.
     pub netns: Option<String>,
-    /// That others in the bed reach this machine by: the bridge's, or 127.0.0.1.
+    /// The address by which others in the bed reach this machine: the bridge's, or 127.0.0.1.
     pub address: IpAddr,
     /// kube-apiserver, kubectl, agnhost …
     pub bin: PathBuf,
     pub host: Cluster,
     pub members: BTreeMap<String, Cluster>,
-    /// Clusters that are registered nowhere.
+    /// Clusters that are not registered on the host.
     pub spares: BTreeMap<String, Cluster>,
     pub sidecar: Option<Sidecar>,
     /// The socket to which kube-apiservers and the sidecar send traces.
     pub collector: Option<PathBuf>,
-    /// What was asked for and cannot be had here, and why.
+    /// Parts of the request that cannot be had here, with the reason.
     pub skipped: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl Bed {
         Ok(command)
     }
 
-    /// What a program in the bed finds in its environment.
+    /// The environment of a program in the bed.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let inherited = |name| std::env::var_os(name).unwrap_or_default();
         let joined = |first: &OsStr, separator: &str, rest: OsString| {
@@ -92,7 +92,7 @@ impl Bed {
             (TESTBED, self.dir.clone().into()),
             ("KUBECONFIG", self.host.kubeconfig.clone().into()),
             ("PATH", joined(self.bin.as_os_str(), ":", inherited("PATH"))),
-            // No proxy of the machine's network can reach the bed's.
+            // A proxy of the machine's network cannot reach the bed's addresses.
             ("NO_PROXY", joined(direct, ",", inherited("NO_PROXY"))),
             ("no_proxy", joined(direct, ",", inherited("no_proxy"))),
         ]
@@ -111,33 +111,33 @@ pub struct Cluster {
     /// `https://address:port`
     pub server: String,
     pub dir: PathBuf,
-    /// An administrator's, in `system:masters`.
+    /// The kubeconfig of an administrator in `system:masters`.
     pub kubeconfig: PathBuf,
     pub ca_certificate: PathBuf,
     pub ca_key: PathBuf,
     pub audit_log: PathBuf,
-    /// Its node's name.
+    /// The name of its node.
     pub node: Option<String>,
-    /// Its etcd, for programs that keep their objects there too.
+    /// Its etcd, for other programs that keep their objects there.
     pub etcd: String,
     /// Karmada's aggregated API server, where the bed was asked for one.
     pub karmada: Option<Karmada>,
 }
 
 impl Cluster {
-    /// A client certificate of this cluster for anybody.
+    /// A client certificate of this cluster for any user and groups.
     pub fn client_certificate(&self, user: &str, groups: &[&str]) -> Result<ClientCertificate> {
         Authority::load(&control_plane::authority_name(&self.name), &self.ca_certificate, &self.ca_key)?
             .client(user, groups)
     }
 
-    /// Says whose ID tokens the host takes from now on: `jwt` of an AuthenticationConfiguration. It is some seconds
-    /// until it has asked all of them for their keys.
+    /// Configures the issuers whose ID tokens the host accepts from now on: `jwt` of an
+    /// AuthenticationConfiguration. It takes some seconds until the host has fetched the keys of all of them.
     pub fn trust_issuers(&self, jwt: &Value) -> Result<()> {
         let config = json!({
             "apiVersion": control_plane::AUTHENTICATION_API, "kind": "AuthenticationConfiguration", "jwt": jwt,
         });
-        // Through a new file: it is read as soon as it changes. JSON is YAML.
+        // The file is replaced as a whole, because it is read as soon as it changes. JSON is YAML.
         let new = self.dir.join("authentication.new");
         fs::write(&new, config.to_string())?;
         Ok(fs::rename(new, self.dir.join(control_plane::AUTHENTICATION))?)
@@ -158,13 +158,13 @@ impl Cluster {
         control_plane::apiserver_pid(&self.dir)
     }
 
-    /// The same with flags more, until it is restarted again; `!--flag` takes one out.
+    /// The same with more flags, until it is restarted again; `!--flag` removes one.
     pub fn restart_apiserver_with(&self, flags: &[&str]) -> Result<()> {
         control_plane::restart_apiserver(&self.dir, &self.server, &self.ca_certificate, None, flags)
     }
 
-    /// The same for one that looks up names in the file `hosts` of the cluster's folder (hosts(5)), and not in the
-    /// machine's. That file may be written anew while it runs.
+    /// The same with name resolution by the file `hosts` of the cluster's folder (hosts(5)) instead of the
+    /// machine's. That file may be rewritten while the kube-apiserver runs.
     pub fn restart_apiserver_with_hosts(&self, hosts: &str, flags: &[&str]) -> Result<()> {
         control_plane::restart_apiserver(&self.dir, &self.server, &self.ca_certificate, Some(hosts), flags)
     }
@@ -182,7 +182,8 @@ pub struct Karmada {
 }
 
 impl Karmada {
-    /// The files of the client certificate of a front proxy that it trusts, beside the host's: certificate and key.
+    /// The client certificate and the key of a front proxy that it trusts in addition to the host's, as
+    /// files.
     pub fn front_proxy(&self) -> [PathBuf; 2] {
         ["front-client.crt", "front-client.key"].map(|name| self.dir.join(name))
     }
@@ -192,7 +193,7 @@ impl Karmada {
         karmada::stop(self)
     }
 
-    /// Stops it and starts it again with flags more, until it is restarted again; `!--flag` takes one out.
+    /// Stops it and starts it again with more flags, until it is restarted again; `!--flag` removes one.
     pub fn restart_with(&self, flags: &[&str]) -> Result<()> {
         karmada::restart_with(self, flags)
     }
@@ -203,7 +204,7 @@ impl Karmada {
     }
 }
 
-/// The sidecar of a bed, and where it answers.
+/// The sidecar of a bed, and its addresses.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Sidecar {
     /// `https://address:port`
@@ -216,7 +217,7 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    /// A serving certificate that the sidecar's system trusts, in `<stem>.crt` and `<stem>.key`.
+    /// Writes a serving certificate that the sidecar's system trusts to `<stem>.crt` and `<stem>.key`.
     pub fn serving_files(&self, names: &[&str], dir: &Path, stem: &str) -> Result<()> {
         let key = self.ca_certificate.with_extension("key");
         Authority::load(registration::AUTHORITY, &self.ca_certificate, &key)?.serving_files(names, dir, stem)

@@ -1,4 +1,4 @@
-//! Certificate authorities and what they sign, in-process: P-256 throughout.
+//! Creates certificate authorities and the certificates that they sign, in-process, all with P-256 keys.
 
 mod client;
 
@@ -39,7 +39,7 @@ impl Authority {
         Ok(Self { name: name.to_owned(), certificate, key, issuer: Issuer::new(params, pair) })
     }
 
-    /// Takes up one that was created under this name before.
+    /// Loads one that was created under this name before.
     pub(crate) fn load(name: &str, certificate: &Path, key: &Path) -> Result<Self> {
         let pem = fs::read_to_string(key).with_context(|| format!("no key: {}", key.display()))?;
         Ok(Self {
@@ -50,7 +50,8 @@ impl Authority {
         })
     }
 
-    /// A certificate that says who a client is: Kubernetes reads the common name and the organizations.
+    /// A certificate for a client: Kubernetes reads the user from the common name and the groups from the
+    /// organizations.
     pub(crate) fn client(&self, user: &str, groups: &[&str]) -> Result<ClientCertificate> {
         let key = new_key()?;
         let der = client::sign(&self.name, self.issuer.key(), &key, user, groups)?;
@@ -65,7 +66,8 @@ impl Authority {
         Ok(())
     }
 
-    /// A serving certificate for names, addresses and URIs (`kubectl-mc:…`), as a client too, written to `<stem>.crt` and `<stem>.key`.
+    /// Writes a serving certificate for names, addresses and URIs (`kubectl-mc:…`), which is valid for a
+    /// client too, to `<stem>.crt` and `<stem>.key`.
     pub(crate) fn serving_files(&self, names: &[&str], dir: &Path, stem: &str) -> Result<()> {
         let (uris, names): (Vec<_>, Vec<_>) = names.iter().partition(|name| name.starts_with("kubectl-mc:"));
         let names = names.into_iter().map(str::to_owned).collect::<Vec<_>>();
@@ -84,7 +86,7 @@ impl Authority {
     }
 }
 
-/// What signs and verifies service account tokens: `<stem>.key` and `<stem>.pub`.
+/// Writes the keys that sign and verify service account tokens: `<stem>.key` and `<stem>.pub`.
 pub(crate) fn signing_files(dir: &Path, stem: &str) -> Result<()> {
     let key = new_key()?;
     fs::write(dir.join(format!("{stem}.key")), key.serialize_pem())?;

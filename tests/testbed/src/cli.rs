@@ -1,4 +1,4 @@
-//! The command line's words.
+//! Defines the command line of `testbed`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

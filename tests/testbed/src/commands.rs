@@ -1,4 +1,4 @@
-//! What each command does.
+//! Runs each command of the command line.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -60,13 +60,13 @@ fn up(wanted: &Wanted) -> Result<()> {
     }
 }
 
-/// Nothing is left running when whoever called this is killed, and nothing is started that cannot work.
+/// If the caller of this process is killed, nothing is left running. A bed that cannot work is not started.
 fn prepare(wanted: &Wanted) -> Result<start::Ready> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     start::check(wanted)
 }
 
-/// For `eval`; the network namespace is for people to enter.
+/// Prints the environment for `eval`, and how a user can enter the network namespace.
 fn print(bed: &Bed) -> Result<()> {
     let mut stdout = std::io::stdout();
     for (name, value) in bed.environment() {
@@ -79,7 +79,7 @@ fn print(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-/// As a shell has it: what the command says, or 128 and the signal that ended it.
+/// The exit code as in a shell: that of the command, or 128 and the signal that ended it.
 fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_commands_exit_code_is_passed_on() {
+    fn exit_code_of_a_command_is_passed_on() {
         assert_eq!(exit_code(ExitStatus::from_raw(0)), 0);
         assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), 7);
         assert_eq!(exit_code(ExitStatus::from_raw(9)), 137);

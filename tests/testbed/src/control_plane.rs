@@ -1,4 +1,5 @@
-//! A control plane: etcd, kube-apiserver, kube-controller-manager, and kube-scheduler where there is a node.
+//! Starts a control plane: etcd, kube-apiserver, kube-controller-manager, and kube-scheduler if there is a
+//! node.
 
 mod flags;
 
@@ -20,7 +21,7 @@ use crate::programs;
 
 use flags::{apiserver_args, controller_manager_args, etcd_args, scheduler_args, takes_id_tokens};
 
-/// What the control planes of one bed have in common.
+/// The settings that the control planes of one bed share.
 pub(crate) struct Site<'a> {
     pub(crate) id: &'a str,
     pub(crate) dir: &'a Path,
@@ -78,7 +79,7 @@ pub(crate) fn start(site: &Site<'_>, plan: &ClusterPlan) -> Result<Cluster> {
     let apiserver = programs::path(&plan.version, APISERVER);
     let mut args = apiserver_args(site.loopback, plan, &ports, &dir);
     args.extend(site.tracing_flag());
-    // Those of spare clusters serve one test at a time.
+    // The kube-apiservers of spare clusters serve one test at a time.
     let apiserver = Launch { waits: plan.spare, ..site.launch(&dir, apiserver, args) };
     let mut apiserver = apiserver.start()?;
     ready(&mut apiserver, ports.apiserver, &authority.certificate)?;
@@ -104,7 +105,7 @@ pub(crate) fn start(site: &Site<'_>, plan: &ClusterPlan) -> Result<Cluster> {
     })
 }
 
-/// The controllers are at work when the default namespace has its service account: pods need it.
+/// Waits until the controllers run: the default namespace then has its service account, which pods need.
 pub(crate) fn controllers_work(kubectl: &Kubectl) -> Result<()> {
     kubectl.run(&["wait", "--for=create", "serviceaccount/default", "--timeout=120s"]).map(drop)
 }
@@ -113,7 +114,7 @@ pub(crate) fn stop_apiserver(dir: &Path) -> Result<()> {
     process::stop(dir, APISERVER).map(drop)
 }
 
-/// `hosts`: what it can look up beside the DNS (hosts(5)), in the place of the machine's own file.
+/// `hosts`: the names that it resolves besides the DNS (hosts(5)), instead of the machine's own file.
 pub(crate) fn restart_apiserver(
     dir: &Path,
     server: &str,
@@ -131,7 +132,7 @@ pub(crate) fn restart_apiserver(
     ready(&mut apiserver, address, ca)
 }
 
-/// What a cluster's machine is called in the network that the machines share, as kind names them.
+/// The name of a cluster's machine in the network that the machines share, as kind names them.
 pub(crate) fn machine_name(cluster: &str) -> String {
     format!("{cluster}-control-plane")
 }
@@ -151,7 +152,7 @@ fn certificates(plan: &ClusterPlan, ports: &Ports, dir: &Path, server: &str) -> 
     let front_proxy = Authority::create(&format!("{}-front-proxy-ca", plan.name), dir, "front-proxy-ca")?;
     front_proxy.client_files("front-proxy-client", &[], dir, "front-proxy-client")?;
     let (address, machine) = (ports.apiserver.ip().to_string(), machine_name(&plan.name));
-    // The last two as kind and k3s have it: kubeconfigs made there name the machine that they are made on.
+    // The last two are as in kind and k3s: kubeconfigs from there name the machine on which they are made.
     let mut names = vec![
         "kubernetes",
         "kubernetes.default",
@@ -190,10 +191,10 @@ pub(crate) fn apiserver_pid(dir: &Path) -> Result<u32> {
 }
 
 const APISERVER: &str = "kube-apiserver";
-/// Who the apiserver is to kubelets.
+/// The apiserver's user at kubelets.
 pub(crate) const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
 
-/// Everything but the noise of leases; metadata tell who did what, also by impersonation.
+/// All requests but reads of leases. Metadata show the caller and the action, also of impersonation.
 const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -211,11 +212,11 @@ ulrike-token,ulrike,uid-ulrike,\"dev,ops\"
 theo-token,theo,uid-theo
 ";
 
-/// Where the host reads whose ID tokens it takes; it reads it again when it changes.
+/// The file with the issuers whose ID tokens the host accepts; the host reads it again when it changes.
 pub(crate) const AUTHENTICATION: &str = "authentication.yaml";
-/// The version of its API that Kubernetes 1.30 reads: `v1` came with 1.34.
+/// The API version that Kubernetes 1.30 reads: `v1` came with 1.34.
 pub(crate) const AUTHENTICATION_API: &str = "apiserver.config.k8s.io/v1beta1";
-/// Nobody's. Anonymous requests are left to the flags.
+/// No issuers. Anonymous requests are left to the flags.
 const NO_ISSUERS: &str = "\
 apiVersion: apiserver.config.k8s.io/v1beta1
 kind: AuthenticationConfiguration
@@ -227,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn issuers_are_written_in_the_version_of_the_api_that_is_read() {
+    fn issuer_file_has_the_api_version_of_the_configuration() {
         assert!(NO_ISSUERS.starts_with(&format!("apiVersion: {AUTHENTICATION_API}\n")), "{NO_ISSUERS}");
     }
 }

@@ -1,4 +1,4 @@
-//! The images on nodes, made without a registry: one layer of static programs, as a docker archive.
+//! Builds the images on nodes without a registry: one layer of static programs, as a docker archive.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::programs;
 
-/// Upstream's program for tests of pods, beside a shell as upstream has it; also what keeps a pod's sandbox (`/agnhost pause`).
+/// Upstream's program for tests of pods, with a shell as in upstream's image. It also runs as a pod's sandbox
+/// (`/agnhost pause`).
 pub(crate) const AGNHOST: &str = "testbed.local/agnhost:1";
 /// A shell and its tools.
 const BUSYBOX: &str = "testbed.local/busybox:1";
@@ -19,7 +20,8 @@ pub const SIDECAR: &str = "testbed.local/mc-sidecar:1";
 /// Where Debian's busybox-static puts it.
 pub(crate) const BUSYBOX_PROGRAM: &str = "/bin/busybox";
 
-/// The names that upstream's own tests know them by, where `KUBE_TEST_REPO_LIST` says `testbed.local` for registries.
+/// The names of these images in upstream's own tests, where `KUBE_TEST_REPO_LIST` says `testbed.local` for
+/// registries.
 const AGNHOST_UPSTREAM: &str = "testbed.local/agnhost:2.63.0";
 const PAUSE_UPSTREAM: &str = "testbed.local/pause:3.10.2";
 const BUSYBOX_UPSTREAM: &str = "testbed.local/busybox:1.37.0-1";
@@ -36,7 +38,7 @@ pub(crate) fn archives() -> Result<Vec<PathBuf>> {
         (&[AGNHOST, AGNHOST_UPSTREAM, PAUSE_UPSTREAM] as &[&str], Some(agnhost.as_path())),
         (&[BUSYBOX, BUSYBOX_UPSTREAM], None),
     ] {
-        // Another recipe gets another file, beside those of other versions of this program.
+        // Another recipe gets another file, beside the files of other versions of this program.
         let file = names[1..].join("+").replace("testbed.local/", "").replace(':', "-");
         let archive = folder.join(format!("{file}.tar"));
         if !is_newer(&archive, program.unwrap_or_else(|| Path::new(BUSYBOX_PROGRAM))) {
@@ -48,9 +50,9 @@ pub(crate) fn archives() -> Result<Vec<PathBuf>> {
     Ok(archives)
 }
 
-/// The archive of an image for who changes the sidecar and tries it. It is as the Dockerfile makes it but for two things:
-/// the program may be a debug build, so it is stripped, and it has the libraries beside it that it was linked with, since
-/// a static one would have to be built again from nothing. `tests/e2e.sh` has the image of the Dockerfile.
+/// The archive of an image to try a changed sidecar with. It differs from the Dockerfile's image in two
+/// things: the program may be a debug build, so it is stripped, and it has its shared libraries beside it,
+/// since a static program would need a full rebuild. `tests/e2e.sh` uses the image of the Dockerfile.
 pub(crate) fn sidecar(program: &Path) -> Result<PathBuf> {
     let folder = programs::target().join("kubernetes/images");
     fs::create_dir_all(&folder)?;
@@ -93,7 +95,7 @@ fn is_newer(archive: &Path, program: &Path) -> bool {
     matches!((time(archive), time(program)), (Ok(archive), Ok(program)) if archive > program)
 }
 
-/// An image of busybox with all its names, and perhaps of a program that is run when nothing else is said.
+/// An image of busybox with all its names, and optionally with a program that is its entrypoint.
 fn make(names: &[&str], program: Option<&Path>, work: &Path, archive: &Path) -> Result<()> {
     let _ = fs::remove_dir_all(work);
     let root = work.join("root");
@@ -102,7 +104,7 @@ fn make(names: &[&str], program: Option<&Path>, work: &Path, archive: &Path) -> 
     }
     fs::write(root.join("etc/passwd"), "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n")?;
     fs::write(root.join("etc/group"), "root:x:0:\nnogroup:x:65534:\n")?;
-    // Without it a static glibc looks for modules to load.
+    // Without this file a static glibc looks for modules to load.
     fs::write(
         root.join("etc/nsswitch.conf"),
         "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n",
@@ -152,7 +154,7 @@ fn pack(names: &[&str], root: &Path, process: &Value, work: &Path, archive: &Pat
     Ok(fs::remove_dir_all(work)?)
 }
 
-/// Go's word for this machine's processor.
+/// Go's name of this machine's architecture.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -1,5 +1,5 @@
-//! Karmada's own aggregated API server for a cluster of the bed, with the Service and the APIService of Karmada's chart.
-//! Its Clusters are in the cluster's etcd. No controller of Karmada runs.
+//! Starts Karmada's own aggregated API server for a cluster of the bed, with the Service and the APIService
+//! of Karmada's chart. Its Clusters are in the cluster's etcd. No controller of Karmada runs.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -18,7 +18,8 @@ use crate::process::{self, Daemon};
 use crate::programs;
 use crate::registration::endpoints;
 
-/// Starts it for a cluster whose kube-apiserver is ready, and waits until that one serves its group.
+/// Starts it for a cluster whose kube-apiserver is ready, and waits until the kube-apiserver serves its
+/// group.
 pub(crate) fn start(site: &Site<'_>, cluster: &Cluster) -> Result<Karmada> {
     let dir = cluster.dir.join("karmada");
     fs::create_dir_all(&dir)?;
@@ -89,7 +90,8 @@ fn ready(karmada: &Karmada, server: &mut Daemon) -> Result<()> {
     server.until_ready(|| Ok(probe.ok("/readyz")))
 }
 
-/// The namespaces of Karmada's programs and of its members' Secrets, and what puts the server before the kube-apiserver.
+/// The namespaces of Karmada's programs and of its members' Secrets, and the objects by which the
+/// kube-apiserver routes the group to the server.
 fn objects(loopback: bool, address: SocketAddr, authority: &[u8]) -> Vec<Value> {
     let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let ports = json!([{"name": "https", "port": 443, "targetPort": address.port()}]);
@@ -121,10 +123,10 @@ fn objects(loopback: bool, address: SocketAddr, authority: &[u8]) -> Vec<Value> 
 }
 
 const NAME: &str = "karmada-aggregated-apiserver";
-/// The common name of the front proxy that a sidecar is.
+/// The common name of the sidecar as a front proxy.
 const FRONT_PROXY: &str = "kubectl-mc";
 const SERVICE: &str = NAME;
 const NAMESPACE: &str = "karmada-system";
 const API_SERVICE: &str = "apiservice/v1alpha1.cluster.karmada.io";
-/// Beside the kube-apiserver's, on the address of its cluster.
+/// On the address of the cluster, beside the kube-apiserver's port.
 const PORT: u16 = 7443;

@@ -1,4 +1,4 @@
-//! Kubeconfigs with everything in them, so that a copy works anywhere in the bed.
+//! Writes kubeconfigs with embedded credentials, so that a copy works anywhere in the bed.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::certificates::ClientCertificate;
 
-/// Who a kubeconfig's user is.
+/// The credential of a kubeconfig's user.
 pub(crate) enum User<'a> {
     Certificate(&'a ClientCertificate),
     Token(&'a str),

@@ -1,4 +1,4 @@
-//! The built kubectl, as an administrator of a cluster.
+//! Runs the built kubectl as an administrator of a cluster.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,23 +9,24 @@ use serde_json::{Value, json};
 
 use crate::process;
 
-/// One kubeconfig's kubectl.
+/// A kubectl with one kubeconfig.
 #[derive(Clone)]
 pub(crate) struct Kubectl {
     pub(crate) bed: String,
     pub(crate) program: PathBuf,
     pub(crate) kubeconfig: PathBuf,
-    /// Of its discovery cache.
+    /// The folder of its discovery cache.
     pub(crate) home: PathBuf,
 }
 
 impl Kubectl {
-    /// Its stdout.
+    /// Runs it and returns its standard output.
     pub(crate) fn run(&self, args: &[&str]) -> Result<String> {
         self.run_with_input(args, "")
     }
 
-    /// Applies objects, in order. It tries again after a timeout of kubectl: a dozen kube-apiservers start on one machine.
+    /// Applies objects in order. Retries after a timeout of kubectl, because a dozen kube-apiservers start on
+    /// one machine.
     pub(crate) fn apply(&self, objects: &[Value]) -> Result<()> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
         let apply = || self.run_with_input(&["apply", "--server-side", "-f", "-"], &list).map(drop);

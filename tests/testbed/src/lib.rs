@@ -1,12 +1,12 @@
-//! A real Kubernetes for the tests: a host cluster, member clusters and nodes, made of upstream's own
-//! programs, up in seconds and taken down whatever happens.
+//! Starts a real Kubernetes for the tests: a host cluster, member clusters and nodes, made of upstream's own
+//! programs. It starts in seconds and is taken down whatever happens.
 //!
-//! - [`bed`]: what a test sees: [`Bed`], [`Cluster`], [`Sidecar`]
-//! - [`plan`]: what is to be started, from the command line's words
-//! - [`start`]: starting it: [`network`], [`control_plane`], [`node`], [`karmada`], [`registration`]
-//! - [`owner`]: who answers for a bed, and [`teardown`] when that one is gone
-//! - [`programs`], [`images`]: what is built once and kept; [`packages`], [`limits`]: what the machine must have
-//! - [`process`], [`certificates`], [`kubectl`], [`probe`], [`wait`], [`progress`]: the tools of all these
+//! - [`bed`]: the running bed as tests see it: [`Bed`], [`Cluster`], [`Sidecar`]
+//! - [`plan`]: what is to be started, from the arguments of the command line
+//! - [`start`]: starts it: [`network`], [`control_plane`], [`node`], [`karmada`], [`registration`]
+//! - [`owner`]: the process that owns a bed, and [`teardown`] once that process is gone
+//! - [`programs`], [`images`]: built once and kept; [`packages`], [`limits`]: requirements of the machine
+//! - [`process`], [`certificates`], [`kubectl`], [`probe`], [`wait`], [`progress`]: tools of all these
 
 pub mod bed;
 pub mod certificates;

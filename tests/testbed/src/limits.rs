@@ -1,11 +1,11 @@
-//! A limit of the machine that beds run into. It is raised where this user may, and said.
+//! Raises a limit of the machine that beds exceed, if this user may, and reports it.
 
 use std::fs;
 
 use crate::progress::say;
 
-/// A kube-apiserver watches its files by six inotify instances, and a user has 128 of them by default: enough for
-/// one bed, not for two side by side.
+/// Raises the number of inotify instances. A kube-apiserver watches its files by six of them, and a user has
+/// 128 by default: enough for one bed, not for two side by side.
 pub(crate) fn raise() {
     let Some(old) = fs::read_to_string(INSTANCES).ok().and_then(|text| text.trim().parse::<u32>().ok())
     else {
@@ -17,5 +17,5 @@ pub(crate) fn raise() {
 }
 
 const INSTANCES: &str = "/proc/sys/fs/inotify/max_user_instances";
-/// For twenty beds.
+/// Enough for twenty beds.
 const ENOUGH: u32 = 2048;

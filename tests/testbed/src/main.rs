@@ -1,4 +1,4 @@
-//! `testbed`: brings a real Kubernetes up for a command, and takes it down whatever happens.
+//! `testbed`: starts a real Kubernetes for a command, and takes it down whatever happens.
 
 mod cli;
 mod commands;
@@ -18,5 +18,5 @@ fn main() -> ExitCode {
     }
 }
 
-/// No command ends with this by itself: what failed is the bed.
+/// No command returns this by itself, so it means that the bed failed.
 const FAILED: u8 = 125;

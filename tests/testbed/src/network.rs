@@ -1,6 +1,6 @@
-//! The bed's network: a namespace of its own with one bridge, so that no port can clash and nothing touches
-//! the machine's network. Each node is a namespace of its own too, as a machine would be: two kube-proxies
-//! cannot share one, and pods are routed to it.
+//! Creates the bed's network: a namespace with one bridge, so that no port conflicts and the machine's
+//! network is not touched. Each node has a namespace of its own too, like a machine: two kube-proxies cannot
+//! share one, and pods are routed to it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,7 +14,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::plan::{BRIDGE, ClusterPlan, Plan, SIDECAR};
 use crate::process::with_system_programs;
 
-/// Makes the bed's namespace and those of its nodes.
+/// Creates the bed's namespace and those of its nodes.
 pub(crate) fn create(id: &str, plan: &Plan) -> Result<()> {
     ip(None, &format!("netns add {id}"))?;
     let mut lines = vec!["link set lo up".to_owned(), "link add bridge0 type bridge".to_owned()];
@@ -66,7 +66,7 @@ pub(crate) fn enter(id: &str) -> Result<()> {
         .with_context(|| format!("cannot enter: {path}"))
 }
 
-/// Removes the bed's namespaces; what is in them (links, rules) goes with them.
+/// Removes the bed's namespaces; their links and rules are removed with them.
 pub(crate) fn remove(id: &str) -> Result<()> {
     let Ok(entries) = fs::read_dir("/run/netns") else { return Ok(()) };
     for entry in entries {
@@ -88,12 +88,12 @@ fn belongs(namespace: &str, id: &str) -> bool {
     namespace.strip_prefix(id).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// Whether this user can make network namespaces.
+/// Whether this user can create network namespaces.
 pub(crate) fn namespaces() -> bool {
     cfg!(target_os = "linux") && rustix::process::geteuid().is_root()
 }
 
-/// The ports of one cluster's programs: fixed ones in a namespace of its own, else whatever is free.
+/// The ports of one cluster's programs: fixed ones in a namespace, else any free ports.
 pub(crate) struct Ports {
     pub(crate) apiserver: SocketAddr,
     pub(crate) etcd: SocketAddr,
@@ -122,7 +122,7 @@ impl Ports {
     }
 }
 
-/// A port of 127.0.0.1 that nobody listens on now.
+/// A port of 127.0.0.1 on which no process listens now.
 pub(crate) fn free_port() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bed_owns_its_namespace_and_those_of_its_nodes_only() {
+    fn bed_owns_only_its_namespace_and_those_of_its_nodes() {
         assert!(belongs("mc-12ab34", "mc-12ab34"));
         assert!(belongs("mc-12ab34-m1", "mc-12ab34"));
         assert!(!belongs("mc-12ab345", "mc-12ab34"));

@@ -1,5 +1,5 @@
-//! A node: containerd, kubelet and kube-proxy in namespaces of their own, as if on a machine of their own:
-//! the network's is named, the mounts' lives as long as containerd and its containers.
+//! Starts a node: containerd, kubelet and kube-proxy in namespaces of their own, as if on a machine of their
+//! own. The network namespace is named; the mount namespace lives as long as containerd and its containers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ pub(crate) fn join(site: &Site<'_>, plan: &ClusterPlan, node: &Prepared, cluster
     }
     let mut config = kubelet_config(&node.dir, &cluster.ca_certificate, &address);
     if plan.is_at_least(31) {
-        // A machine without cgroup v2 is good enough; older kubelets do not ask.
+        // A machine without cgroup v2 is sufficient; older kubelets do not check.
         config["failCgroupV1"] = false.into();
     }
     fs::write(node.dir.join("kubelet.yaml"), config.to_string())?;
@@ -95,7 +95,8 @@ pub(crate) fn join(site: &Site<'_>, plan: &ClusterPlan, node: &Prepared, cluster
         format!("--node-ip={address}"),
         format!("--root-dir={}", file("kubelet")),
         format!("--cert-dir={}", file("kubelet/pki")),
-        // Of all control groups of the machine, which are many where beds have been: nothing here reads the figures.
+        // The kubelet reads all control groups of the machine, which has many after several beds, and nothing
+        // here uses the figures.
         "--housekeeping-interval=1m".to_owned(),
     ];
     let mut proxy_args = vec![
@@ -112,7 +113,7 @@ pub(crate) fn join(site: &Site<'_>, plan: &ClusterPlan, node: &Prepared, cluster
     let mut within = node.network.clone();
     let proxy = site.launch(&node.dir, programs::path(&plan.version, "kube-proxy"), proxy_args);
     Launch { within: within.clone(), ..proxy }.start()?;
-    // The volumes that the kubelet mounts are there for the containers.
+    // The containers must see the volumes that the kubelet mounts.
     within.push(format!("--mount=/proc/{}/ns/mnt", node.containerd));
     let kubelet = site.launch(&node.dir, programs::path(&plan.version, "kubelet"), kubelet_args);
     let mut kubelet = Launch { within, ..kubelet }.start()?;
@@ -144,7 +145,7 @@ fn is_ready(kubectl: &Kubectl, node: &str) -> Result<(), String> {
     }
 }
 
-/// The apiserver may do to the kubelet what exec, logs and port-forward need.
+/// Lets the apiserver use the kubelet's API for exec, logs and port-forward.
 fn kubelet_access() -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -214,7 +215,7 @@ fn kubelet_config(dir: &Path, ca: &Path, address: &str) -> Value {
         "containerRuntimeEndpoint": format!("unix://{}", file(SOCKET)),
         "podLogsDir": file("pods"),
         "volumePluginDir": file("volume-plugins"),
-        // What the machine has is good enough.
+        // The kubelet must accept the machine as it is.
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": false,
         "enforceNodeAllocatable": [],
@@ -230,8 +231,9 @@ fn kubelet_config(dir: &Path, ca: &Path, address: &str) -> Value {
     })
 }
 
-/// Becomes the program in a new mount namespace, where the folders that containerd, CNI and kubelets use whatever
-/// their configuration says are empty: nothing is left of them on the machine, and nothing of it is in the way.
+/// Runs the program in a new mount namespace, in which the folders are empty that containerd, CNI and
+/// kubelets use regardless of their configuration. So a bed leaves nothing in them, and nothing in them
+/// disturbs a bed.
 const OWN_MOUNTS: &[&str] = &[
     "unshare",
     "--mount",

@@ -1,5 +1,5 @@
-//! Who answers for a bed. The one who starts it holds a lock on its folder, which the kernel releases
-//! whatever kills the holder; a detached process waits for that lock and then takes the bed down.
+//! The owner of a bed: the process that starts it holds a lock on its folder, which the kernel releases
+//! however the holder ends. A detached process waits for that lock and then takes the bed down.
 
 use std::fs::{self, File, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -13,7 +13,7 @@ use crate::programs;
 use crate::progress::{say, step};
 use crate::teardown;
 
-/// A new bed's folder, in this process's care.
+/// A new bed's folder, which this process owns.
 pub struct Owner {
     pub id: String,
     pub dir: PathBuf,
@@ -22,7 +22,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Makes a folder and starts the process that will take down what is in it.
+    /// Creates a folder and starts the process that will take its bed down.
     pub fn new() -> Result<Self> {
         let id = format!("mc-{:06x}", RandomState::new().build_hasher().finish() & 0xff_ffff);
         let dir = beds().join(&id);
@@ -36,7 +36,7 @@ impl Owner {
         Ok(Self { id, dir, lock, reaper })
     }
 
-    /// Has the bed taken down; the logs stay where something failed.
+    /// Has the bed taken down. The logs stay if something failed.
     pub fn finish(self, keep_logs: bool) -> Result<()> {
         if !keep_logs {
             File::create(self.dir.join(SUCCESS))?;
@@ -44,7 +44,7 @@ impl Owner {
         self.release()
     }
 
-    /// Leaves the bed as it is, for `testbed down`.
+    /// Leaves the bed running, for `testbed down`.
     pub fn detach(self) -> Result<()> {
         File::create(self.dir.join(DETACHED))?;
         self.release()
@@ -79,7 +79,7 @@ pub fn reap(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Takes down one bed, or all that nobody answers for.
+/// Takes down one bed, or all without an owner.
 pub fn down(id: Option<&str>) -> Result<()> {
     let Ok(entries) = fs::read_dir(beds()) else { return Ok(()) };
     let mut found = false;
@@ -105,7 +105,7 @@ fn is_abandoned(dir: &Path) -> bool {
     }
 }
 
-/// Where beds are. Containerd and kubelet put sockets below, whose paths must not be long.
+/// The folder of all beds. Containerd and kubelet put sockets below it, whose paths must not be long.
 fn beds() -> PathBuf {
     let beds = programs::target().join("testbed");
     if beds.as_os_str().len() > LONGEST { std::env::temp_dir().join("kubectl-mc-testbed") } else { beds }

@@ -1,4 +1,5 @@
-//! What a bed needs of the machine. It is named when it is missing, never installed from here.
+//! Checks the packages that a bed needs of the machine. Missing packages are named, and never installed from
+//! here.
 
 use std::path::Path;
 
@@ -23,7 +24,7 @@ fn missing(network: bool, node: bool, exists: &dyn Fn(&str) -> bool) -> Vec<&'st
     missing.map(|(package, _)| *package).collect()
 }
 
-/// A package, and where its program may be.
+/// A package, and the paths where its program may be.
 type Package = (&'static str, &'static [&'static str]);
 
 const NETWORK: &[Package] = &[
@@ -52,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_network_nothing_is_needed() {
+    fn bed_without_a_network_needs_no_package() {
         assert!(missing(false, false, &|_| false).is_empty());
     }
 }

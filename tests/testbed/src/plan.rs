@@ -1,4 +1,4 @@
-//! What is to be started: the command line's words, checked and completed before anything runs.
+//! The plan of a bed: the command line's arguments, checked and completed before anything starts.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,37 +8,37 @@ use anyhow::{Result, bail};
 
 use crate::programs::{self, DEFAULT_VERSION};
 
-/// What somebody asks for.
+/// The request, from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// m1 … mN.
     pub members: usize,
     /// `m2` or `m2=v1.30.0`: further members, or other versions of those above.
     pub member: Vec<String>,
-    /// Clusters that are registered nowhere, written as members are.
+    /// Clusters that are not registered, written as members are.
     pub spares: Vec<String>,
     /// Clusters with a node.
     pub nodes: Vec<String>,
     /// Clusters with Karmada's aggregated API server.
     pub karmada: Vec<String>,
     pub sidecar: Option<PathBuf>,
-    /// An archive of its image for the nodes of spares; without it, one is packed of the program.
+    /// An archive of its image for the nodes of spares. Without it, an image is packed from the program.
     pub sidecar_image: Option<PathBuf>,
-    /// No network namespace although one could be had.
+    /// Use no network namespace, although one could be created.
     pub loopback: bool,
     /// Whether kube-apiservers and the sidecar export traces.
     pub tracing: bool,
 }
 
-/// What will be started.
+/// The bed that will be started.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// The host first.
     pub(crate) clusters: Vec<ClusterPlan>,
     pub(crate) sidecar: Option<PathBuf>,
-    /// What the nodes of spares run of it.
+    /// The sidecar's image for the nodes of spares.
     pub(crate) sidecar_image: Option<SidecarImage>,
-    /// What was asked for and cannot be had, and why.
+    /// Parts of the request that cannot be had, with the reason.
     pub(crate) skipped: Vec<String>,
     pub(crate) loopback: bool,
     pub(crate) tracing: bool,
@@ -46,9 +46,9 @@ pub(crate) struct Plan {
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum SidecarImage {
-    /// An archive that somebody made.
+    /// An archive that exists.
     Archive(PathBuf),
-    /// One that is packed of the program.
+    /// An image that is packed from the program.
     Of(PathBuf),
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct ClusterPlan {
     pub(crate) node: bool,
     /// Karmada's aggregated API server serves its Clusters.
     pub(crate) karmada: bool,
-    /// It is registered nowhere.
+    /// It is not registered on the host.
     pub(crate) spare: bool,
 }
 
@@ -136,17 +136,17 @@ impl Plan {
 }
 
 impl ClusterPlan {
-    /// Of its apiserver on the bridge.
+    /// The address of its apiserver on the bridge.
     pub(crate) fn bridge_address(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 88, 0, 10 + self.index)
     }
 
-    /// Of its node on the bridge.
+    /// The address of its node on the bridge.
     pub(crate) fn node_address(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 88, 0, 100 + self.index)
     }
 
-    /// Of its pods: an address range for `host-local`, routed by the node.
+    /// The address range of its pods for `host-local`, routed by the node.
     pub(crate) fn pod_range(&self) -> String {
         format!("10.89.{}.0/24", self.index)
     }
@@ -177,9 +177,9 @@ fn check_name(name: &str) -> Result<()> {
 pub(crate) const HOST: &str = "host";
 /// The bridge's own address, 10.88.0.1/16.
 pub(crate) const BRIDGE: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
-/// Where the sidecar listens.
+/// The sidecar's address.
 pub(crate) const SIDECAR: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 5);
-/// Addresses end there; memory ends long before.
+/// There are no more addresses; memory ends long before.
 const MAX_CLUSTERS: usize = 81;
 
 #[cfg(test)]
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_may_have_another_version() {
+    fn member_can_have_another_version() {
         let plan = Plan::new(&Wanted { member: vec!["m2=v1.30.0".into()], ..wanted() }, true).unwrap();
         assert_eq!(names(&plan), ["host", "m1", "m2"]);
         assert_eq!(plan.clusters[2].version, "v1.30.0");
@@ -213,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn a_member_may_have_a_name_of_its_own() {
+    fn member_can_have_its_own_name() {
         let plan = Plan::new(&Wanted { member: vec!["paris".into()], ..wanted() }, true).unwrap();
         assert_eq!(names(&plan), ["host", "m1", "m2", "paris"]);
     }
 
     #[test]
-    fn spares_come_last_and_are_told_from_members() {
+    fn spares_come_last_and_differ_from_members() {
         let plan =
             Plan::new(&Wanted { spares: vec!["a".into(), "b=v1.30.0".into()], ..wanted() }, true).unwrap();
         assert_eq!(names(&plan), ["host", "m1", "m2", "a", "b"]);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_cannot_be_are_refused() {
+    fn invalid_names_are_refused() {
         for name in ["", "=v1.30.0", "host", "M1", "-m", "a.b", "m/1"] {
             let refused = Plan::new(&Wanted { member: vec![name.into()], ..wanted() }, true);
             assert!(refused.is_err(), "{name:?}");
@@ -241,14 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn a_node_goes_to_a_cluster_that_is_there() {
+    fn node_needs_an_existing_cluster() {
         let plan = Plan::new(&Wanted { nodes: vec!["m2".into(), "host".into()], ..wanted() }, true).unwrap();
         assert_eq!(plan.clusters.iter().map(|cluster| cluster.node).collect::<Vec<_>>(), [true, false, true]);
         assert!(Plan::new(&Wanted { nodes: vec!["m7".into()], ..wanted() }, true).is_err());
     }
 
     #[test]
-    fn karmada_goes_to_a_cluster_that_is_there() {
+    fn karmada_needs_an_existing_cluster() {
         let spares = vec!["k3".into()];
         let plan = Plan::new(&Wanted { spares, karmada: vec!["k3".into()], ..wanted() }, true).unwrap();
         let karmada: Vec<_> = plan.clusters.iter().map(|cluster| cluster.karmada).collect();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn without_namespaces_a_node_is_left_out_and_said_to_be() {
+    fn node_is_reported_as_skipped_without_namespaces() {
         let plan = Plan::new(&Wanted { nodes: vec!["m1".into()], ..wanted() }, false).unwrap();
         assert!(plan.loopback);
         assert!(!plan.clusters[1].node);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cluster_has_addresses_of_its_own() {
+    fn every_cluster_has_unique_addresses() {
         let plan = Plan::new(&wanted(), true).unwrap();
         let mut addresses = plan.clusters.iter().map(ClusterPlan::bridge_address).collect::<Vec<_>>();
         addresses.extend(plan.clusters.iter().map(ClusterPlan::node_address));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sidecars_image_is_packed_unless_somebody_made_one() {
+    fn sidecar_image_is_packed_unless_one_is_given() {
         let (program, archive) = (PathBuf::from("mc-sidecar"), PathBuf::from("mc-sidecar.tar"));
         let packed = Wanted { sidecar: Some(program.clone()), ..wanted() };
         let made = Wanted { sidecar_image: Some(archive.clone()), ..packed.clone() };

@@ -1,4 +1,4 @@
-//! The smallest HTTP client that can ask a server whether it is ready.
+//! A minimal HTTP client that checks whether a server is ready.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 
-/// What `https://address/path` answers, as an error text unless it is 200.
+/// Requests `http://address/path` or `https://address/path`; any status but 200 becomes an error text.
 pub(crate) struct Probe {
     address: SocketAddr,
     tls: Option<Arc<ClientConfig>>,
@@ -60,7 +60,7 @@ fn exchange(mut stream: impl Read + Write, address: SocketAddr, path: &str) -> R
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     stream.flush()?;
     let mut answer = Vec::new();
-    // The head is enough: how the server closes afterwards does not matter.
+    // The head is sufficient: how the server closes afterwards does not matter.
     let mut chunk = [0; 4096];
     while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
         match stream.read(&mut chunk)? {
@@ -75,7 +75,7 @@ fn status(answer: &str) -> Option<u16> {
     answer.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// A server that is up answers its health path at once, also on a busy machine.
+/// A running server answers its health path at once, also on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_status_of_an_answer() {
+    fn status_of_an_answer_is_read() {
         assert_eq!(status("HTTP/1.1 200 OK\r\n\r\n"), Some(200));
         assert_eq!(status("HTTP/1.1 503 Service Unavailable\r\n"), Some(503));
         assert_eq!(status(""), None);

@@ -1,5 +1,5 @@
-//! The programs of a bed: started with their output in a log file, and found again by a mark in their
-//! environment, so that no process of anybody else is ever touched.
+//! Starts the programs of a bed with their output in a log file. They are found again by a mark in their
+//! environment, so that no other process is ever touched.
 
 mod find;
 
@@ -20,7 +20,7 @@ use crate::wait;
 /// The mark: every process of a bed has the bed's id under this name in its environment.
 pub(crate) const MARK: &str = "TESTBED_PROCESS_OF";
 
-/// How a program is started; kept beside its log, so that it can be started again.
+/// How a program is started. It is kept beside the log, so that the program can be restarted.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Launch {
     pub(crate) bed: String,
@@ -29,13 +29,14 @@ pub(crate) struct Launch {
     pub(crate) dir: PathBuf,
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<String>,
-    /// A command that becomes the program in other namespaces; its pid is then the program's. Often empty.
+    /// A command that enters other namespaces and then execs the program, so its pid is the program's. Often
+    /// empty.
     pub(crate) within: Vec<String>,
-    /// Whether it waits for most of its time, whatever others of its name do.
+    /// Whether it is mostly idle, whatever other programs of its name do.
     pub(crate) waits: bool,
 }
 
-/// What is kept of a started program.
+/// The record of a started program.
 #[derive(Serialize, Deserialize)]
 struct Record {
     pid: u32,
@@ -53,14 +54,15 @@ impl Launch {
         self.start_with(&[])
     }
 
-    /// Lets it find these names (hosts(5)) in the place of the machine's `/etc/hosts`.
+    /// Lets it resolve these names (hosts(5)) instead of the machine's `/etc/hosts`.
     pub(crate) fn find_hosts(&mut self, hosts: &str) -> Result<()> {
         fs::write(self.dir.join(HOSTS), hosts)?;
         self.within.extend(OWN_HOSTS.iter().map(|&word| word.to_owned()));
         Ok(())
     }
 
-    /// What waits for most of its time needs no second thread, and beds have dozens of such programs on two cores.
+    /// A program that is mostly idle needs no second thread, and beds have dozens of such programs on two
+    /// cores.
     fn threads(&self) -> Option<(&'static str, &'static str)> {
         const WAITING: [&str; 5] =
             ["etcd", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet"];
@@ -68,7 +70,7 @@ impl Launch {
         waits.then_some(("GOMAXPROCS", "1"))
     }
 
-    /// With arguments more, this time only; `!--flag` takes the flag out.
+    /// Starts it with more arguments, this time only; `!--flag` removes the flag.
     pub(crate) fn start_with(self, more: &[&str]) -> Result<Daemon> {
         let log = File::options().create(true).append(true).open(self.log())?;
         let left_out: Vec<_> = more.iter().filter_map(|flag| flag.strip_prefix('!')).collect();
@@ -99,7 +101,7 @@ impl Launch {
 }
 
 impl Daemon {
-    /// Asks until the program is ready; an error shows the end of its log.
+    /// Waits until the program is ready; an error shows the end of its log.
     pub(crate) fn until_ready(&mut self, mut ask: impl FnMut() -> Result<Result<(), String>>) -> Result<()> {
         let what = format!("{} is ready", self.launch.name);
         let ready = wait::until(&what, wait::DEADLINE, || {
@@ -127,7 +129,7 @@ impl Daemon {
     }
 }
 
-/// Ends a program, whoever started it, and gives what starts it again as it was.
+/// Ends a program, whichever process started it, and returns the launch that restarts it as it was.
 pub(crate) fn stop(dir: &Path, name: &str) -> Result<Launch> {
     let Record { pid, launch } = record(dir, name)?;
     end(pid, &launch.bed)?;
@@ -145,7 +147,8 @@ fn record(dir: &Path, name: &str) -> Result<Record> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// A command of the bed `id`: of this process's environment only what a program needs to run.
+/// Sets the environment of a command of the bed `id`. Of this process's environment it gets only what a
+/// program needs to run.
 pub(crate) fn environment<'a>(command: &'a mut Command, id: &str) -> &'a mut Command {
     command.env_clear();
     with_system_programs(command);
@@ -154,12 +157,12 @@ pub(crate) fn environment<'a>(command: &'a mut Command, id: &str) -> &'a mut Com
             command.env(name, value);
         }
     }
-    // Own process group: a Ctrl-C is for the command, the bed is then taken down in order.
+    // A process group of its own: Ctrl-C is for the command, and the bed is then taken down in order.
     std::os::unix::process::CommandExt::process_group(command, 0);
     command.env("NO_COLOR", "1").env(MARK, id)
 }
 
-/// Debian keeps ip, nft and runc where a user's PATH does not look.
+/// Adds the folders where Debian keeps ip, nft and runc, which a user's PATH lacks.
 pub(crate) fn with_system_programs(command: &mut Command) -> &mut Command {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");
@@ -176,7 +179,7 @@ fn tail(log: &Path) -> String {
 }
 
 const HOSTS: &str = "hosts";
-/// Becomes the program in a mount namespace where it finds that file, in its own folder, in the place of the machine's.
+/// Runs the program in a mount namespace in which the file in its own folder replaces the machine's.
 const OWN_HOSTS: &[&str] =
     &["unshare", "--mount", "sh", "-ec", "mount --bind hosts /etc/hosts; exec \"$@\"", "program"];
 

@@ -1,5 +1,5 @@
-//! The programs of Kubernetes: built from upstream's Go modules (`tests/kubernetes/<version>`), kept in
-//! `target/kubernetes/<version>`, and built again only when their module changes.
+//! Builds the programs of Kubernetes from upstream's Go modules (`tests/kubernetes/<version>`). They are kept
+//! in `target/kubernetes/<version>`, and built again only when their module changes.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -18,33 +18,35 @@ pub use beside::{
 };
 pub(crate) use beside::{build_karmada, karmada_server};
 
-/// The version of the host, of members that name none, and of etcd and kubectl in any case.
+/// The version of the host, of members without a version, and always of etcd and kubectl.
 pub const DEFAULT_VERSION: &str = "v1.36.3";
 
-/// What a control plane needs.
+/// The programs of a control plane.
 pub(crate) const CONTROL_PLANE: &[&str] = &["kube-apiserver", "kube-controller-manager"];
-/// What a cluster with a node needs beside its control plane.
+/// The programs of a cluster with a node, besides its control plane.
 pub(crate) const NODE: &[&str] = &["kube-scheduler", "kubelet", "kube-proxy"];
-/// What every bed needs, in the default version.
+/// The programs of every bed, in the default version.
 pub(crate) const COMMON: &[&str] = &["etcd", "kubectl"];
-/// What nodes need in the default version: the image that pods and sandboxes run.
+/// The programs of nodes in the default version: the image that pods and sandboxes run.
 pub(crate) const IMAGES: &[&str] = &["agnhost"];
 
-/// Upstream's end-to-end tests, from a module of their own: they need more than the programs do.
+/// Upstream's end-to-end tests, from a module of their own, because they have more dependencies than the
+/// programs.
 const UPSTREAM_TESTS: &str = "e2e.test";
 
-/// Where the tree is; this crate is only ever used from it.
+/// The root of the repository; this crate is only ever used from it.
 pub(crate) fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// Cargo's folder for what is built.
+/// Cargo's target folder.
 pub(crate) fn target() -> PathBuf {
     let dir = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     fs::canonicalize(&dir).unwrap_or(dir)
 }
 
-/// Where a program of a version is; `KUBEBUILDER_ASSETS` (envtest's variable) comes before our own.
+/// The path of a program of a version; `KUBEBUILDER_ASSETS` (envtest's variable) takes precedence over our
+/// own.
 pub(crate) fn path(version: &str, program: &str) -> PathBuf {
     let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|_| version == DEFAULT_VERSION);
     let provided = assets.map(|dir| PathBuf::from(dir).join(program)).filter(|path| path.is_file());
@@ -64,7 +66,7 @@ pub fn build_all(version: &str) -> Result<()> {
     Ok(())
 }
 
-/// Builds everything that any test uses, in every version that is here.
+/// Builds everything that any test uses, in every version that has a module here.
 pub fn build_everything() -> Result<()> {
     let mut versions = vec![DEFAULT_VERSION.to_owned()];
     for entry in fs::read_dir(root().join("tests/kubernetes"))? {
@@ -82,7 +84,7 @@ pub fn build_everything() -> Result<()> {
     build_upstream_tests().map(drop)
 }
 
-/// Builds upstream's end-to-end tests of the default version, which takes minutes, and says where they are.
+/// Builds upstream's end-to-end tests of the default version, which takes minutes, and returns their path.
 pub fn build_upstream_tests() -> Result<PathBuf> {
     build_from(&conformance_module(), DEFAULT_VERSION, &[UPSTREAM_TESTS])?;
     Ok(path(DEFAULT_VERSION, UPSTREAM_TESTS))
@@ -96,7 +98,7 @@ fn conformance_module() -> PathBuf {
     root().join("tests/conformance")
 }
 
-/// Builds what is missing of some programs.
+/// Builds those of these programs that are missing.
 pub(crate) fn build(version: &str, programs: &[&str]) -> Result<()> {
     build_from(&kubernetes_module(version), version, programs)
 }
@@ -105,7 +107,7 @@ fn build_from(module: &Path, version: &str, programs: &[&str]) -> Result<()> {
     let stamp = stamp(version, module)?;
     let folder = folder(version);
     fs::create_dir_all(&folder)?;
-    // Two beds started at once build once.
+    // Two beds that start at the same time build once.
     let lock = File::create(folder.join(".lock"))?;
     lock.lock()?;
     let stamp_file = |program: &str| folder.join(format!(".{program}.stamp"));
@@ -130,9 +132,9 @@ fn build_from(module: &Path, version: &str, programs: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// All in one command: while one is linked, which one thread does, the others are compiled.
+/// Builds all in one command: while one thread links a program, others compile.
 fn go_build(module: &Path, version: &str, programs: &[&str], folder: &Path) -> Result<()> {
-    // Through a folder of its own: a bed may be running the old ones.
+    // Builds into another folder, because a bed may be running the old programs.
     let new = folder.join(".new");
     fs::create_dir_all(&new)?;
     let packages: Vec<_> = programs.iter().map(|program| package(program)).collect();
@@ -179,10 +181,11 @@ fn package(program: &str) -> String {
     }
 }
 
-/// Prometheus without the clients of clouds, which are most of its code. The tag means nothing to the other programs.
+/// Builds Prometheus without its service discovery of clouds, which is most of its code. Other programs
+/// ignore the tag.
 const TAGS: &str = "-tags=remove_all_sd";
 
-/// The version is stamped in as upstream's own build does it.
+/// Sets the version in the programs as upstream's own build does.
 fn ldflags(version: &str) -> String {
     let [major, minor] = major_and_minor(version);
     let package = "k8s.io/component-base/version";
@@ -191,7 +194,7 @@ fn ldflags(version: &str) -> String {
     )
 }
 
-/// Set where the bed is one to measure on: all programs are compiled as upstream compiles them.
+/// If set, the bed is for measurements: all programs are compiled as upstream compiles them.
 pub const OPTIMIZED: &str = "TESTBED_OPTIMIZED";
 
 /// Whether programs are compiled with all of the compiler's optimizations, as upstream compiles them.
@@ -200,9 +203,9 @@ fn is_compiled_as_upstream(version: &str, module: &Path) -> bool {
     (is_called_often && version == DEFAULT_VERSION) || std::env::var_os(OPTIMIZED).is_some()
 }
 
-/// The tables for debuggers are a tenth of the time of a compilation, and the linker leaves them out anyway. Inlining is a
-/// further quarter: programs that run seldom go without it. `tests/request-info/generate.sh` repeats the first flag, so that
-/// both use one build cache.
+/// Debug information takes a tenth of the compilation, and the linker leaves it out anyway. Inlining takes
+/// another quarter, so programs that run seldom go without it. `tests/request-info/generate.sh` repeats the
+/// first flag, so that both use one build cache.
 fn compiler_flags(as_upstream: bool) -> &'static str {
     if as_upstream { "-gcflags=all=-dwarf=false" } else { "-gcflags=all=-l -dwarf=false" }
 }
@@ -218,7 +221,8 @@ fn major_and_minor(version: &str) -> [&str; 2] {
     [numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default()]
 }
 
-/// All that decides what is built: the module, the checksums of what it requires, the flags, a program of its own.
+/// Everything that determines a build: the module, the checksums of its requirements, the flags, and its own
+/// program.
 fn stamp(version: &str, module: &Path) -> Result<String> {
     let unknown = || format!("no such version here: {version}: tests/kubernetes/add-version.sh adds one");
     let go_mod = fs::read_to_string(module.join("go.mod")).with_context(unknown)?;
@@ -241,21 +245,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_stamped_into_the_programs() {
+    fn version_is_stamped_into_the_programs() {
         let flags = ldflags("v1.30.0");
         assert!(flags.contains("gitVersion=v1.30.0"), "{flags}");
         assert!(flags.contains("gitMajor=1 ") && flags.ends_with("gitMinor=30"), "{flags}");
     }
 
     #[test]
-    fn programs_are_found_by_the_name_that_go_gives_them() {
+    fn program_files_have_the_names_that_go_gives_them() {
         let names =
             ["etcd", "konnectivity-agent", "kubelet"].map(|program| file_of(&package(program)).to_owned());
         assert_eq!(names, ["server", "agent", "kubelet"]);
     }
 
     #[test]
-    fn every_module_here_keeps_the_checksums_of_what_it_requires() {
+    fn every_module_has_the_checksum_of_its_kubernetes() {
         for entry in fs::read_dir(root().join("tests/kubernetes")).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
@@ -267,13 +271,13 @@ mod tests {
     }
 
     #[test]
-    fn upstreams_tests_are_of_the_default_version() {
+    fn upstream_tests_have_the_default_version() {
         let stamp = stamp(DEFAULT_VERSION, &conformance_module()).unwrap();
         assert!(stamp.contains(&format!("k8s.io/kubernetes {DEFAULT_VERSION} h1:")));
     }
 
     #[test]
-    fn a_version_that_is_not_here_is_named() {
+    fn error_names_a_version_without_a_module() {
         let error = build("v1.0.0", &["kubectl"]).unwrap_err();
         assert!(error.to_string().contains("v1.0.0"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! What people see on stderr: one line a step, with its duration.
+//! Reports progress on stderr: one line for each step, with its duration.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-/// Does one step and says so; an error names the step.
+/// Performs one step and reports it; an error names the step.
 pub(crate) fn step<T>(name: impl Display, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let result = work().with_context(|| name.to_string())?;
@@ -14,7 +14,7 @@ pub(crate) fn step<T>(name: impl Display, work: impl FnOnce() -> Result<T>) -> R
     Ok(result)
 }
 
-/// One line on stderr. That nobody reads it is no reason to fail.
+/// Writes one line to stderr, and ignores an error.
 pub(crate) fn say(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "testbed: {line}");
 }

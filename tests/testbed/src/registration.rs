@@ -1,5 +1,5 @@
-//! The sidecar as a process of the bed, put before the host by the manifests that users apply, and the members
-//! registered with it.
+//! Starts the sidecar as a process of the bed, installs it on the host by the manifests that users apply, and
+//! registers the members.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,10 +44,10 @@ pub(crate) fn start_sidecar(site: &Site<'_>, bed: &Bed, program: &Path) -> Resul
     Ok(sidecar)
 }
 
-/// The name of the authority that the sidecar's certificate is from, and that its system trusts.
+/// The name of the authority that signs the sidecar's certificate and that the sidecar's system trusts.
 pub(crate) const AUTHORITY: &str = "mc-sidecar-ca";
 
-/// Where the sidecar listens.
+/// The addresses on which the sidecar listens.
 struct Addresses {
     secure: SocketAddr,
     admin: SocketAddr,
@@ -71,7 +71,7 @@ fn install(host: &Kubectl) -> Result<()> {
     host.run(&["wait", "--for=condition=Established", CRD, "--timeout=60s"]).map(drop)
 }
 
-/// Prepares the members by hand, and makes what the host needs to know of them.
+/// Prepares the members by hand, and returns the objects that register them on the host.
 fn member_secrets(site: &Site<'_>, members: &BTreeMap<String, Cluster>) -> Result<Vec<Value>> {
     let manifest: Vec<Value> = serde_saphyr::from_multiple(WIDE_MEMBER)?;
     thread::scope(|scope| {
@@ -143,7 +143,7 @@ fn serve(
     ];
     args.extend(site.tracing_flag());
     let mut launch = site.launch(dir, program.to_owned(), args);
-    // The roots of its system: for members and their proxies that bring no CA of their own.
+    // The roots of its system are for members and their proxies without a CA of their own.
     launch.within.extend(["env".to_owned(), format!("SSL_CERT_FILE={}", authority.certificate.display())]);
     if !site.loopback {
         launch.find_hosts(&hosts(bed))?;
@@ -161,7 +161,7 @@ fn serve(
     })
 }
 
-/// What only the sidecar can look up: the names of the clusters' machines (hosts(5)).
+/// Names that only the sidecar can resolve: those of the clusters' machines (hosts(5)).
 fn hosts(bed: &Bed) -> String {
     let mut lines = "127.0.0.1 localhost\n".to_owned();
     for cluster in [&bed.host].into_iter().chain(bed.members.values()).chain(bed.spares.values()) {
@@ -171,7 +171,7 @@ fn hosts(bed: &Bed) -> String {
     lines
 }
 
-/// Puts the sidecar before the host's apiserver.
+/// Registers the sidecar's API with the host's apiserver.
 fn serve_group(site: &Site<'_>, host: &Kubectl, address: SocketAddr, authority: &Authority) -> Result<()> {
     let mut service = single("service.yaml")?;
     let mut api_service = single("apiservice.yaml")?;
@@ -181,7 +181,7 @@ fn serve_group(site: &Site<'_>, host: &Kubectl, address: SocketAddr, authority: 
         service["spec"] = json!({"type": "ExternalName", "externalName": "localhost"});
         api_service["spec"]["service"]["port"] = address.port().into();
     } else {
-        // A process has no pod that a selector could find.
+        // The sidecar is a process here, so a selector finds no pod.
         if let Some(spec) = service["spec"].as_object_mut() {
             spec.remove("selector");
         }
@@ -193,7 +193,7 @@ fn serve_group(site: &Site<'_>, host: &Kubectl, address: SocketAddr, authority: 
     host.run(&["wait", "--for=condition=Available", API_SERVICE, "--timeout=60s"]).map(drop)
 }
 
-/// Where a Service without pods leads to.
+/// The EndpointSlice of a Service without pods.
 pub(crate) fn endpoints(namespace: &str, name: &str, address: SocketAddr) -> Value {
     json!({
         "apiVersion": "discovery.k8s.io/v1",
@@ -209,7 +209,7 @@ pub(crate) fn endpoints(namespace: &str, name: &str, address: SocketAddr) -> Val
     })
 }
 
-/// A token of a service account in the sidecar's namespace, for longer than any test.
+/// A token of a service account in the sidecar's namespace, which outlives any test.
 fn token(kubectl: &Kubectl, account: &str) -> Result<String> {
     kubectl.run(&["create", "token", account, "--namespace", NAMESPACE, "--duration=24h"])
 }
@@ -225,7 +225,7 @@ fn single(file: &str) -> Result<Value> {
     manifest(file)?.pop().with_context(|| format!("an empty manifest: {file}"))
 }
 
-/// A member that lets the sidecar be anybody and has no manager: nothing keeps its rights.
+/// A member that lets the sidecar impersonate any user, and has no manager: no controller changes its rights.
 const WIDE_MEMBER: &str = include_str!("../member.yaml");
 const NAMESPACE: &str = "kubectl-mc-system";
 const NAME: &str = "mc-sidecar";
@@ -244,7 +244,7 @@ mod tests {
             {
                 assert!(role["metadata"]["labels"].is_null(), "{role}");
                 for rule in role["rules"].as_array().unwrap() {
-                    // What the sidecar tells of itself is no resource.
+                    // The sidecar's metrics and debug pages are no resources.
                     let own =
                         [(json!(["/metrics"]), json!(["get"])), (json!(["/debug/*"]), json!(["get", "put"]))];
                     if own.contains(&(rule["nonResourceURLs"].clone(), rule["verbs"].clone())) {

@@ -1,4 +1,4 @@
-//! Starting a bed: all clusters and nodes at the same time, then the sidecar.
+//! Starts a bed: all clusters and nodes at the same time, then the sidecar.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -21,10 +21,10 @@ use crate::programs;
 use crate::progress::{say, step};
 use crate::registration;
 
-/// A bed that is about to start: what is wanted can be had.
+/// A bed that is about to start: its plan was checked.
 pub struct Ready(Plan);
 
-/// Checks what is wanted and builds what is missing.
+/// Checks the request and builds the programs that are missing.
 pub fn check(wanted: &Wanted) -> Result<Ready> {
     let mut plan = Plan::new(wanted, network::namespaces())?;
     if let Some(sidecar) = &mut plan.sidecar {
@@ -58,7 +58,7 @@ pub fn check(wanted: &Wanted) -> Result<Ready> {
     Ok(Ready(plan))
 }
 
-/// Starts it in a folder. What was started before an error is for the bed's owner to take down.
+/// Starts it in a folder. After an error, the bed's owner takes down what was started.
 pub fn start(Ready(plan): &Ready, id: &str, dir: &Path) -> Result<Bed> {
     if !plan.loopback {
         step("network", || network::create(id, plan))?;
@@ -102,7 +102,7 @@ pub fn start(Ready(plan): &Ready, id: &str, dir: &Path) -> Result<Bed> {
     Ok(bed)
 }
 
-/// Kubernetes 1.30 reads v1beta1. A parent decides about sampling.
+/// Kubernetes 1.30 reads v1beta1. The parent span decides about sampling.
 fn tracing_config(dir: &Path, socket: &Path) -> Result<PathBuf> {
     let file = dir.join("tracing.yaml");
     let endpoint = socket.display();
@@ -147,7 +147,7 @@ fn link_programs(dir: &Path, plan: &Plan) -> Result<PathBuf> {
     Ok(bin)
 }
 
-/// The results of all threads, or the errors of all that failed.
+/// The results of all threads, or the errors of all threads that failed.
 fn join_all<T>(threads: Vec<ScopedJoinHandle<'_, Result<T>>>) -> Result<Vec<T>> {
     let (mut results, mut errors) = (Vec::new(), Vec::new());
     for thread in threads {

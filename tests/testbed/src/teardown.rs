@@ -1,4 +1,4 @@
-//! Taking a bed down, from nothing but its folder: it works at any moment, any number of times.
+//! Takes a bed down, with nothing but its folder. It works at any moment and any number of times.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use crate::network;
 use crate::process;
 
-/// Ends the bed's processes, with which its mounts go, and removes its cgroups, its namespaces and its folder;
-/// on wish not its logs.
+/// Ends the bed's processes, and with them its mounts. Then removes its cgroups, its namespaces and its
+/// folder, optionally without its logs.
 pub fn teardown(dir: &Path, keep_logs: bool) -> Result<()> {
     let id = dir.file_name().context("not a bed's folder")?.to_string_lossy();
     process::end_all(&id, dir)?;
@@ -21,8 +21,8 @@ pub fn teardown(dir: &Path, keep_logs: bool) -> Result<()> {
     fs::remove_dir_all(dir).with_context(|| format!("cannot remove: {}", dir.display()))
 }
 
-/// Containers have cgroups by their ids, below a folder that all containerds of a machine share. Those of containers
-/// that were running are left; the folders of their tasks name them.
+/// Removes the cgroups of containers that were still running. They are named by container ID, below a folder
+/// that all containerds of a machine share; the folders of the bed's tasks have the IDs.
 fn remove_cgroups(dir: &Path) {
     let tasks = children(dir).map(|cluster| cluster.join("node/run/io.containerd.runtime.v2.task/k8s.io"));
     let ids =
@@ -36,12 +36,12 @@ fn remove_cgroups(dir: &Path) {
         }
     }
     for parent in parents {
-        // Only when it is empty: somebody else's containers keep it.
+        // This fails if the folder is not empty, because other containers use it.
         let _ = fs::remove_dir(parent);
     }
 }
 
-/// From the leaves; what is not there or not empty is no reason to stop.
+/// Removes a cgroup from the leaves on; one that is missing or not empty is no error.
 fn remove_cgroup(cgroup: &Path) {
     for child in children(cgroup).filter(|child| child.is_dir()) {
         remove_cgroup(&child);
@@ -49,7 +49,7 @@ fn remove_cgroup(cgroup: &Path) {
     let _ = fs::remove_dir(cgroup);
 }
 
-/// What is large and tells nothing.
+/// Removes large state that does not help to find an error.
 fn remove_state(dir: &Path) -> Result<()> {
     for cluster in children(dir) {
         for state in ["etcd", "node/containerd", "node/run", "node/kubelet"] {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn state_goes_and_logs_stay() {
+    fn state_is_removed_and_logs_stay() {
         let dir = std::env::temp_dir().join(format!("testbed-state-{}", std::process::id()));
         fs::create_dir_all(dir.join("m1/etcd/member")).unwrap();
         fs::write(dir.join("m1/etcd.log"), "log").unwrap();

@@ -1,4 +1,4 @@
-//! Waiting for what another program does: asked again and again, with a deadline.
+//! Waits for another program: checks a condition repeatedly, with a deadline.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,8 @@ use anyhow::{Result, bail};
 /// Long enough for two busy cores; only a failure takes this long.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Asks until there is an answer. An inner error is a "not yet" with its reason, an outer error ends the waiting.
+/// Calls `ask` until there is an answer. An inner error means "not yet" with its reason; an outer error ends
+/// the wait.
 pub(crate) fn until<T>(
     what: &str,
     deadline: Duration,
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn asks_again_until_there_is_an_answer() {
+    fn condition_is_checked_until_there_is_an_answer() {
         let mut asked = 0;
         let answer = until("an answer", DEADLINE, || {
             asked += 1;
@@ -46,13 +47,13 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_names_what_was_waited_for_and_why_it_is_missing() {
+    fn deadline_error_names_the_condition_and_the_reason() {
         let error = until::<()>("a pod", Duration::ZERO, || Ok(Err("no node".to_owned()))).unwrap_err();
         assert_eq!(error.to_string(), "not within 0 s: a pod: no node");
     }
 
     #[test]
-    fn an_error_ends_the_waiting() {
+    fn outer_error_ends_the_wait() {
         let error = until::<()>("a pod", DEADLINE, || bail!("gone")).unwrap_err();
         assert_eq!(error.to_string(), "gone");
     }

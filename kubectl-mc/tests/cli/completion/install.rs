@@ -1,4 +1,5 @@
-//! `kubectl mc completion install`: the program that kubectl runs to complete the plugin.
+//! Tests `kubectl mc completion install`, which installs the program that kubectl runs to complete the
+//! plugin.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,14 +10,14 @@ use crate::bed::{Bed, Ran};
 
 const NAME: &str = "bin/kubectl_complete-mc";
 
-/// The plugin as `PATH` has it, and no folder in it but the bed's.
+/// Runs the plugin with no folder in `PATH` but the bed's.
 fn run(bed: &Bed, words: &[&str]) -> Ran {
     let mut command = bed.command(words);
     command.env("PATH", bed.path("bin")).env("SHELL", "/bin/zsh").output().unwrap().into()
 }
 
 #[test]
-fn installed_beside_the_plugin_once() {
+fn completion_is_installed_beside_the_plugin_once() {
     let bed = bed();
     put_in_path(&bed);
     let file = bed.path(NAME).display().to_string();
@@ -31,7 +32,7 @@ fn installed_beside_the_plugin_once() {
     let again = run(&bed, &["completion", "install", "fish"]);
     assert_eq!(again, Ran::new(0, &format!("{file} is installed\n"), hint));
 
-    // The name that it is called by makes it the completion.
+    // The plugin acts as the completion program because of the name by which it is called.
     let answer = Command::new(bed.path(NAME))
         .args(["use", "us"])
         .env_clear()
@@ -40,7 +41,7 @@ fn installed_beside_the_plugin_once() {
         .output()
         .unwrap();
     assert_eq!(Ran::from(answer), Ran::new(0, "us-1\n:4\n", ""));
-    // An update takes the place of the plugin, and the link is the new one.
+    // The link is relative, so it leads to the new plugin after an update.
     assert_eq!(fs::read_link(bed.path(NAME)).unwrap().to_str(), Some("kubectl-mc"));
 
     let dry = run(&bed, &["completion", "uninstall", "--dry-run"]);
@@ -70,7 +71,7 @@ fn link_to_a_plugin_elsewhere_names_its_path() {
     // The program is started by a path that is not in PATH.
     assert_eq!(run(&bed, &["completion", "install"]).code, Some(0));
     assert_eq!(fs::read_link(bed.path(NAME)).unwrap().to_str(), Some(env!("CARGO_BIN_EXE_kubectl-mc")));
-    // A broken link is ours still.
+    // The plugin removes its link even if the link is broken.
     fs::remove_file(bed.path(NAME)).unwrap();
     symlink("gone/kubectl-mc", bed.path(NAME)).unwrap();
     assert_eq!(

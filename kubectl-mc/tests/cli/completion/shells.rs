@@ -1,4 +1,4 @@
-//! The scripts of `kubectl mc completion` in the shells themselves, on a terminal where a shell needs one.
+//! Tests the scripts of `kubectl mc completion` in real shells, on a terminal where a shell needs one.
 
 use std::fs;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::bed::{Bed, Ran};
 /// zsh reads some hundred files before its first prompt.
 const DEADLINE: Duration = Duration::from_secs(240);
 
-/// A program of the machine in the bed's environment.
+/// A program that is installed on this machine, in the bed's environment.
 fn program(bed: &Bed, name: &str, words: &[&str]) -> Command {
     let mut command = Command::new(name);
     let plugin = patient(bed, &[]);
@@ -22,7 +22,7 @@ fn program(bed: &Bed, name: &str, words: &[&str]) -> Command {
     command
 }
 
-/// Types a line with a tab, and waits for what the shell makes of it.
+/// Types text that ends with a tab, and waits until the screen shows the completed text.
 fn types(terminal: &mut Terminal, typed: &str, shown: &str) {
     terminal.type_in(typed).unwrap();
     terminal.wait_until(shown, DEADLINE, |terminal| terminal.screen().contains(shown)).unwrap();
@@ -82,7 +82,7 @@ fn fish_completes_by_the_script() {
 }
 
 #[test]
-fn script_of_powershell_asks_the_plugin() {
+fn powershell_script_calls_the_plugin() {
     let bed = bed();
     let script = bed.run(&["completion", "powershell"]).out;
     assert!(script.contains("'kubectl-mc', 'kmc'") && script.contains("kubectl-mc __complete"), "{script}");

@@ -1,4 +1,4 @@
-//! `env` and `shell` with contexts in the place of members.
+//! Tests `env` and `shell` with contexts instead of members.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{bed, kubeconfig, rendered};
 
-/// The overlay and the other files that the command of a shell gets.
+/// A command for `shell` that prints the overlay and the other files of KUBECONFIG.
 const SHOWS: &[&str] =
     &["--", "sh", "-c", r#"cat "${KUBECONFIG%%:*}"; echo "in $KUBECTL_MC_SHELL: ${KUBECONFIG#*:}"; exit 3"#];
 
@@ -51,7 +51,7 @@ fn env_of_contexts_keeps_each_user_and_holds_no_secret() {
     assert!(text.contains("current-context: mc/arn:aws:eks:eu-1:1:cluster/B\n"), "{text}");
     assert!(text.contains("user: ann\n") && text.contains("user: ben\n"), "{text}");
     assert!(!text.contains("token") && text.ends_with("users: []\n"), "{text}");
-    // The contexts of the overlay are no further clusters.
+    // The contexts of the overlay do not count as further clusters.
     let list = format!(
         "KUBECONFIG={overlay}:{} \"$0\" clusters --contexts -o name",
         bed.path("kubeconfig").display()
@@ -73,7 +73,7 @@ fn member_and_context_share_a_shell() {
 }
 
 #[test]
-fn shell_names_the_contexts_when_none_fits() {
+fn shell_error_names_the_contexts() {
     let bed = bed();
     assert_snapshot!(rendered(&bed.run(&["--contexts", "shell"])), @r"
     exit code: 2
@@ -92,7 +92,7 @@ fn shell_names_the_contexts_when_none_fits() {
 }
 
 #[test]
-fn hostile_name_of_a_context_is_no_command_of_the_prompt() {
+fn hostile_context_name_runs_no_command_in_the_prompt() {
     let bed = bed();
     kubeconfig(&bed, &[("x'; touch made; $(touch made) `touch made` \\", "a", json!({"token": "t"}))]);
     // Without this folder fish reads every man page first, by a program that keeps the terminal open.

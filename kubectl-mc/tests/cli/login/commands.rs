@@ -1,4 +1,4 @@
-//! Logins whose credential a command prints, and renewals of it by processes that run side by side.
+//! Tests logins whose credential a command prints, and its renewal by concurrent processes.
 
 use std::fs;
 use std::process::Stdio;
@@ -47,7 +47,7 @@ fn expired_credential_runs_the_command_once_for_all_processes() {
 }
 
 #[test]
-fn failing_command_leaves_the_credential_as_it_was() {
+fn failing_command_keeps_the_stored_credential() {
     let scene = Scene::new(201);
     let command = scene.bed.script("failing", "#!/bin/sh\necho secret\necho why >&2\nexit 3\n");
     let command = command.display().to_string();
@@ -65,7 +65,7 @@ fn failing_command_leaves_the_credential_as_it_was() {
 }
 
 #[test]
-fn answer_of_another_plugin_is_cached_and_its_variables_stay() {
+fn wrapped_plugin_is_cached_and_keeps_its_variables() {
     let scene = Scene::new(201);
     let command = scene.counting();
     scene.kubeconfig(&json!({"exec": {
@@ -80,7 +80,7 @@ fn answer_of_another_plugin_is_cached_and_its_variables_stay() {
     assert_eq!((scene.token(), scene.token(), scene.runs()), ("a-word-1".into(), "a-word-1".into(), 1));
     scene.expire();
     assert_eq!((scene.token(), scene.runs()), ("a-word-2".into(), 2));
-    // The same once more, and not the plugin of the plugin.
+    // Another login runs the same plugin, and does not wrap the credential plugin in itself.
     assert_eq!(scene.bed.run(&["login"]).code, Some(0));
     assert_eq!((scene.token(), scene.exec()), ("a-word-3".into(), exec));
     let ran = scene.bed.run(&["login", "--cache-plugin"]);

@@ -1,4 +1,4 @@
-//! Issuers that cannot be used. What a real one does is tested on the test bed.
+//! Tests OpenID Connect issuers that cannot be used. The end-to-end tests use a real issuer.
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -17,7 +17,7 @@ impl Scene {
 }
 
 #[test]
-fn issuers_that_cannot_be_used_are_named() {
+fn unusable_issuers_are_named() {
     let scene = Scene::new(201);
     let answering = |code, body: String| TlsServer::new(&scene.authority, move |_| (code, body.clone()));
     for (issuer, more, words) in [
@@ -43,7 +43,7 @@ fn issuers_that_cannot_be_used_are_named() {
     assert_eq!(scene.file(), None);
 }
 
-/// The attacker's kubeconfig has the true host, and an issuer of his own.
+/// An attacker's kubeconfig names the real host and an issuer of the attacker.
 #[test]
 fn refresh_token_goes_to_no_other_issuer() {
     let scene = Scene::new(201);
@@ -102,7 +102,7 @@ fn refresh_token_goes_to_no_other_issuer() {
 }
 
 #[test]
-fn flags_of_two_ways_exclude_each_other() {
+fn flags_of_two_login_methods_exclude_each_other() {
     let scene = Scene::new(201);
     for words in [
         &["--token-file=x", "--cache-plugin"][..],

@@ -1,8 +1,9 @@
-//! What `kubectl mc tail` costs and how it ends when a pod floods or nothing reads its output.
+//! Tests the memory of `kubectl mc tail`, and how it ends, when a pod floods its log or nothing reads the
+//! output.
 
 use super::*;
 
-/// A pod that says the same again and again, as fast as it is read.
+/// A pod that writes the same line endlessly, as fast as it is read.
 fn flood(line: &'static str) -> Bed {
     Bed::streaming(move |path, stream: &mut Stream| match log_of(path) {
         Some("web") => {
@@ -26,7 +27,7 @@ fn flood(line: &'static str) -> Bed {
 const AGAIN: &str = "2026-01-01T00:00:01Z again and again\n";
 
 #[test]
-fn closed_pipe_ends_it_quietly() {
+fn closed_pipe_ends_tail_without_error() {
     let bed = flood(AGAIN);
     let mut child = bed
         .command(&["tail", ".", "-f", "-C", "m1,m2"])
@@ -49,7 +50,7 @@ fn flooding_pod_does_not_silence_another() {
 }
 
 #[test]
-fn interrupt_ends_it_although_nothing_is_read() {
+fn interrupt_ends_tail_although_output_is_not_read() {
     let bed = flood(AGAIN);
     for clusters in ["m1", "m1,m2"] {
         let mut command = bed.command(&["tail", ".", "-f", "-C", clusters]);
@@ -66,13 +67,13 @@ fn interrupt_ends_it_although_nothing_is_read() {
         let _ = child.kill();
         let _ = child.wait();
         let status = status.unwrap_or_else(|| panic!("{clusters}: it goes on: {threads}"));
-        // The shell makes 130 of a signal.
+        // A shell reports 130 for a process that SIGINT ended.
         assert!(matches!(status.code(), None | Some(130)), "{status}");
     }
 }
 
 #[test]
-fn line_without_end_needs_little_memory() {
+fn endless_line_needs_little_memory() {
     let sent = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&sent);
     let bed = Bed::streaming(move |path, stream: &mut Stream| match log_of(path) {
@@ -104,7 +105,7 @@ fn line_without_end_needs_little_memory() {
 }
 
 #[test]
-fn list_of_pods_without_end_is_an_error() {
+fn endless_list_of_pods_is_an_error() {
     let page =
         json!({"kind": "PodList", "metadata": {"resourceVersion": "1", "continue": "more"}, "items": []});
     let bed = Bed::serving(move |_| ok(&page.to_string()));
@@ -118,12 +119,12 @@ fn list_of_pods_without_end_is_an_error() {
     }
 }
 
-/// Whether a pipe has no room for what is written at a time.
+/// Whether the pipe holds more than 32 KiB, so that the plugin's next write does not fit.
 fn is_full(pipe: &ChildStdout) -> bool {
     rustix::io::ioctl_fionread(pipe).unwrap() > 32 << 10
 }
 
-/// What the threads of a process do, as the kernel tells it.
+/// The name, the wait channel and the system call of each thread of a process.
 fn threads(pid: u32) -> String {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return String::new() };
     let told = tasks.flatten().map(|task| {

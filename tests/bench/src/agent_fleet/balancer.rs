@@ -1,5 +1,5 @@
-//! A balancer as a Service or a cloud has it: each connection goes to the next replica that accepts it, and comes there from
-//! an address of its own, as one whose address the balancer preserves.
+//! A load balancer like a Service or one of a cloud: each connection goes to the next replica that accepts
+//! it, and arrives there from an address of its own, as if the balancer preserved the client's address.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct Options {
     replica: Vec<SocketAddr>,
 }
 
-/// What passed through.
+/// The connections and bytes that passed through.
 #[derive(Default)]
 pub(crate) struct Carried {
     pub(crate) connections: AtomicU64,
@@ -63,12 +63,12 @@ pub(crate) async fn carry(
     Ok(())
 }
 
-/// A replica that was killed refuses, and the next one is tried.
+/// Connects to the next replica that accepts, since a killed one refuses.
 async fn connect(replicas: &[SocketAddr], number: u32) -> Result<TcpStream> {
     let [_, _, third, fourth] = number.to_be_bytes();
     let source = Ipv4Addr::new(127, 77, third, fourth.max(1));
     let (count, number) = (replicas.len(), number as usize);
-    // The connections of one that refuses are those of all others, by turns.
+    // The connections of a replica that refuses go to all others in turn.
     let step = 1 + (number / count) % count.saturating_sub(1).max(1);
     for replica in (0..count).map(|at| replicas[(number + at * step) % count]) {
         let socket = TcpSocket::new_v4()?;

@@ -1,4 +1,4 @@
-//! Many agents in one process: each is the agent of the sidecar's crate with a configuration of its own.
+//! Runs many agents in one process: each is the agent of the sidecar's crate with a configuration of its own.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -77,5 +77,5 @@ fn config(options: &Options, number: usize, cluster: &str, token: &str) -> Resul
     })
 }
 
-/// Not the address whose ports their connections take.
+/// Another address than that whose ports the agents' connections use.
 const ADMIN: Ipv4Addr = Ipv4Addr::new(127, 76, 0, 1);

@@ -1,4 +1,5 @@
-//! A replica without a tunnel that is asked for many members once: what it asks the others for.
+//! Measures a replica without a tunnel that gets one request for each of many members, and its questions to
+//! the other replicas.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -73,5 +74,5 @@ pub(super) fn measure(site: &Site, registered: &Registered, replicas: &Replicas)
     Ok(table)
 }
 
-/// Each is asked for once.
+/// Each of them gets one request.
 const MEMBERS: usize = 1_000;

@@ -1,5 +1,5 @@
-//! Members of a fleet of one's own whose agents dial: on the host each has a MemberCluster, a Secret, and the account of its
-//! agent with a token.
+//! Registers members whose agents dial the sidecar: each has a MemberCluster, a Secret, and an account of its
+//! agent with a token on the host.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -25,7 +25,7 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    /// All are the member that costs nothing, under names of their own.
+    /// All of them are the member without cost, under different names.
     pub(super) fn new(site: &Site, count: usize) -> Result<Self> {
         let (fleet, files) = (OwnFleet::new("bench-agents")?, tempfile::tempdir()?);
         site.scene.let_in(&site.caller, &[], EVERY_VERB)?;
@@ -82,7 +82,7 @@ fn register(host: &mut Session<'_>, fleet: &OwnFleet, name: &str, data: &Value) 
     });
     let made = host.create(&format!("{ACCOUNTS}/{name}/token"), &request)?;
     let token = made["status"]["token"].as_str().context("no token")?.to_owned();
-    // The bed's sidecar leaves the member to the sidecars of this namespace.
+    // With this status the bed's sidecar leaves the member to the sidecars of this namespace.
     let claimed = json!({"status": {"namespace": fleet.namespace, "conditions": []}});
     host.merge(&format!("{MEMBER_CLUSTERS}/{name}/status"), &claimed)?;
     Ok(token)

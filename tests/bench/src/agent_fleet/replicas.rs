@@ -1,4 +1,4 @@
-//! Replicas of the sidecar with balancers before them, and the agents that dial the balancers.
+//! Runs replicas of the sidecar with balancers before them, and the agents that dial the balancers.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -17,11 +17,11 @@ use crate::usage::Cpu;
 pub(super) struct Replicas {
     pub(super) sidecars: Vec<OwnSidecar>,
     pub(super) addresses: Vec<SocketAddr>,
-    /// Each has about half of the open files that a process may have.
+    /// Each balancer uses about half of the open files that a process may have.
     balancers: Vec<(Process, SocketAddr)>,
 }
 
-/// What all replicas hold and have used.
+/// The resources of all replicas together.
 pub(super) struct State {
     /// Bytes.
     pub(super) resident: f64,
@@ -62,7 +62,7 @@ impl Replicas {
         Ok(Process::start(command)?.0)
     }
 
-    /// Waits until there are so many tunnels, and says for how long.
+    /// Waits until there are so many tunnels, and returns how long that took.
     pub(super) fn until_open(&self, wanted: usize) -> Result<Duration> {
         let begin = Instant::now();
         loop {
@@ -94,7 +94,7 @@ impl Replicas {
     }
 }
 
-/// A replica at this port of the bed's address, or any.
+/// A replica at this port of the bed's address; 0 is any port.
 pub(super) fn replica(registered: &Registered, port: u16, peers: &[String]) -> Result<OwnSidecar> {
     let (port, peers) = (format!("--secure-port={port}"), format!("--peers={}", peers.join(",")));
     let address = format!("--bind-address={}", bed()?.address);
@@ -102,7 +102,7 @@ pub(super) fn replica(registered: &Registered, port: u16, peers: &[String]) -> R
 }
 
 const TUNNELS: &str = "mc_sidecar_agent_tunnels ";
-/// Of the bed's address.
+/// Ports of the bed's address.
 const PORTS: [u16; 3] = [9011, 9012, 9013];
 const AGENTS_OF_A_BALANCER: usize = 2_000;
 const PATIENCE: Duration = Duration::from_secs(300);

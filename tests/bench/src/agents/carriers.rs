@@ -1,4 +1,4 @@
-//! One member, registered three times at one sidecar: reached directly, by its agent, and through konnectivity.
+//! Registers one member three times at one sidecar: reached directly, by its agent, and through konnectivity.
 
 use anyhow::Result;
 use harness::bed::{SYSTEM, member, sidecar};
@@ -23,7 +23,7 @@ pub(super) struct Carrier {
     pub(super) way: Way,
     /// The registered cluster.
     pub(super) cluster: String,
-    /// Beside the sidecar.
+    /// The processes besides the sidecar.
     pub(super) pids: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! The hop through another replica, and the memory of an idle agent.
+//! Measures the hop through another replica, and the memory of an idle agent.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::requests::{Round, round};
 use crate::site::Site;
 use crate::table::{Goal, Table, median};
 
-/// A replica with the tunnel, and one that connects through it, by turns.
+/// Measures a replica with the tunnel, and one that connects through it, in turns.
 pub(super) fn measure(site: &Site, quick: bool) -> Result<Table> {
     let (fleet, files) = (OwnFleet::new("bench-hop")?, tempfile::tempdir()?);
     let server = format!("https://{}", site.probe_address());
@@ -52,7 +52,7 @@ pub(super) fn measure(site: &Site, quick: bool) -> Result<Table> {
     Ok(table)
 }
 
-/// Of an agent whose tunnel carries nothing but pings.
+/// Measures the memory of an agent whose tunnel carries nothing but pings.
 pub(super) fn memory(agent: &OwnAgent) -> Result<Table> {
     machine::idle(SETTLED);
     let resident = usage::resident(agent.pid()?)? as f64 / 1e6;

@@ -1,4 +1,5 @@
-//! Small requests by the three ways: throughput, and the CPU time of the sidecar and of what carries its connections.
+//! Measures small requests by the three ways: throughput, and the CPU time of the sidecar and of the
+//! processes that carry its connections.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What other requests to a member notice of a stream whose reader reads nothing.
+//! Measures how a stream whose reader reads nothing affects other requests to the same member.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::site::Site;
 use crate::table::{Goal, Table, median};
 use crate::wrk::{self, Load};
 
-/// By turns without and with the stream.
+/// Measures without and with the stream in turns.
 pub(super) fn measure(carriers: &Carriers, sidecar: &OwnSidecar, site: &Site, quick: bool) -> Result<Table> {
     let (rounds, time) = if quick { (1, Duration::from_secs(1)) } else { (ROUNDS, TIME) };
     let mut table =
@@ -26,7 +26,7 @@ pub(super) fn measure(carriers: &Carriers, sidecar: &OwnSidecar, site: &Site, qu
             way.warm_up()?;
             let Some(before) = load()? else { continue };
             let stream = upgraded(carrier, sidecar, site, &format!("{SENDS}{ENDLESS}"))?;
-            // The buffers on the way fill.
+            // Until the buffers on the way are full.
             machine::idle(FILLED_AFTER);
             match load()? {
                 Some(load) => {

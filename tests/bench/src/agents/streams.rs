@@ -1,5 +1,5 @@
-//! Large streams by the three ways: kubectl exec in a pod of a real member, and upgraded connections to a member that
-//! does nothing but send and receive, which show what the ways themselves carry.
+//! Measures large streams by the three ways: kubectl exec in a pod of a real member, and upgraded connections
+//! to a member that only sends and receives, which show the capacity of the ways themselves.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ use crate::usage::Cpu;
 struct Round {
     /// Megabytes per second.
     rate: f64,
-    /// Of the sidecar and of what carries its connections, per megabyte, in milliseconds.
+    /// CPU time of the sidecar and of the processes that carry its connections, in milliseconds per megabyte.
     cpu: f64,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn alone(carriers: &Carriers, sidecar: &OwnSidecar, site: &Site, quic
     Ok(table)
 }
 
-/// An upgraded connection to the member, which does what the end of the path says.
+/// An upgraded connection to the member, which sends or receives as the end of the path says.
 pub(super) fn upgraded(
     carrier: &Carrier,
     sidecar: &OwnSidecar,

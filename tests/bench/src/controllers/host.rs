@@ -1,5 +1,5 @@
-//! The host's side: members that are registered, who may use them, and what the host says that the
-//! sidecar asked of it.
+//! The host's side: registers members and their users, and counts the requests of the sidecar in the host's
+//! audit log.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,27 +28,27 @@ pub(super) struct Fleet {
     begun: Instant,
 }
 
-/// A token of the sidecar's account that no other sidecar has, so that the host's audit log tells them
-/// apart.
+/// A token of the sidecar's account that no other sidecar has, so that the host's audit log distinguishes
+/// them.
 struct Login {
     id: String,
     kubeconfig: PathBuf,
     _folder: TempDir,
 }
 
-/// What the host was asked, by verb and resource.
+/// The requests to the host, by verb and resource.
 #[derive(Default)]
 pub(super) struct Asked(BTreeMap<String, usize>);
 
 impl Fleet {
-    /// Registers members with both Secrets, and on the host binds ten users to each, and a hundred to all.
+    /// Registers members with both Secrets. On the host, binds ten users to each, and a hundred to all.
     pub(super) fn new(name: &str, count: usize, members: &Members, ca: &str) -> Result<Self> {
         let own = OwnFleet::new(&format!("bench-{name}"))?;
         let names: Vec<_> = (0..count).map(|number| format!("{name}-{number:03}")).collect();
         let host = host()?;
         let role = format!("bench-{name}");
         grant(&host, &role, &[], (0..100).map(|user| format!("operator-{user:03}@example.com")))?;
-        // A connection for each request: by turns they would take a minute.
+        // In parallel, because each request takes a connection; in sequence they would take a minute.
         thread::scope(|scope| {
             let parts = names.chunks(count.div_ceil(REGISTRARS));
             let registrars: Vec<_> = parts
@@ -56,7 +56,8 @@ impl Fleet {
                     let (own, host) = (&own, &host);
                     scope.spawn(move || {
                         names.iter().try_for_each(|name| register(host, own, name, members, ca))?;
-                        // The bed's sidecar has said of them that they have no Secrets: not in its namespace.
+                        // The bed's sidecar has reported that the members have no Secrets, since these are
+                        // not in its namespace.
                         names.iter().try_for_each(|name| claim(host, own, name))
                     })
                 })
@@ -76,13 +77,13 @@ impl Fleet {
         self.own.sidecar(&[&kubeconfig, &controllers, "--member-monitor-period=10s"])
     }
 
-    /// Since the sidecar was started last.
+    /// The time since the sidecar was last started.
     pub(super) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Waits until all members are Ready and their rights in step: since the sidecar's start, how long it
-    /// took the first to be so and how long all.
+    /// Waits until all members are Ready and their rights in sync. Returns the time since the sidecar's start
+    /// until the first was so, and until all were.
     pub(super) fn until_in_step(&self) -> Result<(Duration, Duration)> {
         let mut first = None;
         loop {
@@ -106,7 +107,7 @@ impl Fleet {
         }
     }
 
-    /// What the host was asked by our sidecar since then.
+    /// The requests of our sidecar to the host since then.
     pub(super) fn asked(&self, log: &AuditLog) -> Result<Asked> {
         let mut asked = Asked::default();
         for event in log.of_credential(&self.login.id)? {
@@ -121,7 +122,7 @@ impl Fleet {
         Ok(asked)
     }
 
-    /// Takes all of it away.
+    /// Removes all of it.
     pub(super) fn remove(self) -> Result<()> {
         let host = &self.own.host;
         for kind in ["clusterrolebindings", "clusterroles"] {
@@ -170,7 +171,7 @@ impl Asked {
         self.0.values().sum()
     }
 
-    /// What there was most of.
+    /// The most frequent requests.
     pub(super) fn most(&self, per: f64) -> String {
         let mut all: Vec<_> = self.0.iter().collect();
         all.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -211,7 +212,7 @@ fn register(host: &Api, own: &OwnFleet, name: &str, members: &Members, ca: &str)
     grant(host, &format!("bench-{name}"), &[name], users)
 }
 
-/// Gives a member to the fleet's own sidecar, with nothing said of it so far.
+/// Assigns a member to the fleet's own sidecar, without conditions so far.
 fn claim(host: &Api, own: &OwnFleet, name: &str) -> Result<()> {
     let status = json!({"status": {"namespace": own.namespace, "conditions": []}});
     host.merge(&format!("{MEMBER_CLUSTERS}/{name}/status"), &status).map(drop)
@@ -251,7 +252,7 @@ pub(super) fn bind(host: &Api, name: &str, role: &str, users: impl Iterator<Item
 
 pub(super) const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const MEMBER_CLUSTERS: &str = "/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters";
-/// Of all that is made here.
+/// The label of all objects that are created here.
 const LABEL: &str = "bench-controllers";
 const REGISTRARS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(180);

@@ -1,5 +1,5 @@
-//! Hundreds of members in one place: as much of the Kubernetes API as the sidecar's controllers ask
-//! for, a path for each member. It keeps what it is given, counts, and costs as little as can be.
+//! Hundreds of members in one process: as much of the Kubernetes API as the sidecar's controllers use, at a
+//! path for each member. It stores what is written, counts requests, and costs as little as possible.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -30,27 +30,28 @@ use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 
 use crate::nginx::Certificates;
 
-/// The members, until they are let go.
+/// The members, until this is dropped.
 pub(super) struct Members {
     pub(super) address: SocketAddr,
     told: watch::Sender<Told>,
     runtime: Runtime,
 }
 
-/// What the members were told, all of them.
+/// What all members have received.
 #[derive(Default)]
 struct Told {
     /// As they were written, by path.
     objects: BTreeMap<String, Bytes>,
     calls: Calls,
     open: usize,
-    /// The name that is looked for in ClusterRoles, how many have it, and when each got or lost it.
+    /// The name that is searched in ClusterRoles, the number of members that have it, and the times when a
+    /// member got or lost it.
     awaited: String,
     having: usize,
     changed: Vec<Instant>,
 }
 
-/// How often members were asked, and for what.
+/// The number of requests to members, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Calls {
     pub(super) connections: usize,
@@ -73,7 +74,7 @@ impl Members {
         Ok(Self { address, told, runtime })
     }
 
-    /// Where a member is.
+    /// The URL of a member.
     pub(super) fn server(&self, name: &str) -> String {
         format!("https://{}{PREFIX}{name}", self.address)
     }
@@ -82,7 +83,7 @@ impl Members {
         self.told.borrow().calls
     }
 
-    /// From now on counts who has this name among those that may be impersonated.
+    /// From now on counts the members that allow the impersonation of this name.
     pub(super) fn look_for(&self, name: &str) {
         self.told.send_modify(|told| {
             told.awaited = format!("\"{name}\"");
@@ -91,7 +92,8 @@ impl Members {
         });
     }
 
-    /// Until so many members have the name: when the first one's changed and when the last one's did.
+    /// Waits until so many members have the name. Returns when the first member changed and when the last
+    /// did.
     pub(super) fn until(&self, having: usize) -> Result<(Instant, Instant)> {
         let mut told = self.told.subscribe();
         self.runtime.block_on(async {
@@ -102,7 +104,7 @@ impl Members {
         })
     }
 
-    /// Until so many calls were made.
+    /// Waits until there were enough calls.
     pub(super) fn until_called(&self, enough: impl Fn(Calls) -> bool) -> Result<()> {
         let mut told = self.told.subscribe();
         self.runtime.block_on(async {
@@ -224,7 +226,7 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, told: watch::Sender
                 told.calls.at_once = told.calls.at_once.max(told.open);
             });
             let answer = service_fn(|request| answer(request, &told));
-            // How a connection ends is the client's to say.
+            // The client decides how a connection ends.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
             told.send_modify(|told| told.open -= 1);
             Ok::<_, std::io::Error>(())
@@ -248,7 +250,7 @@ async fn answer(
     Ok(response)
 }
 
-/// A token that nobody signed, for whom it was asked for.
+/// A token for this account, without a valid signature.
 pub(super) fn token(account: &str, lives: Duration) -> Result<String> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     let claims = json!({
@@ -270,7 +272,7 @@ fn token_request(path: &str) -> String {
     .to_string()
 }
 
-/// What a member's path begins with.
+/// The prefix of a member's path.
 const PREFIX: &str = "/member/";
 pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -1,6 +1,6 @@
-//! How a kube-apiserver reads a path (apiserver: `endpoints/request/requestinfo.go`).
+//! Reads a path as a kube-apiserver does (apiserver: `endpoints/request/requestinfo.go`).
 
-/// What it makes of one, as far as authorization asks.
+/// The attributes of a request that authorization uses.
 #[derive(Debug, Default)]
 pub(super) struct Upstream<'a> {
     pub(super) resource_request: bool,
@@ -14,8 +14,8 @@ pub(super) struct Upstream<'a> {
 }
 
 impl<'a> Upstream<'a> {
-    /// Nothing where it would answer with an error. Of the verbs those that the query decides (list,
-    /// watch) are told as get.
+    /// None if the kube-apiserver would answer with an error. The verbs that the query decides (list, watch)
+    /// are returned as get.
     pub(super) fn read(method: &'a str, path: &'a str) -> Option<Self> {
         let trimmed = path.trim_matches('/');
         let parts: Vec<&str> = if trimmed.is_empty() { Vec::new() } else { trimmed.split('/').collect() };

@@ -1,4 +1,4 @@
-//! The fake member's server: reads heads as they come and walks through the script.
+//! The fake member's server, which reads requests and performs the steps of the script.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -105,7 +105,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Takes one step; false when there is no next.
+    /// Performs one step; false if the connection ends with it.
     async fn walk(&mut self, step: Step) -> Result<bool> {
         match step {
             Step::Send(bytes) => {
@@ -156,7 +156,7 @@ impl Conversation {
             return self.receive(length.parse()?).await;
         }
         if request.values("transfer-encoding").iter().any(|coding| coding.contains("chunked")) {
-            // Kept undecoded and at once: tests look for their own words, and for when they came.
+            // Recorded undecoded and at once: tests search for their text, and check when it arrived.
             let mut tail = Vec::new();
             loop {
                 let read = std::mem::take(&mut self.read_ahead);
@@ -208,7 +208,7 @@ impl Conversation {
             ended.send_replace(true);
             tell(Came { as_expected, missing: expects.left() });
         };
-        // A client that is gone is told by what is missing.
+        // If the client disconnected, the number of missing bytes tells so.
         let _ = tokio::join!(sending, comparing);
     }
 
@@ -216,7 +216,7 @@ impl Conversation {
         let mut buffer = vec![0; 64 * 1024];
         while length > 0 {
             let taken = if self.read_ahead.is_empty() {
-                // A connection that is cut ends as one that is closed: both have no more bytes.
+                // A connection that breaks ends like one that is closed: neither has more bytes.
                 let wanted = buffer.len().min(length);
                 match self.read.read(&mut buffer[..wanted]).await {
                     Ok(0) | Err(_) => {
@@ -241,7 +241,7 @@ const MOST: usize = 64 * 1024;
 /// The length of a chunked body's end.
 const LAST_CHUNK: usize = 5;
 
-/// Where the current request of a connection is kept for the test.
+/// Records the current request of a connection for the test.
 struct Record {
     requests: Option<watch::Sender<Vec<Request>>>,
     index: usize,

@@ -1,5 +1,4 @@
-//! Hostile clients at work, each in a thread of its own: until the test stops them, and no longer than their
-//! time.
+//! Runs hostile clients, each on a thread of its own, until the test stops them or their time is up.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,14 +9,14 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rustix::process::setpriority_process;
 
-/// The most that an attack may be.
+/// The limits of an attack.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub clients: usize,
     pub time: Duration,
 }
 
-/// The clients at work. They end when it is let go.
+/// The running clients. They end when this is dropped.
 pub struct Attack {
     state: Arc<State>,
     threads: Vec<JoinHandle<()>>,
@@ -57,8 +56,8 @@ impl Attack {
             let shift = Shift { number, state: Arc::clone(&state) };
             let session = Arc::clone(&session);
             std::thread::spawn(move || {
-                // Attackers get the time that the attacked leave: what is measured is no contest for the
-                // machine that all of them share.
+                // Attackers have the lowest priority: the test must not measure the contest for the machine
+                // that all of them share.
                 let _ = setpriority_process(None, LOWEST);
                 while !shift.is_over() {
                     if session(&shift).is_err() {
@@ -78,7 +77,7 @@ impl Attack {
         self.state.tally()
     }
 
-    /// Waits until the clients' time is up and tells what they did.
+    /// Waits until the clients' time is up and returns what they did.
     pub fn last(mut self) -> Tally {
         for thread in self.threads.drain(..) {
             // A session's panic is a bug of the harness, and its message was printed.
@@ -87,7 +86,7 @@ impl Attack {
         self.tally()
     }
 
-    /// Ends all clients and tells what they did.
+    /// Ends all clients and returns what they did.
     pub fn stop(mut self) -> Tally {
         self.end();
         self.tally()
@@ -141,7 +140,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// The nice value of whoever yields to all others (`PRIO_PROCESS` of Linux is the thread's own).
+/// The nice value that yields to all others (`PRIO_PROCESS` of Linux is the thread's own).
 const LOWEST: i32 = 19;
 const REFUSED: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(50);

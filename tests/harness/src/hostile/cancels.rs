@@ -1,5 +1,5 @@
-//! Requests that the client cancels at once (CVE-2023-44487 is the flood of them): bursts of streams, each reset
-//! together with the next write or a moment later.
+//! Requests that the client cancels at once (CVE-2023-44487 is the flood of them): bursts of streams, each
+//! reset together with the next write or a moment later.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::http1::Endpoint;
 use crate::http2::{CANCEL, END_HEADERS, END_STREAM, HEADERS, Http2, RST_STREAM, frame, literal};
 use crate::noise::Dice;
 
-/// Each client sends bursts of so many GETs over one connection and resets them. Through the host, which speaks
-/// for all callers over one connection, the resets of one caller arrive on everybody's connection.
+/// Each client sends bursts of so many GETs over one connection and resets them. The host sends the requests
+/// of all callers over one connection, so the resets of one caller arrive on the connection of all.
 pub fn cancels(endpoint: Endpoint, target: String, burst: usize, bounds: Bounds) -> Attack {
     Attack::start(bounds, move |shift| {
         let mut dice = Dice::new(shift.number as u64);
@@ -56,7 +56,7 @@ pub fn burst(
     Ok((requests, resets))
 }
 
-/// A connection keeps a note of every stream.
+/// The bursts of a connection: it keeps a record of every stream, so its memory grows.
 const BURSTS: usize = 200;
 /// Milliseconds between a burst and its resets; the first stands for one write of both.
 const DELAYS: [u64; 4] = [0, 1, 5, 20];

@@ -1,5 +1,5 @@
-//! Connections without a request, as many as a client can hold: each takes a file, and a place among the
-//! connections that a server accepts.
+//! Opens connections without a request, as many as a client can hold: each takes a file descriptor, and a
+//! place among the connections that a server accepts.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -21,15 +21,15 @@ pub enum Stage {
     Idle,
 }
 
-/// Each client opens so many connections at once, and from then on new ones in the place of those that the server
-/// closed.
+/// Each client opens so many connections at once, and from then on new ones in the place of those that the
+/// server closed.
 pub fn connections(endpoint: Endpoint, stage: Stage, each: usize, bounds: Bounds) -> Attack {
     Attack::start(bounds, move |shift| {
         let mut open: Vec<Held> = Vec::new();
         let mut room = each;
         while !shift.is_over() {
             for _ in 0..room {
-                // A server that refuses one does not get the others back for it.
+                // If the server refuses one connection, the others stay open.
                 open.extend(Held::open(&endpoint, stage));
                 shift.sent(1);
             }
@@ -69,7 +69,7 @@ impl Held {
         };
         let peeked = socket.set_nonblocking(true).and_then(|()| socket.peek(&mut [0]));
         let blocking = socket.set_nonblocking(false);
-        // Tickets of TLS come after the handshake and stay unread.
+        // TLS session tickets arrive after the handshake and stay unread.
         blocking.is_ok()
             && match peeked {
                 Ok(length) => length > 0,
@@ -78,6 +78,6 @@ impl Held {
     }
 }
 
-/// New connections at each pace: a server that closes all of them must not cost the test its machine.
+/// New connections at each pace: a server that closes all of them must not overload the test's machine.
 const AGAIN: usize = 300;
 const PACE: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
-//! Floods of requests before or without a right to anything: heads that are small on the wire and large in
-//! memory, tokens that the client made up, users that the client asks to be. Each client fills one HTTP/2
-//! connection with streams, waits until all of them ended, and begins again a second later.
+//! Floods of requests that are not authenticated or not authorized: heads that are small on the wire and
+//! large in memory, made-up tokens, and impersonation of made-up users. Each client fills one HTTP/2
+//! connection with streams, waits until all of them have ended, and begins again a second later.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,8 +20,9 @@ pub struct Load {
     pub fields: usize,
 }
 
-/// Heads whose fields all refer to one entry of the connection's table (RFC 7541, 6.1): a byte each on the wire. Each
-/// request has a token that the client made up, so that the server has to hold the head while it asks.
+/// Heads whose fields all refer to one entry of the connection's table (RFC 7541, 6.1): a byte each on the
+/// wire. Each request has a made-up token, so that the server has to hold the head while the token is
+/// reviewed.
 pub fn heads(endpoint: Endpoint, target: String, load: Load, bounds: Bounds) -> Attack {
     Attack::start(bounds, move |shift| {
         flood(&endpoint, &target, load.streams, shift, |first| {
@@ -41,7 +42,7 @@ pub fn tokens(endpoint: Endpoint, target: String, streams: usize, bounds: Bounds
     Attack::start(bounds, move |shift| flood(&endpoint, &target, streams, shift, |_| token()))
 }
 
-/// Made-up users that a known caller asks to be, each on one stream.
+/// Impersonation of made-up users by an authenticated caller, each on one stream.
 pub fn users(endpoint: Endpoint, target: String, streams: usize, bounds: Bounds) -> Attack {
     Attack::start(bounds, move |shift| {
         flood(&endpoint, &target, streams, shift, |_| {
@@ -50,7 +51,8 @@ pub fn users(endpoint: Endpoint, target: String, streams: usize, bounds: Bounds)
     })
 }
 
-/// One connection's worth: so many GETs whose further fields are these, until all are answered or reset.
+/// Sends so many GETs with these additional fields over one connection, and waits until all are answered or
+/// reset.
 fn flood(
     endpoint: &Endpoint,
     target: &str,
@@ -91,7 +93,7 @@ fn made_up() -> String {
     format!("made-up-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Between a client's floods: what they are about is how much is open at once, not how fast a machine is.
+/// The pause between a client's floods: they test how much is open at once, not how fast the machine is.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Longer than a review may take.
 const PATIENCE: Duration = Duration::from_secs(15);

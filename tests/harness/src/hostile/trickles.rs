@@ -1,4 +1,4 @@
-//! Heads and bodies that arrive byte by byte: each holds a connection, and a body holds its request's place.
+//! Sends heads and bodies byte by byte: each holds a connection, and a body also holds its request's place.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Requests whose answers the client never reads, in each way in which a client can fail to: what the sidecar
-//! must end without the client's help.
+//! Sends requests whose answers the client never reads, in each way in which a client can stall. The sidecar
+//! must end them without the client's help.
 
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use super::Protocol;
 use crate::http1::{Connection, Endpoint};
 use crate::http2::{Http2, INITIAL_WINDOW_SIZE};
 
-/// How the client avoids to read.
+/// How the client avoids reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stall {
     /// HTTP/1.1 through a socket with a small receive buffer that is never read.
     Http1,
-    /// HTTP/2 with a window of nothing for every stream. The client answers pings: the connection is well.
+    /// HTTP/2 with a window of zero for every stream. The client answers pings, so the connection is healthy.
     Window,
-    /// HTTP/2 whose connection takes no byte more: not even the end of a stream gets through.
+    /// HTTP/2 whose connection is full: not even the end of a stream gets through.
     Connection,
 }
 
@@ -40,7 +40,7 @@ pub struct Unread {
     _answering: Vec<Answering>,
 }
 
-/// Reads frames and answers pings until it is let go, and never gives the server a window.
+/// Reads frames and answers pings until it is dropped, and never gives the server a window.
 struct Answering(TcpStream);
 
 impl Stall {
@@ -72,8 +72,8 @@ impl Request {
 }
 
 impl Unread {
-    /// Sends the requests: each on a connection of its own over HTTP/1.1, else as streams of as few connections as
-    /// carry them.
+    /// Sends the requests: each on a connection of its own over HTTP/1.1, else as streams of as few
+    /// connections as carry them.
     pub fn send(stall: Stall, endpoint: &Endpoint, requests: &[Request]) -> Result<Self> {
         let endpoint = endpoint.clone().with_receive_buffer(SMALL);
         let (mut http1, mut http2) = (Vec::new(), Vec::new());
@@ -104,10 +104,10 @@ impl Unread {
         Ok(Self { stall, _http1: http1, http2, _answering: answering })
     }
 
-    /// Makes the connections of all of them take no byte more, for [`Stall::Connection`]. The server reads in its
-    /// turn, so this comes when it is known to have the requests.
+    /// Fills the connections of [`Stall::Connection`] until they take no more bytes. The server reads in
+    /// order, so call this once it is known to have the requests.
     pub fn settle<'a>(all: impl IntoIterator<Item = &'a mut Self>) -> Result<()> {
-        // Side by side: a connection is known to be full when it has taken nothing for a while.
+        // In parallel, because a connection counts as full only when it has taken nothing for a while.
         std::thread::scope(|scope| {
             let connections =
                 all.into_iter().filter(|one| one.stall == Stall::Connection).flat_map(|one| &mut one.http2);
@@ -136,7 +136,7 @@ impl Drop for Answering {
 
 /// Longer than any test.
 const FOREVER: Duration = Duration::from_secs(24 * 3600);
-/// The kernel makes about twice the least of it.
+/// About twice the kernel's minimum.
 const SMALL: usize = 4096;
 /// As many as a connection may have.
 const STREAMS: usize = 250;

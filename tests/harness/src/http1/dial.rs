@@ -1,5 +1,5 @@
-//! Opens TCP connections from a chosen address and with a chosen receive buffer, for limits by address and for
-//! clients that do not read.
+//! Opens TCP connections from a chosen address and with a chosen receive buffer, for limits by address and
+//! for clients that do not read.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;

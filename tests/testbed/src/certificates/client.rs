@@ -1,5 +1,5 @@
-//! Client certificates, written by hand: a subject has one organization for each group, and rcgen keeps
-//! only one value of a kind. RFC 5280, section 4.1.
+//! Encodes client certificates by hand (RFC 5280, section 4.1): a subject has one organization for each
+//! group, and rcgen keeps only one value of a kind.
 
 use anyhow::Result;
 use rcgen::{KeyPair, PublicKeyData, SigningKey};
@@ -83,14 +83,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_written_in_the_shortest_form() {
+    fn lengths_are_encoded_in_the_shortest_form() {
         assert_eq!(der(0x04, &[vec![7; 3]]), [4, 3, 7, 7, 7]);
         assert_eq!(der(0x04, &[vec![7; 200]])[..3], [4, 0x81, 200]);
         assert_eq!(der(0x04, &[vec![7; 300]])[..4], [4, 0x82, 1, 44]);
     }
 
     #[test]
-    fn every_group_is_an_organization_of_its_own() {
+    fn every_group_becomes_an_organization() {
         let key = KeyPair::generate().unwrap();
         let certificate = sign("ca", &key, &key, "ulrike", &["dev", "ops", "night"]).unwrap();
         let organizations = ["dev", "ops", "night"].map(|group| attribute(ORGANIZATION, group)).concat();

@@ -1,4 +1,4 @@
-//! The flags of a control plane's programs.
+//! Builds the flags of a control plane's programs.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,9 +16,9 @@ pub(super) fn etcd_args(dir: &Path, ports: &Ports) -> Vec<String> {
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=default={peer}"),
-        // Nothing here outlives a crash of the machine.
+        // Nothing in a bed needs to survive a crash of the machine.
         "--unsafe-no-fsync".to_owned(),
-        // Alone, it has no follower whom a heartbeat would tell anything.
+        // A single etcd has no follower that needs a heartbeat.
         "--heartbeat-interval=1000".to_owned(),
         "--election-timeout=5000".to_owned(),
         "--log-level=warn".to_owned(),
@@ -56,10 +56,10 @@ pub(super) fn apiserver_args(loopback: bool, plan: &ClusterPlan, ports: &Ports, 
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
         format!("--audit-policy-file={}", file("audit-policy.yaml")),
         format!("--audit-log-path={}", file("audit.log")),
-        // An event is in the file before its answer is out: tests read it.
+        // Each event is in the file before its answer is sent, because tests read the file.
         "--audit-log-mode=blocking".to_owned(),
-        // Service addresses are not routed here, the aggregator goes to endpoints; these may not be loopback
-        // ones, so without a bridge it goes to an ExternalName instead.
+        // Service addresses are not routed here, so the aggregator uses endpoints. Endpoints may not be
+        // loopback addresses, so without a bridge the aggregator uses an ExternalName instead.
         format!("--enable-aggregator-routing={}", !loopback),
     ];
     if plan.is_at_least(32) {
@@ -77,7 +77,7 @@ pub(super) fn apiserver_args(loopback: bool, plan: &ClusterPlan, ports: &Ports, 
     args
 }
 
-/// The host, and what may become one.
+/// True for the host, and for clusters that may become one.
 pub(super) fn takes_id_tokens(plan: &ClusterPlan) -> bool {
     plan.name == HOST || plan.spare
 }
@@ -92,7 +92,7 @@ pub(super) fn controller_manager_args(ports: &Ports, dir: &Path) -> Vec<String> 
         format!("--cluster-signing-key-file={}", file("ca.key")),
         "--use-service-account-credentials=true".to_owned(),
         format!("--controllers=*,{}", UNUSED_CONTROLLERS.map(|name| format!("-{name}-controller")).join(",")),
-        // Its usual rate makes it take four seconds to get a token for each controller.
+        // At its default rate it needs four seconds to get a token for each controller.
         "--kube-api-qps=1000".to_owned(),
         "--kube-api-burst=1000".to_owned(),
     ]);
@@ -103,7 +103,7 @@ pub(super) fn scheduler_args(ports: &Ports, dir: &Path) -> Vec<String> {
     client_args("kube-scheduler", ports.scheduler, dir)
 }
 
-/// What controller manager and scheduler have in common.
+/// The flags that controller manager and scheduler share.
 fn client_args(program: &str, address: SocketAddr, dir: &Path) -> Vec<String> {
     let kubeconfig = dir.join(format!("{program}.kubeconfig"));
     let kubeconfig = kubeconfig.display();
@@ -117,7 +117,7 @@ fn client_args(program: &str, address: SocketAddr, dir: &Path) -> Vec<String> {
     ]
 }
 
-/// Those that look at things which no test has: persistent volumes, and metrics of pods to scale by.
+/// Controllers of objects that no test has: persistent volumes, and metrics of pods to scale by.
 const UNUSED_CONTROLLERS: [&str; 7] = [
     "ephemeral-volume",
     "horizontal-pod-autoscaler",
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn only_hosts_authenticate_people() {
+    fn only_hosts_authenticate_users() {
         let tokens = "--token-auth-file=/bed/m1/tokens.csv";
         let issuers = "--authentication-config=/bed/m1/authentication.yaml";
         let known = |args: Vec<String>| [tokens, issuers].map(|flag| has(&args, flag));
@@ -179,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn on_the_bridge_each_cluster_has_an_address_and_the_usual_port() {
+    fn cluster_on_the_bridge_has_its_own_address_and_usual_port() {
         let args = apiserver("m1", false);
         assert!(has(&args, "--bind-address=10.88.0.11") && has(&args, "--secure-port=6443"), "{args:?}");
         assert!(has(&args, "--enable-aggregator-routing=true"));
     }
 
     #[test]
-    fn without_a_bridge_the_aggregator_does_not_look_for_endpoints() {
+    fn aggregator_without_a_bridge_uses_no_endpoints() {
         let args = apiserver("m1", true);
         assert!(has(&args, "--bind-address=127.0.0.1") && has(&args, "--endpoint-reconciler-type=none"));
         assert!(has(&args, "--enable-aggregator-routing=false"));

@@ -1,5 +1,5 @@
-//! Which processes belong to a bed, and their end. A signal goes through a pidfd that was opened before
-//! the process was looked at: if its number goes to somebody else meanwhile, nobody gets the signal.
+//! Finds the processes of a bed and ends them. A signal is sent through a pidfd that was opened before the
+//! process was examined: if the process ID is reused meanwhile, no process gets the signal.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::MARK;
 use crate::wait;
 
-/// Ends one process of a bed: politely, and by force if that does not help.
+/// Ends one process of a bed by SIGTERM, and by SIGKILL if that does not suffice.
 pub(crate) fn end(pid: u32, bed: &str) -> Result<()> {
     let Some(process) = Process::open(pid) else { return Ok(()) };
     if !has_mark(pid, bed) {
@@ -27,7 +27,7 @@ pub(crate) fn end(pid: u32, bed: &str) -> Result<()> {
     Ok(())
 }
 
-/// Kills everything that belongs to a bed, and what these leave behind, until nothing is left.
+/// Kills all processes that belong to a bed, and those that they leave behind, until none is left.
 pub(crate) fn end_all(bed: &str, dir: &Path) -> Result<()> {
     wait::until("all processes of the bed end", FORCED, || {
         let mut left = Vec::new();
@@ -52,7 +52,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // The only error left is that it has ended, which is what is wanted.
+        // The only error left is that the process has ended, which is the goal.
         let _ = pidfd_send_signal(&self.0, signal);
     }
 
@@ -71,7 +71,7 @@ fn has_mark(pid: u32, bed: &str) -> bool {
     fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| is_marked(&environment, bed))
 }
 
-/// Whether its root file system is one of the bed's: so do containers whose shim is gone.
+/// Whether its root file system is one of the bed's, as for containers whose shim is gone.
 fn lives_in(pid: u32, dir: &Path) -> bool {
     fs::read_to_string(format!("/proc/{pid}/mountinfo")).is_ok_and(|mounts| is_rooted_in(&mounts, dir))
 }
@@ -81,15 +81,15 @@ fn is_marked(environment: &[u8], bed: &str) -> bool {
     environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
 }
 
-/// See proc(5): the fifth field is where it is mounted, the last one names an overlay's folders.
+/// See proc(5): the fifth field is the mount point, and the last one names an overlay's folders.
 fn is_rooted_in(mounts: &str, dir: &Path) -> bool {
     let dir = format!("={}/", dir.display());
     mounts.lines().any(|line| line.split(' ').nth(4) == Some("/") && line.contains(&dir))
 }
 
-/// A kube-apiserver waits for its watches to end, which nobody here needs.
+/// A kube-apiserver waits for its watches to end, which is not needed here.
 const POLITE: Duration = Duration::from_secs(2);
-/// A killed process is gone at once, unless the machine is very busy.
+/// A killed process ends at once, unless the machine is very busy.
 const FORCED: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_marked_by_the_whole_variable_only() {
+    fn process_is_marked_by_the_whole_variable_only() {
         assert!(is_marked(b"PATH=/bin\0TESTBED_PROCESS_OF=mc-1a\0HOME=/", "mc-1a"));
         assert!(!is_marked(b"TESTBED_PROCESS_OF=mc-1ab\0", "mc-1a"));
         assert!(!is_marked(b"X=TESTBED_PROCESS_OF=mc-1a\0", "mc-1a"));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_known_by_its_root_and_not_by_what_it_can_see() {
+    fn container_is_found_by_its_root_and_not_by_other_mounts() {
         let root =
             "5 1 0:9 / / rw - overlay overlay rw,upperdir=/beds/mc-1a/m1/fs,workdir=/beds/mc-1a/m1/work";
         let seen =
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_without_the_mark_is_left_alone() {
+    fn process_without_the_mark_is_left_alone() {
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         end(child.id(), "mc-none").unwrap();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_with_the_mark_is_ended() {
+    fn process_with_the_mark_is_ended() {
         let bed = format!("mc-test-{}", std::process::id());
         let mut child = std::process::Command::new("cat")
             .env(MARK, &bed)

@@ -1,5 +1,5 @@
-//! Programs of other projects, of which each has a Go module here (`tests/<name>`). They are kept beside those of the
-//! default version of Kubernetes.
+//! Builds programs of other projects, each from a Go module here (`tests/<name>`). They are kept beside those
+//! of the default version of Kubernetes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,19 +9,19 @@ use anyhow::{Context, Result, bail};
 use super::{DEFAULT_VERSION, build_from, path, root};
 
 const HELM: &str = "helm";
-/// krew, and what the reviewers of its index check a manifest by.
+/// krew, and the program by which the reviewers of its index check a manifest.
 const KREW: [&str; 2] = ["krew", "validate-krew-manifest"];
 const CERT_MANAGER: &str = "cert-manager";
 const OPENID_PROVIDER: &str = "openid-provider";
 const COLLECTOR: &str = "otlp-collector";
-/// A consumer of ClusterProfiles, by the library of their API.
+/// A consumer of ClusterProfiles that uses the library of their API.
 const PROFILE_CONSUMER: &str = "cluster-profile-consumer";
 const KONNECTIVITY: [&str; 2] = ["konnectivity-server", "konnectivity-agent"];
 const PROMETHEUS: [&str; 2] = ["prometheus", "promtool"];
-/// The server of Karmada's Clusters, which beds start where they are asked to, and programs that are used with it.
+/// The server of Karmada's Clusters, which beds start on request, and programs that are used with it.
 const KARMADA: [&str; 3] = ["karmada-aggregated-apiserver", "karmadactl", "karmada-agent"];
 
-/// Builds those that a bed may need, but for Karmada's.
+/// Builds those that a bed may need, except for Karmada's.
 pub(super) fn build() -> Result<()> {
     let version = DEFAULT_VERSION;
     build_from(&cert_manager_module(), version, &[CERT_MANAGER])?;
@@ -37,7 +37,7 @@ pub(super) fn package(program: &str) -> Option<String> {
     Some(match program {
         HELM => "helm.sh/helm/v3/cmd/helm".to_owned(),
         "krew" | "validate-krew-manifest" => format!("sigs.k8s.io/krew/cmd/{program}"),
-        // Ours, in the module itself.
+        // Our own programs, in the module itself.
         CERT_MANAGER | OPENID_PROVIDER | COLLECTOR | PROFILE_CONSUMER => ".".to_owned(),
         "konnectivity-server" => "sigs.k8s.io/apiserver-network-proxy/cmd/server".to_owned(),
         "konnectivity-agent" => "sigs.k8s.io/apiserver-network-proxy/cmd/agent".to_owned(),
@@ -49,13 +49,13 @@ pub(super) fn package(program: &str) -> Option<String> {
     })
 }
 
-/// Builds Helm, which renders the chart, and says where it is.
+/// Builds Helm, which renders the chart, and returns its path.
 pub fn build_helm() -> Result<PathBuf> {
     build_from(&root().join("tests/helm"), DEFAULT_VERSION, &[HELM])?;
     Ok(path(DEFAULT_VERSION, HELM))
 }
 
-/// Builds krew and its validator, and kubectl, which they are run by; says where they are.
+/// Builds krew and its validator, and kubectl, which runs krew; returns their paths.
 pub fn build_krew() -> Result<[PathBuf; 3]> {
     build_from(&root().join("tests/krew"), DEFAULT_VERSION, &KREW)?;
     super::build(DEFAULT_VERSION, &["kubectl"])?;
@@ -63,7 +63,7 @@ pub fn build_krew() -> Result<[PathBuf; 3]> {
     Ok([krew, validator, path(DEFAULT_VERSION, "kubectl")])
 }
 
-/// Builds Prometheus and promtool; says where they are.
+/// Builds Prometheus and promtool; returns their paths.
 pub fn build_prometheus() -> Result<[PathBuf; 2]> {
     build_from(&root().join("tests/prometheus"), DEFAULT_VERSION, &PROMETHEUS)?;
     Ok(prometheus())
@@ -135,13 +135,13 @@ pub fn konnectivity() -> [PathBuf; 2] {
     KONNECTIVITY.map(|program| path(DEFAULT_VERSION, program))
 }
 
-/// Where the definitions of cert-manager's resources are, as it publishes them.
+/// The folder of the definitions of cert-manager's resources, as it publishes them.
 pub fn cert_manager_definitions() -> Result<PathBuf> {
     let folder = module_folder(&cert_manager_module(), "github.com/cert-manager/cert-manager")?;
     Ok(folder.join("deploy/crds"))
 }
 
-/// Where the files of a module are that one of ours requires.
+/// The folder of a module that one of our modules requires.
 fn module_folder(ours: &Path, required: &str) -> Result<PathBuf> {
     let mut command = Command::new("go");
     command.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", required]);

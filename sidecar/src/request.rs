@@ -1,6 +1,6 @@
-//! A request's path ([`handler`]) and its steps: what is asked ([`request_info`]), whether there is a place for it
-//! ([`limits`]), until when it may go on ([`deadline`], [`cutoff`], [`revalidation`]), what is sent to the member
-//! ([`proxy`], [`upgrade`]), and what is said of it ([`record`], [`status`]).
+//! Handles one request in steps ([`handler`]): parses it ([`request_info`]), admits it ([`limits`]), bounds
+//! its duration ([`deadline`], [`cutoff`], [`revalidation`]), forwards it to the member ([`proxy`],
+//! [`upgrade`]), and records and reports the outcome ([`record`], [`status`]).
 
 pub mod agent_handshake;
 pub mod attach;

@@ -1,4 +1,4 @@
-//! The ports: connections, TLS, and what is known of the peer at the other end.
+//! Serves the ports: connections, TLS, and the state of the peer of each connection.
 
 pub mod admin;
 pub mod cors;

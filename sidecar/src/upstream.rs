@@ -1,8 +1,8 @@
-//! The way to one member: a pool of HTTP/1.1 connections for plain requests, and a fresh connection
-//! for each upgrade. Only [`Prepared`] requests are sent.
+//! Sends requests to one member: plain requests over a pool of HTTP/1.1 connections, and each upgrade over a
+//! new connection. Only [`Prepared`] requests are sent.
 //!
-//! HTTP/1.1, because a pooled HTTP/2 connection admits 100 streams and hyper opens no second one
-//! (hyperium/hyper#3623): a hundred watches would block everybody else.
+//! The sidecar uses HTTP/1.1, because a pooled HTTP/2 connection admits 100 streams and hyper opens no second
+//! one (hyperium/hyper#3623): a hundred watches would block all other requests.
 
 use std::error::Error as StdError;
 use std::io::ErrorKind;
@@ -45,7 +45,7 @@ use prepared::Prepared;
 use refusal::Refusal;
 use stream::TooMuch;
 
-/// The way to one member, with the connection and the credential of one version of its Secret.
+/// The connection and the credential of one member, from one version of its Secret.
 #[derive(Debug)]
 pub struct Upstream {
     cluster: ClusterName,
@@ -56,19 +56,19 @@ pub struct Upstream {
     grant: OnceLock<Grant>,
 }
 
-/// Which connection a request may take.
+/// Which connection a request may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// One that served others, if one is idle.
+    /// An idle connection from the pool, if there is one.
     Any,
     New,
 }
 
-/// A member's answer on a connection of its own.
+/// A member's answer to an upgrade, on its own connection.
 pub enum Exchange {
-    /// It switched to the protocol that its head names.
+    /// The member switched to the protocol that its head names.
     Switched { response: Response<Incoming>, connection: OwnConnection },
-    /// It did not. The connection ends with the body.
+    /// The member did not switch. The connection ends with the body.
     Refused { response: Response<MemberBody> },
 }
 
@@ -81,14 +81,14 @@ impl Exchange {
     }
 }
 
-/// A connection that no other request shares, driven by a task of its own. Dropping it closes it.
+/// A connection of one request, driven by its own task. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct OwnConnection {
     _task: AbortOnDropHandle<()>,
 }
 
 impl Upstream {
-    /// `unreachable` counts the members that cannot be reached; `tunnels` lead to those that have an agent.
+    /// `unreachable` counts unreachable members; `tunnels` lead to members with an agent.
     pub fn new(
         cluster: ClusterName,
         connection: Connection,
@@ -105,27 +105,28 @@ impl Upstream {
         &self.connection
     }
 
-    /// Closes idle connections that should not be kept any longer.
+    /// Closes idle connections that are surplus or too old.
     pub fn sweep(&self) {
         self.pool.sweep();
     }
 
-    /// Whether the member cannot be reached, as far as this replica knows.
+    /// Whether this replica considers the member unreachable.
     pub fn is_unreachable(&self) -> bool {
         self.breaker.is_open()
     }
 
-    /// Since when requests fail, and why, if the member did not answer since.
+    /// Since when requests have failed, and why, if the member has not answered since then.
     pub fn failure(&self) -> Option<(Timestamp, String)> {
         self.breaker.failure()
     }
 
-    /// How many connections wait for a request.
+    /// Number of idle connections.
     pub fn idle_connections(&self) -> usize {
         self.pool.idle()
     }
 
-    /// What the leader's probes say of the member: since when it is unreachable and why, or that it is reachable.
+    /// Applies the result of the leader's probes: since when and why the member is unreachable, or `None` if
+    /// it is reachable.
     pub fn reported(&self, unreachable: Option<(Timestamp, &str)>) {
         match unreachable {
             Some((since, reason)) => self.breaker.reported(since, reason),
@@ -133,7 +134,7 @@ impl Upstream {
         }
     }
 
-    /// Sends a request over a connection of the pool.
+    /// Sends a request over a pooled connection.
     pub async fn send(&self, prepared: Prepared, over: Over) -> Result<Response<MemberBody>, Error> {
         let _attempt = self.admit().await?;
         let inner_proxy = prepared.is_inner_proxy();
@@ -150,7 +151,7 @@ impl Upstream {
         self.checked(response, inner_proxy).await
     }
 
-    /// Sends an upgrade over a connection of its own.
+    /// Sends an upgrade over its own connection.
     pub async fn upgrade(&self, prepared: Prepared) -> Result<Exchange, Error> {
         let _attempt = self.admit().await?;
         let lost = |error| self.failed(Failed::New(error));
@@ -159,7 +160,7 @@ impl Upstream {
         before_head.begin();
         let (mut sender, connection) = http1_builder().handshake(io).await.map_err(lost)?;
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
-            // How the connection ended is told by the response or by the splice.
+            // The response or the splice reports how the connection ended.
             let _ = connection.with_upgrades().await;
         }));
         let inner_proxy = prepared.is_inner_proxy();
@@ -175,8 +176,8 @@ impl Upstream {
         Ok(Exchange::Refused { response: self.checked(response, inner_proxy).await? })
     }
 
-    /// Answers that must not reach the caller as they are. A program behind an inner proxy has
-    /// logins of its own: its 401 is not about our credential.
+    /// Turns answers that must not reach the caller into errors. A program behind an inner proxy has its own
+    /// logins, so its 401 does not concern the sidecar's credential.
     async fn checked(
         &self,
         response: Response<MemberBody>,
@@ -184,9 +185,10 @@ impl Upstream {
     ) -> Result<Response<MemberBody>, Error> {
         let cluster = || self.cluster.clone();
         match response.status() {
-            // A 401 sends the caller to log in again, though it is our credential that was refused.
+            // A forwarded 401 would make the caller log in again, although the member refused the sidecar's
+            // credential.
             StatusCode::UNAUTHORIZED if !inner_proxy => Err(Error::Credential { cluster: cluster() }),
-            // Followed or relayed, it would take the credential or the caller elsewhere (CVE-2022-3172).
+            // A redirect would send the credential or the caller to another server (CVE-2022-3172).
             status
                 if status.is_redirection()
                     && !inner_proxy
@@ -218,8 +220,9 @@ impl Upstream {
         Ok(attempt)
     }
 
-    /// Tries whether a member is back that could not be reached. The connection attempt may take as long as any, but its
-    /// caller learns soon what is known: without this, one caller in each pause would wait for a dead member.
+    /// Tries to connect to a member that was unreachable. The attempt may use the whole connect timeout, but
+    /// the caller gets an answer after [`TRIAL_WAIT`]. Otherwise one caller in each pause would wait for a
+    /// dead member.
     async fn try_out(&self, attempt: &mut Attempt<'_>) -> Result<(), Error> {
         let connector = self.connector.clone();
         attempt.hand_over();
@@ -235,11 +238,11 @@ impl Upstream {
         Error::Open { cluster: self.cluster.clone(), cause: Box::new(cause) }
     }
 
-    /// What a failure before an answer says, of the request and of the member.
+    /// Reports a failure before an answer to the breaker, and turns it into the request's error.
     fn failed(&self, failed: Failed) -> Error {
         let cluster = self.cluster.clone();
         match failed {
-            // The connector has told the breaker.
+            // The connector has already reported it to the breaker.
             Failed::Connect(error) => match error.downcast() {
                 Ok(cause) => Error::Agent { cluster, cause },
                 Err(error) => Error::Unreachable { cluster, reason: innermost(error.as_ref()) },
@@ -260,7 +263,7 @@ impl Upstream {
                 self.breaker.failed(Duration::ZERO, &reason);
                 Error::Unreachable { cluster, reason }
             }
-            // What failed is the caller's part: its body broke off.
+            // The caller's part failed: its body broke off.
             Failed::New(error) | Failed::Pooled(error) => {
                 Error::Unreachable { cluster, reason: innermost(&error) }
             }
@@ -268,21 +271,21 @@ impl Upstream {
     }
 }
 
-/// HTTP/1.1 towards a member.
+/// The settings of HTTP/1.1 to a member.
 fn http1_builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder.max_buf_size(MAX_UNREAD);
     builder
 }
 
-/// Of an answer that its client does not read, this much is kept: 6 MiB for all places of a member. hyper's own bound
-/// is 400 KiB, and TLS gives no more than 16 KiB at once. The head of an answer can be no larger either.
+/// How much is buffered of an answer that its client does not read: 6 MiB for all places of a member. hyper's
+/// default bound is 400 KiB, and TLS delivers at most 16 KiB at once. This also bounds the head of an answer.
 const MAX_UNREAD: usize = 64 * 1024;
 
-/// So long the request that tries a dead member waits for the connection: some round trips around the world.
+/// How long the request that tries a dead member waits for the connection: some round trips around the world.
 const TRIAL_WAIT: Duration = Duration::from_millis(700);
 
-/// Whether TCP waited in vain for the other end.
+/// Whether TCP timed out.
 fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
     let io = |error: &(dyn StdError + 'static)| {
         error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::TimedOut)
@@ -295,14 +298,14 @@ fn is<E: StdError + 'static>(error: &(dyn StdError + 'static)) -> bool {
     causes(error).any(|error| error.is::<E>())
 }
 
-/// Why a member's answer does not come.
+/// Why a member's answer does not arrive.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("member {cluster} is unreachable: {reason}")]
     Unreachable { cluster: ClusterName, reason: String },
     #[error("member {cluster} is unreachable: {cause}")]
     Agent { cluster: ClusterName, cause: Box<DialError> },
-    /// A connection that had served others ended before it answered this request.
+    /// A pooled connection ended before it answered this request.
     #[error("member {cluster} is unreachable: {reason}")]
     Stale { cluster: ClusterName, reason: String },
     /// Nothing was sent.
@@ -322,13 +325,13 @@ pub enum Error {
          request {location}"
     )]
     RedirectPastHost { cluster: ClusterName, status: StatusCode, location: String },
-    /// The member's words, and the rights that its grant lacks if that is known.
+    /// The member's own message, and the rights that its grant lacks, if these are known.
     #[error(
         "member {cluster} does not let the sidecar impersonate the caller: {message}{}{}",
         lacks(.lacking.as_deref()), retry_note(*.waited, .cluster)
     )]
     Impersonation { cluster: ClusterName, message: String, lacking: Option<Arc<str>>, waited: bool },
-    /// The right came, but what the request carries was sent already.
+    /// The right was granted, but the request's body was already sent.
     #[error("member {cluster} has just granted impersonation of the caller, try again")]
     Granted { cluster: ClusterName },
     #[error("too many users wait for on-demand access to member {cluster}, try again")]

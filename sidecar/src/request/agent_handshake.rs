@@ -1,5 +1,5 @@
-//! Whether a request is one of a member's agent that asks for a tunnel. An agent can attach the cluster that its account
-//! is named after and no other.
+//! Checks whether a request for a tunnel comes from a member's agent. An agent can attach only the cluster
+//! that its account is named after.
 
 use http::{HeaderMap, HeaderValue, header};
 use kubectl_mc_api::ClusterName;
@@ -28,7 +28,7 @@ pub enum Error {
     Refused(#[from] registry::Refused),
 }
 
-/// The end of the account that may attach this cluster, if it is the caller's.
+/// The account's token that ends the tunnel, if the caller is the account that may attach this cluster.
 pub fn permitted(
     cluster: &ClusterName,
     caller: &Identity,
@@ -40,12 +40,12 @@ pub fn permitted(
     Ok(accounts.find(cluster, caller.uid.as_deref())?)
 }
 
-/// What the agent says of itself, and the key that the answer must bear witness to.
+/// Reads the agent's name and version, and the handshake key that the answer must confirm.
 pub fn handshake(headers: &HeaderMap, upgrade: Option<Protocol>) -> Result<(AgentInfo, HeaderValue), Error> {
     if upgrade != Some(Protocol::WebSocket) {
         return Err(Error::Handshake("it is not a WebSocket upgrade"));
     }
-    // A page in a browser can open a WebSocket with the user's credential, and says so.
+    // A page in a browser can open a WebSocket with the user's credential, and sends an Origin header.
     if headers.contains_key(header::ORIGIN) {
         return Err(Error::Handshake("unexpected header Origin"));
     }
@@ -59,7 +59,7 @@ pub fn handshake(headers: &HeaderMap, upgrade: Option<Protocol>) -> Result<(Agen
     Ok((agent, key))
 }
 
-/// `0.9.0; instance=<id>`, and whatever else comes after it.
+/// Parses `0.9.0; instance=<id>`; other parameters are ignored.
 fn agent_info(said: &str) -> Option<AgentInfo> {
     let is_word = |word: &&str| {
         !word.is_empty() && word.len() <= MAX_WORD && word.bytes().all(|byte| byte.is_ascii_graphic())
@@ -91,7 +91,7 @@ mod tests {
     ];
 
     #[test]
-    fn handshake_needs_every_part() {
+    fn handshake_requires_every_header() {
         let (agent, key) = handshake(&headers(&GOOD), Some(Protocol::WebSocket)).unwrap();
         assert_eq!((&*agent.version, &*agent.instance, key.as_bytes()), ("0.9.0", "abc", &b"a2V5"[..]));
         for left_out in 0..GOOD.len() {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn agent_is_known_by_version_and_instance() {
+    fn agent_header_yields_version_and_instance() {
         for no_agent in ["", "0.9.0", "0.9.0; held=x", "; instance=a", "0.9.0; instance=", "a b; instance=c"]
         {
             assert_eq!(agent_info(no_agent), None, "{no_agent:?}");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn account_attaches_the_cluster_of_its_name() {
+    async fn account_attaches_only_the_cluster_of_its_name() {
         let accounts =
             Accounts::new(host(|_| (404, serde_json::json!({}))).0, tokio::sync::watch::channel(None).1);
         let (m1, caller) =

@@ -1,5 +1,4 @@
-//! Accepts the tunnel of a member's agent. The tunnel lives as long as the account and the MemberCluster do, and ends
-//! with either.
+//! Accepts the tunnel of a member's agent. The tunnel ends when the account or the MemberCluster is deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +24,7 @@ use crate::request::services::Services;
 use crate::request::upgrade;
 use crate::tunnel::{HANDSHAKE_TIMEOUT, PROTOCOL, REPLICA_HEADER, link, web_socket};
 
-/// Switches to the protocol of tunnels, and carries the tunnel from then on.
+/// Switches to the tunnel protocol and runs the tunnel.
 pub fn respond(
     services: &Services,
     cluster: &ClusterName,
@@ -41,7 +40,7 @@ pub fn respond(
     services.inventory.registered(cluster)?;
     let (agent, key) = handshake(request.headers(), upgrade)?;
     let reservation = services.agent_tunnels.reserve(cluster, agent).map_err(agent_handshake::Error::from)?;
-    // Once more: it may have been deleted since, before there was anything to end.
+    // Checked again: the member may have been deleted before anything could end this request.
     services.inventory.registered(cluster)?;
     let interval = INTERVAL.mul_f64(0.5 + random::fraction() / 2.0);
     record.hold().keep_revalidation(services.revalidate_every(interval, allowed, Some(deleted), record));
@@ -104,7 +103,7 @@ fn reason(ended: link::End, end: Option<End>) -> &'static str {
     }
 }
 
-/// Between two questions to the host whether the account may still attach, at most; at random, because the agents of a
-/// lost replica come together. A deletion of the account or of the member ends the tunnel at once, so that thousands of
-/// tunnels need not ask as often as other long-running requests.
+/// Longest interval between two questions to the host whether the account may still attach. It is random,
+/// because the agents of a lost replica reconnect together. A deletion of the account or of the member ends
+/// the tunnel at once, so thousands of tunnels need less frequent questions than other long-running requests.
 const INTERVAL: Duration = Duration::from_secs(300);

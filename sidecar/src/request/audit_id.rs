@@ -1,6 +1,6 @@
-//! The id that follows one request through the audit logs of the host, of ours and of the member
-//! (apiserver: `endpoints/filters/audit_init.go`). A caller's is kept where it can be passed on as
-//! it is; every other request gets one here.
+//! Assigns each request the id that it has in the audit logs of the host, the sidecar and the member
+//! (apiserver: `endpoints/filters/audit_init.go`). A caller's id is kept if it can be forwarded unchanged;
+//! otherwise the sidecar creates one.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::random;
 pub struct AuditId(HeaderValue);
 
 impl AuditId {
-    /// The id of the request with these headers, which have it once and no other afterwards.
+    /// Returns the request's id. Afterwards the headers contain it exactly once.
     pub fn of(headers: &mut HeaderMap) -> Self {
         let mut given = headers.get_all(AUDIT_ID).iter();
         if let (Some(one), None) = (given.next(), given.next())
@@ -26,9 +26,9 @@ impl AuditId {
         new
     }
 
-    /// Puts the id into a head, in place of what is there.
+    /// Sets the id in a head and replaces an existing one.
     pub fn tell(&self, headers: &mut HeaderMap) {
-        // Only a map that is full to its last place has no room, and no such request is served.
+        // Only a map at its maximum size has no room, and such a request is not served.
         let _ = headers.try_insert(AUDIT_ID, self.0.clone());
     }
 }
@@ -44,7 +44,7 @@ fn is_usable(id: &HeaderValue) -> bool {
     (1..=MAX_LENGTH).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic)
 }
 
-/// RFC 9562, 5.4. An id must be unlike all others and need not be a secret.
+/// RFC 9562, 5.4. An id must be unique and need not be secret.
 fn random_uuid() -> HeaderValue {
     let mut bytes = (u128::from(random::bits()) << 64 | u128::from(random::bits())).to_be_bytes();
     bytes[6] = bytes[6] & 0x0f | 0x40;
@@ -70,7 +70,7 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 mod tests {
     use super::*;
 
-    /// The id made of these lines, after it was seen that the headers have it, once.
+    /// The id for these header lines. Checks that the headers contain it exactly once.
     fn id(lines: &[&str]) -> String {
         let mut headers = HeaderMap::new();
         for line in lines {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_callers_id_is_kept() {
+    fn callers_audit_id_is_kept() {
         let longest = "x".repeat(64);
         for given in ["5f2c", "a/b:c", &longest] {
             assert_eq!(id(&[given]), given);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_passed_on_is_replaced() {
+    fn unusable_audit_id_is_replaced() {
         let too_long = "x".repeat(65);
         for given in [&[][..], &[""], &["a b"], &["a\tb"], &["jané"], &[&too_long], &["a", "b"]] {
             assert!(is_uuid(&id(given)), "{given:?}");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_requests_get_the_same() {
+    fn each_request_gets_its_own_audit_id() {
         let ids: std::collections::HashSet<_> = (0..1000).map(|_| id(&[])).collect();
         assert_eq!(ids.len(), 1000);
     }

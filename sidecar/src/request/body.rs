@@ -1,5 +1,5 @@
-//! The body of every response: a document of ours, a stream of ours, or the member's own bytes
-//! passed on as they come.
+//! The body of every response: a document of the sidecar, a stream of the sidecar, or the member's own bytes,
+//! forwarded unchanged.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,15 +11,15 @@ use tokio::sync::mpsc;
 use crate::request::headers;
 use crate::upstream::MemberBody;
 
-/// What a response carries.
+/// The content of a response.
 #[derive(Debug)]
 pub enum Body {
     Empty,
-    /// A document that is complete.
+    /// A complete document.
     Full(Bytes),
-    /// A stream that we write: a watch of `clusters`. It ends when its sender is dropped.
+    /// A stream that the sidecar writes: a watch of `clusters`. It ends when its sender is dropped.
     Stream(mpsc::Receiver<Bytes>),
-    /// The member's.
+    /// The member's body.
     Upstream(MemberBody),
 }
 
@@ -95,7 +95,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// What a member answers, as the body of a response.
+    /// A member's answer as the body of a response.
     pub(crate) async fn answered(answer: Vec<u8>) -> Body {
         let (client, mut member) = tokio::io::duplex(1024 * 1024);
         let (mut sender, connection) = http1::handshake(TokioIo::new(client)).await.unwrap();

@@ -1,11 +1,11 @@
-//! Ends a request whatever its client does. hyper asks a response's body for more only while the client
-//! takes what it has: an end that waits for that question may never come. So each request has a [`Cutoff`],
-//! which drops what carries its answer: the task of an HTTP/2 stream, which resets the stream (RFC 9113,
-//! 5.4.2: CANCEL), or the HTTP/1.1 connection. With the answer go the connection to the member, the permits and
-//! the record.
+//! Ends a request even if its client reads nothing. hyper polls a response's body only while the client
+//! reads, so a deadline that the body checks may never be noticed. So each request has a [`Cutoff`], which
+//! drops the owner of the answer: the task of an HTTP/2 stream, which resets the stream (RFC 9113, 5.4.2:
+//! CANCEL), or the HTTP/1.1 connection. This also drops the connection to the member, the permits and the
+//! record.
 //!
 //! A request that can still end by itself does so first: the cutoff comes [`GRACE`] after the deadline, or
-//! after a long-running request lost its right. A client that takes nothing of what it was sent for
+//! after a long-running request lost its right. A client that reads nothing of its answer for
 //! [`UNREAD_TIMEOUT`] is cut off as well.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,18 +24,18 @@ mod cancelled;
 
 use cancelled::Cancelled;
 
-/// Ends what carries one answer.
+/// Ends the owner of one answer.
 #[derive(Debug)]
 pub struct Cutoff {
     cut: AtomicBool,
     carrier: AtomicWaker,
-    /// Since when the client takes nothing of what it was given, in milliseconds since `begun`, plus 1; 0 while
-    /// nothing is given.
+    /// Since when the client has not read the last part of the answer, in milliseconds since `begun`, plus 1;
+    /// 0 while no part is unread.
     unread: AtomicU64,
     begun: Instant,
 }
 
-/// The requests under way, a sheet for each worker so that their threads do not contend.
+/// The requests in flight, one sheet for each worker, so that their threads do not contend.
 #[derive(Debug)]
 pub struct Cutoffs {
     sheets: Vec<Sheet>,
@@ -57,7 +57,7 @@ struct Entry {
     due: Option<Instant>,
 }
 
-/// A request's entry, taken off the sheet on drop.
+/// A request's entry, removed from the sheet on drop.
 #[derive(Debug)]
 pub struct Listed {
     cutoffs: Arc<Cutoffs>,
@@ -78,26 +78,26 @@ impl Default for Cutoff {
 }
 
 impl Cutoff {
-    /// Ends what carries the answer.
+    /// Ends the owner of the answer.
     pub fn cut(&self) {
         self.cut.store(true, Ordering::Release);
         self.carrier.wake();
     }
 
-    /// Resolves when the answer must end. One task at a time can wait for it.
+    /// Resolves when the answer must end. Only one task at a time can wait for it.
     pub fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
-        // Registered before the look, so that no cut is missed.
+        // The waker is registered before the check, so that no cut is missed.
         self.carrier.register(cx.waker());
         if self.cut.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Notes that the client was given a part of the answer, and has not asked for the next.
+    /// Notes that the client was given a part of the answer and has not asked for the next.
     pub fn given(&self) {
         let at = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
         self.unread.store(at + 1, Ordering::Relaxed);
     }
 
-    /// Notes that the client took all that it was given.
+    /// Notes that the client took every part that it was given.
     pub fn taken(&self) {
         self.unread.store(0, Ordering::Relaxed);
     }
@@ -114,7 +114,7 @@ impl Cutoffs {
         Arc::new(Self { sheets, cancelled: Cancelled::default() })
     }
 
-    /// Lists a request that must be over when it is `due`, if it ever is.
+    /// Lists a request that must be over when it is `due`. `None` means no deadline.
     pub fn list(self: &Arc<Self>, cutoff: Arc<Cutoff>, due: Option<Instant>) -> Listed {
         let worker = workers::current();
         let entry = Entry { cutoff: cutoff.clone(), due };
@@ -122,7 +122,7 @@ impl Cutoffs {
         Listed { cutoffs: self.clone(), cutoff, worker, key }
     }
 
-    /// Cuts off what is over, until it is dropped.
+    /// Cuts off requests that are over, until this future is dropped.
     pub async fn run(self: Arc<Self>) {
         let mut every = interval(PACE);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -155,7 +155,7 @@ impl Listed {
         &self.cutoff
     }
 
-    /// Sets when the request must be over; `None` makes it long-running.
+    /// Sets the deadline of the request; `None` makes it long-running.
     pub fn set_due(&self, due: Option<Instant>) {
         self.cutoffs.with(self.worker, |requests| {
             if let Some(entry) = requests.under_way.get_mut(self.key) {
@@ -164,7 +164,7 @@ impl Listed {
         });
     }
 
-    /// Takes the permits of a request that its client cancelled.
+    /// Takes over the permits of a request that its client cancelled.
     pub fn cancelled(&self, permits: [Option<Permit>; 2]) {
         self.cutoffs.cancelled.keep(permits, Instant::now());
     }
@@ -176,15 +176,15 @@ impl Drop for Listed {
     }
 }
 
-/// For a request to end by itself: an answer that says why, or a body that breaks off.
+/// Time for a request to end by itself: with an answer that names the reason, or with a body that breaks off.
 pub const GRACE: Duration = Duration::from_millis(250);
 const PACE: Duration = Duration::from_millis(250);
-/// A connection whose client takes nothing for so long is as good as lost (TCP_USER_TIMEOUT has the same).
+/// After this time without a read the client's connection counts as lost (TCP_USER_TIMEOUT is the same).
 pub const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 impl Listed {
-    /// For a request that nothing ends.
+    /// An entry for a request without a deadline.
     pub(crate) fn alone() -> Self {
         Cutoffs::new().list(Arc::default(), None)
     }
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn client_that_takes_nothing_is_cut_off() {
+    fn client_that_reads_nothing_is_cut_off() {
         let cutoffs = Cutoffs::new();
         let listed = cutoffs.list(Arc::default(), None);
         let cutoff = listed.cutoff();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn request_that_is_over_is_forgotten() {
+    fn completed_request_is_removed_from_the_list() {
         let cutoffs = Cutoffs::new();
         let listed = cutoffs.list(Arc::default(), Some(Instant::now()));
         let cutoff = listed.cutoff().clone();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn cut_wakes_what_carries_the_answer() {
+    async fn cut_wakes_the_owner_of_the_answer() {
         let cutoff: Arc<Cutoff> = Arc::default();
         let carrier = tokio::spawn({
             let cutoff = cutoff.clone();

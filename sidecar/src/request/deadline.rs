@@ -1,6 +1,6 @@
-//! How long a request may take that is not long-running (apiserver:
-//! `endpoints/filters/request_deadline.go`): as long as its `?timeout=` says, but no longer than
-//! `--request-timeout`. The parameter is the member's as well and is passed on.
+//! Computes the timeout of a request that is not long-running (apiserver:
+//! `endpoints/filters/request_deadline.go`): its `?timeout=`, but at most `--request-timeout`. The member
+//! also gets the parameter.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::request::query::Query;
 
 /// The timeout of a request with this query. Zero or a negative number means that no timeout was requested.
 pub fn within(longest: Duration, query: Option<&str>) -> Result<Duration, Error> {
-    // So does an empty value (Go: `url.Values.Get`).
+    // An empty value means the same (Go: `url.Values.Get`).
     let value = Query::new(query).first("timeout").filter(|value| !value.is_empty());
     let Some(value) = value else { return Ok(longest) };
     match go_duration::parse(&value).map_err(Error)? {
@@ -19,7 +19,7 @@ pub fn within(longest: Duration, query: Option<&str>) -> Result<Duration, Error>
     }
 }
 
-/// A timeout that is no duration.
+/// The timeout is not a valid duration.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid timeout specified in the request URL - {0}")]
 pub struct Error(InvalidDuration);
@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_the_time_it_asks_for() {
+    fn timeout_parameter_sets_the_deadline() {
         for (query, expected) in [
             ("timeout=5s", 5.0),
             ("limit=3&timeout=1500ms", 1.5),
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn but_never_more_than_the_longest_and_zero_is_no_wish() {
+    fn timeout_is_capped_and_zero_means_the_default() {
         for query in [
             "timeout=61s",
             "timeout=1h",
@@ -73,9 +73,9 @@ mod tests {
         assert_eq!(within(LONGEST, None).unwrap(), LONGEST);
     }
 
-    /// Each as Go's `time.ParseDuration` says it.
+    /// Each with the error text of Go's `time.ParseDuration`.
     #[test]
-    fn what_is_no_duration_is_refused_in_gos_words() {
+    fn invalid_duration_is_refused_with_gos_error_text() {
         for (query, fault) in [
             ("timeout=5", r#"time: missing unit in duration "5""#),
             ("timeout=1s5", r#"time: missing unit in duration "1s5""#),

@@ -1,5 +1,5 @@
-//! The state of the sidecar and the level of its log, for operators that the host authorizes for the path
-//! (apiserver: `pkg/server/routes/flags.go`, `/debug/flags/v`). No credential is part of it.
+//! Shows the state of the sidecar and sets its log level, for operators that the host authorizes for the path
+//! (apiserver: `pkg/server/routes/flags.go`, `/debug/flags/v`). The state contains no credential.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -35,7 +35,7 @@ struct State {
 struct Connections {
     all: usize,
     front_proxy: usize,
-    /// Without a certificate, and before a request was authenticated.
+    /// Connections without a certificate and without an authenticated request.
     unauthenticated: usize,
 }
 
@@ -48,7 +48,7 @@ struct Limits {
     agents: Usage,
 }
 
-/// Entries.
+/// Numbers of cache entries.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Caches {
@@ -61,7 +61,7 @@ struct Caches {
 #[serde(rename_all = "camelCase")]
 struct Member {
     name: ClusterName,
-    /// Why no request can be sent.
+    /// The reason why no request can be sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     proxy_off: Option<String>,
     #[serde(flatten)]
@@ -121,7 +121,7 @@ where
         Err(error) => return text(StatusCode::BAD_REQUEST, &format!("the level cannot be read: {error}")),
     };
     let set = std::str::from_utf8(&wanted).map_err(|_| "it is not UTF-8".to_owned());
-    // Before, because the next level may leave it out.
+    // Logged before the change, because the new level may omit it.
     let before = |level: &str| info!(user = allowed.identity().user, level, "the level of the log changes");
     match set.and_then(|wanted| services.log_level.set(wanted, before)) {
         Ok(level) => text(StatusCode::OK, &format!("successfully set the log level to {level}")),
@@ -192,5 +192,5 @@ impl Way {
     }
 }
 
-/// More than any useful set of directives.
+/// Longer than any useful set of directives.
 const MAX_LEVEL: usize = 1024;

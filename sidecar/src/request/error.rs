@@ -1,5 +1,5 @@
-//! Every reason why a request gets no answer from its member. Errors are values until
-//! [`crate::request::status`] turns them into a response, which names the hop.
+//! All errors of a request. They stay values until [`crate::request::status`] turns them into a response,
+//! which names the hop.
 
 use crate::audit;
 use crate::endpoints::clusters;
@@ -19,7 +19,7 @@ use crate::request::revalidation;
 use crate::server::head_limit;
 use crate::upstream;
 
-/// Why a request was not answered as asked.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]

@@ -1,11 +1,11 @@
-//! Field selectors: a cluster can be selected by `metadata.name`, and by nothing else
-//! (apimachinery: `fields/selector.go`).
+//! Parses field selectors. A cluster can be selected by `metadata.name` only (apimachinery:
+//! `fields/selector.go`).
 
 use kubectl_mc_api::ClusterName;
 
 use crate::request::query::Query;
 
-/// Requirements that a cluster's name has to meet, all of them.
+/// Requirements on a cluster's name. All of them must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector(Vec<Term>);
 
@@ -39,7 +39,7 @@ impl FieldSelector {
         Ok(Self(terms))
     }
 
-    /// The one name that can match, if the selector says which.
+    /// The only name that can match, if the selector determines it.
     pub fn exact_name(&self) -> Option<&str> {
         self.0.iter().find(|term| term.equal).map(|term| term.name.as_str())
     }
@@ -53,15 +53,15 @@ impl FieldSelector {
     }
 }
 
-/// The cluster that a list or a watch asks for by its field selector, if it asks for one alone
-/// (apiserver: `RequestInfo.Name` of `metadata.name`).
+/// The cluster that a list or a watch selects by its field selector, if it selects exactly one (apiserver:
+/// `RequestInfo.Name` of `metadata.name`).
 pub fn selected(query: Option<&str>) -> Option<ClusterName> {
     let selector = Query::new(query).first("fieldSelector")?;
     FieldSelector::parse(&selector).ok()?.exact_name()?.parse().ok()
 }
 
-/// The object that a list or a watch of any type asks for by its field selector, if it asks for one alone (apiserver:
-/// `requestinfo.go`). Other fields are the member's to know.
+/// The object that a list or a watch of any type selects by its field selector, if it selects exactly one
+/// (apiserver: `requestinfo.go`). Other fields are for the member to interpret.
 pub fn named(query: Option<&str>) -> Option<String> {
     let selector = Query::new(query).first("fieldSelector")?;
     let name = split_terms(&selector).find_map(|term| {
@@ -72,7 +72,7 @@ pub fn named(query: Option<&str>) -> Option<String> {
     is_segment.then_some(name)
 }
 
-/// Splits at commas that no backslash precedes.
+/// Splits at commas without a backslash before them.
 fn split_terms(text: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     text.split(move |character| {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn other_fields_and_other_grammars_are_refused() {
+    fn unknown_fields_and_invalid_syntax_are_refused() {
         for (selector, reason) in [
             ("status.version=v1.36.3", "\"status.version\" is not a known field selector"),
             ("metadata.name", "can't understand 'metadata.name'"),

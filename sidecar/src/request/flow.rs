@@ -1,7 +1,7 @@
-//! The priority level and the share that a login's requests have in the limits (apiserver: `util/flowcontrol`, with
-//! what `apis/flowcontrol/bootstrap` says of subjects). Both are the login's. The impersonated user does not count, or
-//! made-up users would have shares of their own. Through the host the login is the user that the host names, and
-//! impersonation was applied there, as in a kube-apiserver's own limits.
+//! Assigns each login its priority level and its share in the limits (apiserver: `util/flowcontrol`, with the
+//! subjects of `apis/flowcontrol/bootstrap`). The impersonated user does not count, or made-up users would
+//! have their own shares. Through the host the login is the user that the host names: the host already
+//! applied impersonation, as in a kube-apiserver's own limits.
 
 use kubectl_mc_api::access::sent;
 use kubectl_mc_api::names;
@@ -9,15 +9,15 @@ use kubectl_mc_api::names;
 use crate::identity::{ANONYMOUS, AUTHENTICATED, Identity, MASTERS, UNAUTHENTICATED};
 use crate::request::limits::{Caller, Level, Limits};
 
-/// By what the limits tell logins apart.
+/// The key by which the limits distinguish logins.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Distinguisher<'a> {
     User(&'a str),
-    /// The service accounts of one namespace, which its tenant can have as many of as they like.
+    /// All service accounts of one namespace, because its tenant can create any number of them.
     Namespace(&'a str),
 }
 
-/// A login as a holder of places.
+/// The login as a holder of places.
 pub fn caller(limits: &Limits, login: &Identity) -> Caller {
     limits.caller(level(login), distinguisher(login))
 }
@@ -38,7 +38,7 @@ fn level(login: &Identity) -> Level {
 
 fn distinguisher(login: &Identity) -> Distinguisher<'_> {
     match login.service_account() {
-        // Each of these is in the hands of another member.
+        // Each of these accounts belongs to another member.
         Some((names::AGENTS, _)) | None => Distinguisher::User(&login.user),
         Some((namespace, _)) => Distinguisher::Namespace(namespace),
     }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_of_one_namespace_share_a_share() {
+    fn service_accounts_of_a_namespace_have_one_share() {
         let limits = Limits::new(Size::new(1, 0), Size::new(1, 0), 0, 0, 0);
         let account = |namespace: &str, name: &str| {
             let user = format!("system:serviceaccount:{namespace}:{name}");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn namespace_and_user_of_one_name_differ() {
+    fn namespace_and_user_with_equal_names_differ() {
         assert_ne!(Distinguisher::User("ci"), Distinguisher::Namespace("ci"));
         let limits = Limits::new(Size::new(1, 0), Size::new(1, 0), 0, 0, 0);
         let key = |key| limits.caller(Level::Interactive, key);

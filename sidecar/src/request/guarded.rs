@@ -1,5 +1,5 @@
-//! [`Guarded`] keeps the request's record, and with it its permits, until the last byte of the answer left or the
-//! client went away.
+//! [`Guarded`] wraps a response body and keeps the request's record, and with it its permits, until the last
+//! byte was sent or the client disconnected.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,21 +12,21 @@ use crate::panics::{self, Panicked};
 use crate::request::body::Body;
 use crate::request::record::Record;
 
-/// A body that holds its request's record to the end of the stream.
+/// A body that holds its request's record until the end of the stream.
 pub struct Guarded<B = Body> {
     body: B,
-    /// A document that is complete needs no watching over.
+    /// False for a complete document, which needs no supervision.
     watched: bool,
     over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// What is left of a chunk that is given in pieces.
+    /// The remaining bytes of a chunk that is sent in pieces.
     rest: Bytes,
-    /// Whether the client takes an answer as its windows allow (HTTP/2).
+    /// Whether to send chunks in pieces (HTTP/2), which its windows bound.
     in_pieces: bool,
     record: Record,
 }
 
-/// Why a response breaks off. It does so audibly: an end in good order would say that a log or a
-/// watch is complete.
+/// Why a response breaks off. It ends with an error, because a clean end would mean that a log or a watch is
+/// complete.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the request was ended")]
@@ -47,17 +47,17 @@ impl Guarded {
 
 #[cfg(test)]
 impl<B> Guarded<B> {
-    /// A stream of a test's own.
+    /// A guarded stream for tests.
     pub(crate) fn watched(body: B, record: Record) -> Self {
         Self { body, watched: true, over: None, rest: Bytes::new(), in_pieces: false, record }
     }
 }
 
 impl<B: http_body::Body> Guarded<B> {
-    /// What the client is given next of `data`. hyper waits for a window of at least one byte, and then leaves a
-    /// whole chunk with HTTP/2's buffers; when it was the last one, the request is over for us and its bytes stay
-    /// for as long as the client likes. So chunks are small, and the last byte of a body waits for the rest of it to
-    /// fit the window.
+    /// The next piece of `data` for the client. hyper waits for a window of at least one byte, and then moves
+    /// a whole chunk into HTTP/2's buffers. After the last chunk the request is over for the sidecar, while
+    /// its bytes stay in memory for as long as the client wants. So chunks are small, and the last byte of a
+    /// body waits until the rest fits the window.
     fn piece(&mut self, mut data: Bytes) -> Bytes {
         let is_last = self.body.is_end_stream();
         let length = match data.len() {
@@ -125,7 +125,7 @@ where
 
 /// A frame of HTTP/2, unless both sides agree on more.
 const PIECE: usize = 16 * 1024;
-/// What may stay in HTTP/2's buffers of an answer that is over.
+/// How many bytes of a finished answer may stay in HTTP/2's buffers.
 const SMALL: usize = 1024;
 
 #[cfg(test)]
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn last_byte_for_http2_waits_for_the_rest_to_fit() {
+    async fn last_http2_byte_waits_until_the_rest_fits_the_window() {
         let length = 40_000;
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{}", "x".repeat(length));
         let body = answered(answer.into_bytes()).await;

@@ -1,5 +1,5 @@
-//! The request's path, read downwards. Each step takes the value that the step before it made, so
-//! that none can be left out. `docs/explanation/request-path.md` tells the same story in prose.
+//! Handles a request from top to bottom: each function is one step and takes the value that the previous step
+//! returned, so no step can be left out. `docs/explanation/request-path.md` describes the same path in prose.
 
 use std::cell::LazyCell;
 use std::future::ready;
@@ -40,16 +40,16 @@ use crate::server::head_limit::{HeadLimit, TooLarge};
 use crate::server::peer::{Peer, Waiting};
 use crate::spans::RequestSpan;
 
-/// What comes with a request besides itself.
+/// The context that arrives with a request.
 #[derive(Debug, Default)]
 pub struct Arrival {
-    /// Where its peer is not known yet.
+    /// Set while the peer is not known.
     pub waiting: Option<Waiting>,
-    /// What ends its answer whatever its client does.
+    /// Ends the answer even if the client reads nothing.
     pub cutoff: Arc<Cutoff>,
 }
 
-/// Answers one request, whatever happens.
+/// Answers one request. Every failure, also a panic, becomes a response or a broken stream.
 pub async fn handle(
     services: Arc<Services>,
     peer: Arc<Peer>,
@@ -58,7 +58,7 @@ pub async fn handle(
 ) -> Response<Guarded> {
     let Arrival { waiting, cutoff } = arrival;
     let version = request.version();
-    // Before the audit id becomes one of its fields.
+    // Checked before the audit id is added to the headers.
     let head = peer.heads.check(request.headers());
     let audit_id = AuditId::of(request.headers_mut());
     if request.version() == Version::HTTP_2 && services.goaway.hits() {
@@ -81,21 +81,21 @@ pub async fn handle(
     let mut response = if asks_first {
         answered(&record, version, pin!(ready(Ok(cors::preflight())))).await
     } else {
-        // Pinned here and not passed on: it is large, and each move would copy it.
+        // Pinned here and not moved: the future is large, and each move would copy it.
         let responding = pin!(respond(&services, &peer, waiting, head, request, &record));
         answered(&record, version, responding).await
     };
     if let Some(origin) = origin {
         origin.tell(response.headers_mut());
     }
-    // After an upgrade that did not happen the client may go on in the protocol that it did not get.
+    // After a refused upgrade the client may go on in the protocol that it asked for.
     if (is_last || record.is_upgrade()) && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
 
-/// Makes the answer out of what responding came to.
+/// Turns the outcome into the response.
 async fn answered(
     record: &Record,
     version: Version,
@@ -125,7 +125,7 @@ async fn respond(
     if !services.documents.load().has_group(info.group()) {
         return Err(not_found(&request));
     }
-    // These wait for nobody, neither host nor member.
+    // These need neither the host nor a member.
     match &info.route {
         Route::Discovery(document) => {
             return Ok(services.documents.load().respond(*document, request.headers()));
@@ -141,7 +141,7 @@ async fn respond(
 
     let long_running = info.is_long_running(request.uri().query());
     if long_running && services.readiness.is_closing() {
-        // It would be cut off in a moment; another replica can take it.
+        // The cutoff would soon end it; another replica can take it.
         return Err(Error::Closing);
     }
     let limit = match long_running {
@@ -163,8 +163,8 @@ async fn respond(
             }
         }
         Err(failed) if !failed.error.is_refusal() => {}
-        // HTTP/2 costs a server more than its client, and nobody unknown keeps such a connection
-        // (CVE-2023-44487). The host's own is everybody's.
+        // An HTTP/2 connection costs a server more than its client, so unknown callers do not keep one
+        // (CVE-2023-44487). The host's own connection carries all callers.
         _ if request.version() == Version::HTTP_2 && !services.authenticator.is_front_proxy(peer) => {
             peer.retire()
         }
@@ -173,13 +173,13 @@ async fn respond(
     drop(waiting);
     let caller = caller.map_err(|failed| record.login_failed(failed))?;
     record.logged_in(&caller.identity);
-    // The front proxy's connection is everybody's, and its heads may be large for the sake of identities.
+    // The front proxy's connection carries all callers, and its heads may be large because of identities.
     let by = caller.by;
     if by == By::RequestHeader {
         HeadLimit::CALLER.check(request.headers())?;
     }
 
-    // Who logged in is admitted before the host is asked anything for them, whomever they act as.
+    // The login is admitted before any review at the host for it, and impersonation does not change that.
     let user = flow::caller(&services.limits, &caller.identity);
     record.hold().admitted(match due {
         Some(due) => record.hold().queue(services.limits.admit(info.verb.is_read(), user, due)).await?,
@@ -187,7 +187,8 @@ async fn respond(
         None if info.upgrade.is_some() => services.limits.admit_tunnel(user)?,
         None => services.limits.admit_watch(user)?,
     });
-    // Within the caller's share of requests, so that one caller alone cannot fill a slow audit log, but an exempt one.
+    // Inside the caller's share of requests, so that one caller cannot fill a slow audit log. Exempt callers
+    // have no share.
     record.store_beginning(due).await?;
     let subject = match impersonation::requested(&caller, request.headers_mut())? {
         Some(requested) => Box::pin(requested.check(&caller.identity, user, &services.authorizer)).await?,

@@ -1,6 +1,6 @@
-//! Header hygiene, both ways. What goes to a member is chosen by an allow rule, so that a header
-//! nobody thought of is left behind and not passed on. Pure functions; identity and credential are
-//! set afterwards, by [`crate::upstream::prepared`].
+//! Filters request headers before they go to a member. An allow rule selects the headers, so an unknown one
+//! is dropped. These are pure functions; [`crate::upstream::prepared`] adds identity and credential
+//! afterwards.
 
 use std::borrow::Cow;
 
@@ -12,8 +12,9 @@ pub use response::{HOP, clean_response, clean_trailers, switching_protocols};
 
 /// The headers of a request that a member may see.
 ///
-/// `inner_proxy` says that the member hands the request on to a program of its users, whose own
-/// headers nobody can list: there everything end-to-end passes but what could bear identity.
+/// `inner_proxy` means that the member forwards the request to a program of its users (a pod, a service or a
+/// node). The headers of such a program cannot be listed, so every end-to-end header passes except those that
+/// could carry identity.
 pub fn forwarded(headers: &HeaderMap, inner_proxy: bool) -> HeaderMap {
     let nominated = Nominated::by(headers);
     let passes = |name: &HeaderName| {
@@ -32,9 +33,9 @@ pub fn forwarded(headers: &HeaderMap, inner_proxy: bool) -> HeaderMap {
     forwarded
 }
 
-/// What `Via` says to a member of whom the request came through (RFC 9110, 7.6.3): ourselves, once for
-/// each of us. Others on the way are not told: what a client claims of them cannot be known. Behind a
-/// member may be members of its own, but no third generation: that is a way that leads in a circle.
+/// The `Via` header for a member (RFC 9110, 7.6.3): one entry for each pass through a sidecar. Entries of
+/// other proxies are dropped, because a client can forge them. A member may have members of its own, but a
+/// third pass is a routing loop.
 pub fn via(headers: &HeaderMap, version: Version) -> Result<HeaderValue, Loop> {
     let came_by_us = if headers.contains_key(header::VIA) { times_by_us(headers) } else { 0 };
     match (came_by_us, version) {
@@ -54,7 +55,7 @@ fn times_by_us(headers: &HeaderMap) -> usize {
     tokens(headers, &header::VIA).filter(by_us).count()
 }
 
-/// A request that came by here too often.
+/// The request passed through a sidecar too often.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "routing loop: the request passed through kubectl-mc too often, because a member's address leads back here"
@@ -65,8 +66,8 @@ pub struct Loop;
 /// `Connection` lines.
 enum Nominated {
     Names(Vec<HeaderName>),
-    /// Nobody honest names so many, or by what is no text. Every header counts as named, so that a
-    /// megabyte of tokens costs no more than a few, and nothing is hidden in a line that is not read.
+    /// Too many names, or a line that is not text, which no honest client sends. Then every header counts as
+    /// nominated, so a megabyte of tokens costs little and an unreadable line hides nothing.
     All,
 }
 
@@ -116,8 +117,8 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     )
 }
 
-/// Whether a member, or a program behind it that reads `_` as `-` anywhere in a name, could take the
-/// header for a statement about who is calling. `Host` is the member's own.
+/// Whether a member, or a program behind it that reads `_` as `-` anywhere in a name, could read the caller's
+/// identity from the header. `Host` belongs to the member.
 fn bears_identity(name: &HeaderName) -> bool {
     let name = match name.as_str() {
         name if name.contains('_') => Cow::Owned(name.replace('_', "-")),
@@ -151,11 +152,11 @@ fn is_of_the_api(name: &HeaderName) -> bool {
     ) || ["if-", "sec-websocket-", "x-kubernetes-"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// What we are called in `Via`, without telling where we are.
+/// The sidecar's name in `Via`, which does not reveal its location.
 const PSEUDONYM: &str = "kubectl-mc";
-/// Room for the identity that is added, so that the map need not grow.
+/// Capacity for the identity headers that are added later, so that the map need not grow.
 const ROOM_FOR_IDENTITY: usize = 12;
-/// Room is a hint: a map grows by itself, and a request for too much of it panics.
+/// Upper bound of the reserved capacity: a map grows by itself, and reserving too much panics.
 const MAX_RESERVED: usize = 256;
 /// More than any client or proxy names in `Connection`.
 const MAX_NOMINATED: usize = 64;
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_uses_passes_and_the_rest_does_not() {
+    fn only_headers_of_the_kubernetes_api_are_forwarded() {
         let headers = map(&[
             ("accept", "application/json"),
             ("kubectl-command", "kubectl get"),
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_headers_reach_not_even_an_inner_proxy() {
+    fn identity_headers_do_not_reach_an_inner_proxy() {
         let lines = [
             ("authorization", "Bearer x"),
             ("cookie", "x"),
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inner_proxys_own_headers_pass() {
+    fn inner_proxy_gets_its_own_headers() {
         let headers = map(&[("x-csrf-token", "1"), ("transfer-encoding", "chunked")]);
         assert_eq!(names(&forwarded(&headers, true)), ["x-csrf-token"]);
     }
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_nominates_too_many_headers_gets_none_through() {
+    fn too_many_nominated_headers_drop_all_headers() {
         for (count, left) in [(MAX_NOMINATED, 1), (MAX_NOMINATED + 1, 0)] {
             let mut headers = map(&[("accept", "*/*")]);
             let tokens = vec!["a"; count].join(",");
@@ -248,21 +249,21 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_line_that_is_no_text_nominates_everything() {
+    fn non_text_connection_line_nominates_all_headers() {
         let mut headers = map(&[("accept", "*/*"), ("connection", "close")]);
         headers.append(header::CONNECTION, HeaderValue::from_bytes(b"accept, \xff").unwrap());
         assert!(forwarded(&headers, true).is_empty());
     }
 
     #[test]
-    fn as_many_headers_as_a_map_holds_are_no_panic() {
+    fn maximum_number_of_headers_does_not_panic() {
         let names = (0..24_570).map(|n| HeaderName::from_bytes(format!("h{n}").as_bytes()).unwrap());
         let headers: HeaderMap = names.map(|name| (name, HeaderValue::from_static("1"))).collect();
         assert_eq!(forwarded(&headers, true).len(), headers.len());
     }
 
     #[test]
-    fn via_tells_of_us_and_of_nobody_else() {
+    fn via_lists_only_the_sidecar() {
         let via = |lines: &[(&'static str, &'static str)], version| {
             via(&map(lines), version).map(|via| via.to_str().unwrap().to_owned())
         };

@@ -1,5 +1,5 @@
-//! What a request holds until it is over, and when it must be over: its permits, its connection's place, its deadline,
-//! or as a long-running request the revalidation of its right.
+//! Holds a request's resources until it is over: its permits, its connection's place, and its deadline, or
+//! for a long-running request the revalidation of its right.
 
 use std::future::pending;
 use std::pin::{Pin, pin};
@@ -17,24 +17,24 @@ use crate::request::limits::Permit;
 use crate::request::revalidation::{self, Revalidation};
 use crate::server::peer::Peer;
 
-/// What ends with a request.
+/// Resources that are released when the request ends.
 #[derive(Debug)]
 pub struct Hold {
-    /// Its connection's place is taken for as long as the request lasts, also when that is a tunnel.
+    /// Keeps the connection's place for the whole request, also for a tunnel.
     peer: Arc<Peer>,
     begun: Instant,
     #[expect(clippy::disallowed_types, reason = "held for a swap, and never over an await")]
     permits: std::sync::Mutex<Permits>,
-    /// In queues, in nanoseconds.
+    /// Time in queues, in nanoseconds.
     queued: AtomicU64,
     end: OnceLock<End>,
-    /// Ends the request where nothing else does.
+    /// Ends the request if nothing else does.
     listed: Listed,
 }
 
 #[derive(Debug, Default)]
 struct Permits {
-    /// The place of a request whose peer is not known.
+    /// The place of a request whose peer is unknown.
     stranger: Option<Permit>,
     sidecar: Option<Permit>,
     member: Option<Permit>,
@@ -44,7 +44,7 @@ struct Permits {
 #[derive(Debug)]
 enum End {
     Deadline(Instant),
-    /// A long-running request has no limit but its right.
+    /// A long-running request is limited only by its right.
     Revalidation(Revalidation),
 }
 
@@ -55,7 +55,7 @@ impl Hold {
         Self { peer, begun: Instant::now(), permits, queued, end, listed }
     }
 
-    /// Keeps the place of a request whose peer is not known, until the peer is known or the request is over.
+    /// Keeps the place of a request whose peer is unknown, until the peer is known or the request is over.
     pub fn of_stranger(&self, permit: Option<Permit>) {
         let before = self.with(|permits| std::mem::replace(&mut permits.stranger, permit));
         drop(before);
@@ -71,10 +71,10 @@ impl Hold {
         self.with(|permits| permits.member = Some(permit));
     }
 
-    /// Waits for a place in a queue, and adds the time to that which the request has waited.
+    /// Waits for a place in a queue, and adds the wait to the request's time in queues.
     pub async fn queue<T>(&self, admission: impl Future<Output = T>) -> T {
         let mut admission = pin!(admission);
-        // Most do not wait, and need no clock.
+        // Most requests do not wait, and need no clock.
         if let Poll::Ready(admitted) = poll!(&mut admission) {
             return admitted;
         }
@@ -82,7 +82,7 @@ impl Hold {
         admission.await
     }
 
-    /// How long the request has waited in queues of limits, whether it got a place there or not.
+    /// Time that the request has waited in queues, whether it got a place there or not.
     pub fn queued(&self) -> Duration {
         Duration::from_nanos(self.queued.load(Ordering::Relaxed))
     }
@@ -92,7 +92,7 @@ impl Hold {
         self.must_end(End::Revalidation(revalidation));
     }
 
-    /// Sets how long the request may take from its beginning, and returns when that is over.
+    /// Sets the longest duration of the request, counted from its start, and returns the deadline.
     pub fn due_within(&self, limit: Option<Duration>) -> Option<Instant> {
         let due = limit.map(|limit| self.begun + limit);
         if let Some(due) = due {
@@ -102,15 +102,15 @@ impl Hold {
         due
     }
 
-    /// What ends the request whatever its client does.
+    /// The cutoff, which ends the request even if its client reads nothing.
     pub fn cutoff(&self) -> &Arc<Cutoff> {
         self.listed.cutoff()
     }
 
-    /// Does `work` until it is done, or fails as soon as a long-running request may not go on.
+    /// Runs `work` until it is done, or fails as soon as a long-running request must end.
     pub async fn unless_over<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let Some(End::Revalidation(revalidation)) = self.end.get() else { return work.await };
-        // Cancel-safe: what is dropped with the work ends at the member too.
+        // Cancel-safe: dropping the work also ends the request at the member.
         tokio::select! {
             biased;
             end = revalidation.ended() => Err(end.into()),
@@ -127,7 +127,7 @@ impl Hold {
         }
     }
 
-    /// Why a long-running request must end, once it must.
+    /// The reason why a long-running request must end, once it must.
     pub fn end(&self) -> Option<revalidation::End> {
         match self.end.get() {
             Some(End::Revalidation(revalidation)) => revalidation.end(),
@@ -144,7 +144,7 @@ impl Hold {
         }
     }
 
-    /// Says that the request is over, whether it got an answer or not, and how long it took.
+    /// Reports that the request is over, with or without an answer, and returns its duration.
     pub(super) fn ended(&mut self, answered: bool) -> Duration {
         let now = Instant::now();
         self.peer.request_ended(now);
@@ -165,7 +165,7 @@ impl Hold {
     }
 }
 
-/// Adds the time from its beginning, also if the caller leaves meanwhile.
+/// Adds its own duration on drop, so a wait counts also if the caller disconnects.
 struct Waiting<'a> {
     total: &'a AtomicU64,
     begun: tokio::time::Instant,
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn waits_in_queues_add_up() {
+    async fn queue_waits_add_up() {
         let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
         let hold = Hold::begin(peer, Listed::alone());
         hold.queue(ready(())).await;

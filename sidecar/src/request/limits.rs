@@ -1,13 +1,13 @@
-//! How much may be under way at once (apiserver: `filters/maxinflight.go`, and the fairness of
-//! `util/flowcontrol`): reads and writes apart, in all and per member. What is admitted in all is
-//! many times what one member may hold, so that a few members that hang leave room for the others.
-//! Each bound keeps places for each priority level ([`Level`]), so that a flood in one level leaves room for the
-//! others; and of a level's places one caller gets a share, so that a flood of one caller leaves room for the others there.
-//! Long-running requests, which upstream does not count, have bounds of their own: tunnels in all, and
-//! everything else (watches, followed logs) in all and per member. These know no levels.
+//! Limits concurrent requests (apiserver: `filters/maxinflight.go`, and the fairness of `util/flowcontrol`).
+//! Reads and writes have separate bounds, in total and per member. The total is many times the bound of one
+//! member, so a few members that hang leave room for the others. Each bound keeps places for each priority
+//! level ([`Level`]), so a flood in one level leaves room for the others. Within a level each caller has a
+//! share, so a flood of one caller leaves room for the others there. Long-running requests, which upstream
+//! does not count, have separate bounds: tunnels in total, and everything else (watches, followed logs) in
+//! total and per member. These have no levels.
 //!
-//! The same bounds serve what is shared by address before a caller is known ([`crate::server::listener`]) and the
-//! reviews that the host is asked for: any key tells the holders apart.
+//! The same bounds limit connections and requests by address before a caller is known
+//! ([`crate::server::listener`]) and the reviews at the host. Any key can identify a holder.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -41,18 +41,18 @@ pub struct Limits {
     callers: RandomState,
 }
 
-/// A holder of places, as limits tell them apart: a user, the accounts of a namespace, or an address. Two that hash
-/// alike share a share.
+/// A holder of places, as limits distinguish them: a user, the accounts of a namespace, or an address. Two
+/// holders with the same hash have one share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {
     key: u64,
     level: Level,
 }
 
-/// How large a bound is.
+/// The size of a bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// How many may be under way at once; 0 is no limit.
+    /// Maximum number in flight at once; 0 means no limit.
     pub places: usize,
     /// How many of them one caller may hold while no other caller holds any.
     pub share: usize,
@@ -63,38 +63,38 @@ pub struct Size {
 }
 
 impl Size {
-    /// So many places, of which a quarter is left for the others, except where that is not even one.
+    /// A quarter of the places is left to other callers, except where a quarter is less than one place.
     pub const fn new(places: usize, queued_per_caller: usize) -> Self {
         Self { places, share: places - places / 4, queued_per_caller, levels: None }
     }
 
-    /// Places for which no request waits, because they may be held for hours.
+    /// Places without a queue, because they may be held for hours.
     pub const fn without_queue(places: usize) -> Self {
         Self::new(places, 0)
     }
 
-    /// The same with another share for each caller.
+    /// Sets another share for each caller.
     pub const fn with_share(self, share: usize) -> Self {
         Self { share, ..self }
     }
 
-    /// The same with places for each priority level.
+    /// Adds places for each priority level.
     pub const fn with_levels(self, shares: Shares) -> Self {
         Self { levels: Some(shares), ..self }
     }
 }
 
-/// What is taken of a bound.
+/// The used part of a bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     pub in_use: usize,
     pub waiting: usize,
-    /// How many there are in all; 0 is no limit.
+    /// The size of the bound; 0 means no limit.
     pub limit: usize,
 }
 
-/// One number that may not be passed.
+/// A limit on concurrent holders.
 #[derive(Clone, Debug)]
 pub struct Bound(Arc<Queue>);
 
@@ -115,14 +115,14 @@ impl Limits {
         Self { reads, writes, tunnels, watches, agents, callers: RandomState::new() }
     }
 
-    /// What is taken of each bound: reads, writes, tunnels, watches and agents.
+    /// The usage of each bound: reads, writes, tunnels, watches and agents.
     pub fn usage(&self) -> [Usage; 5] {
         let [tunnels, watches, agents] =
             [&self.tunnels, &self.watches, &self.agents].map(|bound| &bound.bound);
         [&self.reads, &self.writes, tunnels, watches, agents].map(Bound::usage)
     }
 
-    /// The holder that this key is in every bound.
+    /// The holder with this key, in every bound.
     pub fn caller(&self, level: Level, key: impl Hash) -> Caller {
         Caller { key: self.callers.hash_one(key), level }
     }
@@ -150,7 +150,7 @@ impl Limits {
 }
 
 impl Caller {
-    /// A holder that is not a user, by the hash of what it is.
+    /// A holder other than a user, by the hash of its key.
     pub const fn of_hash(key: u64) -> Self {
         Self { key, level: Level::Interactive }
     }
@@ -161,7 +161,7 @@ impl Bound {
         Self(Arc::new(Queue::new(size)))
     }
 
-    /// What is taken of it.
+    /// The usage of this bound.
     pub fn usage(&self) -> Usage {
         let Snapshot { places, held, waiting, .. } = self.0.snapshot();
         Usage { in_use: held.into_iter().sum(), waiting: waiting.into_iter().sum(), limit: places }
@@ -214,10 +214,10 @@ async fn in_turn(mut turn: Turn, wait: Duration) -> Option<Permit> {
     admitted.ok().flatten()
 }
 
-/// A quarter of the time that a request has is the wait that upstream grants it; that of a minute.
+/// Upstream also grants a quarter of a request's time for waiting; this is a quarter of a minute.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
-/// Why a request must come again later.
+/// Why a request must be retried later.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("too many requests are in progress, try again later")]

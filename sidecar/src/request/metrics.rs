@@ -1,5 +1,5 @@
-//! Metrics of requests, by the names of a kube-apiserver (apiserver: `pkg/endpoints/metrics/metrics.go`). Labels have few
-//! values: no user and no path is one, and a member is one for as long as it is registered.
+//! Metrics of requests, with the names of a kube-apiserver (apiserver: `pkg/endpoints/metrics/metrics.go`).
+//! Labels have few values: users and paths are never labels, and a member is one only while it is registered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ mod kind;
 pub use by_member::{ByMember, OfMember, Outcome};
 pub use kind::Kind;
 
-/// Open and completed requests.
+/// Requests in flight and completed.
 #[derive(Debug)]
 pub struct Metrics {
     pub by_member: Arc<ByMember>,
     duration: Durations,
-    /// Without the time in the sidecar's queues.
+    /// Excludes the time in the sidecar's queues.
     sli_duration: Durations,
     long_running: Family<Kind, Gauge>,
     in_flight: Gauge,
@@ -39,13 +39,13 @@ pub struct Trace {
     pub trace_id: String,
 }
 
-/// How long a request took.
+/// The duration of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Took {
     pub elapsed: Duration,
-    /// Of it, in the sidecar's queues.
+    /// The part of it in the sidecar's queues.
     pub queued: Duration,
-    /// The trace, if the request is part of one that is recorded.
+    /// The trace, if the request is part of a recorded one.
     pub trace: Option<Trace>,
 }
 
@@ -94,19 +94,19 @@ impl Metrics {
         metrics
     }
 
-    /// Counts a request that begins.
+    /// Counts a request that starts.
     pub fn begun(&self) {
         self.in_flight.inc();
     }
 
-    /// Counts a request as open whose kind is known now. Only a long-running one is.
+    /// Counts a long-running request as open, once its kind is known.
     pub fn understood(&self, kind: Kind) {
         if kind.is_long_running() {
             self.long_running.get_or_create(&kind).inc();
         }
     }
 
-    /// Counts a request that ended, at a member if there is one.
+    /// Counts a request that ended, also for its member if there is one.
     pub fn ended(&self, kind: Kind, outcome: Outcome, member: Option<&OfMember>, took: Took) {
         self.in_flight.dec();
         if kind.is_long_running() {
@@ -120,7 +120,7 @@ impl Metrics {
     }
 }
 
-/// Upstream's, with two more below, because a proxy adds less than a millisecond.
+/// Upstream's buckets, with two more below, because a proxy adds less than a millisecond.
 const BUCKETS: [f64; 25] = [
     0.001, 0.0025, 0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,

@@ -1,6 +1,6 @@
-//! What a client offers with an upgrade, and whether a member's answer keeps to it: the protocol that was asked for,
-//! and of the subprotocols none or one that was offered (RFC 6455, 4.1; Kubernetes' SPDY has a header of its own
-//! for them). A client that was given another would read the member's bytes by the wrong rules.
+//! Checks a member's answer to an upgrade against the client's offer: the requested protocol, and at most one
+//! of the offered subprotocols (RFC 6455, 4.1; Kubernetes' SPDY has its own header for them). A client with
+//! any other protocol would misread the member's bytes.
 
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use kubectl_mc_api::ClusterName;
@@ -8,7 +8,7 @@ use kubectl_mc_api::ClusterName;
 use crate::request::headers::tokens;
 use crate::request::protocol::Protocol;
 
-/// What a client offered.
+/// The client's offer.
 #[derive(Debug)]
 pub struct Offer {
     protocol: Protocol,
@@ -26,7 +26,7 @@ impl Offer {
         Self { protocol, header, subprotocols }
     }
 
-    /// Whether a member's 101 is one for this request.
+    /// Whether a member's 101 matches this request.
     pub fn accepts(&self, member: &ClusterName, response: &HeaderMap) -> Result<(), NotAccepted> {
         let agreed = match response.get_all(header::UPGRADE).iter().collect::<Vec<_>>().as_slice() {
             [one] => Protocol::named(one),
@@ -38,7 +38,7 @@ impl Offer {
         self.admits(response).then_some(()).ok_or_else(|| NotAccepted::NotOffered(member.clone()))
     }
 
-    /// Whether the member chose nothing, or one that was offered.
+    /// Whether the member chose no subprotocol, or an offered one.
     fn admits(&self, response: &HeaderMap) -> bool {
         let mut chosen = response.get_all(&self.header).iter();
         match (chosen.next(), chosen.next()) {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_62_a_member_chooses_among_what_was_offered() {
+    fn fault_62_member_must_choose_an_offered_protocol() {
         for (protocol, name) in
             [(Protocol::WebSocket, header::SEC_WEBSOCKET_PROTOCOL), (Protocol::Spdy, STREAM_PROTOCOL)]
         {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_62_where_nothing_was_offered_nothing_may_be_chosen() {
+    fn fault_62_member_must_choose_nothing_without_an_offer() {
         let offer = Offer::of(Protocol::WebSocket, &HeaderMap::new());
         assert!(offer.admits(&HeaderMap::new()));
         assert!(!offer.admits(&headers(&header::SEC_WEBSOCKET_PROTOCOL, &["v5.channel.k8s.io"])));

@@ -1,4 +1,4 @@
-//! The protocols that a connection can be upgraded to, and how a request asks for one (RFC 9110, 7.8).
+//! Finds the protocol that a request asks to upgrade its connection to (RFC 9110, 7.8).
 
 use http::{HeaderMap, HeaderValue, Method, Version, header};
 
@@ -12,9 +12,9 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The protocol a request asks for. A request that only hints at an upgrade is refused: the
-    /// host's proxy treats it as one (it looks for `upgrade` anywhere in `Connection`), and two
-    /// readings of one request are one too many.
+    /// The protocol that a request asks for. A request that only hints at an upgrade is refused: the host's
+    /// proxy would treat it as one (it looks for `upgrade` anywhere in `Connection`), and the two must not
+    /// read one request differently.
     pub fn requested(
         version: Version,
         method: &Method,
@@ -49,7 +49,7 @@ impl Protocol {
         }
     }
 
-    /// The protocol of this name in `Upgrade`.
+    /// The protocol with this name in `Upgrade`.
     pub fn named(value: &HeaderValue) -> Option<Self> {
         let value = value.as_bytes().trim_ascii();
         [Self::WebSocket, Self::Spdy].into_iter().find(|p| value.eq_ignore_ascii_case(p.as_str().as_bytes()))
@@ -63,7 +63,7 @@ impl Protocol {
     }
 }
 
-/// Whether the handshake has its key and the one version there is (RFC 6455, 4.2.1).
+/// Whether the handshake has a key and the only defined version (RFC 6455, 4.2.1).
 fn opens_a_web_socket(headers: &HeaderMap) -> bool {
     let only = |name| {
         let mut values = headers.get_all(name).iter();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn kubectls_two_ways_are_known() {
+    fn kubectls_upgrade_protocols_are_accepted() {
         let web_socket =
             [&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")], HANDSHAKE].concat();
         assert_eq!(requested(&Method::GET, &web_socket).unwrap(), Some(Protocol::WebSocket));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_60_a_websocket_without_its_handshake_is_refused() {
+    fn fault_60_websocket_without_valid_handshake_is_refused() {
         let [key, version] = [HANDSHAKE[0], HANDSHAKE[1]];
         for handshake in [
             &[][..],
@@ -154,7 +154,7 @@ mod tests {
         &[("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="), ("sec-websocket-version", "13")];
 
     #[test]
-    fn fault_59_every_other_hint_of_an_upgrade_is_refused() {
+    fn fault_59_any_incomplete_upgrade_request_is_refused() {
         for (method, lines) in [
             (Method::GET, &[("connection", "x-upgrade-y")][..]),
             (Method::GET, &[("connection", "x-upgrade-y"), ("upgrade", "websocket")]),

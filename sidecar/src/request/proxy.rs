@@ -1,4 +1,4 @@
-//! What is sent to a member: a [`Draft`] is what a caller may ask of it, and makes the [`Prepared`]
+//! Forwards a request to a member. A [`Draft`] holds what the caller asked for and creates the [`Prepared`]
 //! request; [`forward`] sends it and streams the answer back.
 
 use std::pin::pin;
@@ -28,8 +28,8 @@ use crate::upstream::outgoing::{self, Outgoing};
 use crate::upstream::prepared::Prepared;
 use crate::upstream::{self, Error, MemberBody, Over};
 
-/// A caller's request that was allowed, with all that a member's is made of. It is kept until the
-/// member answers, because some requests have to be made again.
+/// An authorized request of a caller, with everything that the member's request is made from. It is kept
+/// until the member answers, because some requests must be sent again.
 #[derive(Debug)]
 pub struct Draft<'a> {
     parts: Parts,
@@ -67,7 +67,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Makes the member's request out of the caller's. The body goes with the first one.
+    /// Creates the member's request from the caller's. The first one takes the body.
     pub fn prepare(&mut self, cluster: &Cluster) -> Result<Prepared, crate::request::error::Error> {
         let identity = self.identity_headers(cluster).map_err(impersonation::Error::Member)?;
         let inner_proxy = self.path.is_inner_proxy();
@@ -96,8 +96,9 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What an answer is in the end. A refusal to impersonate says what the member's grant lacks, which is given
-    /// where it can be; then the answer is what comes when it is asked `again`, if it may be.
+    /// Resolves the final answer. If the member refuses impersonation, this finds out which rights the
+    /// member's grant lacks, and grants them where possible. Then it calls `again`, if the request may be
+    /// repeated.
     pub async fn settled<T, F: Future<Output = Result<T, Error>>>(
         &mut self,
         inventory: &Inventory,
@@ -140,14 +141,14 @@ impl<'a> Draft<'a> {
         member::Headers::new(self.rules, &self.identity, cluster.forwarded)
     }
 
-    /// Whether the request only reads, so that it makes no difference if it is done twice.
+    /// Whether the request only reads, so that repeating it is harmless.
     fn is_safe(&self) -> bool {
         matches!(self.parts.method, Method::GET | Method::HEAD)
     }
 }
 
-/// Sends a request and passes the member's answer on, head first and then each chunk as it comes.
-/// The head must be there when the request is `due`, if it ever is.
+/// Sends a request and streams the member's answer: the head first, then each chunk as it arrives. The head
+/// must arrive before the request is `due`, if it has a deadline.
 pub async fn forward(
     inventory: &Inventory,
     cluster: &Cluster,
@@ -168,8 +169,9 @@ pub async fn forward(
     Ok(answered?.map(Body::Upstream))
 }
 
-/// Sends a request, and once more if the connection had ended before, and once more with another
-/// credential if ours was refused and there is another. One with a body is not repeated: it was sent.
+/// Sends a request. It is sent once more if the connection had been closed before, and once more with another
+/// credential if the member refused the sidecar's one and there is another. A request with a body is not
+/// repeated, because its body was already sent.
 async fn exchange(
     inventory: &Inventory,
     cluster: &Cluster,
@@ -178,9 +180,9 @@ async fn exchange(
     let repeatable = draft.body.is_end_stream();
     let prepared = draft.prepare(cluster)?;
     let mut answered = cluster.upstream.send(prepared, Over::Any).await;
-    // RFC 9112, 9.3.1, and RFC 9110, 9.2.2: a connection that was kept may be closed at any time, also
-    // just when a request was written to it. A proxy may repeat what is idempotent, and we repeat what
-    // is safe, once, over a connection that was not kept.
+    // RFC 9112, 9.3.1, and RFC 9110, 9.2.2: a pooled connection may be closed at any time, even while a
+    // request is written to it. A proxy may repeat idempotent requests; the sidecar repeats safe ones, once,
+    // over a new connection.
     if matches!(answered, Err(Error::Stale { .. })) && repeatable && draft.is_safe() {
         answered = Box::pin(cluster.upstream.send(draft.prepare(cluster)?, Over::New)).await;
     }

@@ -1,6 +1,6 @@
-//! The query of a request's target, decoded as a kube-apiserver decodes it (Go: `net/url.ParseQuery`): `+` is a space, and
-//! a pair that has a semicolon or cannot be decoded is dropped. Only what the sidecar itself reads is decoded; a member
-//! gets the query as it came.
+//! Decodes the query of a request's target like a kube-apiserver (Go: `net/url.ParseQuery`): `+` is a space,
+//! and a pair with a semicolon or an invalid escape is dropped. The sidecar decodes only what it reads
+//! itself; a member gets the query unchanged.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,8 @@ impl<'a> Query<'a> {
         Self(if too_many { "" } else { raw })
     }
 
-    /// The first value of a key. Bytes that are not UTF-8 become U+FFFD, which no word that is looked for has.
+    /// The first value of a key. Bytes that are not UTF-8 become U+FFFD, which never occurs in an expected
+    /// value.
     pub(crate) fn first(self, key: &str) -> Option<Cow<'a, str>> {
         let (_, value) = self.pairs().find(|(name, _)| name.as_ref() == key.as_bytes())?;
         Some(match value {
@@ -26,13 +27,13 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// A boolean. Every value is true but `0` and any case of `false`, the empty one too (apimachinery:
+    /// A boolean. Every value is true, also the empty one, except `0` and `false` in any case (apimachinery:
     /// `conversion.Convert_Slice_string_To_bool`).
     pub(crate) fn boolean(self, key: &str) -> Option<bool> {
         self.first(key).map(|value| value != "0" && !is_false(&value))
     }
 
-    /// Whether a boolean is given and true.
+    /// Whether a boolean is present and true.
     pub(crate) fn is_set(self, key: &str) -> bool {
         self.boolean(key).unwrap_or_default()
     }
@@ -54,7 +55,7 @@ fn decode(text: &str) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(unescape(&text)?.into_owned()))
 }
 
-/// Go: `strings.EqualFold`, to which the long s is an s.
+/// Go: `strings.EqualFold`, which also takes the long s for an s.
 fn is_false(value: &str) -> bool {
     value
         .chars()
@@ -62,7 +63,7 @@ fn is_false(value: &str) -> bool {
         .eq("false".chars())
 }
 
-/// Go takes nothing from a query of more pairs, empty ones counted (`url.defaultMaxParams`).
+/// Go ignores a query with more pairs, including empty ones (`url.defaultMaxParams`).
 const MAX_PAIRS: usize = 10_000;
 
 #[cfg(test)]
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_of_too_many_pairs_are_ignored() {
+    fn query_with_too_many_pairs_is_ignored() {
         let query = |pairs: usize| "&".repeat(pairs - 1) + "watch=1";
         assert!(Query::new(Some(&query(MAX_PAIRS))).is_set("watch"));
         assert!(!Query::new(Some(&query(MAX_PAIRS + 1))).is_set("watch"));

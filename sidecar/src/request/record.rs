@@ -1,6 +1,7 @@
-//! One record per request. It is begun with the request, learns on the way, and is written once, when its last holder
-//! lets go: the response's body or the splice of an upgraded connection. What the request holds ([`Hold`]) is given
-//! back at that moment, and not when the response's head leaves.
+//! Collects what is logged, counted, traced and audited about one request. The record is created with the
+//! request and filled on the way. It is written once, when its last holder is dropped: the response's body or
+//! the splice of an upgraded connection. The request's resources ([`Hold`]) are also released then, and not
+//! when the response's head is sent.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -35,10 +36,10 @@ struct Inner {
     entry: std::sync::Mutex<Entry>,
 }
 
-/// What is written of a request.
+/// The recorded facts about a request.
 #[derive(Debug, Default)]
 struct Entry {
-    /// Once the request is understood.
+    /// Set once the request was parsed.
     kind: Option<Kind>,
     cluster: Option<ClusterName>,
     /// The metrics of that member, once the caller is authorized for it.
@@ -47,11 +48,11 @@ struct Entry {
     is_member_discovery: bool,
     user: Option<Arc<Identity>>,
     hop: Option<Hop>,
-    /// Of the answer, once there is one.
+    /// The code of the answer, once there is one.
     code: Option<StatusCode>,
-    /// The state for the audit, if there is one.
+    /// The audit state, if the request is audited.
     trail: Option<Box<audit::Trail>>,
-    /// The span, with tracing.
+    /// The span, if tracing is on.
     span: Option<Box<RequestSpan>>,
 }
 
@@ -68,17 +69,17 @@ impl Record {
         Self(Arc::new(Inner { metrics, method: method.clone(), audit_id, hold, entry: Default::default() }))
     }
 
-    /// Keeps the state for the audit.
+    /// Sets the audit state.
     pub fn audited(&self, trail: audit::Trail) {
         self.with(|entry| entry.trail = Some(Box::new(trail)));
     }
 
-    /// Changes the state for the audit, if there is one.
+    /// Changes the audit state, if there is one.
     pub fn audit<T>(&self, tell: impl FnOnce(&mut audit::Trail) -> T) -> Option<T> {
         self.with(|entry| entry.trail.as_deref_mut().map(tell))
     }
 
-    /// Keeps the span.
+    /// Sets the span.
     pub fn traced(&self, span: RequestSpan) {
         self.with(|entry| entry.span = Some(Box::new(span)));
     }
@@ -88,12 +89,12 @@ impl Record {
         self.with(|entry| entry.span.as_deref_mut().map(tell))
     }
 
-    /// The part of the trace that exchanges with a member belong to.
+    /// The trace context for exchanges with a member.
     pub fn to_member(&self) -> Option<Box<ToMember>> {
         self.trace(|span| span.to_member().map(Box::new)).flatten()
     }
 
-    /// What the request holds until it is over.
+    /// The resources that the request holds until it is over.
     pub fn hold(&self) -> &Hold {
         &self.0.hold
     }
@@ -102,7 +103,7 @@ impl Record {
         &self.0.audit_id
     }
 
-    /// Adds what the request asks for. `query` is the target's.
+    /// Adds the parsed request. `query` is the target's.
     pub fn understood(&self, info: &RequestInfo, query: Option<&str>) {
         let kind = Kind::of(info, &self.0.method, query);
         self.0.metrics.understood(kind);
@@ -122,7 +123,7 @@ impl Record {
         });
     }
 
-    /// Counts the request as one to a member, for which its caller is authorized.
+    /// Counts the request as one to a member. Its caller is authorized for that member.
     pub fn is_to(&self, member: &Arc<OfMember>) {
         self.with(|entry| entry.member = Some(member.clone()));
     }
@@ -141,11 +142,11 @@ impl Record {
         self.trace(|span| span.logged_in(login));
     }
 
-    /// Stores the first audit event, before anything is done for the caller.
+    /// Stores the first audit event, before the sidecar acts for the caller.
     ///
     /// # Errors
     ///
-    /// The event was not stored, and the audit demands it.
+    /// The event was not stored, and the audit mode requires it.
     pub async fn store_beginning(&self, due: Option<Instant>) -> Result<(), audit::NotStored> {
         let pending = self.audit(|trail| trail.beginning(&self.0.audit_id)).flatten();
         if let Some(pending) = pending {
@@ -155,7 +156,7 @@ impl Record {
         Ok(())
     }
 
-    /// Adds the host's reason to allow the request.
+    /// Adds the host's reason for allowing the request.
     pub fn allowed(&self, reason: &Arc<str>) {
         self.audit(|trail| trail.decided(true, reason.clone()));
         self.trace(RequestSpan::authorized);
@@ -187,7 +188,7 @@ impl Record {
         });
     }
 
-    /// Counts a panic. What it was about is in the log already; this says which request caused it.
+    /// Counts a panic. Its message is already in the log; this entry adds the request that caused it.
     pub fn panicked(&self) {
         self.0.metrics.panics.inc();
         error!(audit_id = %self.0.audit_id, method = %self.0.method, "this request caused a panic");
@@ -248,7 +249,7 @@ mod tests {
     use crate::request::cutoff::Cutoffs;
     use crate::request::limits::{Bound, Caller, Size};
 
-    /// How many of 200 requests of one caller, one after the other, find the only place.
+    /// How many of 200 consecutive requests of one caller get the only place.
     fn admitted(answered: bool) -> usize {
         let (cutoffs, bound) = (Cutoffs::new(), Bound::new(Size::without_queue(1)));
         let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));

@@ -1,6 +1,7 @@
-//! A redirect in a member's answer. One by a program behind an inner proxy that stays behind it is passed on under the
-//! member's path here; everything else would take the caller elsewhere and is an error (CVE-2022-3172). The host's
-//! aggregator passes no redirects on at all (apimachinery: `util/proxy`, `RejectForwardingRedirects`).
+//! Checks redirects in a member's answer. A redirect by a program behind an inner proxy is forwarded,
+//! rewritten to the member's path on the host, if it stays behind that proxy. Any other redirect would lead
+//! the caller elsewhere and is an error (CVE-2022-3172). The host's aggregator forwards no redirects at all
+//! (apimachinery: `util/proxy`, `RejectForwardingRedirects`).
 
 use http::{HeaderValue, Response, header};
 use kubectl_mc_api::{ClusterName, Origin};
@@ -13,7 +14,7 @@ use crate::upstream::Error;
 ///
 /// # Errors
 ///
-/// The redirect leaves the program, or the caller would not get it.
+/// The redirect leaves the program, or the caller would not receive it.
 pub fn checked<B>(
     response: &Response<B>,
     group: Origin,
@@ -37,7 +38,7 @@ pub fn checked<B>(
 
 /// The redirect's target, if it is a path of the same program.
 fn within<'a>(requested: &MemberPath, location: &'a HeaderValue) -> Option<&'a str> {
-    // A kube-apiserver has taken scheme and host of its own away (apimachinery: `util/proxy/transport.go`).
+    // A kube-apiserver has already removed its own scheme and host (apimachinery: `util/proxy/transport.go`).
     let target = location.to_str().ok()?;
     let path = target.split(['?', '#']).next()?;
     let path = MemberPath::parse(path.strip_prefix('/')?).ok()?;
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn redirect_that_leaves_the_program_is_an_error() {
+    fn redirect_out_of_the_program_is_an_error() {
         let other_program = format!("/{}/", UI.replace("web", "db"));
         let dots = format!("/{UI}/../../secrets");
         let escaped_dots = format!("/{UI}/%2e%2e/secrets");

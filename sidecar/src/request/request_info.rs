@@ -1,8 +1,8 @@
-//! What a request asks for, from its head alone (apiserver: `endpoints/request/requestinfo.go`).
+//! Parses what a request asks for, from its head alone (apiserver: `endpoints/request/requestinfo.go`).
 //!
-//! One strict parse serves routing, authorization and forwarding, so the three cannot disagree.
-//! Two entry paths lead here: the host's aggregator hands over a decoded path, direct callers a raw
-//! one. What the two would read differently in the part that is parsed here is refused.
+//! Routing, authorization and forwarding share this one strict parse, so they cannot disagree. There are two
+//! entry paths: the host's aggregator sends a decoded path, and direct callers a raw one. A path is refused
+//! if the two could be read differently in the part that is parsed here.
 
 use http::{HeaderMap, Method, Request, Version, header};
 use kubectl_mc_api::{ClusterName, InvalidClusterName, Origin, path};
@@ -23,17 +23,17 @@ pub use verb::Verb;
 pub struct RequestInfo {
     pub route: Route,
     pub verb: Verb,
-    /// The one cluster that a list or a watch asks for, which the right to it may name.
+    /// The one cluster that a list or a watch selects. A right can name this cluster.
     pub selected: Option<ClusterName>,
-    /// The protocol to switch to, when the request asks for an upgrade of its connection.
+    /// The protocol to switch to, if the request asks for an upgrade.
     pub upgrade: Option<Protocol>,
 }
 
 /// Where a request goes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Route {
-    /// Documents that say what is served here. Static, and answered before authentication: the
-    /// host's discovery, and with it the deletion of namespaces, must wait for nobody.
+    /// Static discovery documents, answered before authentication: the host's discovery, and with it the
+    /// deletion of namespaces, must not wait for anything.
     Discovery(Document),
     /// `/livez`, `/readyz` and `/healthz`.
     Health(Health),
@@ -43,13 +43,13 @@ pub enum Route {
     Debug(Debug),
     /// The read-only view of the inventory; `None` is the collection.
     Clusters(Option<ClusterName>),
-    /// A member's API, in the API group that belongs to an inventory. Below `selfreviews` it is what a review of the
-    /// caller needs: everybody may enter there by the host's rules (ClusterRole `kubectl-mc-self-reviews`), so the right
-    /// is the same as below `proxy`.
+    /// A member's API, in the API group that belongs to an inventory. A path below `selfreviews` is limited
+    /// to reviews of the caller. The host's rules let everyone use it (ClusterRole
+    /// `kubectl-mc-self-reviews`), so the right is the same as below `proxy`.
     Proxy(Origin, ClusterName, MemberPath),
     /// The tunnel of a member's agent.
     Attach(ClusterName),
-    /// Objects in the API group of a hub, which the hub's own server has.
+    /// Objects in the API group of a hub, which the hub's own server serves.
     HubObjects(Box<HubObjects>),
 }
 
@@ -91,7 +91,7 @@ pub enum Health {
     Ready,
 }
 
-/// The state, and what an operator can change.
+/// The state of the sidecar, and its settings that an operator can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Debug {
     /// `/debug/state`
@@ -110,7 +110,7 @@ impl Debug {
 }
 
 impl RequestInfo {
-    /// Reads a request's head.
+    /// Parses a request's head.
     pub fn parse<B>(request: &Request<B>) -> Result<Self, Error> {
         if !METHODS.contains(request.method()) {
             return Err(Error::Method(request.method().clone()));
@@ -149,8 +149,8 @@ impl RequestInfo {
         Ok(Self { route, verb, selected, upgrade })
     }
 
-    /// The verb of the right that the request needs. A review of the caller by the member is sent by POST and changes
-    /// nothing: callers who may read a member may ask it what else they may do.
+    /// The verb of the right that the request needs. A self-review at the member is a POST that changes
+    /// nothing, so callers who may read a member may ask it for their other rights.
     pub fn authorized_verb(&self) -> Verb {
         match &self.route {
             Route::Proxy(_, _, path)
@@ -162,7 +162,7 @@ impl RequestInfo {
         }
     }
 
-    /// The inventory whose API group the request is about.
+    /// The inventory whose API group the request addresses.
     pub fn group(&self) -> Origin {
         match self.route {
             Route::Proxy(group, ..)
@@ -174,8 +174,8 @@ impl RequestInfo {
         }
     }
 
-    /// Whether this is one of kubectl's discovery calls to a member. kubectl hides a JSON Status
-    /// that answers one, so errors of ours are plain text there.
+    /// Whether this is one of kubectl's discovery calls to a member. kubectl hides a JSON Status that answers
+    /// such a call, so errors of the sidecar are plain text there.
     pub fn is_member_discovery(&self) -> bool {
         matches!(&self.route, Route::Proxy(_, _, path) if path.is_discovery())
     }
@@ -186,7 +186,7 @@ impl RequestInfo {
             Route::Proxy(_, _, path) => {
                 self.upgrade.is_some() || path.is_long_running(self.verb == Verb::Get, query)
             }
-            // A kube-apiserver takes any subresource of this name for one.
+            // A kube-apiserver treats any subresource of this name as long-running.
             Route::Attach(_) => true,
             _ => self.verb == Verb::Watch,
         }
@@ -195,7 +195,7 @@ impl RequestInfo {
 
 impl Route {
     fn parse(target: &str, method: &Method, query: Option<&str>) -> Result<Self, Error> {
-        // A path-cleaning reader would see another path than we do: refuse what invites cleaning.
+        // A reader that cleans paths would see another path than the sidecar, so such paths are refused.
         let Some(rest) = target.strip_prefix(path::CLUSTERS_PATH) else {
             let route = Self::fixed(target).map(Ok).or_else(|| Self::of_hub(target));
             let route = route.or_else(|| HubObjects::of(target, method, query));
@@ -278,7 +278,7 @@ impl Route {
     }
 }
 
-/// One message must have one length, or two readers may disagree where it ends (RFC 9112, 6.3).
+/// A message must have exactly one length, or two readers may disagree about its end (RFC 9112, 6.3).
 fn framing(version: Version, headers: &HeaderMap) -> Result<(), Error> {
     let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
     let codings: Vec<_> = headers.get_all(header::TRANSFER_ENCODING).iter().collect();
@@ -297,15 +297,15 @@ fn framing(version: Version, headers: &HeaderMap) -> Result<(), Error> {
     Ok(())
 }
 
-/// One line per group and extra value of a caller; HTTP/2 itself bounds only their bytes.
+/// One line for each group and extra value of a caller. HTTP/2 itself limits only their bytes.
 pub(crate) const MAX_HEADERS: usize = 4096;
 
-/// The methods of the Kubernetes API. CONNECT and TRACE are about connections, not objects; a method
-/// in lower case is an unknown one (RFC 9110, 9.1).
+/// The methods of the Kubernetes API. CONNECT and TRACE concern connections, not objects; a method in lower
+/// case is unknown (RFC 9110, 9.1).
 const METHODS: [Method; 7] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
 
-/// Why a request's head is not understood.
+/// Why a request's head is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the server could not find the requested resource: {0}")]

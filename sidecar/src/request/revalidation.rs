@@ -1,6 +1,7 @@
-//! The leave of a long-running request to go on. It was allowed when it began; whether it still is,
-//! the host is asked at an interval. The right is over on a denial, after ten minutes without an
-//! answer, when the member is deleted, when its connection leads elsewhere, and when the process ends.
+//! Revalidates the right of a long-running request. The request was allowed when it began; afterwards the
+//! sidecar asks the host again at an interval. The right ends on a denial, after ten minutes without an
+//! answer, when the member is deleted, when its connection changes to another address, and when the process
+//! ends.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -38,7 +39,7 @@ pub enum End {
 }
 
 impl End {
-    /// The reason as audit events and traces have it.
+    /// The reason in audit events and traces.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stopped => "sidecar shut down",
@@ -50,8 +51,8 @@ impl End {
 }
 
 impl Revalidation {
-    /// Grants what was just allowed. `stop` and `gone` end it at once; what does not end by itself then,
-    /// because its client reads nothing, is cut off.
+    /// Starts the revalidation of a request that was just allowed. `stop` and `gone` end it at once. A
+    /// request that then does not end by itself, because its client reads nothing, is cut off.
     pub fn grant(
         authorizer: Arc<Authorizer>,
         allowed: Allowed,
@@ -84,7 +85,7 @@ impl Revalidation {
         self.why.get().copied().unwrap_or(End::Stopped)
     }
 
-    /// Why the request must end, once it must.
+    /// The reason why the request must end, once it must.
     pub fn end(&self) -> Option<End> {
         self.why.get().copied()
     }
@@ -100,14 +101,14 @@ impl Revalidation {
     }
 }
 
-/// Resolves when the host takes the right away or has not confirmed it for too long.
+/// Resolves when the host denies the right, or has not confirmed it for too long.
 async fn lapsed(authorizer: &Authorizer, allowed: &Allowed, interval: Duration) -> End {
     let mut confirmed = Instant::now();
     let mut every = interval_at(confirmed + interval, interval);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         every.tick().await;
-        // Boxed, because every open request has such a task, and few ask at any moment.
+        // Boxed, because every open request has such a task, and few of them call the host at any moment.
         match Box::pin(authorizer.renew(allowed)).await {
             Ok(()) => confirmed = Instant::now(),
             Err(authorization::Error::Denied(_)) => return End::Denied,
@@ -115,7 +116,7 @@ async fn lapsed(authorizer: &Authorizer, allowed: &Allowed, interval: Duration) 
                 warn!(error = %error, "authorization not confirmed by the host for too long");
                 return End::Unconfirmed;
             }
-            // A host that cannot answer has not said no; new requests are refused.
+            // A failure of the host is not a denial. New requests are refused meanwhile.
             Err(error) => debug!(error = %error, "authorization not confirmed yet"),
         }
     }
@@ -128,10 +129,10 @@ async fn cancelled(token: Option<CancellationToken>) {
     }
 }
 
-/// With a decision that may be 10 s old, a right that is taken away ends what it opened within 40 s.
+/// Decisions are cached for up to 10 s, so a request ends within 40 s after its right was revoked.
 pub const INTERVAL: Duration = Duration::from_secs(30);
-/// Time for a host's control plane to restart or fail over, and no more: whoever keeps us from asking
-/// must not keep a right for ever.
+/// Time for the host's control plane to restart or fail over. It is bounded, because an attacker who blocks
+/// the reviews must not keep a right forever.
 const UNCONFIRMED: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
@@ -151,7 +152,7 @@ mod tests {
     use crate::request::limits::Caller;
     use crate::request::request_info::RequestInfo;
 
-    /// What the host says of a right after it was granted.
+    /// The host's later answers about a right that it granted once.
     #[derive(Clone, Copy, PartialEq)]
     enum Then {
         Stays,
@@ -159,14 +160,14 @@ mod tests {
         Silence,
     }
 
-    /// Too large for the cache, whose clock is not the paused one.
+    /// Too large for the cache, because the cache does not use the paused clock.
     fn identity(user: &str) -> Arc<Identity> {
         let groups = vec!["g".repeat(10_000)];
         Arc::new(Identity { user: user.to_owned(), groups, ..Identity::default() })
     }
 
-    /// A revalidation of a watch of jane's, or of bob's acting as jane, and the token that ends it. What
-    /// becomes of the right to `verb` is as told; other rights stay.
+    /// A revalidation of jane's watch, or of bob's watch as jane, and the token that ends it. The host's
+    /// later answers about `verb` are `then`; other rights stay.
     async fn revalidation(verb: &'static str, then: Then, by: By) -> (Revalidation, CancellationToken) {
         let granted = AtomicBool::new(false);
         let (client, _) = host(move |review| {
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lease_takes_is_small() {
+    fn revalidation_future_is_small() {
         fn future<'a, F: Future>(_: impl Fn(&'a Authorizer, &'a Allowed, Duration) -> F) -> usize {
             size_of::<F>()
         }
@@ -228,13 +229,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_lasts_as_long_as_the_right() {
+    async fn revalidation_lasts_as_long_as_the_right() {
         let (revalidation, _gone) = revalidation("get", Then::Stays, By::Jane).await;
         assert!(!is_over_within(&revalidation, 3600).await);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fault_73_it_is_over_soon_after_the_right_is_taken_away() {
+    async fn fault_73_revoked_right_ends_the_stream_soon() {
         let (revalidation, _gone) = revalidation("get", Then::Goes, By::Jane).await;
         assert!(is_over_within(&revalidation, 31).await);
     }
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fault_73_it_is_over_at_once_with_the_member() {
+    async fn fault_73_member_deletion_ends_the_stream_at_once() {
         let (revalidation, gone) = revalidation("get", Then::Stays, By::Jane).await;
         gone.cancel();
         assert!(is_over_within(&revalidation, 1).await);

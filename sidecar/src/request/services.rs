@@ -1,4 +1,4 @@
-//! What every request needs, put together once.
+//! The shared parts that every request needs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,16 +30,16 @@ use crate::spans::Tracer;
 use crate::tunnel::accounts::Accounts;
 use crate::tunnel::registry::AgentTunnels;
 
-/// What every request needs.
+/// The shared parts that every request needs.
 pub struct Services {
     pub authenticator: Authenticator,
     pub authorizer: Arc<Authorizer>,
     pub limits: Arc<Limits>,
     pub inventory: Arc<Inventory>,
     pub registry: Registry,
-    /// What is served, for discovery.
+    /// The discovery documents.
     pub documents: Arc<ArcSwap<Documents>>,
-    /// The server of a hub whose API group the sidecar has.
+    /// The server of the hub whose API group the sidecar took over.
     pub hub_server: Option<Arc<HubServer>>,
     pub rules: member::Rules,
     pub request_timeout: Duration,
@@ -47,7 +47,7 @@ pub struct Services {
     pub agent_tunnels: Arc<AgentTunnels>,
     pub agent_accounts: Arc<Accounts>,
     pub metrics: Arc<Metrics>,
-    /// Of all metrics.
+    /// The registry of all metrics.
     pub metric_registry: MetricRegistry,
     pub readiness: Readiness,
     pub goaway: Goaway,
@@ -55,14 +55,14 @@ pub struct Services {
     pub cutoffs: Arc<Cutoffs>,
     pub places: Arc<Places>,
     pub log_level: LogLevel,
-    /// None records nothing.
+    /// `None`: no audit.
     pub auditor: Option<Arc<Auditor>>,
-    /// None traces nothing.
+    /// `None`: no tracing.
     pub tracer: Option<Arc<Tracer>>,
 }
 
 impl Services {
-    /// The leave of a long-running request that was just allowed.
+    /// Starts the revalidation of a long-running request that was just allowed.
     pub fn revalidate(
         &self,
         allowed: Allowed,
@@ -72,7 +72,7 @@ impl Services {
         self.revalidate_every(revalidation::INTERVAL, allowed, gone, record)
     }
 
-    /// The same, asked for at another interval.
+    /// The same with another interval.
     pub fn revalidate_every(
         &self,
         interval: Duration,

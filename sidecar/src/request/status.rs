@@ -1,8 +1,8 @@
-//! Errors as responses: the only place that picks status codes, and that says which hop refused.
+//! Turns errors into responses. Only this module chooses status codes and names the hop that refused.
 //!
-//! The shape is `metav1.Status` as a kube-apiserver writes it (apimachinery: `api/errors`). kubectl
-//! hides a JSON Status that answers one of its discovery calls to a member and prints a text, so
-//! there the answer is text, 403 where the caller is refused and 502 where anything is broken.
+//! The body is `metav1.Status` as a kube-apiserver writes it (apimachinery: `api/errors`). kubectl hides a
+//! JSON Status that answers one of its discovery calls to a member, and prints plain text. So the answer to
+//! these is plain text, with 403 if the caller is refused and 502 for any other failure.
 
 use http::{HeaderValue, Response, StatusCode, header};
 use kubectl_mc_api::Hop;
@@ -58,13 +58,13 @@ pub fn response(error: &Error, record: &Record) -> Response<Body> {
         headers.insert(REPLICA_HEADER, replica);
     }
     if shape.code == StatusCode::BAD_REQUEST {
-        // What follows on this connection may not be what its sender means by it.
+        // The sender may mean something else by the bytes that follow on this connection.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
 
-/// The hop at which a request ended.
+/// The hop where a request failed.
 fn hop(error: &Error) -> Hop {
     match error {
         Error::RequestInfo(_) | Error::Head(_) | Error::Deadline(_) | Error::Loop(_) | Error::Clusters(_) => {
@@ -99,7 +99,7 @@ fn hop(error: &Error) -> Hop {
 struct Shape {
     code: StatusCode,
     reason: &'static str,
-    /// Only where nothing was done at a member, since clients repeat the request then.
+    /// Set only if nothing was done at a member, because clients then repeat the request.
     retry_after: Option<RetryAfter>,
 }
 
@@ -141,7 +141,8 @@ impl Shape {
                 Self { retry_after: A_SECOND, ..unavailable() }
             }
             Error::Ended(End::Denied) => forbidden(),
-            // The member may have done a part of it: no Retry-After, at which clients repeat a request.
+            // The member may have done a part of it. So there is no Retry-After, which makes clients repeat a
+            // request.
             Error::Ended(End::Stopped | End::MemberGone | End::Unconfirmed) => unavailable(),
             Error::Inventory(Inventory::ProxyOff { .. }) => unavailable(),
             Error::Upstream(
@@ -157,7 +158,7 @@ impl Shape {
             }
             Error::Upstream(Upstream::Agent { cause, .. }) => Self::of_agent(cause),
             Error::Upstream(Upstream::Impersonation { .. }) => forbidden(),
-            // The member refused it, so nothing was done.
+            // The member refused the request, so nothing was done.
             Error::Upstream(Upstream::Granted { .. }) => Self { retry_after: A_SECOND, ..unavailable() },
             Error::Upstream(Upstream::AccessQueueFull { .. }) => {
                 Self { retry_after: A_SECOND, ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
@@ -172,7 +173,8 @@ impl Shape {
         let (code, reason, retry_after) = match error {
             Authorization::Denied(_) => (StatusCode::FORBIDDEN, "Forbidden", None),
             Authorization::TooManyReviews => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", A_SECOND),
-            // A kube-apiserver says 500 here. Nothing was done at a member, so clients may repeat the request.
+            // A kube-apiserver answers 500 here. Nothing was done at a member, so clients may repeat the
+            // request.
             Authorization::Review => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND),
         };
         Self { code, reason, retry_after }
@@ -285,13 +287,13 @@ fn json(hop: Hop, shape: &Shape, error: &Error) -> Response<Body> {
         },
         code: shape.code.as_u16(),
     };
-    // A struct of strings and numbers is always JSON.
+    // A struct of strings and numbers always serializes.
     let body = serde_json::to_vec(&status).unwrap_or_default();
     with(shape.code, "application/json", body)
 }
 
-/// The text for people. A caller who is not known learns no more than that: kubectl has its own words for a refused login,
-/// and looks for this one.
+/// The human-readable text. An unauthenticated caller learns nothing else: kubectl recognizes this text and
+/// prints its own about a failed login.
 fn message(error: &Error, code: StatusCode) -> String {
     match error {
         Error::Authentication(_) if code == StatusCode::UNAUTHORIZED => "Unauthorized".to_owned(),
@@ -299,7 +301,7 @@ fn message(error: &Error, code: StatusCode) -> String {
     }
 }
 
-/// The host's refusal, if the error is one.
+/// The host's denial, if the error is one.
 fn denied(error: &Error) -> Option<&Denied> {
     match error {
         Error::Authorization(Authorization::Denied(denied))
@@ -308,7 +310,7 @@ fn denied(error: &Error) -> Option<&Denied> {
     }
 }
 
-/// What the error is about: group, kind and name.
+/// The object of the error: group, kind and name.
 fn object(error: &Error) -> (&'static str, &'static str, String) {
     use kubectl_mc_api::path::{CLUSTERS, PROXY_GROUP};
     let cluster = |name: &dyn ToString| (PROXY_GROUP, CLUSTERS, name.to_string());

@@ -1,11 +1,11 @@
-//! Percent-decoding as Go does it (`net/url.PathUnescape`): an escape that is malformed makes the whole text undecodable,
-//! where others would leave it as it is.
+//! Decodes percent-escapes like Go (`net/url.PathUnescape`): a malformed escape makes the whole text invalid,
+//! where other decoders would keep the escape.
 
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-/// The bytes of a text; `None` if one of its escapes is malformed.
+/// The decoded bytes of a text; `None` if an escape is malformed.
 pub(crate) fn unescape(text: &str) -> Option<Cow<'_, [u8]>> {
     let mut after_percent = text.as_bytes().split(|byte| *byte == b'%').skip(1);
     let is_hex = |escape: &[u8]| escape.get(..2).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit));

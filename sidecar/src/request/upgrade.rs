@@ -1,10 +1,10 @@
-//! Upgrades of a connection for exec, attach, port-forward and cp: the handshake is passed on, and
-//! after the member's 101 two byte streams are joined. Nothing in between reads SPDY or WebSocket.
+//! Upgrades connections for exec, attach, port-forward and cp: forwards the handshake and, after the member's
+//! 101, joins the two byte streams. The sidecar does not parse SPDY or WebSocket.
 //!
-//! An upgrade has a connection to the member of its own, as kube-apiserver's proxies do
-//! (apimachinery: `util/proxy/upgradeaware.go`). Whatever is not a 101 for the protocol that was
-//! asked for ends both connections, so that no byte of the client's can reach the member as a
-//! request that nobody authorized (CVE-2018-1002105).
+//! Each upgrade has its own connection to the member, as in kube-apiserver's proxies (apimachinery:
+//! `util/proxy/upgradeaware.go`). Any answer other than a 101 for the requested protocol ends both
+//! connections, so that no byte of the client can reach the member as an unauthorized request
+//! (CVE-2018-1002105).
 
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -35,7 +35,7 @@ mod splice;
 
 use splice::{By, Bytes};
 
-/// What outlives the request: the tasks that join connections.
+/// State that outlives a request: the tasks that join connections.
 #[derive(Clone, Debug)]
 pub struct Tunnels {
     pub tasks: TaskTracker,
@@ -63,7 +63,7 @@ impl Tunnels {
     }
 }
 
-/// Takes from a request its claim on the connection it came by.
+/// Takes the handle by which the caller's connection can be upgraded later.
 pub fn downstream(request: &mut Request<Incoming>) -> OnUpgrade {
     hyper::upgrade::on(request)
 }
@@ -86,7 +86,7 @@ pub async fn forward(
         Exchange::Refused { response } if response.status().as_u16() < 400 => {
             return Err(NotAccepted::NoSwitch(cluster.name.clone(), response.status()).into());
         }
-        // The member's own refusal is passed on, and its end is the end of both connections.
+        // The member's own refusal is forwarded. When it ends, both connections end.
         Exchange::Refused { response } => return Ok(response.map(Body::Upstream)),
     };
     offer.accepts(&cluster.name, response.headers())?;
@@ -98,7 +98,8 @@ pub async fn forward(
     let (open, bytes) = (Counted::new(tunnels.open.clone()), tunnels.bytes.clone());
     tunnels.tasks.spawn(
         async move {
-            // Held to the end: what the member's connection needs to live, the permits, the count.
+            // Held until the end, as is the record with the permits: the owner of the member's connection, and
+            // the count.
             let _held = (connection, open);
             let mut over = over;
             // Cancel-safe: a connection that was not handed over is closed.
@@ -134,8 +135,9 @@ fn tunnel_end(ended: splice::Ended, end: Option<End>) -> TunnelEnd {
     TunnelEnd { bytes: [(BYTES_TO_MEMBER, to_member), (BYTES_TO_CALLER, to_caller)], reason }
 }
 
-/// Asks the member, and once more with another credential if ours was refused and there is another, or
-/// if it lets us impersonate the caller only now: nothing of the client's stream was sent.
+/// Asks the member for the upgrade. It asks once more with another credential if the member refused the
+/// sidecar's one and there is another, or after the member has just granted impersonation. Nothing of the
+/// client's stream was sent yet.
 async fn exchange(
     inventory: &Inventory,
     cluster: &Cluster,

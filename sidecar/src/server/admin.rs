@@ -1,7 +1,7 @@
-//! `/livez` and `/readyz` by plain HTTP on a port of their own, for probes.
+//! Serves `/livez` and `/readyz` over plain HTTP on a separate port, for probes.
 //!
-//! `/metrics` names members, so it is here on a loopback address only. On any other it is served by the secure
-//! port, to callers whom the host authorizes.
+//! `/metrics` contains the names of members, so this port serves it on a loopback address only. Otherwise the
+//! secure port serves it, to callers whom the host authorizes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::request::handler;
 use crate::request::request_info::Health;
 use crate::request::services::Services;
 
-/// Answers a request at once.
+/// Answers a request without waiting.
 pub type Respond = dyn Fn(&Request<Incoming>) -> Response<Body> + Send + Sync;
 
-/// Serves until `stop`.
+/// Serves connections until `stop`.
 pub async fn run(listener: TcpListener, respond: Arc<Respond>, tasks: TaskTracker, stop: CancellationToken) {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
@@ -64,7 +64,7 @@ pub async fn run(listener: TcpListener, respond: Arc<Respond>, tasks: TaskTracke
     }
 }
 
-/// What a sidecar answers on this port.
+/// The sidecar's answers on this port.
 pub fn of_services(services: Arc<Services>, listener: &TcpListener) -> Arc<Respond> {
     let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     Arc::new(move |request| respond(&services, request, is_local))
@@ -92,11 +92,11 @@ fn respond(services: &Services, request: &Request<Incoming>, is_local: bool) -> 
 
 const METRICS_HINT: &str = "metrics are served here on a loopback address only: use https and the secure port, \
                             with a token of a caller who may get /metrics (ClusterRole kubectl-mc-metrics)\n";
-/// Probes and scrapers are few, but who occupies a place must not keep them out …
+/// Probes and scrapers need few connections, but an idle connection must not keep them out …
 const MAX_CONNECTIONS: usize = 512;
-/// … for longer than this: a probe that waits long takes the process for dead.
+/// … for longer than this: a probe that times out counts as a failure of the process.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Mostly too many open files, which no haste will mend.
+/// Usually there are too many open files, so an immediate retry would fail as well.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::request::handler::tests::chain::any_app;
 
-    /// The answer of an admin port that is bound to this address, asked over loopback.
+    /// The answer of an admin port bound to this address, requested over loopback.
     async fn get(address: IpAddr, path: &str) -> String {
         let listener = TcpListener::bind(SocketAddr::new(address, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn plain_metrics_are_on_loopback_only() {
+    async fn plain_metrics_are_served_on_loopback_only() {
         let loopback = get(Ipv4Addr::LOCALHOST.into(), "/metrics").await;
         assert!(loopback.starts_with("HTTP/1.1 200") && loopback.contains("mc_sidecar_"), "{loopback}");
         let anywhere = get(Ipv4Addr::UNSPECIFIED.into(), "/metrics").await;

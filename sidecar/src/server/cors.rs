@@ -1,22 +1,22 @@
-//! Pages of other origins that may use the API from a browser (apiserver: `server/filters/cors.go`),
-//! with `--cors-allowed-origins` only, and for direct callers only: the host has a policy of its own
-//! and takes ours out.
+//! Lets pages of other origins use the API from a browser (apiserver: `server/filters/cors.go`). This needs
+//! `--cors-allowed-origins` and applies to direct callers only: the host has its own policy and removes these
+//! headers.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use regex::Regex;
 
 use crate::request::body::Body;
 
-/// The origins that are allowed.
+/// The allowed origins.
 #[derive(Debug)]
 pub struct Cors(Vec<Regex>);
 
-/// An origin that is allowed.
+/// An allowed origin.
 #[derive(Debug)]
 pub struct Origin(HeaderValue);
 
 impl Cors {
-    /// `None` if there are no patterns. A pattern must be bound to both ends of the host's name, or
+    /// `None` if there are no patterns. A pattern must be anchored at both ends of the host name, or
     /// `example.com` would allow `example.com.evil.org` (CVE-2022-1996).
     pub fn new(patterns: &[String]) -> Result<Option<Self>, Error> {
         let compiled = patterns.iter().map(|pattern| {
@@ -31,7 +31,7 @@ impl Cors {
         Ok((!compiled.is_empty()).then_some(Self(compiled)))
     }
 
-    /// The origin of a request, if it has one that is allowed.
+    /// The origin of a request, if it is allowed.
     pub fn origin(&self, headers: &HeaderMap) -> Option<Origin> {
         let origin = headers.get(header::ORIGIN)?;
         let text = origin.to_str().ok().filter(|text| !text.is_empty())?;
@@ -40,7 +40,7 @@ impl Cors {
 }
 
 impl Origin {
-    /// Says in an answer what a page of this origin may do.
+    /// Adds the headers that allow a page of this origin to use the answer.
     pub fn tell(self, headers: &mut HeaderMap) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, self.0);
         for (name, value) in [
@@ -54,19 +54,19 @@ impl Origin {
     }
 }
 
-/// The answer to a browser that asks first. It asks without a credential.
+/// The answer to a browser's preflight request, which has no credential.
 pub fn preflight() -> Response<Body> {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 
-/// Upstream's, as is the next.
+/// Upstream's value, also of the next constant.
 const METHODS: &str = "POST, GET, OPTIONS, PUT, DELETE, PATCH";
 const HEADERS: &str = "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, \
                        X-Requested-With, If-Modified-Since";
 
-/// A pattern that cannot be used.
+/// A pattern is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0:?} does not pin to start/end of host in the origin header")]
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_allowed_that_matches_any_pattern() {
+    fn origin_that_matches_any_pattern_is_allowed() {
         let patterns = [r"^https://a\.example$", r"//b\.example(:|$)"];
         for (origin, allowed) in [
             ("https://a.example", true),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_is_loose_at_either_end_is_refused() {
+    fn unanchored_pattern_is_refused() {
         for pattern in ["example.com", "//example.com", "example.com$", "example.com:", ""] {
             assert!(matches!(cors(&[pattern]), Err(Error::Loose(_))), "{pattern}");
         }

@@ -1,28 +1,28 @@
-//! HTTP/2 connections that end now and then, so that clients spread over the replicas (apiserver:
-//! `filters/goaway.go`). There a header of the answer makes Go's server say GOAWAY; hyper's takes it
-//! out, so that the connection is told to retire instead: what is under way on it goes on.
+//! Closes a random share of HTTP/2 connections gracefully, so that clients spread over the replicas
+//! (apiserver: `filters/goaway.go`). Go's server sends GOAWAY when an answer has a certain header, which
+//! hyper's removes. So the connection is retired instead, and its open requests continue.
 
 use crate::random;
 
-/// The chance of a request to be the last but those under way.
+/// The probability that a request retires its connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Goaway {
     chance: f64,
 }
 
 impl Goaway {
-    /// `None` if `--goaway-chance` has no such value: between 0 and 0.02.
+    /// `None` unless the value of `--goaway-chance` is between 0 and 0.02.
     pub fn new(chance: f64) -> Option<Self> {
         (0.0..=MAX_CHANCE).contains(&chance).then_some(Self { chance })
     }
 
-    /// Throws the dice for one request.
+    /// Draws a random number for one request.
     pub fn hits(self) -> bool {
         self.chance > 0.0 && random::fraction() < self.chance
     }
 }
 
-/// Upstream's: more would be all handshakes.
+/// Upstream's maximum: with more, most work would be handshakes.
 const MAX_CHANCE: f64 = 0.02;
 
 #[cfg(test)]
@@ -35,14 +35,14 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_hit_as_the_chance_says() {
+    fn share_of_hits_matches_the_chance() {
         assert_eq!(hits(0.0), 0);
         let hits = hits(0.02);
         assert!((1_500..2_500).contains(&hits), "{hits}");
     }
 
     #[test]
-    fn a_chance_is_small() {
+    fn chance_above_the_maximum_is_refused() {
         for chance in [-0.001, 0.021, 1.0, f64::NAN] {
             assert!(Goaway::new(chance).is_none(), "{chance}");
         }

@@ -1,8 +1,8 @@
-//! How large the head of a request may be, checked before anything is asked of the host for it: a head is held
-//! while its sender is authenticated, and a field of one byte in HPACK (RFC 7541) takes a hundred here.
+//! Limits the size of a request's head before any review at the host. The head stays in memory while its
+//! sender is authenticated, and a field of one byte in HPACK (RFC 7541) takes a hundred bytes in memory.
 //!
-//! The host's front proxy sends a line for each group and extra value of a user, so its heads are as large as a
-//! kube-apiserver takes them; what is left once the identity is taken out obeys the limit of all others.
+//! The host's front proxy sends a line for each group and extra value of a user, so its heads may be as large
+//! as in a kube-apiserver. Without the identity, the rest must meet the limit of all other callers.
 
 use http::HeaderMap;
 
@@ -10,14 +10,14 @@ use http::HeaderMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimit {
     pub fields: usize,
-    /// Of names and values and 32 for each field (RFC 9113, 6.5.2).
+    /// Names, values and 32 for each field (RFC 9113, 6.5.2).
     pub bytes: usize,
 }
 
 impl HeadLimit {
     /// A kube-apiserver's `MaxHeaderBytes`, and a line for each group and extra value of a user.
     pub const FRONT_PROXY: Self = Self { fields: 4096, bytes: 1 << 20 };
-    /// More than kubectl and other clients send; a token may take most of it.
+    /// More than kubectl and other clients send; most of it may be a token.
     pub const CALLER: Self = Self { fields: 100, bytes: 16 * 1024 };
 
     pub fn check(self, headers: &HeaderMap) -> Result<(), TooLarge> {
@@ -29,7 +29,7 @@ impl HeadLimit {
     }
 }
 
-/// A head that is not taken.
+/// A head is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooLarge {
     #[error("the request has more than {0} header fields")]
@@ -56,14 +56,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_one_name_are_counted_each() {
+    fn repeated_lines_are_counted_separately() {
         assert_eq!(HeadLimit::CALLER.check(&headers(100, 1)), Ok(()));
         assert_eq!(HeadLimit::CALLER.check(&headers(101, 1)), Err(TooLarge::Fields(100)));
         assert_eq!(HeadLimit::FRONT_PROXY.check(&headers(4096, 1)), Ok(()));
     }
 
     #[test]
-    fn bytes_are_counted_as_http2_counts_them() {
+    fn bytes_are_counted_as_in_http2() {
         let most = 16 * 1024 - 32 - "x-name".len();
         assert_eq!(HeadLimit::CALLER.check(&headers(1, most)), Ok(()));
         assert_eq!(HeadLimit::CALLER.check(&headers(1, most + 1)), Err(TooLarge::Bytes(16 * 1024)));

@@ -1,5 +1,5 @@
-//! The secure port: accepts connections, speaks TLS, and serves HTTP/1.1 or HTTP/2 on each. Limits
-//! are those of a kube-apiserver (`server/secure_serving.go`), raised where hyper's are lower.
+//! Serves the secure port: accepts connections, performs the TLS handshake, and serves HTTP/1.1 or HTTP/2.
+//! The limits are those of a kube-apiserver (`server/secure_serving.go`), also where hyper's are lower.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -45,7 +45,7 @@ pub use metrics::Metrics;
 use own_waker::WithOwnWaker;
 use streams::{Streams, UnlessCut};
 
-/// Accepts connections until `shutdown`, each for the worker that serves the fewest.
+/// Accepts connections until `shutdown`, and gives each to the worker with the fewest connections.
 pub async fn run(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -67,17 +67,17 @@ pub async fn run(
             Ok(accepted) => accepted,
             Err(error) => {
                 warn!(error = %error, "cannot accept a connection");
-                // Mostly too many open files, which no haste will mend.
+                // Usually there are too many open files, so an immediate retry would fail as well.
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        // Closed at once where there is no place for it: what comes after it in the kernel's queue may have one.
+        // Closed at once if there is no place for it: the next connection in the kernel's queue may get one.
         let Some(place) = services.places.connection(address) else {
             metrics.refused.inc();
             continue;
         };
-        // The worker's reactor is to watch it.
+        // The stream must register with the worker's reactor.
         let Ok(stream) = stream.into_std() else { continue };
         let (acceptor, services, shutdown) = (acceptor.clone(), services.clone(), shutdown.clone());
         let metrics = metrics.clone();
@@ -138,7 +138,7 @@ async fn serve(
         peer.mark_authenticated();
     }
     let peer = Arc::new(peer);
-    // kubectl's upgrades come without ALPN and mean HTTP/1.1.
+    // kubectl's upgrades come without ALPN and use HTTP/1.1.
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     let serve = |peer: &Arc<Peer>, cutoff: Arc<Cutoff>, request: Request<Incoming>| {
         let arrival = Arrival { waiting: peer.request_of_stranger(), cutoff };
@@ -148,14 +148,14 @@ async fn serve(
     if is_http2 {
         let streams = Streams::default();
         let builder = http2(proof, streams.clone());
-        // hyper keeps what made the answer's head for as long as the stream is open: what a watch
-        // needs no more must not stay.
+        // hyper keeps the future that made the answer's head for as long as the stream is open. It is boxed,
+        // so that a watch does not keep memory that it no longer needs.
         let service = service_fn(|request| Box::pin(serve(&peer, streams.begin(), request)));
         let stream = GatedStream::new(stream, Gate::new(peer.clone()));
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         Ok(drive(connection, http2::Connection::graceful_shutdown, &peer, &shutdown, true).await?)
     } else {
-        // There is one request at a time, and its end may be the connection's.
+        // There is one request at a time, so its cutoff can close the connection.
         let cutoff: Arc<Cutoff> = Arc::default();
         let service = service_fn(|request| serve(&peer, cutoff.clone(), request));
         let stream = HeaderTimeoutStream::new(stream, HeaderTimeout::new(peer.clone()));
@@ -174,7 +174,7 @@ async fn serve(
     }
 }
 
-/// Serves a connection to its end, which is its client's choice until it retires.
+/// Serves a connection until its client closes it, or until it is retired.
 async fn drive<C: Future<Output = hyper::Result<()>>>(
     connection: C,
     retire: impl FnOnce(Pin<&mut C>),
@@ -191,11 +191,11 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
     if peer.is_known() {
         return connection.await;
     }
-    // Nobody we know waits for an answer here.
+    // No authenticated caller waits for an answer here.
     timeout(STRANGERS_GRACE, connection).await.unwrap_or(Ok(()))
 }
 
-/// Resolves when an HTTP/1.1 connection had no request for as long as a kube-apiserver keeps one.
+/// Resolves when an HTTP/1.1 connection has been idle for as long as a kube-apiserver allows.
 async fn idle(peer: &Peer) {
     loop {
         let left = match peer.idle_since() {
@@ -209,12 +209,12 @@ async fn idle(peer: &Peer) {
     }
 }
 
-/// When a connection takes no more requests: at the shutdown, when a request says so (a refused
-/// login over HTTP/2, `--goaway-chance`), when nobody logged in on it for a while, or after some ten minutes, so that a host's one connection does not stay with one replica
-/// for good.
+/// Resolves when a connection must take no more requests: at the shutdown, when a request retires it (a
+/// refused login over HTTP/2, `--goaway-chance`), after a minute without a login, or after about ten minutes,
+/// so that a host's only connection does not stay with one replica forever.
 ///
-/// Over HTTP/1.1 age only makes the next answer the last one: GOAWAY says which requests will be answered,
-/// and a connection that is just closed does not.
+/// Over HTTP/1.1 age only makes the next answer the last one. GOAWAY names the requests that will still be
+/// answered; a closed HTTP/1.1 connection does not.
 async fn retirement(peer: &Peer, shutdown: &CancellationToken, is_http2: bool) {
     let age = CONNECTION_AGE.mul_f64(1.0 + CONNECTION_AGE_JITTER * 2.0f64.mul_add(random::fraction(), -1.0));
     let aged = async {
@@ -237,15 +237,15 @@ async fn retirement(peer: &Peer, shutdown: &CancellationToken, is_http2: bool) {
 
 fn http1(proof: Proof) -> http1::Builder {
     let mut builder = http1::Builder::new();
-    // One timer for idle connections and heads, made anew for each request: `idle` and `header_timeout`
-    // tell the two apart, and cost a request nothing.
+    // hyper would use one timer for idle connections and heads, and reset it for each request. `idle` and
+    // `header_timeout` have separate limits, and cost a request nothing.
     builder.header_read_timeout(None);
     match proof {
         Proof::FrontProxy => {
             let HeadLimit { fields, bytes } = HeadLimit::FRONT_PROXY;
             builder.max_headers(fields).max_buf_size(bytes);
         }
-        // hyper's own 100 fields cost no allocation. A buffer has room for a long target as well.
+        // hyper's default of 100 fields needs no allocation. The buffer also fits a long target.
         Proof::User | Proof::Nothing => drop(builder.max_buf_size(MAX_BUFFER)),
     }
     builder
@@ -254,8 +254,9 @@ fn http1(proof: Proof) -> http1::Builder {
 fn http2(proof: Proof, streams: Streams) -> http2::Builder<Streams> {
     let mut builder = http2::Builder::new(streams);
     let heads = match proof {
-        // Streams that clients of the host cancel, or whose rules they break, are not the connection's fault: one
-        // user's would end it for everybody (the permits of cancelled requests stay taken for a while instead).
+        // Cancelled streams and protocol errors of the host's clients are not counted for this connection,
+        // because one user could end it for all others. Instead the permits of cancelled requests stay taken
+        // for a while.
         Proof::FrontProxy => {
             builder.max_pending_accept_reset_streams(usize::MAX).max_local_error_reset_streams(None);
             HeadLimit::FRONT_PROXY
@@ -265,13 +266,13 @@ fn http2(proof: Proof, streams: Streams) -> http2::Builder<Streams> {
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
-        // A connection's window is that of all its streams together: one upload that nobody reads
-        // must not stop the others (kubernetes/kubernetes#67902).
+        // All streams share the connection's window. It is large enough for all of them, so that one unread
+        // upload does not stop the others (kubernetes/kubernetes#67902).
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS)
         .max_send_buf_size(STREAM_WINDOW as usize)
         .max_header_list_size(u32::try_from(heads.bytes).unwrap_or(u32::MAX))
-        // Nobody can answer a ping in the middle of a head.
+        // A client cannot answer a ping in the middle of a head.
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
     builder
@@ -279,22 +280,22 @@ fn http2(proof: Proof, streams: Streams) -> http2::Builder<Streams> {
 
 const MAX_BUFFER: usize = 64 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The aggregator gives up after as long.
+/// The aggregator has the same timeout.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// Go's, and half of its interval: together less than [`header_timeout::TIMEOUT`].
+/// Go's timeout, and half of its interval: the sum is less than [`header_timeout::TIMEOUT`].
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 const PING_INTERVAL: Duration = Duration::from_secs(15);
-/// A kube-apiserver's.
+/// The same as in a kube-apiserver.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// Go opens another connection beyond them.
+/// For more streams Go opens another connection.
 const MAX_STREAMS: u32 = 250;
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_AGE: Duration = Duration::from_secs(600);
-/// How long a connection may go without anybody logging in. Discovery needs no log-in: it comes again.
+/// How long a connection may stay without a login. Discovery needs no login; its clients reconnect.
 const STRANGERS_AGE: Duration = Duration::from_secs(60);
 const STRANGERS_GRACE: Duration = Duration::from_secs(10);
-/// A share of the age, either way.
+/// Relative jitter of the age, in both directions.
 const CONNECTION_AGE_JITTER: f64 = 0.2;
 
 #[cfg(test)]
@@ -315,12 +316,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_on_which_nobody_logs_in_retires_after_a_minute() {
+    async fn connection_without_a_login_retires_after_a_minute() {
         assert!(lifetime(false).await <= STRANGERS_AGE + Duration::from_secs(1));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_known_callers_connection_retires_after_ten_minutes_or_so() {
+    async fn authenticated_connection_retires_after_about_ten_minutes() {
         let lifetime = lifetime(true).await;
         assert!((480..=721).contains(&lifetime.as_secs()), "{lifetime:?}");
     }
@@ -350,7 +351,7 @@ mod tests {
         let client = tokio::spawn(client);
         let request = Request::builder().uri("https://x/").body(String::new()).unwrap();
         let never = CancellationToken::new();
-        // Either may hang up first.
+        // Either side may close first.
         let (_, answer) =
             tokio::join!(drive(server, http2::Connection::graceful_shutdown, &peer, &never, true), async {
                 let answer = sender.send_request(request).await.unwrap();
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn at_a_shutdown_every_connection_retires_at_once() {
+    async fn shutdown_retires_every_connection_at_once() {
         let peer = Peer::new(([127, 0, 0, 1], 1).into(), None, None);
         let shutdown = CancellationToken::new();
         shutdown.cancel();

@@ -1,8 +1,8 @@
-//! The downstream end of a connection: its address and the certificates it showed.
+//! The client's end of a connection: its address and its certificates.
 //!
-//! The handshake proved that the peer holds the leaf's key and nothing more. Whether the chain leads
-//! to a root we trust is asked for each request against the roots of that moment; the answer is kept
-//! only as long as those roots and for a minute, so that expiry is noticed on a long connection.
+//! The handshake proves only that the peer holds the leaf's key. Whether the chain leads to a trusted root is
+//! verified for each request against the current roots. The result is cached only while the roots stay the
+//! same and for a minute at most, so that expiry is noticed on a long connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::request::limits::{self, Caller, Permit};
 use crate::server::head_limit::HeadLimit;
 use crate::server::places::{Place, Proof};
 
-/// The downstream end of a connection.
+/// The client's end of a connection.
 #[derive(Debug)]
 pub struct Peer {
     pub address: SocketAddr,
@@ -32,19 +32,19 @@ pub struct Peer {
     opened: Instant,
     begun: AtomicUsize,
     ended: AtomicUsize,
-    /// Of the last request, in milliseconds since it was opened.
+    /// End of the last request, in milliseconds since the connection was opened.
     last_end: AtomicU64,
-    /// How large the heads of its requests may be.
+    /// The size limit for the heads of its requests.
     pub heads: HeadLimit,
-    /// Requests that wait for the peer to be known.
+    /// Requests that wait until the peer is known.
     waiting: AtomicUsize,
-    /// Who reads the connection, while too many wait.
+    /// The task that reads the connection, while too many requests wait.
     reader: AtomicWaker,
-    /// The place that the connection takes. A tunnel takes it on with the record that holds the peer.
+    /// The place of the connection. A tunnel keeps it through the record, which holds the peer.
     place: Option<Place>,
 }
 
-/// A request that waits for its peer to be known, until this is dropped.
+/// A request that waits until its peer is known, or until this is dropped.
 #[derive(Debug)]
 pub struct Waiting(Arc<Peer>);
 
@@ -88,12 +88,12 @@ impl Peer {
         }
     }
 
-    /// Whether the connection may stay after its handshake, which proved so much.
+    /// Whether the connection may stay open after the handshake, given what the peer proved.
     pub fn may_stay(&self, proof: Proof) -> bool {
         self.place.as_ref().is_none_or(|place| place.after_handshake(proof))
     }
 
-    /// A request that has just come, if its peer is not known yet.
+    /// Registers a new request, if its peer is not known yet.
     pub fn request_of_stranger(self: &Arc<Self>) -> Option<Waiting> {
         if self.is_known() {
             return None;
@@ -102,7 +102,7 @@ impl Peer {
         Some(Waiting(self.clone()))
     }
 
-    /// A place for a request of a stranger.
+    /// A place for a request from an unknown peer.
     pub fn place_of_stranger(&self) -> Result<Option<Permit>, limits::Error> {
         self.place.as_ref().map(Place::request).transpose()
     }
@@ -112,9 +112,9 @@ impl Peer {
         self.place.as_ref().map_or(Caller::of_hash(0), Place::holder)
     }
 
-    /// How many requests wait for the peer to be known. The task is woken when that changes.
+    /// How many requests wait until the peer is known. The task is woken when this changes.
     pub fn poll_waiting(&self, cx: &Context<'_>) -> usize {
-        // Registered before the look, so that no change is missed.
+        // Registered before the load, so that no change is missed.
         self.reader.register(cx.waker());
         self.waiting.load(Ordering::Acquire)
     }
@@ -124,37 +124,37 @@ impl Peer {
         self.known.load(Ordering::Relaxed)
     }
 
-    /// Says that the head of a request is there.
+    /// Notes that the head of a request has arrived.
     pub fn request_begins(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says that nobody works on a request any more.
+    /// Notes that the work on a request has ended.
     pub fn request_ended(&self, now: Instant) {
         let end = now.saturating_duration_since(self.opened).as_millis();
         self.last_end.store(u64::try_from(end).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many requests there were, if none is under way: what comes next is the head of another.
+    /// The number of requests so far, if none is in flight: the next bytes are the head of another one.
     pub fn between_requests(&self) -> Option<usize> {
         let begun = self.begun.load(Ordering::Relaxed);
         (begun == self.ended.load(Ordering::Relaxed)).then_some(begun)
     }
 
-    /// Since when no request is under way.
+    /// Since when no request is in flight.
     pub fn idle_since(&self) -> Option<Instant> {
         self.between_requests()?;
         Some(self.opened + Duration::from_millis(self.last_end.load(Ordering::Relaxed)))
     }
 
-    /// Says that the connection should take no more requests. What is under way on it goes on.
+    /// Makes the connection take no more requests. Those in flight continue.
     pub fn retire(&self) {
         self.retired.notify_one();
     }
 
-    /// Says that the next answer should be the last one. HTTP/1.1 has no other word for it: a connection
-    /// that is closed between two requests may be closed on the second one's way here.
+    /// Makes the next answer the last one. HTTP/1.1 has no better way: if the connection is closed between
+    /// two requests, the second may already be on its way.
     pub fn leave(&self) {
         self.leaving.store(true, Ordering::Relaxed);
     }
@@ -168,12 +168,12 @@ impl Peer {
         self.retired.notified().await;
     }
 
-    /// Whether the peer showed any certificate, whatever it is worth.
+    /// Whether the peer sent any certificate, trusted or not.
     pub fn showed_certificates(&self) -> bool {
         !self.certificates.is_empty()
     }
 
-    /// What the peer's certificates prove under `trust`; nothing if it showed none.
+    /// What the peer's certificates prove under `trust`; nothing if there are none.
     pub fn proven(&self, trust: &Arc<Trust>) -> Proven {
         if self.certificates.is_empty() {
             return Proven::default();

@@ -1,12 +1,12 @@
-//! Places for connections, and for what they may make us hold before their peer is known. A place is a share of
-//! an address (of a /64 in IPv6), so that one machine cannot take all of them.
+//! Limits connections, and the memory that they may use before their peer is known. Each address (a /64 in
+//! IPv6) has a share of the places, so that one machine cannot take all of them.
 //!
-//! - Every connection takes a place. So many more are kept for the host's front proxy, through which everybody
-//!   else comes: when there is no other place, or none for its address, a connection may still prove that it
-//!   is the front proxy's.
-//! - After its handshake a connection whose certificate says nothing takes a place among strangers, until a
+//! - Every connection takes a place. A separate set of places is kept for the host's front proxy, which
+//!   carries all other users. If there is no place left, or none for this address, a connection may still
+//!   prove in its handshake that it is the front proxy's.
+//! - After its handshake a connection whose certificate proves nothing takes a place among strangers, until a
 //!   request on it is authenticated.
-//! - A request on such a connection takes one too: its head is held while the host reviews a token.
+//! - A request on such a connection takes a place too: its head is in memory while the host reviews a token.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError};
@@ -26,7 +26,7 @@ pub struct Places {
     addresses: RandomState,
 }
 
-/// The place of one connection, from its beginning to its end.
+/// The place of one connection, until the connection ends.
 #[derive(Debug)]
 pub struct Place {
     places: Arc<Places>,
@@ -37,14 +37,14 @@ pub struct Place {
 
 #[derive(Debug)]
 struct Held {
-    /// `None` once it was changed for the front proxy's.
+    /// Replaced by one of the front proxy's places when the handshake proves the front proxy.
     _connection: Permit,
     stranger: Option<Permit>,
-    /// Whether only the front proxy may stay.
+    /// Whether only the front proxy's connection may stay.
     must_prove: bool,
 }
 
-/// What a peer proved by its certificate.
+/// What a peer's certificate proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
     FrontProxy,
@@ -77,7 +77,7 @@ impl Places {
         Some(Place { places: self.clone(), address, held: held.into() })
     }
 
-    /// How many connections there are, of the front proxy, and of peers that are not known.
+    /// Usage by all connections, by the front proxy's, and by unknown peers'.
     pub fn usage(&self) -> [Usage; 3] {
         let [mut connections, front_proxy, strangers] =
             [&self.connections, &self.front_proxy, &self.strangers].map(Bound::usage);
@@ -112,19 +112,19 @@ impl Place {
         !held.must_prove
     }
 
-    /// Gives up the place among strangers.
+    /// Releases the place among strangers.
     pub fn known(&self) {
         let stranger = self.held.lock().unwrap_or_else(PoisonError::into_inner).stranger.take();
-        // Outside of the lock.
+        // Dropped outside the lock.
         drop(stranger);
     }
 
-    /// A place for a request that comes before the peer is known.
+    /// A place for a request before the peer is known.
     pub fn request(&self) -> Result<Permit, Error> {
         self.places.requests.admit_now(self.address).ok_or(Error::Strangers)
     }
 
-    /// The address as a holder of places, here and among those whose tokens are reviewed.
+    /// The address as a holder of places, here and in the limit on token reviews.
     pub fn holder(&self) -> Caller {
         self.address
     }
@@ -135,13 +135,13 @@ const FRONT_PROXY: Caller = Caller::of_hash(0);
 
 /// Each takes a task, a socket and TLS buffers.
 const MAX_CONNECTIONS: usize = 16_384 - FRONT_PROXYS - PROVING;
-/// The tunnels of a host's users, and a few connections for everything else.
+/// For the tunnels of a host's users, and a few other connections.
 const FRONT_PROXYS: usize = 2_560;
 const PROVING: usize = 64;
-/// Of these an address may have a quarter. With a handshake done each takes 20 KiB or so, and what it may send
-/// before it is known (64 KiB).
+/// One address may have a quarter of these. After its handshake each takes about 20 KiB, and the bytes that
+/// it may send before it is known (64 KiB).
 const STRANGERS: usize = 2_048;
-/// Requests of strangers in all: each with its head takes up to 40 KiB.
+/// Requests of unknown peers in total: each takes up to 40 KiB with its head.
 const REQUESTS: usize = 2_048;
 
 #[cfg(test)]
@@ -157,7 +157,7 @@ mod tests {
         std::iter::from_fn(connection).collect()
     }
 
-    /// Each address takes three quarters of what the ones before left.
+    /// Each address takes three quarters of the remaining places.
     fn fill_all(places: &Arc<Places>) -> Vec<Place> {
         (0..100).flat_map(|last| fill(places, from(last))).collect()
     }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn front_proxy_gets_in_when_all_places_are_taken() {
+    fn front_proxy_is_admitted_when_all_places_are_taken() {
         let places = Arc::new(Places::default());
         let _held = fill_all(&places);
         let stranger = places.connection(from(103)).unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_have_a_share_by_address_until_they_are_known() {
+    fn unknown_peers_have_a_share_by_address() {
         let places = Arc::new(Places::default());
         let strangers: Vec<_> = std::iter::from_fn(|| {
             places.connection(from(1)).filter(|place| place.after_handshake(Proof::Nothing))
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_strangers_have_a_share_by_address() {
+    fn requests_of_unknown_peers_have_a_share_by_address() {
         let places = Arc::new(Places::default());
         let (one, other) = (places.connection(from(1)).unwrap(), places.connection(from(2)).unwrap());
         let held: Vec<_> = std::iter::from_fn(|| one.request().ok()).collect();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_network_is_one_address() {
+    fn ipv6_network_counts_as_one_address() {
         let places = Arc::new(Places::default());
         let holder = |text: &str| places.holder(text.parse().unwrap());
         assert_eq!(holder("2001:db8::1"), holder("2001:db8::2:3"));

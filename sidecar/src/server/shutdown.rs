@@ -1,4 +1,4 @@
-//! When the process is told to end.
+//! Turns signals into a shutdown.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;

@@ -1,7 +1,6 @@
-//! TLS for the secure port. Client certificates are asked for and the handshake's signature is
-//! verified; whether their chain is trusted is asked later, for each request, against the roots of
-//! that moment. The handshake never fails for a certificate that proves nothing (apiserver:
-//! `RequestClientCert`).
+//! Configures TLS for the secure port. The server requests client certificates and verifies the handshake's
+//! signature. Whether the chain is trusted is decided later, for each request, against the current roots. The
+//! handshake never fails for a certificate that proves nothing (apiserver: `RequestClientCert`).
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ pub mod certificates;
 pub mod replicas;
 pub mod rotation;
 
-/// The server's side of TLS: 1.2 and 1.3; h2, http/1.1, and the protocol between replicas.
+/// The server's TLS settings: versions 1.2 and 1.3; h2, http/1.1, and the protocol between replicas.
 pub fn server_config(certificates: Arc<dyn ResolvesServerCert>) -> ServerConfig {
     let algorithms = crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
     let mut config = ServerConfig::builder()
@@ -27,12 +26,12 @@ pub fn server_config(certificates: Arc<dyn ResolvesServerCert>) -> ServerConfig 
     config
 }
 
-/// Installs the process's provider of cryptography. A second call changes nothing.
+/// Installs the process's crypto provider. A second call changes nothing.
 pub fn install_provider() {
     let _ = CryptoProvider::install_default(crypto::aws_lc_rs::default_provider());
 }
 
-/// Asks for a certificate and accepts any that the peer holds the key of.
+/// Requests a certificate and accepts any whose key the peer holds.
 #[derive(Debug)]
 struct ProofOfPossession(WebPkiSupportedAlgorithms);
 

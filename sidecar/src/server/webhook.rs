@@ -1,10 +1,11 @@
-//! The ports of the webhooks: TLS, HTTP/1.1 and a path for each webhook. Their client is the host's kube-apiserver.
+//! Serves the webhooks' ports: TLS, HTTP/1.1 and a path for each webhook. The client is the host's
+//! kube-apiserver.
 //!
 //! - Authorization: a connection whose certificate is not the kube-apiserver's is closed after the handshake.
-//! - Admission: a kube-apiserver shows no certificate unless it is configured to, so callers are not known.
+//! - Admission: a kube-apiserver sends no certificate unless it is configured to, so callers are unknown.
 //!
-//! Connections and requests have places by address as those of the secure port have, apart from them. Bodies are
-//! bounded one by one and, where callers are not known, in all. Every wait for a peer has a timeout.
+//! Connections and requests have places by address, separate from those of the secure port. Each body has a
+//! size limit and, where callers are unknown, so do all bodies together. Every wait for a peer has a timeout.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -40,7 +41,7 @@ use crate::server::tls;
 /// The webhooks of one port.
 pub struct Webhook {
     service: Service,
-    /// Whose front proxy is the host's kube-apiserver.
+    /// In this trust, the front proxy is the host's kube-apiserver.
     clients: Arc<ArcSwap<Trust>>,
     places: Arc<Places>,
 }
@@ -63,7 +64,7 @@ impl Service {
         }
     }
 
-    /// Counts a connection or a body that is refused for what it is.
+    /// Counts a refused connection or body.
     fn refused(&self) {
         match self {
             Self::Authorization { metrics, .. } => metrics.refused.inc(),
@@ -81,7 +82,7 @@ impl Webhook {
         self.service.name()
     }
 
-    /// Accepts connections until `shutdown`; those that are open end with their request.
+    /// Accepts connections until `shutdown`; open connections end with their request.
     pub async fn run(
         self: Arc<Self>,
         listener: TcpListener,
@@ -150,7 +151,7 @@ impl Webhook {
             biased;
             ended = connection.as_mut() => return Ok(ended?),
             () = shutdown.cancelled() => {}
-            // The certificate is verified once for each connection.
+            // The certificate is verified once for each connection, so the connection has a maximum age.
             () = sleep(CONNECTION_AGE) => {}
         }
         connection.as_mut().graceful_shutdown();
@@ -176,7 +177,7 @@ impl Webhook {
                     metrics.limited.inc();
                     closing(status, text)
                 };
-                // A kube-apiserver says the length.
+                // A kube-apiserver always sends the length.
                 let Some(length) = request.body().size_hint().exact() else {
                     return limited(StatusCode::LENGTH_REQUIRED, "the review has no length");
                 };
@@ -184,7 +185,7 @@ impl Webhook {
                     return limited(StatusCode::SERVICE_UNAVAILABLE, "too many reviews");
                 };
                 let most = if webhook == admission::Webhook::Owner { MAX_OBJECT } else { SMALL };
-                // Bodies of unknown callers are held by so many at a time.
+                // Limits how many large bodies of unknown callers are in memory.
                 let is_large = length > SMALL as u64 && length <= most as u64;
                 let _large = match is_large.then(|| large.try_acquire()) {
                     Some(Err(_)) => {
@@ -204,7 +205,7 @@ impl Webhook {
     }
 }
 
-/// The body of a review, if it has no more bytes than that and arrives in time.
+/// The body of a review, if it has at most this length and arrives in time.
 async fn read(request: Request<Incoming>, most: usize) -> Result<Bytes, Response<Body>> {
     let body = Limited::new(request.into_body(), most).collect();
     match timeout(BODY_TIMEOUT, body).await {
@@ -217,7 +218,7 @@ async fn read(request: Request<Incoming>, most: usize) -> Result<Bytes, Response
     }
 }
 
-/// The rest of the body is not read.
+/// A response that closes the connection, because the rest of the body is not read.
 fn closing(status: StatusCode, text: &str) -> Response<Body> {
     let mut response = authorize::refused(status, text);
     response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
@@ -232,21 +233,22 @@ fn server_config(certificates: Arc<dyn ResolvesServerCert>) -> ServerConfig {
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// A review has the groups and the extra fields of one user: a kube-apiserver takes heads of 1 MiB from users.
+/// A review contains the groups and the extra fields of one user; a kube-apiserver accepts heads of 1 MiB
+/// from users.
 const MAX_REVIEW: usize = 1024 * 1024;
-/// A request for a certificate with its requester has a few KiB.
+/// A review of a certificate request has a few KiB.
 const SMALL: usize = 64 * 1024;
-/// A kube-apiserver takes objects of 3 MiB.
+/// A kube-apiserver accepts objects of 3 MiB.
 const MAX_OBJECT: usize = 4 * 1024 * 1024;
-/// Reviews above [`SMALL`] at a time: 64 MiB with them.
+/// Concurrent reviews above [`SMALL`], with 64 MiB in total.
 const LARGE_BODIES: usize = 16;
 const MAX_HEADER: usize = 16 * 1024;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Of a head, and of the time without one.
+/// Timeout of a head, and of the wait for one.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// A kube-apiserver gives up after 3 s.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTION_AGE: Duration = Duration::from_secs(600);
 const GRACE: Duration = Duration::from_secs(5);
-/// Mostly too many open files, which no haste will mend.
+/// Usually there are too many open files, so an immediate retry would fail as well.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

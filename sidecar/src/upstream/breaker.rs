@@ -1,20 +1,20 @@
-//! A member that cannot be reached costs its callers no wait: after a while of failures they are told
-//! at once, and one request at a time tries whether it is back.
+//! A circuit breaker for each member: after a period of failures callers get an error at once, and a single
+//! request at a time tries whether the member has recovered.
 //!
 //! - What counts: a connection that cannot be opened (name, TCP, proxy, TLS, each within the connect
-//!   timeout), and one just opened that ends before its first answer. A connection from the pool that
-//!   ends says nothing of the member: fifty of them die together when it restarts, and the next
-//!   request opens a new one. Only if nothing was heard on it for as long as TCP waits does it count.
-//! - It opens when failures have gone on for [`TIMEOUT`] with no answer in between: one attempt that
-//!   took so long, or two so far apart. Any number of failures of one moment are one.
-//! - The leader's probes open it on every replica, by the member's condition ([`Breaker::reported`]): no caller has to
-//!   wait in vain at each of them.
-//! - While it is open nothing is sent, for a pause that grows from [`FIRST_PAUSE`] to [`LAST_PAUSE`].
-//!   Then one request tries. A connection that opens lets all others go on too; only an answer,
-//!   whatever its status, makes good what was before, so that the next pause begins small.
-//! - It belongs to one version of a member's Secret, and begins anew with the next one.
+//!   timeout), and a new connection that ends before its first answer. The end of a pooled connection says
+//!   nothing about the member: fifty of them end together when it restarts, and the next request opens a new
+//!   one. It counts only if the connection was silent for as long as TCP waits.
+//! - It opens when failures have continued for [`TIMEOUT`] without an answer: one attempt that took that
+//!   long, or two that far apart. Simultaneous failures count once.
+//! - The leader's probes open it on every replica, through the member's condition ([`Breaker::reported`]), so
+//!   that callers of the other replicas do not wait for the connect timeout.
+//! - While it is open nothing is sent, for a pause that grows from [`FIRST_PAUSE`] to [`LAST_PAUSE`]. Then
+//!   one request tries. If its connection opens, all other requests are sent again. Only an answer, with any
+//!   status, resets the failure, so that the next pause is short again.
+//! - It belongs to one version of a member's Secret, and a new version gets a new breaker.
 //!
-//! A request looks at one atomic; whatever else is here is for members that just failed.
+//! A request reads one atomic; the rest runs only for members that failed recently.
 
 use std::fmt;
 use std::sync::PoisonError;
@@ -34,19 +34,19 @@ use crate::retry;
 #[derive(Debug)]
 pub(super) struct Breaker {
     cluster: ClusterName,
-    /// Members whose breaker is open.
+    /// Number of members with an open breaker.
     open: Gauge,
-    /// Whether anything failed since the last answer.
+    /// Whether there was a failure since the last answer.
     suspect: AtomicBool,
     #[expect(clippy::disallowed_types, reason = "only for members that fail, and never over an await")]
     state: std::sync::Mutex<State>,
 }
 
-/// Leave to send a request.
+/// Permission to send a request.
 #[derive(Debug)]
 pub(super) struct Attempt<'a> {
     breaker: &'a Breaker,
-    /// Whether others wait for what becomes of it.
+    /// Whether other requests wait for its result.
     trial: bool,
 }
 
@@ -54,10 +54,10 @@ pub(super) struct Attempt<'a> {
 struct State {
     /// The first failure since the last answer.
     failing: Option<Failing>,
-    /// No request is sent before this time; none while it is not open.
+    /// No request is sent before this time; `None` while the breaker is closed.
     next_try: Option<Instant>,
     pause: Option<Duration>,
-    /// A request tries whether the member is back.
+    /// A trial request is in flight.
     trying: bool,
 }
 
@@ -68,7 +68,7 @@ struct Failing {
     reason: String,
 }
 
-/// What a failure made of the state.
+/// How a failure changed the state.
 #[derive(Debug, PartialEq, Eq)]
 enum Change {
     Opened,
@@ -80,7 +80,7 @@ impl Breaker {
         Self { cluster, open, suspect: AtomicBool::default(), state: Default::default() }
     }
 
-    /// Lets a request go, unless the member cannot be reached now.
+    /// Admits a request, unless the member is unreachable now.
     pub(super) fn admit(&self) -> Result<Attempt<'_>, Unreachable> {
         let trial = self.suspect.load(Ordering::Relaxed) && self.with(|state| state.admit(Instant::now()))?;
         Ok(Attempt { breaker: self, trial })
@@ -99,7 +99,8 @@ impl Breaker {
         self.with(|state| state.refusal(Instant::now()))
     }
 
-    /// The leader cannot reach the member, for this reason since then. The next request tries whether it is so here.
+    /// The leader has not reached the member since then, for this reason. The next request tries whether this
+    /// replica can reach it.
     pub(super) fn reported(&self, since: Timestamp, reason: &str) {
         let opened = self.with(|state| {
             self.suspect.store(true, Ordering::Relaxed);
@@ -111,21 +112,22 @@ impl Breaker {
         }
     }
 
-    /// The leader reaches the member, so requests go on. If it is not so here, the next failure opens it again.
+    /// The leader reaches the member, so requests are sent again. If this replica cannot reach it, the next
+    /// failure opens the breaker again.
     pub(super) fn reported_reachable(&self) {
         if self.with(State::reported_reachable) {
             self.closed();
         }
     }
 
-    /// A connection to the member was opened.
+    /// Records that a connection to the member was opened.
     pub(super) fn connected(&self) {
         if self.suspect.load(Ordering::Relaxed) && self.with(State::connected) {
             self.closed();
         }
     }
 
-    /// The member answered.
+    /// Records that the member answered.
     pub(super) fn answered(&self) {
         if !self.suspect.load(Ordering::Relaxed) {
             return;
@@ -139,7 +141,7 @@ impl Breaker {
         }
     }
 
-    /// The member was not reached; the attempt took so long.
+    /// Records that the member was not reached, and how long the attempt took.
     pub(super) fn failed(&self, took: Duration, reason: impl fmt::Display) {
         let change = self.with(|state| {
             self.suspect.store(true, Ordering::Relaxed);
@@ -156,7 +158,7 @@ impl Breaker {
         info!(cluster = %self.cluster, "the member is reachable again");
     }
 
-    /// An attempt ended before it could tell anything of the member: the next one may try.
+    /// Records that an attempt ended without a result about the member: the next request may try.
     pub(super) fn undecided(&self) {
         self.with(|state| state.given_up(Instant::now()));
     }
@@ -175,18 +177,18 @@ impl Drop for Breaker {
 }
 
 impl Attempt<'_> {
-    /// Whether others wait for what becomes of it.
+    /// Whether other requests wait for its result.
     pub(super) fn is_trial(&self) -> bool {
         self.trial
     }
 
-    /// The trial goes on without this caller.
+    /// Ends this caller's part in the trial, which continues without it.
     pub(super) fn hand_over(&mut self) {
         self.trial = false;
     }
 }
 
-/// A caller who went away tells nothing of the member: the next one may try.
+/// A dropped attempt has no result about the member: the next request may try.
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if self.trial {
@@ -196,7 +198,7 @@ impl Drop for Attempt<'_> {
 }
 
 impl State {
-    /// Whether a request that goes now is the one that tries.
+    /// Whether the admitted request is the trial.
     fn admit(&mut self, now: Instant) -> Result<bool, Unreachable> {
         if let Some(refusal) = self.refusal(now) {
             return Err(refusal);
@@ -219,7 +221,7 @@ impl State {
         })
     }
 
-    /// Whether it opens.
+    /// Whether the breaker opens.
     fn reported(&mut self, now: Instant, since: Timestamp, reason: &str) -> bool {
         if self.next_try.is_some() {
             return false;
@@ -231,7 +233,7 @@ impl State {
         true
     }
 
-    /// Whether it closes. A request that tries decides for itself.
+    /// Whether the breaker closes. A trial in flight decides instead.
     fn reported_reachable(&mut self) -> bool {
         !self.trying && self.next_try.take().is_some()
     }
@@ -247,7 +249,7 @@ impl State {
         });
         failing.reason = reason();
         let was_open = self.next_try.is_some();
-        // What began before it opened ends after it, too, and is no news.
+        // An attempt that began before the breaker opened can also fail afterwards; that changes nothing.
         if (was_open && !self.trying) || now.saturating_duration_since(failing.since) < TIMEOUT {
             return Change::Other;
         }
@@ -258,7 +260,7 @@ impl State {
         if was_open { Change::Other } else { Change::Opened }
     }
 
-    /// Whether it was open.
+    /// Whether the breaker was open.
     fn connected(&mut self) -> bool {
         self.trying = false;
         self.next_try.take().is_some()
@@ -281,7 +283,7 @@ pub struct Unreachable {
 }
 
 impl Unreachable {
-    /// After how many seconds it is worth to come again. Those who were refused together do not come
+    /// Seconds after which a retry is useful, with jitter: callers that were refused together do not retry
     /// together.
     pub fn retry_after(&self) -> u32 {
         let spread = random::fraction() * f64::from(RETRY_SPREAD + 1);
@@ -290,7 +292,7 @@ impl Unreachable {
         seconds.max(1)
     }
 
-    /// Whether it may be a restart, over which kubectl is told to wait.
+    /// Whether the outage may be a restart, during which kubectl is told to wait.
     pub fn is_short(&self) -> bool {
         self.lasts < RESTART
     }
@@ -298,7 +300,7 @@ impl Unreachable {
 
 #[cfg(test)]
 impl Unreachable {
-    /// Of a member that has been so for that long.
+    /// The error of a member that has been unreachable for this long.
     pub(crate) fn lasting(lasts: Duration) -> Self {
         Self { since: Timestamp::UNIX_EPOCH, reason: "refused".to_owned(), lasts, wait: FIRST_PAUSE }
     }
@@ -312,16 +314,16 @@ impl fmt::Display for Unreachable {
     }
 }
 
-/// A restart's first moment is no outage.
+/// The first moment of a restart is not an outage.
 const TIMEOUT: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(30);
-/// A trial that has neither connected nor failed by then, because it took a connection of the pool
-/// that is silent, does not keep others from trying.
+/// A trial over a pooled but silent connection neither connects nor fails. After this time other requests may
+/// try.
 const TRIAL: Duration = CONNECT_TIMEOUT.saturating_add(Duration::from_secs(1));
 /// How long a kube-apiserver may take to start.
 const RESTART: Duration = Duration::from_secs(15);
-/// Seconds.
+/// In seconds.
 const RETRY_SPREAD: u32 = 2;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Connections to a member: TCP, a tunnel through its `proxy-url` or through its agent, then TLS. Plain requests and
-//! upgrades take the same way.
+//! Opens connections to a member: TCP, then a tunnel through its `proxy-url` or its agent if configured, then
+//! TLS. Plain requests and upgrades use the same route.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -58,7 +58,7 @@ struct Endpoint {
     breaker: Arc<Breaker>,
 }
 
-/// What lies between here and the member.
+/// The route to the member.
 #[derive(Clone, Debug)]
 enum Route {
     Direct(Tcp),
@@ -68,7 +68,7 @@ enum Route {
     Agent(ThroughAgent),
 }
 
-/// The tunnels of a member's agent, and what the agent is asked to connect to.
+/// The tunnels of a member's agent, and the address that the agent connects to.
 #[derive(Clone, Debug)]
 struct ThroughAgent {
     tunnels: Arc<AgentTunnels>,
@@ -83,12 +83,12 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 impl Connector {
-    /// Whether an agent carries its connections, by a tunnel that ends here or at another replica.
+    /// Whether an agent carries the connections, through a tunnel at this replica or at another one.
     pub(super) fn is_by_agent(&self) -> bool {
         matches!(self.0.route, Route::Agent(_))
     }
 
-    /// What becomes of each attempt is told to the breaker.
+    /// The breaker learns the result of each attempt.
     pub(super) fn new(
         cluster: &ClusterName,
         connection: &Connection,
@@ -135,7 +135,7 @@ impl Endpoint {
     }
 }
 
-/// The tunnel that a connection is in, if it ends at this replica.
+/// The tunnel that carries a connection, if it ends at this replica.
 pub(super) fn agent_tunnel(transport: &Transport) -> Option<Arc<AgentTunnel>> {
     match transport {
         Either::Right(Either::Right(stream)) => stream.tunnel().cloned(),
@@ -143,7 +143,7 @@ pub(super) fn agent_tunnel(transport: &Transport) -> Option<Arc<AgentTunnel>> {
     }
 }
 
-/// Opens one connection by itself, without a member to look after: an agent's to the host.
+/// Opens a single connection without a breaker: from an agent to the host.
 pub(crate) async fn open(connection: &Connection) -> Result<TokioIo<MemberStream>, BoxError> {
     let route = Route::new(connection.proxy.as_ref())?;
     let proxy = connection.proxy.as_ref().map(|proxy| without_credentials(&proxy.url)).transpose()?;
@@ -166,8 +166,7 @@ async fn secured(
     Ok(TlsConnector::from(tls.clone()).connect(server_name.clone(), transport).await?)
 }
 
-/// A connection that is being opened. A caller who does not wait for the end, but long enough, has
-/// seen that the member is silent.
+/// A connection attempt. If its caller leaves after at least [`LONG_ENOUGH`], the member counts as silent.
 struct Opening<'a> {
     breaker: &'a Breaker,
     began: Instant,
@@ -179,7 +178,7 @@ impl Opening<'_> {
         self.over = true;
         match opened {
             Ok(_) => self.breaker.connected(),
-            // The agent's tunnel is missing or broke: that says nothing about the member.
+            // The agent's tunnel is missing or broke, which says nothing about the member.
             Err(error) if error.downcast_ref().is_some_and(|error: &DialError| !error.is_of_the_member()) => {
                 self.breaker.undecided();
             }
@@ -259,7 +258,7 @@ fn tcp() -> Tcp {
     tcp
 }
 
-/// User and password of a proxy's URL, percent-decoded.
+/// The user and the password in a proxy's URL, percent-decoded.
 fn credentials(proxy: &Uri) -> Option<(String, String)> {
     let (info, _) = proxy.authority()?.as_str().rsplit_once('@')?;
     let (user, password) = info.split_once(':').unwrap_or((info, ""));
@@ -267,7 +266,7 @@ fn credentials(proxy: &Uri) -> Option<(String, String)> {
     Some((decoded(user), decoded(password)))
 }
 
-/// The proxy's address, with the port that its scheme means: the connector knows only http's and https'.
+/// The proxy's address with an explicit port: the connector knows only the defaults of http and https.
 fn without_credentials(proxy: &Uri) -> Result<Uri, connection::Error> {
     let unusable = || connection::Error::unusable_proxy();
     let host = proxy.host().ok_or_else(unusable)?;
@@ -314,11 +313,11 @@ impl Service<Uri> for TlsToProxy {
     }
 }
 
-/// Name, TCP, proxy and TLS together (client-go: 30 s for TCP, 10 s for TLS).
+/// For name resolution, TCP, proxy and TLS together (client-go: 30 s for TCP, 10 s for TLS).
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Of the connect timeout; a handshake over a bad line takes a second or two.
+/// Part of the connect timeout. A handshake over a bad line takes a second or two.
 const LONG_ENOUGH: Duration = Duration::from_secs(3);
-/// A member that lets nothing hear of itself.
+/// The member did not respond in any way.
 #[derive(Debug, thiserror::Error)]
 #[error("it did not answer in time")]
 pub(super) struct Silent;
@@ -332,7 +331,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_connection_notices_that_its_other_end_is_gone() {
+    async fn connection_detects_a_dead_peer() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("https://{}/", listener.local_addr().unwrap()).parse().unwrap();
         let Either::Left(stream) = Route::new(None).unwrap().open(address).await.unwrap() else {
@@ -341,7 +340,7 @@ mod tests {
         crate::tcp::assert_prepared(&stream);
     }
 
-    /// A missing tunnel says nothing about the member, and the next request is the one to try.
+    /// A missing tunnel says nothing about the member, and the next request is the trial.
     #[tokio::test]
     async fn missing_tunnel_leaves_the_breaker_undecided() {
         let key = rcgen::KeyPair::generate().unwrap();
@@ -364,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn connector_shows_no_key_and_no_password_of_its_proxy() {
+    fn connector_debug_shows_no_proxy_credential() {
         let key = rcgen::KeyPair::generate().unwrap();
         let (certificate, private) =
             (rcgen::CertificateParams::default().self_signed(&key).unwrap().pem(), key.serialize_pem());

@@ -1,5 +1,5 @@
-//! How a member is reached and by which credential: the data of its Secret `<name>.member`, parsed
-//! once. Nothing else says where a credential goes, and nothing in a request can change it.
+//! Parses a member's address and credential from its Secret `<name>.member`. Nothing else determines where a
+//! credential is sent, and no part of a request can change it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ pub(super) use proxy::Proxy;
 /// A member's connection and credential.
 pub struct Connection {
     authority: Authority,
-    /// Joined raw before each path; without a slash at its end.
+    /// Prepended unchanged to each path; without a trailing slash.
     base_path: String,
     host: HeaderValue,
     authorization: Option<HeaderValue>,
@@ -33,7 +33,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Reads a Secret's data, in which there must be a credential.
+    /// Parses a Secret's data, which must contain a credential.
     pub fn parse(data: &BTreeMap<String, ByteString>) -> Result<Self, Error> {
         let connection = Self::parse_any(data)?;
         if connection.authorization.is_none() && !connection.has_certificate {
@@ -43,8 +43,8 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Reads a Secret's data, with a credential or without: what is known of a member before it has
-    /// let us in.
+    /// Parses a Secret's data, with or without a credential: the data of a member that has not yet granted
+    /// one.
     pub fn parse_any(data: &BTreeMap<String, ByteString>) -> Result<Self, Error> {
         let text = |key: &'static str| match data.get(key) {
             None => Ok(None),
@@ -83,7 +83,7 @@ impl Connection {
             Some(_) => return Err(Error::new("via", "it can only be agent")),
         };
         if is_via_agent {
-            // An agent carries what it must not be able to read.
+            // The agent must not be able to read the traffic, so the server must be verified.
             let refused = |key, why| Err(Error::new(key, format!("via: agent {why}")));
             match () {
                 () if insecure => return refused("insecure-skip-tls-verify", "needs a verified server"),
@@ -112,18 +112,18 @@ impl Connection {
         self.host.clone()
     }
 
-    /// The value of `Authorization`, if the credential is a token.
+    /// The value of `Authorization`, if the credential has a token.
     pub fn authorization(&self) -> Option<HeaderValue> {
         self.authorization.clone()
     }
 
-    /// Whether the credential is, or comes with, a client certificate.
+    /// Whether the credential contains a client certificate.
     pub fn has_certificate(&self) -> bool {
         self.has_certificate
     }
 
-    /// What the member is asked for by a path, which stays as the client spelt it. There is no scheme and
-    /// no authority in it (RFC 9112, 3.2.1): a server is asked, and not a proxy.
+    /// The request target for a path, which stays exactly as the client sent it. It has no scheme and no
+    /// authority (RFC 9112, 3.2.1), because it addresses a server and not a proxy.
     pub fn target(&self, path: &str, query: Option<&str>) -> Result<Uri, InvalidUri> {
         let mut target =
             String::with_capacity(self.base_path.len() + path.len() + 1 + query.map_or(0, str::len));
@@ -154,7 +154,7 @@ impl Connection {
     }
 }
 
-/// Never shows a credential.
+/// Shows no credential.
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("server", &self.authority).finish_non_exhaustive()
@@ -181,14 +181,14 @@ fn server_address(server: &str) -> Result<(Authority, String), &'static str> {
     Ok((authority.clone(), uri.path().trim_end_matches('/').to_owned()))
 }
 
-/// The names of a client certificate's two keys in a Secret.
+/// The two keys of a client certificate in a Secret.
 #[derive(Clone, Copy)]
 struct Keys {
     chain: &'static str,
     key: &'static str,
 }
 
-/// What the member is shown.
+/// The client certificate for the member.
 const KEYS: Keys = Keys { chain: "tls.crt", key: "tls.key" };
 
 type Certificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
@@ -235,16 +235,16 @@ fn client_config(
             .with_client_auth_cert(chain, key)
             .map_err(|_| Error::new(keys.chain, format!("it does not fit {}", keys.key)))?,
     };
-    // rustls makes room for 32 servers, and there is one: with hundreds of members that is most of
-    // what they take.
+    // rustls reserves memory for 32 servers, and there is only one: with hundreds of members that is most of
+    // their memory.
     config.resumption = Resumption::in_memory_sessions(TICKETS);
     Ok(config)
 }
 
-/// As many as rustls keeps of one server.
+/// As many as rustls keeps for one server.
 const TICKETS: usize = 8;
 
-/// The authorities that a key of the Secret names, or else the system's.
+/// The authorities in this key of the Secret, or else the system's.
 fn roots(key: &'static str, data: &BTreeMap<String, ByteString>) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     let Some(pem) = data.get(key) else {
@@ -264,7 +264,7 @@ fn roots(key: &'static str, data: &BTreeMap<String, ByteString>) -> Result<RootC
     Ok(roots)
 }
 
-/// A key of a member's Secret that is not understood. The value, which may be a secret, is not told.
+/// A key of a member's Secret is invalid. Its value may be a secret, so the error does not contain it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("key {key}: {reason}")]
 pub struct Error {

@@ -1,9 +1,9 @@
-//! What a member's grant to the sidecar lacks. A member that does not let us impersonate somebody
-//! names the first right only, and in words that read as if the caller were refused; so it is asked
-//! which of the rights that this identity takes our credential has not (SelfSubjectAccessReview).
+//! Finds out which rights a member's grant to the sidecar lacks. A member that refuses impersonation names
+//! only the first missing right, in a message that reads as if the caller were refused. So the sidecar asks
+//! the member which of the needed rights its credential lacks (SelfSubjectAccessReview).
 //!
-//! These requests have the sidecar's credential and no caller's identity ([`super::sidecar_client`]). Their path is
-//! fixed, and a caller's names are in them as JSON strings.
+//! These requests carry the sidecar's credential and no caller's identity ([`super::sidecar_client`]). Their
+//! path is fixed, and a caller's names appear only as JSON strings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +21,14 @@ use crate::identity::Identity;
 use crate::identity::authorization::Attributes;
 use crate::ttl_cache::TtlCache;
 
-/// What is known of one member's grant. It is made when the member refuses for the first time.
+/// The known gaps of one member's grant. Created at the member's first refusal.
 #[derive(Debug)]
 pub(super) struct Grant {
     lacking: TtlCache<Arc<Identity>, Option<Arc<Lacking>>>,
     under_way: Semaphore,
 }
 
-/// The rights that our credential lacks to be somebody.
+/// The rights that the sidecar's credential lacks to impersonate an identity.
 #[derive(Debug)]
 pub struct Lacking {
     pub rights: Vec<Attributes>,
@@ -42,22 +42,21 @@ impl Default for Grant {
 }
 
 impl Upstream {
-    /// Which of these rights, that it takes to impersonate `identity`, our credential lacks;
-    /// nothing if it lacks none or the member does not say. Whoever asks again soon, or meanwhile,
-    /// shares the answer.
+    /// Which of these rights, needed to impersonate `identity`, the sidecar's credential lacks. `None` if it
+    /// lacks none or the member does not answer. Concurrent and soon repeated calls share one answer.
     pub async fn lacking(&self, identity: &Arc<Identity>, rights: &[Attributes]) -> Option<Arc<Lacking>> {
         let grant = self.grant.get_or_init(Grant::default);
         let asked = async { timeout(TIMEOUT, self.ask(grant, rights)).await.ok().flatten() };
         grant.lacking.get_or_fetch(identity, asked, |_| true).await
     }
 
-    /// Whether our credential has all of these rights now.
+    /// Whether the sidecar's credential has all of these rights now.
     pub async fn grants(&self, rights: &[Attributes]) -> bool {
         let grant = self.grant.get_or_init(Grant::default);
         let answers = timeout(TIMEOUT, join_all(rights.iter().map(|right| self.may(grant, right)))).await;
         let granted = answers.is_ok_and(|answers| answers.iter().all(|may| *may == Some(true)));
         if granted {
-            // What was lacking is not any more.
+            // The cached gaps are outdated.
             grant.lacking.clear();
         }
         granted
@@ -80,7 +79,7 @@ impl Upstream {
         Some(Arc::new(Lacking { rights: lacking, words }))
     }
 
-    /// Whether the member lets us do this, if it says so.
+    /// Whether the member grants this right to the sidecar, if it answers.
     async fn may(&self, grant: &Grant, right: &Attributes) -> Option<bool> {
         let _permit = grant.under_way.acquire().await.ok()?;
         let response = self.pool.send(self.review(right)?).await.ok()?;
@@ -103,8 +102,8 @@ impl Upstream {
     }
 }
 
-/// As one would write it into a rule. Names are told where rules list them; the values of uids and
-/// extra say nothing to who reads this.
+/// The right as one would write it in a rule. It contains the names that rules list; values of uids and extra
+/// would not help the reader.
 fn in_words(right: &Attributes) -> String {
     match right {
         Attributes::Resource { resource: resource @ ("users" | "groups"), name, .. } => {
@@ -122,13 +121,13 @@ fn in_words(right: &Attributes) -> String {
 }
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-/// An identity has a dozen parts; one with hundreds of groups lacks them all alike.
+/// An identity has about a dozen parts; one with hundreds of groups lacks the same right for all of them.
 const MAX_RIGHTS: usize = 32;
-/// Of one member, for all callers together.
+/// Concurrent requests to one member, for all callers together.
 const MAX_UNDER_WAY: usize = 32;
-/// A caller who was refused waits for it.
+/// A refused caller waits for this.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// As decisions are.
+/// As long as authorization decisions are cached.
 const KEPT: Duration = Duration::from_secs(10);
 const MAX_KEPT: usize = 128;
 const MAX_ANSWER: usize = 64 * 1024;
@@ -138,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_right_reads_as_in_a_rule() {
+    fn right_is_worded_as_in_an_rbac_rule() {
         for (right, words) in [
             (Attributes::impersonate("", "users", "", "", "jane"), r#"users "jane""#),
             (Attributes::impersonate("", "groups", "", "", "a b"), r#"groups "a b""#),

@@ -1,25 +1,25 @@
-//! The body of a request to a member: the caller's, none, or a document of ours. An [`Incoming`] can be sent once and
-//! cannot be made; a request that has none can be sent again.
+//! The body of a request to a member: the caller's, empty, or a document of the sidecar. An [`Incoming`] can
+//! be sent only once and cannot be created; a request without one can be sent again.
 
 use bytes::Bytes;
 use http_body::Body;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 
-/// What a request to a member carries.
+/// The body of a request to a member.
 pub type Outgoing = Either<Incoming, Full<Bytes>>;
 
-/// Nothing.
+/// An empty body.
 pub fn nothing() -> Outgoing {
     document(Vec::new())
 }
 
-/// The caller's, passed on as it comes.
+/// The caller's body, streamed as it arrives.
 pub fn callers(body: Incoming) -> Outgoing {
     if body.is_end_stream() { nothing() } else { Either::Left(body) }
 }
 
-/// A document of ours.
+/// A document of the sidecar.
 pub fn document(document: Vec<u8>) -> Outgoing {
     Either::Right(document.into())
 }

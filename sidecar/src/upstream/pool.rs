@@ -1,9 +1,8 @@
-//! Connections to one member that are kept for the next request.
+//! Pools the idle connections to one member.
 //!
-//! A connection is driven by the request that uses it, in the request's own task: nothing is handed
-//! from task to task, or from core to core, on the way to a member and back. A connection that
-//! nobody uses is not driven; whether it still lives is seen when it is taken, and one that was
-//! not taken for a while is closed before the member would close it.
+//! The request that uses a connection also drives it, in the request's own task: no data moves between tasks
+//! or cores on the way to a member and back. An idle connection is not driven; whether it is still open is
+//! checked when it is taken. An idle connection is closed before the member would close it.
 
 use std::future::poll_fn;
 use std::ops::DerefMut;
@@ -36,23 +35,23 @@ pub(super) struct Pool {
     _sweeper: AbortOnDropHandle<()>,
 }
 
-/// A list for each worker, since a connection belongs to the reactor of the thread that opened it.
-/// The last one used is the first one taken, so that what is not needed ages.
+/// One list for each worker, because a connection belongs to the reactor of the thread that opened it. The
+/// most recently used connection is taken first, so that surplus ones age.
 #[derive(Debug)]
 struct Idle(Vec<Connections>);
 
 #[expect(clippy::disallowed_types, reason = "held for a push or a pop, and never over an await")]
 type Connections = std::sync::Mutex<Vec<Connection>>;
 
-/// A connection and what drives it.
+/// A connection and its driver.
 #[derive(Debug)]
 struct Connection {
     sender: http1::SendRequest<Outgoing>,
     driver: Pin<Box<http1::Connection<TokioIo<MemberStream>, Outgoing>>>,
     before_head: BeforeHead,
-    /// The agent's tunnel that it is in, if it is in one.
+    /// The agent's tunnel that carries it, if any.
     tunnel: Option<Arc<AgentTunnel>>,
-    /// When it takes no more requests, however well it is.
+    /// When it takes no more requests, even if it works.
     retires: Option<Instant>,
     ended: bool,
     idle_since: Instant,
@@ -62,24 +61,24 @@ struct Connection {
 /// Where a request failed, before an answer.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// There is no connection to send it over; nothing was sent.
+    /// No connection could be opened; nothing was sent.
     Connect(BoxError),
-    /// On a connection that was opened for it.
+    /// On a connection that was opened for this request.
     New(hyper::Error),
-    /// On one that had been used before.
+    /// On a connection that had served other requests.
     Pooled(hyper::Error),
 }
 
-/// A member's body, and the connection it comes by, which goes back to the pool when the body ended.
+/// A member's body, and its connection, which returns to the pool at the end of the body.
 #[derive(Debug)]
 pub struct MemberBody {
     body: Incoming,
     finished: bool,
     broken: Option<hyper::Error>,
-    /// What was read of it, to decide whether it may be passed on.
+    /// The part that was already read to decide whether the answer may be forwarded.
     read: Option<Bytes>,
     connection: Option<(Connection, Weak<Idle>)>,
-    /// One that is not of the pool ends with the body.
+    /// A connection outside the pool, which ends with the body.
     _own: Option<OwnConnection>,
 }
 
@@ -99,8 +98,8 @@ impl Pool {
         Self { connector, idle, _sweeper: AbortOnDropHandle::new(tokio::spawn(sweeper)) }
     }
 
-    /// Sends a request over a connection that is idle, or a new one. A request that an idle connection
-    /// did not take, because it had just died, is sent again: nothing of it was.
+    /// Sends a request over an idle connection, or over a new one. If an idle connection had just closed
+    /// before it took the request, nothing was sent, so the request is sent again.
     pub(super) async fn send(&self, mut request: Request<Outgoing>) -> Result<Response<MemberBody>, Failed> {
         while let Some(mut connection) = self.idle.take() {
             match connection.exchange(request).await {
@@ -114,12 +113,12 @@ impl Pool {
         Box::pin(self.send_anew(request)).await
     }
 
-    /// How many connections wait for a request.
+    /// Number of idle connections.
     pub(super) fn idle(&self) -> usize {
         self.idle.0.iter().map(|idle| locked(idle).len()).sum()
     }
 
-    /// Closes idle connections that should not be kept any longer.
+    /// Closes idle connections that are surplus or too old.
     pub(super) fn sweep(&self) {
         self.idle.sweep();
     }
@@ -179,7 +178,7 @@ impl Idle {
     fn sweep(&self) {
         for idle in &self.0 {
             let mut idle = locked(idle);
-            // Those at the beginning were not needed for the longest time.
+            // The connections at the front have been idle for the longest time.
             let mut surplus = idle.len().saturating_sub(KEPT);
             idle.retain_mut(|connection| {
                 let time = if surplus > 0 { SURPLUS_IDLE_TIME } else { MAX_IDLE_TIME };
@@ -195,7 +194,7 @@ fn locked(connections: &Connections) -> impl DerefMut<Target = Vec<Connection>> 
 }
 
 impl Connection {
-    /// Sends a request and drives the connection until the head of the answer is there.
+    /// Sends a request and drives the connection until the head of the answer arrives.
     async fn exchange(
         &mut self,
         request: Request<Outgoing>,
@@ -204,8 +203,8 @@ impl Connection {
         let mut answered = std::pin::pin!(self.sender.try_send_request(request));
         let (driver, ended) = (&mut self.driver, &mut self.ended);
         let answered = poll_fn(|cx| {
-            // Driven first: then what it brought is seen in the same turn. Once it ended, the answer
-            // is there or is known never to come.
+            // The driver is polled first, so that the data it reads is seen in the same poll. Once it ended,
+            // the answer has arrived or never will.
             *ended = *ended || driver.as_mut().poll(cx).is_ready();
             answered.as_mut().poll(cx)
         })
@@ -218,7 +217,7 @@ impl Connection {
         self.ended = self.ended || self.driver.as_mut().poll(cx).is_ready();
     }
 
-    /// Whether it lives and waits for a request. One whose tunnel is about to end takes no more.
+    /// Whether it is open and idle. A connection whose tunnel is about to end takes no more requests.
     fn is_idle(&mut self) -> bool {
         self.drive(&mut Context::from_waker(Waker::noop()));
         !self.ended
@@ -229,12 +228,12 @@ impl Connection {
 }
 
 impl MemberBody {
-    /// A body on a connection that is not of the pool.
+    /// A body on a connection outside the pool.
     pub(crate) fn alone(body: Incoming, own: Option<OwnConnection>) -> Self {
         Self { body, finished: false, broken: None, read: None, connection: None, _own: own }
     }
 
-    /// Puts back what was read.
+    /// Puts back the part that was read.
     pub(super) fn unread(mut self, read: Bytes) -> Self {
         self.read = Some(read);
         self
@@ -263,7 +262,8 @@ impl Body for MemberBody {
             frame = Pin::new(&mut self.body).poll_frame(cx);
         }
         match frame {
-            // hyper drops what it has not written yet when a body fails: let it write first.
+            // hyper drops unwritten data when a body fails, so the error is delayed until hyper has written
+            // it.
             Poll::Ready(Some(Err(error))) => {
                 self.broken = Some(error);
                 cx.waker().wake_by_ref();
@@ -301,16 +301,16 @@ impl Drop for MemberBody {
     }
 }
 
-/// A kube-apiserver closes idle connections after 90 s; we are first, so that no request meets a
-/// connection that is just being closed.
+/// A kube-apiserver closes idle connections after 90 s. The sidecar closes them first, so that no request
+/// meets a connection that is being closed.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
-/// So many are kept for that long, by each worker; what a burst of requests left beside them is closed sooner, and its
-/// memory is given back.
+/// Each worker keeps this many for that long. Surplus connections of a burst are closed sooner, to release
+/// their memory.
 const KEPT: usize = 8;
 const SURPLUS_IDLE_TIME: Duration = Duration::from_secs(15);
 const SWEEP: Duration = Duration::from_secs(15);
 const SWEEP_BY_AGENT: Duration = Duration::from_secs(5);
 const MAX_IDLE: usize = 128;
-/// Another replica cannot say on a connection that it shuts down, and cuts it after its grace period of 20 s. By then a
-/// sweep has closed those that retired.
+/// Another replica cannot announce its shutdown on a connection, and cuts it after its grace period of 20 s.
+/// By then a sweep has closed the retired ones.
 const USED_AT_PEER: Duration = Duration::from_secs(10);

@@ -1,4 +1,5 @@
-//! A request that may be sent to a member. Nothing else is, so no request reaches one without an identity.
+//! Builds the requests that may be sent to a member. No other type is sent, so no request reaches a member
+//! without an identity.
 
 use http::{HeaderMap, Request, header};
 
@@ -7,7 +8,7 @@ use super::outgoing::Outgoing;
 use crate::identity::front_proxy_headers;
 use crate::identity::impersonation::{USER, member};
 
-/// A request that is ready for a member: clean headers, the member's address, our credential and
+/// A request that is ready for a member: filtered headers, the member's address, the sidecar's credential and
 /// exactly one authenticated identity.
 #[derive(Debug)]
 pub struct Prepared {
@@ -16,8 +17,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Sets the credential and the identity, last, so that nothing a client sends can add to them. The request has
-    /// a member's target and headers that were cleaned.
+    /// Sets the credential and the identity last, so that nothing from a client can add to them. The request
+    /// already has a member's target and filtered headers.
     pub fn new(
         mut request: Request<Outgoing>,
         connection: &Connection,
@@ -34,8 +35,8 @@ impl Prepared {
         Ok(Self { request, inner_proxy })
     }
 
-    /// A request to the server of a hub, which takes the identity from its front proxy. The connection's credential is the
-    /// client certificate of that front proxy, and proves nothing to other servers.
+    /// A request to the server of a hub, which takes the identity from its front proxy. The connection's
+    /// credential is the client certificate of that front proxy, which other servers do not accept.
     pub fn for_hub_server(
         mut request: Request<Outgoing>,
         connection: &Connection,
@@ -55,13 +56,13 @@ impl Prepared {
         self.inner_proxy
     }
 
-    /// Gives up the request to be sent.
+    /// Unwraps the request for sending.
     pub(super) fn into_request(self) -> Request<Outgoing> {
         self.request
     }
 }
 
-/// Our credential with no identity beside it would act as ourselves: better nothing is sent.
+/// A credential without an identity would act as the sidecar itself, so such a request is not sent.
 fn self_check(headers: &HeaderMap) -> Result<(), member::Error> {
     let users = headers.get_all(USER).iter().count();
     match users {
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_sent_without_exactly_one_user() {
+    fn request_needs_exactly_one_user() {
         let mut headers = HeaderMap::new();
         assert!(self_check(&headers).is_err(), "as ourselves");
         headers.append(USER, HeaderValue::from_static("jane"));

@@ -1,6 +1,6 @@
-//! Refusals of a member that are about the sidecar and not about the caller. They are told by the
-//! Status that the member's apiserver sends; only a small and complete one is read, and whatever is
-//! not such a refusal is passed on as it was.
+//! Recognizes refusals by a member that concern the sidecar and not the caller. They are recognized by the
+//! Status of the member's apiserver. Only a small and complete Status is parsed; any other answer is
+//! forwarded unchanged.
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
@@ -13,13 +13,13 @@ use super::pool::MemberBody;
 /// What a member refused to the sidecar.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Our credential, on a path where a program of the member's users could have answered.
+    /// The sidecar's credential, on a path where a program of the member's users could have answered.
     Credential,
-    /// To let us impersonate; the member's own words.
+    /// Impersonation, with the member's own message.
     Impersonation(String),
 }
 
-/// Reads a 401 or a 403.
+/// Parses a 401 or a 403.
 pub(super) async fn read(
     response: Response<MemberBody>,
 ) -> Result<(Response<MemberBody>, Option<Refusal>), hyper::Error> {
@@ -42,8 +42,8 @@ fn of(code: StatusCode, body: &Bytes) -> Option<Refusal> {
     match (status.kind, code) {
         ("Status", StatusCode::UNAUTHORIZED) if status.reason == "Unauthorized" => Some(Refusal::Credential),
         // apiserver: `responsewriters.forbiddenMessage` for the verb impersonate, and since 1.36 for
-        // `impersonate:<mode>` and `impersonate-on:<mode>:<verb>` (KEP-5284). A caller cannot bring it
-        // about otherwise: its own impersonation never reaches a member.
+        // `impersonate:<mode>` and `impersonate-on:<mode>:<verb>` (KEP-5284). A caller cannot cause this
+        // message otherwise, because its own impersonation never reaches a member.
         ("Status", StatusCode::FORBIDDEN) if status.message.contains("\" cannot impersonate") => {
             Some(Refusal::Impersonation(status.message))
         }
@@ -60,7 +60,7 @@ struct Status<'a> {
     message: String,
 }
 
-/// A Status is some hundred bytes.
+/// A Status has some hundred bytes.
 const MAX_STATUS: u64 = 16 * 1024;
 
 #[cfg(test)]
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_to_impersonate_is_told_from_the_callers_own() {
+    fn impersonation_refusal_differs_from_callers_refusal() {
         for ours in [
             r#"users "jane" is forbidden: User "system:serviceaccount:ns:imp" cannot impersonate resource "users" in API group "" at the cluster scope"#,
             r#"configmaps is forbidden: User "system:serviceaccount:ns:imp" cannot impersonate-on:user-info:list resource "configmaps" in API group "" in the namespace "default""#,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_programs_own_401_is_not_about_our_credential() {
+    fn programs_401_is_not_a_credential_refusal() {
         assert_eq!(refusal(401, r#"{"error":"log in"}"#), None);
         assert_eq!(refusal(401, "nonsense"), None);
         assert_eq!(refusal(401, r#"{"kind":"Status","reason":"Unauthorized"}"#), Some(Refusal::Credential));

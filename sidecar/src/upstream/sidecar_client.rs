@@ -1,12 +1,12 @@
-//! Requests of the sidecar's own to a member: the only ones that bear a credential of ours and nobody's
-//! identity. They are made here and nowhere else, and nothing of a caller's request is in their path
-//! or their headers:
+//! Sends the sidecar's own requests to a member. Only these have a credential of the sidecar without a
+//! caller's identity. No other module makes them, and neither path nor headers contain anything from a
+//! caller's request:
 //!
 //! - probes, GET of `/readyz`, `/version`, and a SelfSubjectReview ([`Upstream::open`])
 //! - what the member's grant lacks, by SelfSubjectAccessReviews ([`super::grant`])
-//! - what `<name>.manager` does, which may impersonate nobody ([`client`])
+//! - the requests of `<name>.manager`, which may not impersonate ([`client`])
 //!
-//! They go the same way as callers' requests: the same proxy, the same TLS, the same breaker.
+//! They use the same route as callers' requests: the same proxy, TLS and breaker.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -40,13 +40,13 @@ mod failure;
 
 pub use failure::{Failure, Kind, NO_AGENT};
 
-/// A connection for requests of the sidecar's own, one after the other.
+/// A connection for the sidecar's own requests, one after the other.
 pub struct Own<'a> {
     upstream: &'a Upstream,
     open: Open,
 }
 
-/// A connection, and what drives it.
+/// A connection and its driver.
 struct Open {
     sender: http1::SendRequest<Outgoing>,
     before_head: BeforeHead,
@@ -62,7 +62,7 @@ impl Open {
     }
 }
 
-/// What a member said, whole.
+/// A complete answer of a member.
 #[derive(Debug)]
 pub struct Answer {
     pub status: http::StatusCode,
@@ -70,22 +70,21 @@ pub struct Answer {
 }
 
 impl Upstream {
-    /// Opens a connection, whether or not requests are let go at the moment: this may be how the member
-    /// is found to be back.
+    /// Opens a connection, even while the breaker is open: this may detect that the member has recovered.
     pub async fn open(&self) -> Result<Own<'_>, Failure> {
         let io = self.connector.connect().await.map_err(|error| Failure::of_connecting(error.as_ref()))?;
         let before_head = io.inner().hook().clone();
-        // A member may speak before it is asked.
+        // A member may send data before it gets a request.
         before_head.begin();
         let (sender, connection) = http1::handshake(io).await.map_err(|error| Failure::of_asking(&error))?;
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
-            // How it ended is told by the answers.
+            // The answers report how it ended.
             let _ = connection.await;
         }));
         Ok(Own { upstream: self, open: Open { sender, before_head, _task: task } })
     }
 
-    /// A request of ours, as ourselves.
+    /// A request with the sidecar's own identity.
     pub(super) fn own_request(
         &self,
         method: Method,
@@ -108,12 +107,12 @@ impl Upstream {
 }
 
 impl Own<'_> {
-    /// Asks for a path, and waits for all of the answer.
+    /// Sends a GET for a path, and waits for the complete answer.
     pub async fn get(&mut self, path: &str) -> Result<Answer, Failure> {
         self.ask(Method::GET, path, outgoing::nothing()).await
     }
 
-    /// Asks with a document.
+    /// Sends a POST with a document.
     pub async fn post(&mut self, path: &str, document: Vec<u8>) -> Result<Answer, Failure> {
         self.ask(Method::POST, path, outgoing::document(document)).await
     }
@@ -133,7 +132,7 @@ impl Own<'_> {
     }
 }
 
-/// Whether the member accepts the credential in the data of a Secret, by the way that it will be used.
+/// Whether the member accepts the credential in a Secret's data, over the route that requests will use.
 pub async fn accepts(
     cluster: &ClusterName,
     data: &BTreeMap<String, ByteString>,
@@ -145,7 +144,7 @@ pub async fn accepts(
     Ok(answer.status != StatusCode::UNAUTHORIZED)
 }
 
-/// Why a credential could not be tried.
+/// Why a credential could not be tested.
 #[derive(Debug, thiserror::Error)]
 pub enum TryError {
     #[error(transparent)]
@@ -154,9 +153,9 @@ pub enum TryError {
     Failure(#[from] Failure),
 }
 
-/// A client of the member's API by the connection and the credential in a Secret, for what controllers
-/// keep there. Its requests go one after the other over one connection, which ends with the last of its
-/// clones: hundreds of members are looked after, and a handshake is most of what a small request costs.
+/// A client of the member's API with the connection and the credential in a Secret, for controllers. Its
+/// requests run one after the other over one connection, which ends with the last clone. Controllers serve
+/// hundreds of members, and the handshake is most of the cost of a small request.
 pub fn client(
     cluster: &ClusterName,
     secret: &Secret,
@@ -170,12 +169,12 @@ pub fn client(
 #[derive(Clone)]
 struct Client {
     upstream: Arc<Upstream>,
-    /// Whoever holds it has the turn; there is none before the first request and after a broken one.
+    /// The lock serializes the requests; `None` before the first request and after a broken connection.
     idle: Arc<Mutex<Option<Open>>>,
 }
 
 impl Client {
-    /// The connection that served the request before, if it still can, or a new one.
+    /// The previous request's connection, if it still works, or a new one.
     async fn open(&self, before: Option<Open>) -> Result<Open, Failure> {
         if let Some(mut open) = before
             && open.sender.ready().await.is_ok()
@@ -214,7 +213,7 @@ impl Service<Request<kube::client::Body>> for Client {
             let (head, body) = request.into_parts();
             let body = body.collect().await.map_err(|error| Failure::of_connecting(&error))?;
             let body = outgoing::document(body.to_bytes().to_vec());
-            // kube writes a question mark whether or not there is something to ask.
+            // kube writes a question mark even without a query.
             let query = head.uri.query().filter(|query| !query.is_empty());
             let asked = client.upstream.own_request(head.method, head.uri.path(), query, body);
             let mut asked = asked.ok_or_else(Failure::unusable)?;
@@ -228,7 +227,7 @@ impl Service<Request<kube::client::Body>> for Client {
     }
 }
 
-/// A body, and the connection that it comes by, which is free for the next request when it has ended.
+/// A body and its connection, which is free for the next request once the body has ended.
 struct OwnBody {
     body: Incoming,
     ended: bool,
@@ -267,10 +266,11 @@ impl Drop for OwnBody {
     }
 }
 
-/// For an answer, once there is a connection. A kube-apiserver that takes longer for these is of no use.
+/// Timeout of an answer, once there is a connection. A slower kube-apiserver counts as failed.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 * 1024;
-/// For what a controller reads of a member: it is read whole, and the member is not trusted with our memory.
+/// For objects that a controller reads from a member: they are read whole, and an untrusted member must not
+/// exhaust the sidecar's memory.
 const MAX_OBJECTS: usize = 8 * 1024 * 1024;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! A connection to a member as a stream of bytes, of which so many may come before the head of an
-//! answer is complete. hyper bounds a head; it does not bound how many interim answers (1xx) come before
-//! it, and a member could go on with them for as long as a watch is open.
+//! Limits how many bytes of a member's connection may come before the head of an answer is complete. hyper
+//! limits the size of a head, but not the number of interim answers (1xx) before it, so a member could send
+//! them for as long as a watch is open.
 
 use std::io;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use tokio_rustls::client::TlsStream;
 use super::connect::Transport;
 use crate::read_hook::{Hooked, ReadHook};
 
-/// A connection to a member, for hyper.
+/// A connection to a member, as hyper uses it.
 pub(crate) type MemberStream = Hooked<TlsStream<Transport>, BeforeHead>;
 
-/// How many bytes may still come before the head; [`usize::MAX`] when none is waited for.
+/// How many bytes may still come before the head; [`usize::MAX`] if no head is expected.
 #[derive(Clone, Debug)]
 pub(crate) struct BeforeHead(Arc<AtomicUsize>);
 
-/// A member that says much and never answers.
+/// The member sent too many bytes without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("more than {MAX_BEFORE_HEAD} bytes arrived before the response head")]
 pub(super) struct TooMuch;
@@ -30,12 +30,12 @@ impl Default for BeforeHead {
 }
 
 impl BeforeHead {
-    /// A request is sent: a head is waited for.
+    /// Starts the count: a request was sent, and a head is expected.
     pub(super) fn begin(&self) {
         self.0.store(MAX_BEFORE_HEAD, Ordering::Relaxed);
     }
 
-    /// The head is there, and the rest may be as long as it likes.
+    /// Stops the count: the head arrived, and the rest may have any length.
     pub(super) fn end(&self) {
         self.0.store(usize::MAX, Ordering::Relaxed);
     }
@@ -57,7 +57,7 @@ impl ReadHook for BeforeHead {
     }
 }
 
-/// More than twice what hyper takes for one head, since what follows the head may come with it.
+/// More than twice hyper's limit for one head, because bytes after the head may arrive with it.
 const MAX_BEFORE_HEAD: usize = 1024 * 1024;
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_counted_only_while_a_head_is_waited_for() {
+    fn bytes_are_counted_only_before_the_head() {
         let before_head = BeforeHead::default();
         before_head.read(MAX_BEFORE_HEAD * 2).unwrap();
         before_head.begin();

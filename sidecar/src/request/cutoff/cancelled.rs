@@ -1,7 +1,7 @@
-//! Permits of requests that their client cancelled before there was an answer. The member may still be at work on
-//! such a request, so a caller's permits stay taken for [`KEPT`] once the caller has cancelled more than [`FREE`]
-//! within a second: a client that cancels everything gets no more than a caller's share, and one that ends with its
-//! requests under way can begin again at once.
+//! Delays the return of permits of cancelled requests. The member may still process a request that its client
+//! cancelled before there was an answer. So once a caller has cancelled more than [`FREE`] requests within a
+//! second, the permits of further ones stay taken for [`KEPT`]. A client that cancels every request gets no
+//! more than a caller's share. A client that exits with requests in flight can start again at once.
 
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ use crate::request::limits::{Caller, Permit};
 )]
 pub(super) struct Cancelled(std::sync::Mutex<State>);
 
-/// What one request held: its permit of all, and its member's.
+/// The permits of one request: that of the sidecar's bound, and that of its member's.
 pub(super) type Permits = [Option<Permit>; 2];
 
 #[derive(Debug)]
 struct State {
-    /// With the moment at which they are given back.
+    /// Each with the moment of its return.
     kept: Vec<(Instant, Permits)>,
-    /// How many requests each caller has cancelled since the moment.
+    /// Since when, and how many requests each caller has cancelled since then.
     recent: HashMap<Caller, (Instant, usize)>,
 }
 
@@ -35,7 +35,7 @@ impl Default for Cancelled {
 }
 
 impl Cancelled {
-    /// Gives the permits back, or keeps them until [`Self::expired`].
+    /// Returns the permits now, or keeps them until [`Self::expired`] takes them.
     pub(super) fn keep(&self, permits: Permits, now: Instant) {
         let Some(caller) = permits.iter().flatten().find_map(Permit::caller) else { return };
         let free = self.with(|state| {
@@ -50,11 +50,11 @@ impl Cancelled {
             state.kept.push((now + KEPT, permits));
             None
         });
-        // Outside of the lock: a permit that is given back wakes the next request in the queue.
+        // Dropped outside the lock, because a returned permit wakes the next request in the queue.
         drop(free);
     }
 
-    /// The permits whose time is over.
+    /// Takes the permits whose time is over.
     pub(super) fn expired(&self, now: Instant) -> Vec<(Instant, Permits)> {
         self.with(|state| {
             state.recent.retain(|_, (since, _)| *since + PERIOD > now);
@@ -67,10 +67,10 @@ impl Cancelled {
     }
 }
 
-/// Requests that a caller may cancel within [`PERIOD`] without a consequence.
+/// Requests that a caller may cancel within [`PERIOD`] with their permits returned at once.
 const FREE: usize = 100;
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long the permits of further ones stay taken.
+/// How long the permits of further requests stay taken.
 const KEPT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn next_second_is_free_again_and_nothing_is_left() {
+    fn next_second_resets_count_and_returns_all_permits() {
         let (cancelled, bound) = (Cancelled::default(), Bound::new(Size::without_queue(1)));
         let now = Instant::now();
         cancel(&cancelled, &bound, FREE, now);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_do_not_pay_for_each_other() {
+    fn cancelled_requests_count_per_caller() {
         let (cancelled, bound) = (Cancelled::default(), Bound::new(Size::without_queue(4).with_share(1)));
         let (joe, now) = (Caller::of_hash(2), Instant::now());
         cancel(&cancelled, &bound, FREE + 1, now);

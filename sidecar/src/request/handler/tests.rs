@@ -1,4 +1,4 @@
-//! A handler that panics, on a real connection.
+//! Panics in a handler, on a real connection.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -25,7 +25,7 @@ pub(crate) mod chain;
 mod debug;
 mod traces;
 
-/// A body that says one word, and panics when it is told to.
+/// A body of one word, which panics when it is polled after that if the test wants it.
 struct LastWord {
     word: Option<Bytes>,
     told: oneshot::Receiver<()>,
@@ -47,7 +47,7 @@ impl http_body::Body for LastWord {
     }
 }
 
-/// `/head` panics before there is an answer, `/body` in the middle of it; all else is served.
+/// `/head` panics before there is an answer, `/body` in the middle of it; other paths are served.
 async fn respond(
     metrics: Arc<Metrics>,
     tell: Arc<Mutex<Option<oneshot::Receiver<()>>>>,
@@ -72,7 +72,7 @@ async fn respond(
     })
 }
 
-/// A connection's two ends, and what the served one counts.
+/// A client's connection to a server, and the server's metrics.
 fn connection() -> (TokioIo<DuplexStream>, TokioIo<DuplexStream>, Arc<Metrics>, Registry) {
     let (client, server) = duplex(64 * 1024);
     let mut registry = crate::metrics::registry();
@@ -95,7 +95,7 @@ async fn is_a_status_of_a_panic(response: Response<Incoming>) {
 }
 
 #[tokio::test]
-async fn fault_80_a_panic_is_a_500_and_the_http1_connection_goes_on() {
+async fn fault_80_panic_is_500_and_the_http1_connection_continues() {
     let (client, server, metrics, counted) = connection();
     let service = service_fn(move |request| respond(metrics.clone(), Arc::default(), request));
     tokio::spawn(conn::http1::Builder::new().serve_connection(server, service));
@@ -129,9 +129,9 @@ async fn fault_80_panic_in_one_stream_breaks_only_that_stream() {
     assert!(text.contains("mc_sidecar_panics_total 2"), "{text}");
 }
 
-/// Every request moves it, and every stream of HTTP/2 keeps room for it to its end.
+/// Each step moves the future, and each HTTP/2 stream keeps memory for it until its end.
 #[test]
-fn what_a_request_takes_is_small() {
+fn request_future_is_small() {
     fn future<A, B, C, D, F: Future>(_: impl Fn(A, B, C, D) -> F) -> usize {
         size_of::<F>()
     }

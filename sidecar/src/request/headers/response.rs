@@ -1,5 +1,5 @@
-//! What a client sees of the head of a member's response. A browser takes a response header for the
-//! word of the host's origin, so headers pass by an allow rule: an unknown one is removed.
+//! Filters the headers of a member's response. A browser attributes response headers to the host's origin, so
+//! an allow rule selects them, and an unknown one is removed.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use kubectl_mc_api::hop;
@@ -8,8 +8,8 @@ use super::Nominated;
 
 /// Cleans the head of a member's response, unless it is a 101, and marks it as the member's.
 ///
-/// `inner_proxy` says that a program of the member's users answers, whose own headers no list can
-/// name: there `x-*` passes as well, except for what browsers and proxies act on.
+/// `inner_proxy` means that a program of the member's users answers. Its headers cannot be listed, so `x-*`
+/// passes as well, except for headers that browsers and proxies act on.
 pub fn clean_response(headers: &mut HeaderMap, inner_proxy: bool) {
     let is_passive = has_passive_content(headers);
     keep_allowed(headers, inner_proxy);
@@ -26,8 +26,8 @@ pub fn clean_trailers(trailers: &mut HeaderMap) {
     keep_allowed(trailers, true);
 }
 
-/// Makes the head of a 101: the sidecar writes the switch itself, and of the member's headers only
-/// those about the protocol pass.
+/// Makes the head of a 101. The sidecar writes it itself, and only the member's headers about the protocol
+/// pass.
 pub fn switching_protocols(member: &HeaderMap, protocol: &'static str) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(HANDSHAKE);
     for (name, value) in member {
@@ -51,8 +51,8 @@ fn keep_allowed(headers: &mut HeaderMap, inner_proxy: bool) {
     }
 }
 
-/// Whether the Kubernetes API, or a cache or a range of HTTP, needs the header. `Location` is not
-/// among them: the path that a member names is another one on the host.
+/// Whether the header belongs to the Kubernetes API, to caching or to ranges of HTTP. `Location` does not,
+/// because a member's path is another one on the host.
 fn is_of_the_api(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
@@ -83,7 +83,7 @@ fn is_of_the_api(name: &HeaderName) -> bool {
     ) || name.as_str().starts_with("x-kubernetes-pf-")
 }
 
-/// Whether a program behind an inner proxy needs the header: its own, a registry's or gRPC's.
+/// Whether the header is one that a program behind an inner proxy may send: its own, a registry's or gRPC's.
 /// Browsers have had no new `x-*` header since RFC 6648.
 fn is_of_a_program(name: &HeaderName) -> bool {
     let name = name.as_str();
@@ -91,8 +91,8 @@ fn is_of_a_program(name: &HeaderName) -> bool {
         && !ACTED_ON.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether a browser only shows the content and runs nothing in it. Browsers disagree about a
-/// response with several types, or with none.
+/// Whether a browser displays the content without running anything in it. Browsers disagree about a response
+/// with several types or none.
 fn has_passive_content(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(one), None) = (types.next(), types.next()) else { return false };
@@ -101,7 +101,7 @@ fn has_passive_content(headers: &HeaderMap) -> bool {
     PASSIVE.iter().any(|passive| essence.eq_ignore_ascii_case(passive))
 }
 
-/// The header that names the hop an answer comes from.
+/// The header that names the hop where an answer comes from.
 pub const HOP: HeaderName = HeaderName::from_static(hop::HEADER);
 /// apimachinery: `util/httpstream.HeaderProtocolVersion`
 const STREAM_PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
@@ -117,9 +117,9 @@ const PASSIVE: &[&str] = &[
     "application/yaml",
     "text/plain",
 ];
-/// Beginnings of `x-*` headers that say who is calling, that browsers obey, or that a proxy in front of
-/// the host obeys: nginx, Apache, lighttpd, LiteSpeed and Perlbal send files or other locations, and
-/// Envoy takes a server out of service.
+/// Prefixes of `x-*` headers that carry identity, that browsers obey, or that a proxy in front of the host
+/// obeys. nginx, Apache, lighttpd, LiteSpeed and Perlbal send files or other locations, and Envoy takes a
+/// server out of service.
 const ACTED_ON: &[&str] = &[
     "x-accel",
     "x-content-security-policy",

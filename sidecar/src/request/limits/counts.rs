@@ -1,11 +1,11 @@
-//! The counts of each priority level in a bound of all requests, by the names of a kube-apiserver (apiserver:
-//! `util/flowcontrol/metrics`). A bound changes it in the lock that it holds anyway.
+//! Counts requests by priority level in a bound of all requests, with the names of a kube-apiserver
+//! (apiserver: `util/flowcontrol/metrics`). A bound updates the counts under the lock that it holds anyway.
 
 use std::time::Duration;
 
 use super::seats::ByLevel;
 
-/// Of one bound, or of several together.
+/// The counts of one bound, or the sum of several.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts(pub(super) ByLevel<LevelCounts>);
 
@@ -13,13 +13,13 @@ pub(super) struct Counts(pub(super) ByLevel<LevelCounts>);
 pub(super) struct LevelCounts {
     pub(super) dispatched: u64,
     pub(super) rejected: [u64; Reason::ALL.len()],
-    /// Of requests that were executed.
+    /// Waits of requests that were executed.
     pub(super) executed: Waits,
-    /// Of requests that were not.
+    /// Waits of requests that were not executed.
     pub(super) given_up: Waits,
 }
 
-/// How long requests waited.
+/// Histogram of waiting times.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waits {
     buckets: [u64; BUCKETS.len() + 1],
@@ -51,7 +51,7 @@ impl Reason {
 }
 
 impl LevelCounts {
-    /// Counts a request that got its place, after a wait if it was limited.
+    /// Counts a request that got its place, with its wait if the bound limits it.
     pub(super) fn dispatched(&mut self, waited: Option<Duration>) {
         self.dispatched += 1;
         if let Some(waited) = waited {
@@ -59,7 +59,7 @@ impl LevelCounts {
         }
     }
 
-    /// Counts a request that got no place, after a wait if it was in the queue.
+    /// Counts a request that got no place, with its wait if it was queued.
     pub(super) fn rejected(&mut self, reason: Reason, waited: Option<Duration>) {
         self.rejected[reason as usize] += 1;
         if let Some(waited) = waited {
@@ -104,13 +104,13 @@ impl Waits {
         self.sum.as_secs_f64()
     }
 
-    /// Upper bounds, and how many are below each and above the one before.
+    /// The upper bounds, each with the count of waits up to it and above the previous one.
     pub(super) fn buckets(&self) -> Vec<(f64, u64)> {
         BUCKETS.into_iter().chain([f64::INFINITY]).zip(self.buckets).collect()
     }
 }
 
-/// Upstream's, in seconds.
+/// Upstream's buckets, in seconds.
 const BUCKETS: [f64; 13] = [0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Priority levels and their nominal shares of a bound (apiserver: `apis/flowcontrol/bootstrap`). A level shields its
-//! requests from floods in the other levels; within a level the callers have shares.
+//! Priority levels and their nominal shares of a bound (apiserver: `apis/flowcontrol/bootstrap`). A level
+//! protects its requests from floods in other levels; within a level each caller has a share.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// A priority level, the most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// Never waits, and is never refused, in the bounds of all requests.
+    /// Never waits and is never refused, in the bounds of all requests.
     Exempt,
     System,
     WorkloadHigh,
@@ -20,7 +20,7 @@ impl Level {
         [Self::Exempt, Self::System, Self::WorkloadHigh, Self::Interactive, Self::CatchAll];
     pub const COUNT: usize = Self::ALL.len();
 
-    /// The name that a kube-apiserver has for it, where it has the level.
+    /// The name of the level in a kube-apiserver, if it has this level.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Exempt => "exempt",
@@ -31,8 +31,8 @@ impl Level {
         }
     }
 
-    /// How much of its nominal share a level lends to the others while it is idle, in percent (upstream's numbers;
-    /// people have those of global-default).
+    /// How much of its nominal share a level lends to the others while it is idle, in percent. The numbers
+    /// are upstream's; Interactive has those of global-default.
     pub(super) const fn lendable_percent(self) -> usize {
         match self {
             Self::Exempt | Self::CatchAll => 0,
@@ -42,8 +42,8 @@ impl Level {
     }
 }
 
-/// The nominal shares of the levels, as upstream's nominalConcurrencyShares: their proportions count. A level without
-/// a share has no places of its own, and borrows.
+/// The nominal shares of the levels, like upstream's nominalConcurrencyShares: only their proportions matter.
+/// A level without a share has no places of its own, and borrows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares([u16; Level::COUNT]);
 
@@ -70,7 +70,7 @@ impl fmt::Display for Shares {
     }
 }
 
-/// Levels that are not named keep their default.
+/// Levels that the text does not name keep their default.
 impl FromStr for Shares {
     type Err = InvalidShares;
 
@@ -91,7 +91,7 @@ impl FromStr for Shares {
     }
 }
 
-/// Rust parses `+5` too.
+/// Whether the share has no plus sign. Rust also parses `+5`.
 fn share_is_plain(item: &str) -> bool {
     !item.contains('+')
 }
@@ -100,7 +100,7 @@ fn share_is_plain(item: &str) -> bool {
 const LIMITED: [Level; 4] = [Level::System, Level::WorkloadHigh, Level::Interactive, Level::CatchAll];
 const MAX_SHARE: u16 = 10_000;
 
-/// Why a text is no list of shares.
+/// Why a list of shares is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidShares {
     #[error("{0:?} is not LEVEL=SHARE with a whole share from 0 to {MAX_SHARE}")]
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_read_as_they_are_written() {
+    fn shares_round_trip_through_text() {
         let shares: Shares = "system=1,catch-all=0".parse().unwrap();
         assert_eq!(shares.to_string(), "system=1,workload-high=40,interactive=40,catch-all=0");
         assert_eq!(shares.to_string().parse(), Ok(shares));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_shares_are_named() {
+    fn invalid_shares_are_named_in_the_error() {
         for (text, message) in [
             ("system", "\"system\" is not LEVEL=SHARE with a whole share from 0 to 10000"),
             ("system=", "\"system=\" is not LEVEL=SHARE"),

@@ -1,4 +1,4 @@
-//! The bounds of each member.
+//! Limits the concurrent requests to each member.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
@@ -9,7 +9,7 @@ use kubectl_mc_api::ClusterName;
 use super::queue::Queue;
 use super::{Bound, Caller, Error, Permit, Size, Usage};
 
-/// How much one member may hold.
+/// The sizes of one member's bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberSize {
     pub in_flight: Size,
@@ -24,14 +24,14 @@ pub struct MemberBounds {
     refused: Arc<Refused>,
 }
 
-/// What the bounds of members refused.
+/// Refusals, counted over the bounds of all members.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     pub(super) in_flight: AtomicU64,
     pub(super) watches: AtomicU64,
 }
 
-/// Makes the bounds of each member, and counts for all of them.
+/// Creates the bounds of each member, and counts over all of them.
 #[derive(Debug)]
 #[expect(clippy::disallowed_types, reason = "held for a few steps on a list, and never over an await")]
 pub struct MemberLimits {
@@ -40,7 +40,7 @@ pub struct MemberLimits {
     members: std::sync::Mutex<Vec<Member>>,
 }
 
-/// The bounds of a member that is still there.
+/// The bounds of a member, unless it was removed.
 #[derive(Debug)]
 struct Member {
     in_flight: Weak<Queue>,
@@ -52,7 +52,7 @@ impl MemberLimits {
         Arc::new(Self { size, refused: Arc::default(), members: Vec::new().into() })
     }
 
-    /// The bounds of one more member.
+    /// Creates the bounds of another member.
     pub fn bounds(&self) -> MemberBounds {
         let bounds = MemberBounds { refused: self.refused.clone(), ..MemberBounds::new(self.size) };
         let member = Member {
@@ -66,7 +66,7 @@ impl MemberLimits {
         bounds
     }
 
-    /// How many requests and watches of all members are under way.
+    /// How many requests and watches are in flight to all members.
     pub(super) fn in_use(&self) -> (usize, usize) {
         let in_use = |queue: &Weak<Queue>| {
             queue.upgrade().map_or(0, |queue| queue.snapshot().held.into_iter().sum::<usize>())
@@ -96,7 +96,7 @@ impl MemberBounds {
         })
     }
 
-    /// What is taken of the bound of requests, and of that of watches.
+    /// The usage of the bound of requests, and of the bound of watches.
     pub fn usage(&self) -> [Usage; 2] {
         [self.in_flight.usage(), self.watches.usage()]
     }

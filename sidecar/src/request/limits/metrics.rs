@@ -1,5 +1,6 @@
-//! Metrics of the limits. Those that a kube-apiserver has too have its names (apiserver: `util/flowcontrol/metrics`,
-//! `endpoints/metrics`). Most are read from the bounds when they are asked for, so they cost a request nothing.
+//! Exports the metrics of the limits. Metrics that a kube-apiserver also has keep its names (apiserver:
+//! `util/flowcontrol/metrics`, `endpoints/metrics`). Most are read from the bounds at scrape time, so they
+//! cost a request nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ struct Metrics {
     members: Arc<MemberLimits>,
 }
 
-/// One series' label and value.
+/// The label and value of one series.
 type Series<L> = (L, u64);
 
 type Label = [(&'static str, &'static str); 1];
@@ -92,7 +93,7 @@ impl Metrics {
     }
 }
 
-/// The priority levels of reads and writes together.
+/// Encodes the priority levels, for reads and writes together.
 fn levels(encoder: &mut DescriptorEncoder<'_>, reads: &Snapshot, writes: &Snapshot) -> fmt::Result {
     let both = |of: fn(&Snapshot) -> &ByLevel<usize>| {
         Level::ALL.map(|level| {

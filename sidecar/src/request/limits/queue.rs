@@ -1,11 +1,12 @@
-//! The places of one bound, and the requests that wait for them. A request takes a free place in one short lock,
-//! unless the free places are kept for other priority levels, or its caller holds too many for the places that are
-//! left to its level (a dynamic threshold, as switches share their buffers: A. Choudhury and E. Hahne, 1998). One
-//! caller alone can hold its share. Of several that take all they can, each holds less, and some places stay free for
-//! callers who hold few. Otherwise the request waits: a place that is given back goes to the level that holds the
-//! least of its nominal places, and within it to the callers in turns, one request each.
+//! Assigns the places of one bound, and queues requests that must wait. A request takes a free place under
+//! one short lock, unless the free places are kept for other priority levels, or its caller holds too many
+//! for the places that are left to its level (a dynamic threshold, as switches share their buffers: A.
+//! Choudhury and E. Hahne, 1998). A single caller can hold its full share. If several callers take all they
+//! can, each holds less, and some places stay free for callers with few. Otherwise the request waits. A
+//! returned place goes to the level that holds the smallest part of its nominal places, and within the level
+//! to the callers round-robin, one request each.
 //!
-//! No request waits that may have a free place, so taking one is fair.
+//! No queued request is eligible for a free place, so taking a free place at once is fair.
 
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
@@ -22,7 +23,7 @@ mod state;
 
 use state::{State, Waiting};
 
-/// A number of places, and those who wait.
+/// A number of places, and the requests that wait for one.
 #[derive(Debug)]
 #[expect(clippy::disallowed_types, reason = "held for a few steps on maps, and never over an await")]
 pub(super) struct Queue {
@@ -33,26 +34,26 @@ pub(super) struct Queue {
 /// How the places are shared.
 #[derive(Debug)]
 struct Rules {
-    /// 0 is no limit.
+    /// 0 means no limit.
     places: usize,
-    /// How many places a caller may hold where no other caller holds any.
+    /// How many places a caller may hold while no other caller holds any.
     share: usize,
     queued_per_caller: usize,
     /// How many requests of one level may wait: as many as there are places.
     queued: usize,
     has_levels: bool,
-    /// Whether exempt callers pass, and requests are counted by level.
+    /// Whether this is a bound of all requests: exempt callers pass, and requests are counted by level.
     is_of_all: bool,
     seats: Seats,
 }
 
-/// What a request gets that is not refused.
+/// What an accepted request gets.
 pub(super) enum Place {
     Free(Permit),
     Queued(Turn),
 }
 
-/// What a bound holds at one moment.
+/// The state of a bound at one moment.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) places: usize,
@@ -68,7 +69,7 @@ impl Queue {
         Self::with(size, false)
     }
 
-    /// The places of all requests that are not long-running: exempt callers pass.
+    /// The places of all requests that are not long-running; exempt callers pass.
     pub(super) fn of_all(size: Size) -> Self {
         Self::with(size, true)
     }
@@ -85,8 +86,9 @@ impl Queue {
         Self { rules, state: State::new(places, is_of_all).into() }
     }
 
-    /// A place, or one in the queue; `None` when that is full. In a level's full queue, the last request
-    /// of the caller with the most queued requests gives up its place, if the new request's caller has fewer.
+    /// Returns a place, or a position in the queue; `None` if the queue is full. In a level's full queue, the
+    /// last request of the caller with the most queued requests is rejected, if the new request's caller has
+    /// fewer.
     pub(super) fn place(self: &Arc<Self>, caller: Caller) -> Option<Place> {
         let level = self.rules.level(caller);
         self.lock(|state| {
@@ -111,18 +113,20 @@ impl Queue {
         Permit { queue: self.clone(), caller }
     }
 
-    /// Takes a place back and hands it to whose turn it is.
+    /// Takes a place back and gives it to the next request.
     fn give_back(self: &Arc<Self>, caller: Caller) {
         let level = self.rules.level(caller);
         let admitted: Vec<_> = self.lock(|state| {
             state.give_back(&self.rules, level, caller);
-            // The caller may be below its threshold now, beside the one whose turn it is.
+            // A returned place may bring this caller below its threshold, so more than one request can be
+            // eligible.
             let admitted = std::iter::from_fn(|| state.next(&self.rules)).collect();
             state.forget_if_idle(caller);
             admitted
         });
         for (next, Waiting { sender, .. }) in admitted {
-            // A request that no longer waits gives its place back: outside of the lock.
+            // If the receiver no longer waits, the permit returns its place on drop, so this is outside the
+            // lock.
             let _ = sender.send(self.permit(next));
         }
     }
@@ -133,11 +137,12 @@ impl Queue {
 }
 
 impl Rules {
-    /// The level that a caller's requests have here.
+    /// The level of a caller's requests in this bound.
     fn level(&self, caller: Caller) -> Level {
         match caller.level {
             _ if !self.has_levels && !self.is_of_all => WITHOUT_LEVELS,
-            // A member's places protect the sidecar from that member, also in requests of administrators.
+            // A member's places protect the sidecar from that member, and this includes requests of
+            // administrators.
             Level::Exempt if !self.is_of_all => Level::System,
             level => level,
         }
@@ -147,14 +152,15 @@ impl Rules {
         self.places > 0 && level != Level::Exempt
     }
 
-    /// Whether a caller who holds so many places may take one of those that its level may take: each caller's places
-    /// stay below a multiple of them, which leaves one caller alone its share.
+    /// Whether a caller who holds `held` places may take one of the places available to its level. Each
+    /// caller's places stay below a multiple of the available ones, so that a single caller can reach its
+    /// share.
     fn may_take(&self, held: usize, available: usize) -> bool {
         available > 0 && held * (self.places - self.share) < available * self.share
     }
 }
 
-/// Leave to be under way, given back on drop.
+/// Permission to run, returned on drop.
 #[derive(Debug)]
 pub struct Permit {
     queue: Arc<Queue>,
@@ -162,7 +168,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Who holds it; `None` where there is no limit.
+    /// The holder; `None` if there is no limit.
     pub fn caller(&self) -> Option<Caller> {
         let rules = &self.queue.rules;
         rules.is_limited(rules.level(self.caller)).then_some(self.caller)
@@ -175,8 +181,8 @@ impl Drop for Permit {
     }
 }
 
-/// A place in the queue, left on drop. It resolves when the request may go on, or has lost its place
-/// (`None`).
+/// A position in the queue, left on drop. It resolves when the request may go on, or to `None` when the
+/// request was rejected.
 pub(super) struct Turn {
     queue: Arc<Queue>,
     caller: Caller,
@@ -215,7 +221,7 @@ fn since(begun: Instant) -> std::time::Duration {
 
 #[cfg(test)]
 impl Queue {
-    /// Whether no request waits that may have a free place.
+    /// Whether no queued request is eligible for a free place.
     pub(super) fn is_fair(&self) -> bool {
         self.lock(|state| state.is_fair(&self.rules))
     }

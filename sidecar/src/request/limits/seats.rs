@@ -1,7 +1,7 @@
-//! How many places of a bound each priority level has. A level's nominal places are its share; the part of them that
-//! it does not lend is kept free for it, so a flood in other levels cannot take it (apiserver: nominalCL and
-//! minCL of `util/flowcontrol`). Lent places come back when the requests on them end: a level below its nominal
-//! places gets the next place before one above.
+//! Computes how many places of a bound each priority level has. A level's nominal places are its share. The
+//! part that it does not lend is kept free for it, so a flood in other levels cannot take it (apiserver:
+//! nominalCL and minCL of `util/flowcontrol`). Lent places return when the requests on them end: a level
+//! below its nominal places gets the next place before a level above.
 
 use super::Level;
 use super::level::Shares;
@@ -13,19 +13,20 @@ pub(super) type ByLevel<T> = [T; Level::COUNT];
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seats {
     pub(super) nominal: ByLevel<usize>,
-    /// Those that a level does not lend.
+    /// The places that a level does not lend.
     guaranteed: ByLevel<usize>,
 }
 
 impl Seats {
-    /// The places of a bound that knows no levels.
+    /// The places of a bound without levels.
     pub(super) const fn without_levels(places: usize) -> Self {
         let mut nominal = [0; Level::COUNT];
         nominal[WITHOUT_LEVELS as usize] = places;
         Self { nominal, guaranteed: [0; Level::COUNT] }
     }
 
-    /// The places of each level by its share. What is guaranteed is rounded down, so its sum is at most `places`.
+    /// The places of each level by its share. Guaranteed places are rounded down, so their sum is at most
+    /// `places`.
     pub(super) fn new(places: usize, shares: Shares) -> Self {
         let total: u128 = Level::ALL.iter().map(|level| u128::from(shares.of(*level))).sum();
         let part = |level: Level, percent: usize| {
@@ -46,7 +47,7 @@ impl Seats {
         free.saturating_sub(kept)
     }
 
-    /// How much of its nominal places a level holds, to compare the levels.
+    /// How much of its nominal places a level holds, for comparison between levels.
     pub(super) fn load(&self, level: Level, held: usize) -> usize {
         held.saturating_mul(1000) / self.nominal[level as usize].max(1)
     }
@@ -60,15 +61,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn default_shares_give_upstreams_proportions() {
+    fn default_shares_have_upstreams_proportions() {
         let seats = Seats::new(100, Shares::default());
         assert_eq!(seats.nominal, [0, 26, 34, 34, 4]);
         assert_eq!(seats.guaranteed, [0, 17, 17, 17, 4]);
     }
 
-    /// The defaults of the limits are made for this.
+    /// The defaults of the limits assume this.
     #[test]
-    fn one_level_has_hundred_places_of_a_member_by_default() {
+    fn one_level_has_100_places_of_a_member_by_default() {
         let seats = Seats::new(160, Shares::default());
         for level in [Level::System, Level::WorkloadHigh, Level::Interactive] {
             assert_eq!(seats.available(level, 160, |_| 0), 100, "{level:?}");
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn guaranteed_places_are_never_more_than_there_are() {
+    fn guaranteed_places_never_exceed_the_total() {
         let shares =
             ["", "system=10000", "system=0,workload-high=0,interactive=0,catch-all=0", "catch-all=9999"];
         for shares in shares.map(|text| text.parse::<Shares>().unwrap()) {
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn few_places_are_kept_for_no_level() {
+    fn small_bounds_guarantee_no_places() {
         for places in 1..5 {
             let seats = Seats::new(places, Shares::default());
             assert_eq!(seats.available(Level::CatchAll, places, |_| 0), places, "{seats:?}");

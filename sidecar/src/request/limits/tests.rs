@@ -20,11 +20,11 @@ fn bound_of(places: usize, queued_per_caller: usize) -> Bound {
 }
 
 fn in_a_minute() -> Instant {
-    // tokio's clock, which is the one that stands still in tests.
+    // tokio's clock, which tests can pause.
     time::Instant::now().into_std() + Duration::from_secs(60)
 }
 
-/// Admitted without waiting, or not.
+/// Admits a caller without waiting, or returns `None`.
 fn at_once(bound: &Bound, caller: Caller) -> Option<Permit> {
     bound.admit(caller, in_a_minute()).now_or_never().flatten()
 }
@@ -34,7 +34,7 @@ fn is_idle(bound: &Bound, places: usize) -> bool {
 }
 
 #[tokio::test]
-async fn reads_and_writes_are_counted_apart_and_given_back() {
+async fn reads_and_writes_have_separate_places() {
     let limits = Limits::new(size(1, 0), size(1, 0), 0, 0, 0);
     let due = in_a_minute();
     let read = limits.admit(true, POLITE, due).await.unwrap();
@@ -46,14 +46,14 @@ async fn reads_and_writes_are_counted_apart_and_given_back() {
 }
 
 #[tokio::test]
-async fn zero_is_no_limit() {
+async fn zero_means_no_limit() {
     let bound = bound_of(0, 0);
     let permits: Vec<_> = (0..10_000).map(|_| at_once(&bound, FLOODER).unwrap()).collect();
     assert_eq!(permits.len(), 10_000);
 }
 
 #[tokio::test]
-async fn one_caller_gets_three_quarters_and_the_next_of_the_rest() {
+async fn first_caller_gets_75_of_100_places_and_the_next_19() {
     let bound = bound_of(100, 0);
     let held: Vec<_> = std::iter::from_fn(|| at_once(&bound, FLOODER)).collect();
     assert_eq!(held.len(), 75);
@@ -64,7 +64,7 @@ async fn one_caller_gets_three_quarters_and_the_next_of_the_rest() {
 }
 
 #[tokio::test]
-async fn callers_who_take_all_they_can_leave_places_for_another() {
+async fn greedy_callers_leave_places_for_another_caller() {
     let bound = bound_of(100, 0);
     let mut held = Vec::new();
     for _ in 0..100 {
@@ -74,9 +74,9 @@ async fn callers_who_take_all_they_can_leave_places_for_another() {
     assert!(at_once(&bound, POLITE).is_some());
 }
 
-/// Five callers ask and give back in an order without a pattern.
+/// Five callers acquire and release in a pseudorandom order.
 #[tokio::test(start_paused = true)]
-async fn no_request_waits_that_may_have_a_free_place() {
+async fn no_eligible_request_waits_while_a_place_is_free() {
     let bound = bound_of(8, 50);
     let (mut held, mut turns, mut state) = (Vec::new(), Vec::new(), 1_u64);
     for step in 0..5_000 {
@@ -95,7 +95,7 @@ async fn no_request_waits_that_may_have_a_free_place() {
 }
 
 #[tokio::test]
-async fn a_limit_of_few_leaves_nobody_without_a_place() {
+async fn one_caller_can_fill_a_tiny_bound() {
     for limit in 1..4 {
         let bound = bound_of(limit, 0);
         let held: Vec<_> = std::iter::from_fn(|| at_once(&bound, FLOODER)).collect();
@@ -103,7 +103,7 @@ async fn a_limit_of_few_leaves_nobody_without_a_place() {
     }
 }
 
-/// The order in which requests that wait are admitted, one place being passed on from one to the next.
+/// The order in which queued requests are admitted to the only place.
 async fn admitted(callers: &[u64]) -> Vec<u64> {
     let bound = bound_of(1, 50);
     let held = at_once(&bound, Caller::of_hash(0)).unwrap();
@@ -127,7 +127,7 @@ async fn admitted(callers: &[u64]) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn callers_who_wait_take_turns() {
+async fn waiting_callers_take_turns() {
     assert_eq!(admitted(&[1, 1, 1, 1, 2, 2, 3]).await, [1, 2, 3, 1, 2, 1, 1]);
 }
 
@@ -144,7 +144,7 @@ async fn full_queue_refuses_its_caller_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_longer_than_a_quarter_of_the_time_there_is() {
+async fn request_waits_at_most_a_quarter_of_its_timeout() {
     let bound = bound_of(1, 9);
     let held = at_once(&bound, FLOODER).unwrap();
     for (seconds, wait) in [(60, 15.0), (600, 15.0), (8, 2.0), (0, 0.0)] {
@@ -158,7 +158,7 @@ async fn nobody_waits_longer_than_a_quarter_of_the_time_there_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_waiting_takes_no_place() {
+async fn cancelled_wait_takes_no_place() {
     let bound = bound_of(1, 9);
     let held = at_once(&bound, FLOODER).unwrap();
     let mut first = Box::pin(bound.admit(POLITE, in_a_minute()));
@@ -166,17 +166,17 @@ async fn who_gives_up_waiting_takes_no_place() {
     drop(first);
     let mut second = Box::pin(bound.admit(POLITE, in_a_minute()));
     assert!((&mut second).now_or_never().is_none());
-    // The place is on its way when its receiver goes.
+    // The receiver is dropped while the place is already being sent to it.
     drop(held);
     drop(second);
     assert!(is_idle(&bound, 1));
     assert!(at_once(&bound, POLITE).is_some());
 }
 
-/// Two hundred requests of one caller at a time, each of which takes a second, and again and again; and
-/// somebody who asks now and then.
+/// One caller keeps 200 requests running, each of which takes a second; another caller sends a request now
+/// and then.
 #[tokio::test(start_paused = true)]
-async fn a_polite_caller_gets_in_beside_a_flood() {
+async fn polite_caller_is_admitted_during_a_flood() {
     let limits = Arc::new(Limits::new(size(20, 50), size(20, 50), 0, 0, 0));
     let refused = Arc::new(AtomicUsize::new(0));
     let mut flood = JoinSet::new();
@@ -206,7 +206,7 @@ async fn a_polite_caller_gets_in_beside_a_flood() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn polite_caller_gets_in_beside_a_crowd_that_floods() {
+async fn polite_caller_is_admitted_during_floods_of_three_callers() {
     let limits = Arc::new(Limits::new(size(20, 50), size(20, 50), 0, 0, 0));
     let mut flood = JoinSet::new();
     for number in 0..200 {
@@ -230,7 +230,7 @@ async fn polite_caller_gets_in_beside_a_crowd_that_floods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_a_full_queue_who_has_more_makes_room_for_who_has_fewer() {
+async fn full_queue_evicts_from_the_caller_with_most_requests() {
     let bound = bound_of(4, 4);
     let _held: Vec<_> = (0..4).map(|n| at_once(&bound, Caller::of_hash(10 + n)).unwrap()).collect();
     let mut queued: Vec<_> = (0..4).map(|_| Box::pin(bound.admit(FLOODER, in_a_minute()))).collect();
@@ -248,7 +248,7 @@ async fn in_a_full_queue_who_has_more_makes_room_for_who_has_fewer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn however_requests_come_and_go_every_place_is_given_back() {
+async fn every_place_is_returned_after_random_requests() {
     let bound = bound_of(8, 4);
     let most = Arc::new(AtomicUsize::new(0));
     let now = Arc::new(AtomicUsize::new(0));
@@ -272,7 +272,7 @@ async fn however_requests_come_and_go_every_place_is_given_back() {
 }
 
 #[test]
-fn fault_74_tunnels_are_bounded_apart_and_nobody_has_them_all() {
+fn fault_74_one_caller_cannot_take_all_tunnels() {
     let limits = Limits::new(size(1, 0), size(1, 0), 4, 0, 0);
     let (many, other) =
         (limits.caller(Level::Interactive, "many"), limits.caller(Level::Interactive, "other"));

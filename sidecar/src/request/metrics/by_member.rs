@@ -1,4 +1,5 @@
-//! Requests by member. A member's series are gone with its registration, so that there are never more than members.
+//! Counts requests by member. A member's series are removed with its registration, so their number stays
+//! bounded by the number of members.
 
 use std::collections::BTreeMap;
 use std::fmt::Error;
@@ -19,7 +20,7 @@ use prometheus_client::registry::Unit;
 
 use super::Kind;
 
-/// The requests to all members, and those that are for none.
+/// The requests to all members, and the requests without a member.
 #[derive(Debug, Default)]
 pub struct ByMember {
     none: Counters,
@@ -30,7 +31,7 @@ pub struct ByMember {
 #[derive(Debug, Default)]
 pub struct OfMember {
     requests: Counters,
-    /// Made by the first request.
+    /// Created by the first request.
     duration: OnceLock<Histogram>,
 }
 
@@ -44,8 +45,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Without a code there was no response, which counts as 0. A member that makes codes up adds no series: they count by their
-    /// hundred.
+    /// Without a code there was no response, which counts as 0. A code without a standard name counts as its
+    /// hundred, so a member cannot add series with invented codes.
     pub fn new(code: Option<StatusCode>, hop: Option<Hop>) -> Self {
         let code = code.map_or(0, |code| match code.canonical_reason() {
             Some(_) => code.as_u16(),
@@ -80,7 +81,7 @@ impl ByMember {
     pub(super) fn ended(&self, kind: Kind, outcome: Outcome, member: Option<&OfMember>, elapsed: Duration) {
         let Some(member) = member else { return self.none.count(kind, outcome) };
         member.requests.count(kind, outcome);
-        // How long a long-running one takes says nothing of the member.
+        // The duration of a long-running request says nothing about the member.
         if !kind.is_long_running() {
             member.duration.get_or_init(|| Histogram::new(BUCKETS)).observe(elapsed.as_secs_f64());
         }
@@ -98,7 +99,7 @@ impl Counters {
         member: &str,
         encode: &mut impl FnMut(&Labels<'_>, &Counter) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // Not in the lock, for which requests wait that end meanwhile.
+        // Outside the lock, which requests need when they end.
         let counters: Vec<_> =
             self.with(|counters| counters.iter().map(|(key, counter)| (*key, counter.clone())).collect());
         counters
@@ -154,5 +155,5 @@ impl EncodeLabelSet for Labels<'_> {
     }
 }
 
-/// Fewer than of all requests: there may be thousands of members.
+/// Fewer than for all requests, because there may be thousands of members.
 const BUCKETS: [f64; 10] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];

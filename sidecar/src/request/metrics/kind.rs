@@ -1,5 +1,5 @@
-//! The labels that say what a request is: its verb, and the API of the sidecar that it is for. The names in a member's path
-//! are a caller's choice and so no labels.
+//! The labels of a request: its verb, and the API of the sidecar that it addresses. Names in a member's path
+//! are chosen by callers, so they are never labels.
 
 use std::fmt::Error;
 
@@ -14,11 +14,11 @@ use crate::request::request_info::{RequestInfo, Route};
 pub struct Kind {
     verb: Verb,
     object: Object,
-    /// Follows from the labels: two kinds with equal labels would be one series twice.
+    /// Determined by the labels: otherwise two kinds with equal labels would be one series twice.
     is_long_running: bool,
 }
 
-/// The verbs of upstream's metrics, which are methods but for some reads (apiserver: `CleanVerb`).
+/// The verbs of upstream's metrics: HTTP methods, except for some reads (apiserver: `CleanVerb`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Verb {
     Get,
@@ -47,7 +47,7 @@ enum Object {
 }
 
 impl Kind {
-    /// The kind of an understood request. `query` is the target's.
+    /// The kind of a parsed request. `query` is the target's.
     pub fn of(info: &RequestInfo, method: &Method, query: Option<&str>) -> Self {
         let is_long_running = info.is_long_running(query);
         let (verb, object) = match &info.route {
@@ -65,12 +65,12 @@ impl Kind {
             Route::Metrics => (Verb::Get, Object::Path("/metrics")),
             Route::Debug(debug) => (Verb::of_method(method), Object::Path(debug.path())),
         };
-        // As of a kube-apiserver's `log`, `exec` and `proxy`, whatever the method.
+        // Like a kube-apiserver for `log`, `exec` and `proxy`, for every method.
         let verb = if is_long_running && verb != Verb::Watch { Verb::Connect } else { verb };
         Self { verb, object, is_long_running }
     }
 
-    /// The kind of a request that was not understood.
+    /// The kind of a request that could not be parsed.
     pub fn unknown(method: &Method) -> Self {
         Self { verb: Verb::of_method(method), ..Self::default() }
     }
@@ -124,7 +124,8 @@ impl Verb {
 }
 
 impl Object {
-    /// Upstream's scope, and the subresource. Upstream's subresource of a path that names no resource is that path.
+    /// Upstream's scope, and the subresource. For a path that names no resource, upstream's subresource is
+    /// that path.
     const fn labels(self) -> (&'static str, &'static str) {
         match self {
             Self::Proxy(_) => ("resource", "proxy"),

@@ -28,7 +28,7 @@ fn labels(method: &str, rest: &str, upgrade: Option<&str>) -> String {
 }
 
 #[test]
-fn verb_is_of_the_members_api_and_object_is_of_ours() {
+fn kind_has_the_members_verb_and_the_sidecars_object() {
     for (method, rest, expected) in [
         ("GET", "~/m1/proxy/api/v1/namespaces/ns/pods/web", "GET clusters/proxy resource"),
         ("HEAD", "~/m1/proxy/api/v1/namespaces/ns/pods", "LIST clusters/proxy resource"),
@@ -65,7 +65,7 @@ fn denied() -> Outcome {
 }
 
 #[test]
-fn no_series_is_written_twice_and_made_up_codes_are_few() {
+fn series_are_unique_and_invented_codes_are_grouped() {
     let (registry, metrics) = registered();
     let member = metrics.by_member.of(&"m1".parse().unwrap());
     for rest in ["/pods/x", "/pods/x/log", "/pods/x/exec", "/services/x/proxy", "/pods?watch=1", "/pods"] {
@@ -114,7 +114,7 @@ fn request_is_counted_by_code_member_and_hop() {
 }
 
 #[test]
-fn series_of_a_member_are_gone_with_it() {
+fn series_of_a_member_are_removed_with_it() {
     let (registry, metrics) = registered();
     let m1: ClusterName = "m1".parse().unwrap();
     let member = metrics.by_member.of(&m1);
@@ -125,7 +125,7 @@ fn series_of_a_member_are_gone_with_it() {
 }
 
 #[test]
-fn long_running_request_is_open_and_times_no_member() {
+fn long_running_request_counts_as_open_not_in_duration() {
     let (registry, metrics) = registered();
     let watch = format!("{}/m1/proxy/api/v1/pods?watch=1", path::CLUSTERS_PATH);
     let request = Request::builder().uri(watch).header("host", "h").body(()).unwrap();
@@ -146,7 +146,7 @@ fn long_running_request_is_open_and_times_no_member() {
 }
 
 #[test]
-fn time_in_queues_is_no_part_of_the_sli() {
+fn time_in_queues_is_excluded_from_the_sli() {
     let (registry, metrics) = registered();
     let [elapsed, queued] = [3, 2].map(Duration::from_secs);
     let trace = Some(Trace { trace_id: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned() });

@@ -1,4 +1,4 @@
-//! Requests for the objects of a hub whose own server has them, in the API group of that hub.
+//! Parses requests for objects of a hub that the hub's own server serves, in the API group of that hub.
 
 use http::Method;
 use kubectl_mc_api::Origin;
@@ -9,18 +9,19 @@ use super::{Error, MemberPath, RequestedObject, Route, Verb};
 #[derive(Debug, PartialEq, Eq)]
 pub struct HubObjects {
     pub hub: Origin,
-    /// The whole path, as the client spelt it.
+    /// The whole path, exactly as the client sent it.
     pub path: MemberPath,
     pub verb: Verb,
     pub object: RequestedObject,
 }
 
 impl HubObjects {
-    /// What a path of Karmada's Clusters asks for, but for the proxy to one. Nothing for other paths.
+    /// Parses a path of Karmada's Clusters, except the proxy to a cluster. `None` for other paths.
     pub(super) fn of(target: &str, method: &Method, query: Option<&str>) -> Option<Result<Route, Error>> {
         let hub = Origin::Karmada;
         let rest = target.strip_prefix(hub.collection())?;
-        // No name needs an escape, and no other reader may find another object in the path, or a member's proxy.
+        // No valid name needs an escape. Without escapes no other reader can find another object in the path,
+        // or a member's proxy.
         let is_plain = !target.contains('%') && !target.contains("//");
         if !is_plain || !(rest.is_empty() || rest.starts_with('/')) {
             return None;
@@ -51,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn clusters_of_karmada_are_its_own_servers() {
+    fn karmada_cluster_requests_go_to_karmadas_server() {
         for (method, rest, verb, name, subresource) in [
             ("GET", "", "list", "", ""),
             ("GET", "/", "list", "", ""),
@@ -77,14 +78,15 @@ mod tests {
     }
 
     #[test]
-    fn member_behind_karmadas_path_is_the_sidecars() {
+    fn member_proxy_below_karmadas_path_goes_to_the_sidecar() {
         for rest in ["/m1/proxy", "/m1/proxy/api/v1/pods"] {
             assert!(
                 matches!(parsed("GET", rest).unwrap().route, Route::Proxy(Origin::Karmada, ..)),
                 "{rest}"
             );
         }
-        // Another reader could find the proxy in these, and would be asked as the caller.
+        // Another reader could find the proxy in these paths, and would get a request with the caller's
+        // rights.
         for rest in
             ["/m1%2Fproxy", "/m1//proxy", "//m1/proxy/api", "/m1/%70roxy", "/m%31/status", "/../clusters"]
         {

@@ -1,5 +1,5 @@
-//! The part of the path that belongs to the member. It is passed on as it came; what is looked at
-//! here decides only how long the request may take and which form an error takes.
+//! Parses the member's part of the path. It is forwarded unchanged; the parse determines only the longest
+//! duration of the request and the format of an error.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::request::field_selector;
 use crate::request::query::Query;
 use crate::request::unescape::unescape;
 
-/// A path below a member's root, beginning with `/`, exactly as the client spelt it.
+/// A path below a member's root. It begins with `/` and is exactly as the client sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberPath(String);
 
@@ -20,8 +20,8 @@ impl MemberPath {
         Self("/".to_owned())
     }
 
-    /// Takes what follows `…/proxy/`. Dot segments are refused however they are spelt: whoever
-    /// cleans the path behind us could leave the member's base path by them.
+    /// Parses the part after `…/proxy/`. Dot segments are refused in every spelling, because a server behind
+    /// the sidecar that cleans paths could leave the member's base path.
     pub fn parse(rest: &str) -> Result<Self, Error> {
         let decoded = unescape(rest).ok_or(Error::MemberPath("has a malformed escape"))?;
         if decoded.iter().any(|b| b.is_ascii_control() || *b == b'\\') {
@@ -40,7 +40,7 @@ impl MemberPath {
         &self.0
     }
 
-    /// The calls by which kubectl learns what a server serves.
+    /// Whether this is one of the calls by which kubectl discovers a server's API.
     pub(super) fn is_discovery(&self) -> bool {
         let mut segments = self.0.split('/').filter(|s| !s.is_empty());
         matches!(
@@ -52,7 +52,8 @@ impl MemberPath {
         )
     }
 
-    /// Whether a POST of this path asks the member who the caller is, or what they may do. Nothing is stored for one.
+    /// Whether a POST of this path asks the member for the caller's identity or rights. The member stores
+    /// nothing for it.
     pub(super) fn is_self_review(&self) -> bool {
         matches!(
             self.0.as_str(),
@@ -62,8 +63,8 @@ impl MemberPath {
         )
     }
 
-    /// Whether this is what a review of the caller needs. No other spelling of it: the member could find an object in
-    /// `/api/v1%2Fpods` or `/apis//v1/pods`.
+    /// Whether a review of the caller may use this path. Other spellings are refused: the member could find
+    /// an object in `/api/v1%2Fpods` or `/apis//v1/pods`.
     pub(super) fn is_below_self_reviews(&self) -> bool {
         let is_plain = !self.0.contains('%') && !self.0.contains("//");
         self.is_self_review() || (is_plain && self.is_discovery())
@@ -83,8 +84,8 @@ impl MemberPath {
         }
     }
 
-    /// Whether the member hands this path on to a program of its users (a pod, a service or a
-    /// node): such a program reads headers that the Kubernetes API does not know.
+    /// Whether the member forwards this path to a program of its users (a pod, a service or a node). Such a
+    /// program reads headers that the Kubernetes API does not know.
     pub fn is_inner_proxy(&self) -> bool {
         ResourcePath::parse(&self.decoded()).is_some_and(|resource| {
             resource.group.is_empty()
@@ -93,14 +94,14 @@ impl MemberPath {
         })
     }
 
-    /// The path of the program that this path is handed to, by its unescaped segments.
+    /// The path of the program that serves this path, as unescaped segments.
     pub fn program(&self) -> Option<Vec<Cow<'_, [u8]>>> {
         let mut length = 0;
         let mut segments = Vec::new();
         for segment in self.0.strip_prefix('/')?.split('/') {
             length += 1 + segment.len();
             segments.push(unescape(segment)?);
-            // A name or a namespace may be `proxy` itself.
+            // A name or a namespace may itself be `proxy`.
             if segment == "proxy" && Self(self.0[..length].to_owned()).is_inner_proxy() {
                 return Some(segments);
             }
@@ -128,7 +129,7 @@ impl MemberPath {
         Some((verb, RequestedObject { group, version, namespace, resource, name, subresource }))
     }
 
-    /// The path as the member reads it.
+    /// The path as the member decodes it.
     pub fn decoded(&self) -> Cow<'_, str> {
         match self.0.contains('%') {
             true => percent_decode_str(&self.0).decode_utf8_lossy(),
@@ -149,14 +150,14 @@ pub struct RequestedObject {
     pub subresource: String,
 }
 
-/// What the path of a request for an API resource names (apiserver: `endpoints/request/requestinfo.go`). Empty segments
-/// count, but for those at either end.
+/// The parts of an API resource's path (apiserver: `endpoints/request/requestinfo.go`). Empty segments count,
+/// except at either end.
 #[derive(Debug, Default)]
 struct ResourcePath<'a> {
     group: &'a str,
     version: &'a str,
     namespace: &'a str,
-    /// `watch` or `proxy`, when the path begins so; else empty.
+    /// `watch` or `proxy` if the path begins with it; else empty.
     verb_in_path: &'static str,
     resource: &'a str,
     /// Empty for a collection.
@@ -165,7 +166,7 @@ struct ResourcePath<'a> {
 }
 
 impl<'a> ResourcePath<'a> {
-    /// `None` for a path that names none, and for one that kube-apiserver cannot resolve.
+    /// `None` for a path that names no resource, and for a path that kube-apiserver cannot resolve.
     fn parse(path: &'a str) -> Option<Self> {
         let mut segments = path.trim_matches('/').split('/');
         let group = match segments.next()? {

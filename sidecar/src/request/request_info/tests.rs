@@ -29,7 +29,7 @@ fn proxy_path_splits_into_cluster_and_member_path() {
 }
 
 #[test]
-fn self_reviews_are_what_a_review_needs_and_no_more() {
+fn self_review_path_allows_only_reviews_of_the_caller() {
     for inner in [
         "/apis/authentication.k8s.io/v1/selfsubjectreviews",
         "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
@@ -106,7 +106,7 @@ fn fault_22_24_25_26_ambiguous_spelling_is_refused() {
 }
 
 #[test]
-fn the_verb_of_a_proxy_request_is_its_methods() {
+fn verb_of_a_proxy_request_follows_its_method() {
     for (method, verb, is_read) in [
         ("GET", "get", true),
         ("HEAD", "get", true),
@@ -127,7 +127,7 @@ fn the_verb_of_a_proxy_request_is_its_methods() {
 }
 
 #[test]
-fn clusters_are_read_and_never_written() {
+fn clusters_are_read_only() {
     let collection = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
     for (target, verb) in [
         (collection.to_owned(), Verb::List),
@@ -144,7 +144,7 @@ fn clusters_are_read_and_never_written() {
 }
 
 #[test]
-fn the_static_documents_are_found() {
+fn static_documents_are_routed() {
     for (target, document) in [
         ("/apis", Document::Groups),
         ("/apis/proxy.kubectl-mc.dev", Document::Group(Origin::MemberCluster)),
@@ -160,7 +160,7 @@ fn the_static_documents_are_found() {
 }
 
 #[test]
-fn more_headers_than_any_caller_has_groups_are_refused() {
+fn too_many_headers_are_refused() {
     let with = |headers: usize| {
         let mut request = Request::builder().uri(format!("{M1}/proxy/api")).header("host", "h");
         for n in 1..headers {
@@ -173,7 +173,7 @@ fn more_headers_than_any_caller_has_groups_are_refused() {
 }
 
 #[test]
-fn health_and_metrics_are_found_and_only_read() {
+fn health_and_metrics_paths_are_read_only() {
     for (target, found) in [
         ("/livez", Route::Health(Health::Live)),
         ("/healthz", Route::Health(Health::Live)),
@@ -192,7 +192,7 @@ fn health_and_metrics_are_found_and_only_read() {
 }
 
 #[test]
-fn only_a_member_is_asked_for_an_upgrade() {
+fn only_member_requests_can_ask_for_an_upgrade() {
     for (target, upgrade) in [
         (format!("{M1}/proxy/api"), Some(Protocol::Spdy)),
         (M1.to_owned(), None),
@@ -206,7 +206,7 @@ fn only_a_member_is_asked_for_an_upgrade() {
 }
 
 #[test]
-fn discovery_calls_of_a_member_are_known() {
+fn discovery_calls_to_a_member_are_recognized() {
     for (rest, discovery) in [
         ("/proxy/api", true),
         ("/proxy/apis", true),
@@ -223,7 +223,7 @@ fn discovery_calls_of_a_member_are_known() {
 }
 
 #[test]
-fn fault_32_a_request_with_two_lengths_is_refused() {
+fn fault_32_request_with_two_lengths_is_refused() {
     for lines in [
         &[("content-length", "3"), ("content-length", "3")][..],
         &[("content-length", "3"), ("transfer-encoding", "chunked")],
@@ -242,7 +242,7 @@ fn fault_32_a_request_with_two_lengths_is_refused() {
 }
 
 #[test]
-fn request_of_one_length_is_understood() {
+fn request_with_one_length_is_accepted() {
     for line in [
         ("content-length", "3"),
         ("transfer-encoding", "chunked"),
@@ -276,12 +276,12 @@ fn fault_28_absolute_target_is_refused_over_http1() {
 }
 
 #[test]
-fn fault_32_a_target_with_raw_utf8_is_refused() {
+fn fault_32_target_with_raw_utf8_is_refused() {
     assert!(matches!(parse("GET", &format!("{M1}/proxy/api/v1/namespaces/é")), Err(Error::Framing(_))));
 }
 
 #[test]
-fn group_of_a_hub_has_the_proxy_and_nothing_else() {
+fn hub_group_serves_only_the_proxy() {
     let collection = "/apis/aggregated.kubeadmiral.io/v1alpha1/aggregations";
     for (rest, inner) in [("", "/"), ("/", "/"), ("/api/v1/pods", "/api/v1/pods")] {
         let target = format!("{collection}/m1/proxy{rest}");

@@ -6,8 +6,7 @@ use http::Method;
 
 use crate::request::query::Query;
 
-/// A Kubernetes request verb; [`Verb::None`] is what the apiserver calls the empty verb, which only
-/// a `*` rule allows.
+/// A Kubernetes request verb. [`Verb::None`] is the apiserver's empty verb, which only a `*` rule allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     Get,
@@ -33,7 +32,7 @@ impl Verb {
         }
     }
 
-    /// The verb of a path (apiserver: `endpoints/request/requestinfo.go`).
+    /// The verb that a path begins with (apiserver: `endpoints/request/requestinfo.go`).
     pub(super) fn of_name(name: &str) -> Self {
         const ALL: [Verb; 8] = [
             Verb::Get,

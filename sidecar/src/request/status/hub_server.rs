@@ -1,4 +1,4 @@
-//! The responses to failed requests for objects of a hub.
+//! Turns errors of requests for a hub's objects into responses.
 
 use http::StatusCode;
 use kubectl_mc_api::Hop;
@@ -6,7 +6,7 @@ use kubectl_mc_api::Hop;
 use super::Shape;
 use crate::hub_server::{Error, Refused};
 
-/// The hop at which a request ended.
+/// The hop where a request failed.
 pub(super) fn hop(error: &Error) -> Hop {
     match error {
         Error::Refused(Refused::NotJson | Refused::TooLarge) | Error::Loop(_) | Error::BrokenBody => {

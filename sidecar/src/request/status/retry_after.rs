@@ -1,4 +1,4 @@
-//! When a client may send a request again.
+//! Chooses the `Retry-After` of a response.
 
 use http::HeaderValue;
 use jiff::Timestamp;
@@ -6,10 +6,10 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 
 use crate::upstream::breaker::Unreachable;
 
-/// When a client may come again, in one of the two forms of RFC 9110, 10.2.3.
+/// The time after which a client may retry, in one of the two forms of RFC 9110, 10.2.3.
 ///
-/// client-go and kube wait for seconds and repeat the request without a word, which helps over
-/// moments and would hide an outage. Neither reads a date.
+/// client-go and kube wait for a number of seconds and repeat the request silently. That helps in a short
+/// failure and would hide a long outage. Neither of them reads a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RetryAfter {
     Seconds(u32),
@@ -25,14 +25,14 @@ impl RetryAfter {
         Self::at(seconds)
     }
 
-    /// An agent that lost its tunnel is back in some seconds, or stays away.
+    /// An agent that lost its tunnel either reconnects within seconds or stays away.
     pub(super) fn of_agent(gone_since: Timestamp) -> Self {
         let gone = Timestamp::now().duration_since(gone_since);
         if gone.as_secs() < AGENT_RECONNECTS { Self::Seconds(1) } else { Self::at(AGENT_RETRY) }
     }
 
     fn at(seconds: u32) -> Self {
-        // A date has no fractions, and whoever comes too early comes in vain.
+        // A date has no fraction, so it is rounded up: an earlier retry would fail.
         let date = Timestamp::from_second(Timestamp::now().as_second() + 1 + i64::from(seconds));
         date.map_or(Self::Seconds(seconds), Self::Date)
     }
@@ -47,7 +47,7 @@ impl RetryAfter {
         }
     }
 
-    /// For `metav1.Status`, which has no other form.
+    /// For `metav1.Status`, which supports only seconds.
     pub(super) fn seconds(self) -> Option<u32> {
         match self {
             Self::Seconds(seconds) => Some(seconds),
@@ -56,7 +56,7 @@ impl RetryAfter {
     }
 }
 
-/// Seconds in which most agents are back after a connection broke.
+/// Seconds within which most agents reconnect after a connection broke.
 const AGENT_RECONNECTS: i64 = 15;
 const AGENT_RETRY: u32 = 30;
 pub(super) const A_SECOND: Option<RetryAfter> = Some(RetryAfter::Seconds(1));

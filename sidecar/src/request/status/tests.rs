@@ -84,7 +84,7 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
 }
 
 #[test]
-fn every_error_is_a_status_that_names_its_hop() {
+fn every_error_status_names_its_hop() {
     for (error, code, reason, hop) in errors() {
         let response = response(&error, &record("/m1/proxy/api/v1/pods"));
         assert_eq!(response.headers()[headers::HOP], hop.as_str());
@@ -103,7 +103,7 @@ fn every_error_is_a_status_that_names_its_hop() {
 }
 
 #[test]
-fn on_kubectls_discovery_calls_an_error_is_text_with_403_or_502() {
+fn discovery_call_error_is_text_with_403_or_502() {
     for (error, code, _, hop) in errors() {
         let response = response(&error, &record("/m1/proxy/version"));
         assert_eq!(response.headers()[headers::HOP], hop.as_str());
@@ -115,13 +115,13 @@ fn on_kubectls_discovery_calls_an_error_is_text_with_403_or_502() {
 }
 
 #[test]
-fn a_refused_login_reads_as_kubectl_expects_it() {
+fn refused_login_has_the_text_that_kubectl_expects() {
     let (_, body) = body(response(&Authentication::NoCredential.into(), &record("")));
     assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["message"], "Unauthorized");
 }
 
 #[test]
-fn unknown_caller_learns_nothing_of_a_refused_login() {
+fn refused_login_reveals_no_reason() {
     let expired = || Authentication::Certificate("expired on Monday".to_owned()).into();
     for target in ["/m1/proxy/api/v1/pods", "/m1/proxy/version"] {
         let (_, body) = body(response(&expired(), &record(target)));
@@ -130,7 +130,7 @@ fn unknown_caller_learns_nothing_of_a_refused_login() {
 }
 
 #[test]
-fn a_client_is_told_to_come_again_only_where_nothing_was_done() {
+fn retry_after_is_sent_only_if_nothing_was_done() {
     for (error, code, ..) in errors() {
         let retry = response(&error, &record("/m1/proxy/api/v1/pods")).headers().contains_key("retry-after");
         let nothing_done = match &error {
@@ -145,7 +145,7 @@ fn a_client_is_told_to_come_again_only_where_nothing_was_done() {
     }
 }
 
-/// `Retry-After` of a member that has been gone for so long, and the seconds that its Status names.
+/// `Retry-After` of a member that has been unreachable for this time, and the seconds in its Status.
 fn of_an_outage(lasts: u64) -> (String, Value) {
     let cause = Box::new(Unreachable::lasting(Duration::from_secs(lasts)));
     let error = Upstream::Open { cluster: "m1".parse().unwrap(), cause }.into();
@@ -156,7 +156,7 @@ fn of_an_outage(lasts: u64) -> (String, Value) {
 }
 
 #[test]
-fn over_a_restart_clients_are_told_to_wait_for_seconds() {
+fn short_outage_has_retry_after_in_seconds() {
     for lasts in [0, 14] {
         let (again, status) = of_an_outage(lasts);
         assert!((1..=3).contains(&again.parse::<u32>().unwrap()), "{again}");
@@ -165,11 +165,11 @@ fn over_a_restart_clients_are_told_to_wait_for_seconds() {
 }
 
 #[test]
-fn retry_after_in_an_outage_is_a_date() {
+fn long_outage_has_retry_after_as_a_date() {
     for lasts in [15, 3600] {
         let before = Timestamp::now();
         let (again, status) = of_an_outage(lasts);
-        // As RFC 9110, 5.6.7 has it, and nothing that strconv.Atoi takes for a number.
+        // In the form of RFC 9110, 5.6.7, which strconv.Atoi cannot parse as a number.
         assert!(again.ends_with(" GMT") && again.len() == "Sun, 06 Nov 1994 08:49:37 GMT".len(), "{again}");
         let at = jiff::fmt::rfc2822::parse(&again).unwrap().timestamp();
         let wait = at.duration_since(before).as_secs_f64();
@@ -179,13 +179,13 @@ fn retry_after_in_an_outage_is_a_date() {
 }
 
 #[test]
-fn a_date_is_written_as_http_has_it() {
+fn retry_date_has_the_http_format() {
     let date = RetryAfter::Date("1994-11-06T08:49:37.9Z".parse().unwrap());
     assert_eq!(date.value().unwrap(), "Sun, 06 Nov 1994 08:49:37 GMT");
 }
 
 #[test]
-fn unknown_member_is_named_in_the_group_of_the_path() {
+fn unknown_member_error_has_the_group_of_the_path() {
     for (group, named) in [
         (Origin::MemberCluster, "clusters.proxy.kubectl-mc.dev"),
         (Origin::KubeAdmiral, "aggregations.aggregated.kubeadmiral.io"),

@@ -1,5 +1,5 @@
-//! Joins the two byte streams of a tunnel. A half-close is passed on as one. If one direction breaks, the other one
-//! continues to its end. At the end of a tunnel, both sides are closed, whatever ended it.
+//! Joins the two byte streams of a tunnel. A half-close is forwarded as one. If one direction breaks, the
+//! other one continues until its end. At the end of a tunnel both sides are closed, whatever the reason.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct Ended {
     pub(super) by: By,
 }
 
-/// The bytes of all tunnels.
+/// The byte counters of all tunnels.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bytes {
     pub(super) to_member: Counter,
@@ -35,7 +35,7 @@ pub(super) struct Bytes {
 pub(super) enum By {
     /// Both sides ended.
     Sides,
-    /// A side broke, or both.
+    /// One side broke, or both.
     Break,
     Stop,
     /// The request is over.
@@ -80,18 +80,18 @@ where
     };
     let ended = Ended { to_member: to_member.count(), to_caller: to_caller.count(), by };
     debug!(?ended, "tunnel ended");
-    // A TLS alert and a FIN, so that the end is known to be one.
+    // Sends a TLS alert and a FIN, so that each peer can recognize the end.
     let told = async { tokio::join!(downstream.shutdown(), upstream.shutdown()) };
     let _ = timeout(CLOSE_TIMEOUT, told).await;
     ended
 }
 
-/// A side whose written bytes are counted.
+/// A stream that counts the bytes written to it.
 fn counted<T>(stream: T, written: &Arc<Tally>) -> CountedIo<T> {
     CountedIo { stream, read: Arc::default(), written: written.clone() }
 }
 
-/// One TLS record's plain text: a larger buffer would be filled a record at a time all the same.
+/// The plain text of one TLS record: a larger buffer would still be filled one record at a time.
 const BUFFER: usize = 16 * 1024;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::last_words::closed_peer::ClosedPeer;
 
-    /// A tunnel between two ends that a test holds.
+    /// A tunnel between two ends that the test holds.
     fn tunnel() -> (DuplexStream, DuplexStream, CancellationToken, tokio::task::JoinHandle<Ended>) {
         let (client, downstream) = duplex(64);
         let (member, upstream) = duplex(64);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fault_67_an_idle_tunnel_lives_as_long_as_its_ends() {
+    async fn fault_67_idle_tunnel_stays_open() {
         let (mut client, mut member, _stop, _task) = tunnel();
         sleep(Duration::from_secs(7 * 24 * 3600)).await;
         client.write_all(b"still there?").await.unwrap();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fault_65_last_bytes_arrive_after_a_write_failed() {
+    async fn fault_65_last_bytes_arrive_after_a_failed_write() {
         let (mut client, downstream) = duplex(64);
         let said = vec![b'x'; 100_000];
         let words = said.clone();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn side_that_is_cut_off_breaks_the_tunnel() {
+    async fn reset_side_breaks_the_tunnel() {
         let (client, downstream) = duplex(64);
         let cut = reset();
         let task =
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stop_tells_both_sides() {
+    async fn stop_closes_both_sides() {
         let (mut client, mut member, stop, task) = tunnel();
         stop.cancel();
         let mut rest = Vec::new();

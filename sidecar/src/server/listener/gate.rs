@@ -1,7 +1,7 @@
-//! An HTTP/2 connection as a stream of bytes of which little is read before its peer is known. HTTP/2 lets a
-//! client begin hundreds of requests at once, whose heads and bodies are held until the host has reviewed the
-//! first of their tokens. So while [`MAX_WAITING`] requests wait for that, or as many bytes as one of them may
-//! need came with them, nothing more is read; the client's window (RFC 9293, 3.8) does the rest.
+//! Limits how much is read of an HTTP/2 connection before its peer is authenticated. HTTP/2 lets a client
+//! start hundreds of requests at once, and their heads and bodies stay in memory until the host has reviewed
+//! the first token. So reading stops while [`MAX_WAITING`] requests wait for that, or after as many bytes as
+//! one of them may need; the TCP window (RFC 9293, 3.8) then stops the client.
 
 use std::io;
 use std::pin::Pin;
@@ -13,14 +13,14 @@ use tokio::io::{AsyncRead, ReadBuf};
 use crate::read_hook::{Hooked, ReadHook};
 use crate::server::peer::Peer;
 
-/// A connection that speaks HTTP/2, for hyper.
+/// An HTTP/2 connection, as hyper uses it.
 pub(super) type GatedStream<S> = Hooked<S, Gate>;
 
-/// How much may be read of the bytes of a peer that is not known.
+/// Limits the bytes read from an unknown peer.
 #[derive(Debug)]
 pub(super) struct Gate {
     peer: Arc<Peer>,
-    /// Bytes read since no request waited.
+    /// Bytes read since the last time when no request waited.
     read: usize,
 }
 
@@ -38,7 +38,7 @@ impl Gate {
         if waiting == 0 {
             self.read = 0;
         }
-        // Known meanwhile: then it is not woken again.
+        // Checked again: a peer that became known before the waker was registered would not wake it.
         if self.peer.is_known() {
             return Poll::Ready(None);
         }
@@ -71,11 +71,11 @@ impl ReadHook for Gate {
     }
 }
 
-/// Requests of one connection that wait for its peer to be known.
+/// Requests of one connection that wait until its peer is known.
 const MAX_WAITING: usize = 16;
-/// HTTP/2's initial window: what a client may send of a body before it hears from us.
+/// HTTP/2's initial window: how much a client may send of a body before the server sends anything.
 const MAX_BYTES: usize = 64 * 1024;
-/// Heads are read in small pieces, since hundreds of them fit where one does.
+/// Reads are small, because hundreds of heads fit where one normally does.
 const AT_ONCE: usize = 4 * 1024;
 
 #[cfg(test)]
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stranger_is_read_in_small_pieces_and_a_known_peer_at_once() {
+    async fn unknown_peer_is_read_in_small_pieces() {
         let (mut stream, mut client, peer) = pair();
         client.write_all(&vec![b'x'; 300_000]).await.unwrap();
         assert_eq!(reads(&mut stream).await, Some(AT_ONCE));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_bytes_are_read_than_a_request_that_waits_may_need() {
+    async fn bytes_read_are_bounded_while_a_request_waits() {
         let (mut stream, mut client, peer) = pair();
         client.write_all(&vec![b'x'; 300_000]).await.unwrap();
         let waiting = peer.request_of_stranger();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reading_goes_on_as_soon_as_the_peer_is_known() {
+    async fn reading_continues_once_the_peer_is_known() {
         let (mut stream, mut client, peer) = pair();
         client.write_all(b"more").await.unwrap();
         let _waiting: Vec<_> = (0..MAX_WAITING).filter_map(|_| peer.request_of_stranger()).collect();

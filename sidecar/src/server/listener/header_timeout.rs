@@ -1,7 +1,7 @@
-//! A caller's connection as a stream of bytes on which the head of a request may take so long, from its
-//! first byte on, as with a kube-apiserver (`ReadHeaderTimeout`). hyper's own limit begins when the
-//! request before has ended, so that it is one for idle connections, and takes a timer for each request.
-//! Here only a head that does not come at once has one.
+//! Limits how long the head of a request may take, from its first byte on, like a kube-apiserver
+//! (`ReadHeaderTimeout`). hyper's own limit begins at the end of the previous request, so it also limits idle
+//! connections, and it needs a timer for each request. Here only a head that does not arrive at once has a
+//! timer.
 
 use std::io;
 use std::pin::Pin;
@@ -15,14 +15,14 @@ use tokio::time::{Sleep, sleep};
 use crate::read_hook::{Hooked, ReadHook};
 use crate::server::peer::Peer;
 
-/// A connection that speaks HTTP/1.1, for hyper.
+/// An HTTP/1.1 connection, as hyper uses it.
 pub(super) type HeaderTimeoutStream<S> = Hooked<S, HeaderTimeout>;
 
-/// The time that the head of a request may take.
+/// The timeout for the head of a request.
 #[derive(Debug)]
 pub(super) struct HeaderTimeout {
     peer: Arc<Peer>,
-    /// The number of the request of whose head a part has arrived.
+    /// The number of the request whose head has arrived in part.
     head: Option<usize>,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -32,7 +32,7 @@ impl HeaderTimeout {
         Self { peer, head: None, timer: None }
     }
 
-    /// Notices where a head begins.
+    /// Notes the start of a head.
     fn data_arrived(&mut self) {
         let next = self.peer.between_requests();
         if next != self.head {
@@ -40,7 +40,7 @@ impl HeaderTimeout {
         }
     }
 
-    /// Whether the head that is waited for, if one is, takes too long.
+    /// Fails if an incomplete head takes too long.
     fn poll_timeout(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.head.is_none() {
             return Ok(());
@@ -77,7 +77,7 @@ impl ReadHook for HeaderTimeout {
     }
 }
 
-/// A kube-apiserver's.
+/// The same as in a kube-apiserver.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(32);
 
 #[cfg(test)]
@@ -93,7 +93,7 @@ mod tests {
         (HeaderTimeoutStream::new(stream, HeaderTimeout::new(peer.clone())), client, peer)
     }
 
-    /// Reads until the stream breaks; when that is.
+    /// Reads until the stream breaks, and returns how long that took.
     async fn breaks(stream: &mut HeaderTimeoutStream<DuplexStream>) -> Duration {
         let begin = Instant::now();
         while stream.read_u8().await.is_ok() {}
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fault_35_a_head_that_trickles_is_given_up_in_time() {
+    async fn fault_35_trickling_head_times_out() {
         let (mut stream, mut client, _) = pair();
         client.write_all(b"G").await.unwrap();
         let trickle = async {
@@ -122,14 +122,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_head_after_a_request_has_its_own_time() {
+    async fn each_head_has_its_own_timeout() {
         let (mut stream, mut client, peer) = pair();
         client.write_all(b"first").await.unwrap();
         stream.read_exact(&mut [0; 5]).await.unwrap();
         is_still_open(&mut stream, Duration::from_secs(20)).await;
         peer.request_begins();
         peer.request_ended(Instant::now().into_std());
-        // Idle for longer than any head may take.
+        // Idle for longer than the timeout of a head.
         is_still_open(&mut stream, Duration::from_secs(60)).await;
         client.write_all(b"second").await.unwrap();
         let took = breaks(&mut stream).await;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn bodies_and_tunnels_take_what_time_they_like() {
+    async fn bodies_and_tunnels_have_no_header_timeout() {
         let (mut stream, mut client, peer) = pair();
         client.write_all(b"head").await.unwrap();
         stream.read_exact(&mut [0; 4]).await.unwrap();

@@ -1,4 +1,4 @@
-//! What `/metrics` tells of connections.
+//! Metrics of connections.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -11,7 +11,7 @@ use crate::metrics::own;
 pub struct Metrics {
     pub(super) open: Gauge,
     pub(super) refused: Counter,
-    /// Completed.
+    /// Completed handshakes.
     pub(super) handshakes: Counter,
     pub(super) handshake_errors: Counter,
 }

@@ -1,5 +1,5 @@
-//! What is waited for beside something that happens all the time. A future that is polled with another
-//! one is asked whenever either of them is woken; this one is asked only when it was itself.
+//! Wraps a future so that it is polled only after its own wake-ups. Otherwise a future that is polled
+//! together with a busy one would be polled at each wake-up of either.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use futures_util::task::AtomicWaker;
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// A future with a waker of its own.
+    /// A future with its own waker.
     #[derive(Debug)]
     pub(super) struct WithOwnWaker<F> {
         #[pin]
@@ -46,7 +46,7 @@ impl<F: Future> Future for WithOwnWaker<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        // Before it is looked whether it was woken: so that no wake is lost.
+        // Registered before the check, so that no wake-up is lost.
         this.state.task.register(cx.waker());
         if !this.state.woken.load(Ordering::Acquire) {
             return Poll::Pending;
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_asked_when_it_was_woken_and_not_when_others_are() {
+    async fn future_is_polled_only_after_its_own_wake_ups() {
         let asked = Cell::new(0);
         let begin = Instant::now();
         let mut rare = Box::pin(sleep(Duration::from_secs(60)));

@@ -1,6 +1,6 @@
-//! The tasks of an HTTP/2 connection's streams. hyper hands each to an executor right after it called the
-//! service for it: so the request's [`Cutoff`] is that of the task, and dropping the task resets the stream
-//! (h2 discards what is queued for it and sends RST_STREAM).
+//! Runs the tasks of an HTTP/2 connection's streams. hyper gives each task to an executor right after it
+//! called the service for it, so the request's [`Cutoff`] belongs to that task. Dropping the task resets the
+//! stream (h2 discards its queued data and sends RST_STREAM).
 
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
@@ -19,7 +19,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// The cutoff of the stream whose task comes next.
+    /// The cutoff of the stream whose task is spawned next.
     pub(super) fn begin(&self) -> Arc<Cutoff> {
         let cutoff: Arc<Cutoff> = Arc::default();
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(cutoff.clone());
@@ -39,7 +39,7 @@ where
 }
 
 pin_project! {
-    /// A future that is dropped, with its task, when it is cut off.
+    /// A future that is dropped when it is cut off, and its task with it.
     pub(super) struct UnlessCut<F> {
         #[pin]
         stream: F,
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// A client whose window is 0, and the cutoffs of its requests as they come.
+    /// A client whose window is 0, and the cutoffs of its requests as they arrive.
     async fn stalled() -> (client::SendRequest<Empty<Bytes>>, mpsc::UnboundedReceiver<Arc<Cutoff>>) {
         let (near, far) = duplex(64 * 1024);
         let (begun, cutoffs) = mpsc::unbounded_channel();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stream_that_its_client_does_not_read_is_reset() {
+    async fn unread_stream_is_reset() {
         let (mut sender, mut cutoffs) = stalled().await;
         let mut body = sender.send_request(request()).await.unwrap().into_body();
         let cutoff = cutoffs.recv().await.unwrap();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_stream_has_a_cutoff_of_its_own() {
+    async fn each_stream_has_its_own_cutoff() {
         let (mut sender, mut cutoffs) = stalled().await;
         let mut first = sender.send_request(request()).await.unwrap().into_body();
         let mut second = sender.send_request(request()).await.unwrap().into_body();

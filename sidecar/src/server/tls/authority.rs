@@ -1,6 +1,6 @@
-//! The authority of self-made serving certificates, as its Secret holds it: `tls.crt` and `tls.key` sign,
-//! `ca.crt` is what clients are told to trust: the signer, and those before it until they expire, so that
-//! a change of signers is noticed by nobody. Nothing here does IO.
+//! Manages the authority that signs the sidecar's own serving certificates, as stored in its Secret.
+//! `tls.crt` and `tls.key` sign. `ca.crt` is what clients trust: the signer, and earlier signers until they
+//! expire, so a change of signers breaks no client. This module does no IO.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -18,35 +18,35 @@ use time::OffsetDateTime;
 
 use crate::server::tls::replicas::PEER;
 
-/// What the Secret says.
+/// The parsed Secret.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     signer: CertificateDer<'static>,
-    /// PEM: what an APIService's `caBundle` should be.
+    /// PEM: the `caBundle` of the APIServices.
     pub bundle: String,
 }
 
 /// The Secret's data.
 pub type Content = BTreeMap<String, ByteString>;
 
-/// A serving certificate, and when to make the next.
+/// A serving certificate, and the time of its renewal.
 pub struct Leaf {
     pub chain: Vec<CertificateDer<'static>>,
     pub key: PrivateKeyDer<'static>,
-    /// The certificate of the authority that signed it.
+    /// The authority's certificate that signed it.
     pub signer: CertificateDer<'static>,
     renew_at: OffsetDateTime,
 }
 
-/// An authority that can sign, or the content that the Secret must have first.
+/// A working authority, or the content that the Secret needs first.
 pub enum State {
     Ready(Box<Authority>),
     ToWrite(Content),
 }
 
 impl State {
-    /// What to do with a Secret's content. A signer past two thirds of its life, or one that cannot be used,
-    /// is followed by a new one.
+    /// Decides about a Secret's content. A signer past two thirds of its life, or an unusable one, is
+    /// replaced by a new one.
     pub fn of(content: &Content, now: OffsetDateTime) -> anyhow::Result<Self> {
         match Authority::read(content, now) {
             Ok(authority) => Ok(Self::Ready(Box::new(authority))),
@@ -68,7 +68,7 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(params(now)?, key), signer, bundle })
     }
 
-    /// A new signer, beside the roots that others may still have to trust.
+    /// A new signer, together with the roots that clients may still have to trust.
     fn make(content: &Content, now: OffsetDateTime) -> anyhow::Result<Content> {
         let key = KeyPair::generate()?;
         let certificate = params(now)?.self_signed(&key)?;
@@ -85,7 +85,7 @@ impl Authority {
         Ok(parts.into_iter().map(|(name, text)| (name.to_owned(), ByteString(text.into_bytes()))).collect())
     }
 
-    /// A serving certificate for these names, by which other replicas know this one, too.
+    /// A serving certificate for these names, which also identifies this replica to the others.
     pub fn issue(&self, names: &[String], now: OffsetDateTime) -> anyhow::Result<Leaf> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(names.to_vec())?;
@@ -96,7 +96,7 @@ impl Authority {
         params.subject_alt_names.push(SanType::URI(PEER.try_into()?));
         params.use_authority_key_identifier_extension = true;
         params.not_before = now - SKEW;
-        // Nothing may outlive its signer.
+        // A certificate must not outlive its signer.
         params.not_after = (now + LEAF_LIFE).min(*life(&self.signer)?.end());
         let renew_at = renew_at(&(now..=params.not_after));
         let certificate = params.signed_by(&key, &self.issuer)?;
@@ -104,7 +104,7 @@ impl Authority {
         Ok(Leaf { chain: vec![certificate.der().clone()], key, signer: self.signer.clone(), renew_at })
     }
 
-    /// Whether this is the authority that signed it.
+    /// Whether this authority signed it.
     pub fn signed(&self, leaf: &Leaf) -> bool {
         leaf.signer == self.signer
     }
@@ -112,7 +112,7 @@ impl Authority {
 
 #[cfg(test)]
 impl Authority {
-    /// The chain of a certificate that is no replica's.
+    /// The chain of a certificate that is not a replica's.
     pub(crate) fn without_uri(&self, names: &[String]) -> Vec<CertificateDer<'static>> {
         let mut params = CertificateParams::new(names.to_vec()).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -147,7 +147,7 @@ fn pem(certificate: &CertificateDer<'_>) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
-/// From when and until when it is valid.
+/// Start and end of its validity.
 fn life(certificate: &CertificateDer<'_>) -> anyhow::Result<RangeInclusive<OffsetDateTime>> {
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate)?;
     let validity = parsed.validity();
@@ -158,7 +158,7 @@ fn public_key(certificate: &CertificateDer<'_>) -> anyhow::Result<Vec<u8>> {
     Ok(x509_parser::parse_x509_certificate(certificate)?.1.public_key().raw.to_vec())
 }
 
-/// Two thirds of a life.
+/// The time after two thirds of a validity.
 fn renew_at(life: &RangeInclusive<OffsetDateTime>) -> OffsetDateTime {
     *life.start() + (*life.end() - *life.start()) * 2 / 3
 }
@@ -169,7 +169,7 @@ const BUNDLE: &str = "ca.crt";
 /// Two years.
 const LIFE: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
 const LEAF_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Clocks differ.
+/// For differences between clocks.
 const SKEW: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
@@ -203,7 +203,7 @@ mod tests {
         certificates(&content[BUNDLE].0).count()
     }
 
-    /// As Go and every other client does.
+    /// Verifies like Go and other clients.
     fn verify(leaf: &Leaf, bundle: &str) -> Result<(), String> {
         crate::server::tls::install_provider();
         let mut roots = RootCertStore::empty();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn signer_is_replaced_at_two_thirds_and_trusted_to_its_end() {
+    fn signer_is_replaced_early_and_trusted_until_it_expires() {
         let now = OffsetDateTime::now_utc();
         let first = made(&Content::new(), now);
         let old = ready(&first, now).issue(&names(), now).unwrap();
@@ -240,7 +240,7 @@ mod tests {
         let next = ready(&second, later);
         assert!(!next.signed(&old));
         verify(&old, &next.bundle).unwrap();
-        // Another renewal, when the first is long gone.
+        // Another renewal, long after the first signer expired.
         let third = made(&second, later + DAY * 500);
         assert_eq!(roots(&third), 2);
         assert!(!certificates(&third[BUNDLE].0).any(|root| root == old.signer));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_replaced() {
+    fn unusable_secret_content_is_replaced() {
         let now = OffsetDateTime::now_utc();
         let (good, other) = (made(&Content::new(), now), made(&Content::new(), now));
         let with = |name: &str, value: &[u8]| {
@@ -283,7 +283,7 @@ mod tests {
         for wrong in [right - SKEW, right + SKEW] {
             let content = made(&Content::new(), wrong);
             let leaf = ready(&content, wrong).issue(&names(), wrong).unwrap();
-            // When it is set right again, nothing has to be made anew.
+            // After the clock is corrected, everything stays valid.
             verify(&leaf, &ready(&content, right).bundle).unwrap();
             assert!(!leaf.is_due(right));
         }

@@ -1,5 +1,5 @@
-//! The serving certificate: from files that are read again when they change (apiserver:
-//! `dynamiccertificates`), or made at start, until there is one that can be verified.
+//! Provides the serving certificate: from files that are reloaded when they change (apiserver:
+//! `dynamiccertificates`), or a temporary one made at start, until there is a verifiable one.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use tracing::{info, warn};
 
 use crate::server::tls::replicas::ReplicaTls;
 
-/// The certificate that is shown at the moment.
+/// The current serving certificate.
 #[derive(Debug)]
 pub struct ServingCertificate(ArcSwap<CertifiedKey>);
 
@@ -36,7 +36,7 @@ pub struct Files {
     pub peer_ca: Option<PathBuf>,
 }
 
-/// The bytes of the files.
+/// The contents of the files.
 #[derive(PartialEq, Eq)]
 struct Content {
     certificate: Vec<u8>,
@@ -49,38 +49,38 @@ impl ServingCertificate {
         Ok(Self(ArcSwap::from_pointee(files.read()?.1)))
     }
 
-    /// A certificate that nobody can verify, for `names`.
+    /// A temporary certificate for `names`, which no client can verify.
     pub fn self_signed(names: Vec<String>) -> anyhow::Result<Self> {
         let made = rcgen::generate_simple_self_signed(names).context("cannot make a certificate")?;
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
         Ok(Self(ArcSwap::from_pointee(certified(vec![made.cert.der().clone()], key)?)))
     }
 
-    /// From the next handshake on.
+    /// Replaces the certificate, for later handshakes.
     pub fn show(&self, chain: Vec<CertificateDer<'static>>, key: &PrivateKeyDer<'_>) -> anyhow::Result<()> {
         self.0.store(Arc::new(certified(chain, key.clone_key())?));
         Ok(())
     }
 
-    /// The one that is shown.
+    /// The current certificate.
     pub fn current(&self) -> Arc<CertifiedKey> {
         self.0.load_full()
     }
 
-    /// Reports the end of the one that is shown.
+    /// Exports the expiry of the current certificate as a metric.
     pub fn register(self: Arc<Self>, registry: &mut Registry) {
         registry.register_collector(Box::new(Expiry(self)));
     }
 
-    /// Its end in seconds since the Unix epoch.
+    /// Expiry in seconds since the Unix epoch.
     fn expiry(&self) -> Option<i64> {
         let current = self.current();
         let (_, parsed) = x509_parser::parse_x509_certificate(current.cert.first()?).ok()?;
         Some(parsed.validity().not_after.timestamp())
     }
 
-    /// Reads the files again each minute until the process ends. By them other replicas know this one, whose certificate
-    /// is for `name`.
+    /// Reloads the files each minute until the process ends. They also identify this replica to the others;
+    /// its certificate is for `name`.
     pub async fn follow(self: Arc<Self>, files: Files, replicas: Arc<ReplicaTls>, name: String) {
         let mut every = interval(REREAD);
         let mut seen = None;
@@ -129,7 +129,7 @@ impl Collector for Expiry {
 }
 
 impl Files {
-    /// What the files hold, and what that means.
+    /// Reads the files and parses the certificate.
     fn read(&self) -> anyhow::Result<(Content, CertifiedKey)> {
         let read =
             |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
@@ -155,7 +155,7 @@ fn certified(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'_>) -> any
 }
 
 const EXPIRY: &str = "mc_sidecar_serving_certificate_expiry_timestamp_seconds";
-/// As long as it takes a mounted Secret to change.
+/// About as long as a mounted Secret takes to change.
 const REREAD: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -164,7 +164,7 @@ mod tests {
     use crate::metrics;
 
     #[test]
-    fn expiry_of_the_shown_certificate_is_a_metric() {
+    fn expiry_of_the_current_certificate_is_a_metric() {
         let (key, end) = (rcgen::KeyPair::generate().unwrap(), rcgen::date_time_ymd(2031, 5, 6));
         let mut parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         parameters.not_after = end;

@@ -1,5 +1,6 @@
-//! Mutual TLS between the replicas of one installation: each shows its serving certificate, also as a client, and trusts
-//! those of the installation's authority that bear [`PEER`]. The authority is the sidecar's own, or `--peer-ca-file`.
+//! Configures mutual TLS between the replicas of one installation. Each replica uses its serving certificate,
+//! also as a client, and trusts certificates of the installation's authority with the URI [`PEER`]. The
+//! authority is the sidecar's own, or `--peer-ca-file`.
 
 use std::sync::Arc;
 
@@ -18,22 +19,22 @@ pub const ALPN: &[u8] = b"kubectl-mc-peer/1";
 /// The URI in the certificates of replicas.
 pub const PEER: &str = "kubectl-mc:peer";
 
-/// What a replica shows to the others, and how it knows them.
+/// A replica's certificate for the others, and how it verifies theirs.
 #[derive(Debug, Default)]
 pub struct ReplicaTls(ArcSwapOption<Identity>);
 
-/// At one moment.
+/// The state at one moment.
 #[derive(Debug)]
 pub struct Identity {
     pub client: Arc<ClientConfig>,
-    /// What the certificates of all replicas are for.
+    /// The name in the certificates of all replicas.
     pub name: ServerName<'static>,
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
 impl ReplicaTls {
-    /// Shows this certificate from now on, which is for `name` as that of any replica, and trusts the roots in `bundle`
-    /// (PEM).
+    /// Uses this certificate from now on, and trusts the roots in `bundle` (PEM). The certificates of all
+    /// replicas are for `name`.
     pub fn introduce(&self, shown: &CertifiedKey, bundle: &[u8], name: &str) -> anyhow::Result<()> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok));
@@ -48,12 +49,12 @@ impl ReplicaTls {
         Ok(())
     }
 
-    /// What this replica shows, once it has a certificate.
+    /// This replica's identity, once it has a certificate.
     pub fn identity(&self) -> Option<Arc<Identity>> {
         self.0.load_full()
     }
 
-    /// Whether these certificates, whose key the other end has, are those of a replica.
+    /// Whether these certificates, whose key the peer holds, are those of a replica.
     pub fn is_replica(&self, certificates: Option<&[CertificateDer<'_>]>) -> bool {
         let (Some(identity), Some((leaf, intermediates))) =
             (self.identity(), certificates.and_then(<[_]>::split_first))
@@ -88,7 +89,7 @@ mod tests {
     const NAME: &str = "mc-sidecar.n.svc";
 
     #[test]
-    fn replica_is_known_by_authority_and_uri() {
+    fn replica_is_verified_by_authority_and_uri() {
         crate::server::tls::install_provider();
         let (ours, other) = (authority(), authority());
         let issued =
@@ -103,7 +104,7 @@ mod tests {
         assert!(!replica.is_replica(Some(&strange.chain)));
         assert!(!replica.is_replica(None));
         assert!(!replica.is_replica(Some(&[])));
-        // Of the same authority, but not a replica's.
+        // From the same authority, but not a replica's.
         let without = ours.without_uri(&[NAME.to_owned()]);
         assert!(!replica.is_replica(Some(&without)));
     }

@@ -1,11 +1,12 @@
-//! A serving certificate that no one has to bring (`--rotate-server-certificates`): each replica makes its own,
-//! signed by the authority in Secret `mc-sidecar-ca`, which the first replica makes and any replica renews, and
-//! keeps the `caBundle` of the APIServices in sync with the Secret. Replicas agree by the Secret alone: a write is for
-//! the version that was read, so one of two wins, and the other reads what it wrote.
+//! Creates and renews the serving certificate without an operator (`--rotate-server-certificates`). Each
+//! replica makes its own certificate, signed by the authority in Secret `mc-sidecar-ca`. The first replica
+//! creates the authority, any replica renews it, and keeps the `caBundle` of the APIServices in sync with the
+//! Secret. Replicas coordinate only through the Secret: a write names the version that was read, so one of
+//! two concurrent writes wins, and the other replica reads the result.
 //!
-//! A change of signers, in this order, so that the host never meets a certificate that it cannot verify: the
-//! Secret has the new signer, and old and new in its bundle; the APIService has that bundle; some seconds later,
-//! when every kube-apiserver has seen it, the replicas show certificates of the new signer.
+//! A change of signers takes three steps, so that the host can always verify the certificate. First the
+//! Secret gets the new signer, and both signers in its bundle. Then the APIService gets that bundle. Some
+//! seconds later, when every kube-apiserver has seen it, the replicas use certificates of the new signer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,27 +31,28 @@ use crate::server::tls::authority::{Authority, Leaf, State};
 use crate::server::tls::certificates::ServingCertificate;
 use crate::server::tls::replicas::ReplicaTls;
 
-/// Keeps one replica's certificate and the host's knowledge of its authority right.
+/// Maintains one replica's certificate, and the authority's bundle on the host.
 pub struct SelfManaged {
     secrets: Api<Secret>,
     registrations: Api<APIService>,
-    /// The APIService of a hub's group, beside our own.
+    /// The APIService of a hub's group, besides the sidecar's own.
     of_hub: Option<String>,
     names: Vec<String>,
     shown: Arc<ServingCertificate>,
     replicas: Arc<ReplicaTls>,
-    /// For agents that dial the direct endpoint: they learn the bundle before certificates of a new signer are shown.
+    /// For agents that dial the direct endpoint: they get the bundle before certificates of a new signer are
+    /// used.
     endpoint: Option<(Server, watch::Sender<Option<Publication>>)>,
-    /// The bundle that other replicas are known by.
+    /// The bundle by which this replica verifies the others.
     known_by: String,
     leaf: Option<Leaf>,
-    /// Since when the APIServices have had the bundle, as far as this replica knows.
+    /// Since when the APIServices have had the bundle, as observed by this replica.
     published: Option<Instant>,
-    /// Until the first certificate is there.
+    /// Keeps the replica unready until the first certificate is there.
     pending: Option<Pending>,
 }
 
-/// The DNS names and IP addresses of the certificate. The first is what the host's kube-apiserver asks for.
+/// The DNS names and IP addresses of the certificate. The host's kube-apiserver verifies the first one.
 fn names(namespace: &str, direct: Option<&Server>) -> Vec<String> {
     let service = names::service(namespace);
     let mut names = vec![service.clone(), format!("{service}.cluster.local"), "localhost".to_owned()];
@@ -83,12 +85,12 @@ impl SelfManaged {
         }
     }
 
-    /// With the APIService of a hub's group.
+    /// Also maintains the APIService of a hub's group.
     pub fn also_for(self, hub: Option<Origin>) -> Self {
         Self { of_hub: hub.map(Origin::api_service), ..self }
     }
 
-    /// Until the process ends.
+    /// Runs until the process ends.
     pub async fn run(mut self) {
         loop {
             let pause = match self.step(OffsetDateTime::now_utc()).await {
@@ -103,12 +105,12 @@ impl SelfManaged {
         }
     }
 
-    /// One look at the host; whether all is as it should be.
+    /// Compares with the host once, and returns whether everything is up to date.
     async fn step(&mut self, now: OffsetDateTime) -> anyhow::Result<bool> {
         let Some(authority) = self.authority(now).await? else { return Ok(false) };
         self.announce(&authority);
         let host = self.publish(&authority).await?;
-        // A replica that starts while signers change must not be ready before the host can verify it.
+        // A replica that starts during a change of signers must not be ready before the host can verify it.
         if self.leaf.is_none() && host != Published::Now {
             self.show(&authority, now)?;
         }
@@ -127,7 +129,7 @@ impl SelfManaged {
         Ok(self.leaf.as_ref().is_some_and(|leaf| authority.signed(leaf)))
     }
 
-    /// The authority that can sign; none when the Secret was just written, by this replica or another.
+    /// The authority, if it can sign; `None` when the Secret was just written, by this replica or another.
     async fn authority(&self, now: OffsetDateTime) -> anyhow::Result<Option<Authority>> {
         let secret = self.secrets.get(AUTHORITY).await.with_context(|| {
             format!("Secret {AUTHORITY} cannot be read: `kubectl mc install` or the chart makes it")
@@ -139,7 +141,7 @@ impl SelfManaged {
                 let patch = json!({"metadata": {"resourceVersion": version}, "data": content});
                 match self.secrets.patch(AUTHORITY, &by_us(), &Patch::Merge(patch)).await {
                     Ok(_) => info!("created a CA for serving certificates"),
-                    // Another replica was faster.
+                    // Another replica wrote first.
                     Err(kube::Error::Api(status)) if status.is_conflict() => {}
                     Err(error) => return Err(error).context(format!("Secret {AUTHORITY} cannot be written")),
                 }
@@ -148,7 +150,7 @@ impl SelfManaged {
         }
     }
 
-    /// Makes the APIServices trust the bundle.
+    /// Sets the bundle in the APIServices.
     async fn publish(&mut self, authority: &Authority) -> anyhow::Result<Published> {
         let bundle = ByteString(authority.bundle.clone().into_bytes());
         let mut published = self.publish_to(API_SERVICE, &bundle).await?;
@@ -160,17 +162,17 @@ impl SelfManaged {
         }
         match published {
             Published::Before => _ = self.published.get_or_insert_with(Instant::now),
-            // It is registered when the first replicas are ready.
+            // The APIService is registered when the first replicas are ready.
             Published::Nowhere | Published::Now => self.published = None,
         }
         Ok(published)
     }
 
-    /// Whether an APIService leads to the Service of our own: another server may have the hub's group.
+    /// Whether an APIService leads to the sidecar's own Service: another server may have the hub's group.
     async fn leads_here(&self, name: &str) -> anyhow::Result<bool> {
         let service = async |name: &str| {
             let found = match self.registrations.get_opt(name).await {
-                // It cannot lead here before `hub-api apply`, which gives the right.
+                // It cannot lead here before `hub-api apply`, which grants the right to read it.
                 Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
                 found => found,
             };
@@ -211,14 +213,14 @@ impl SelfManaged {
         Ok(())
     }
 
-    /// Tells the agents the bundle.
+    /// Sends the bundle to the agents.
     fn announce(&self, authority: &Authority) {
         let Some((server, endpoint)) = &self.endpoint else { return };
         let current = Publication { server: server.clone(), authority: authority.bundle.clone() };
         endpoint.send_if_modified(|told| told.replace(current.clone()).as_ref() != Some(&current));
     }
 
-    /// Makes this replica known to the others, and the others to this one.
+    /// Updates this replica's identity for the others, and its trust in theirs.
     fn introduce(&mut self, authority: &Authority) -> anyhow::Result<()> {
         if self.leaf.is_some() && self.known_by != authority.bundle {
             let name = self.names.first().map_or("", String::as_str);
@@ -233,7 +235,7 @@ fn by_us() -> PatchParams {
     PatchParams { field_manager: Some(SIDECAR.to_owned()), ..PatchParams::default() }
 }
 
-/// What the host knows of the bundle.
+/// Whether the host has the bundle.
 #[derive(PartialEq)]
 enum Published {
     /// The group is not registered yet.
@@ -243,11 +245,11 @@ enum Published {
     Before,
 }
 
-/// Changes are rare: this bounds what a mistaken hand can break.
+/// Changes are rare. The interval bounds how long an accidental change by hand lasts.
 const EVERY: Duration = Duration::from_secs(30);
 const SOON: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(5);
-/// What a kube-apiserver takes to hear of a new bundle, by far.
+/// Much more than a kube-apiserver needs to see a new bundle.
 const SETTLE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -2,7 +2,7 @@ use super::*;
 
 const NOW: Duration = Duration::ZERO;
 
-/// A breaker's state, and a clock that only the test moves.
+/// A breaker's state, and a clock that the test advances.
 struct Scene {
     state: State,
     now: Instant,
@@ -13,7 +13,7 @@ impl Scene {
         Self { state: State::default(), now: Instant::now() + Duration::from_secs(3600) }
     }
 
-    /// A member that has been refusing connections for so long that nothing is sent.
+    /// A breaker that is open, because the member has refused connections for long enough.
     fn open() -> Self {
         let mut scene = Self::new();
         scene.fail(NOW);
@@ -36,7 +36,7 @@ impl Scene {
 }
 
 #[test]
-fn failures_of_one_moment_do_not_open_it() {
+fn simultaneous_failures_do_not_open_the_breaker() {
     let mut scene = Scene::new();
     for _ in 0..1000 {
         assert_eq!(scene.fail(NOW), Change::Other);
@@ -46,13 +46,13 @@ fn failures_of_one_moment_do_not_open_it() {
 }
 
 #[test]
-fn failures_that_go_on_open_it_and_so_does_one_that_took_long() {
+fn lasting_failures_and_one_slow_failure_open_the_breaker() {
     Scene::open();
     assert_eq!(Scene::new().fail(CONNECT_TIMEOUT), Change::Opened);
 }
 
 #[test]
-fn open_breaker_reports_since_why_and_until() {
+fn open_breaker_reports_start_cause_and_next_attempt() {
     let mut scene = Scene::open();
     let told = scene.state.admit(scene.now).unwrap_err().to_string();
     assert!(told.starts_with("since 2") && told.contains(" (refused), next try in "), "{told}");
@@ -60,7 +60,7 @@ fn open_breaker_reports_since_why_and_until() {
 }
 
 #[test]
-fn after_the_pause_one_request_tries_and_the_others_wait_for_it() {
+fn one_trial_request_is_sent_after_the_pause() {
     let mut scene = Scene::open();
     scene.pass(FIRST_PAUSE * 2);
     assert!(scene.state.admit(scene.now).unwrap());
@@ -70,7 +70,7 @@ fn after_the_pause_one_request_tries_and_the_others_wait_for_it() {
 }
 
 #[test]
-fn abandoned_trial_leaves_the_next_one_its_turn() {
+fn abandoned_trial_lets_the_next_request_try() {
     let mut scene = Scene::open();
     scene.pass(FIRST_PAUSE * 2);
     assert!(scene.state.admit(scene.now).unwrap());
@@ -81,7 +81,7 @@ fn abandoned_trial_leaves_the_next_one_its_turn() {
 }
 
 #[test]
-fn each_failed_trial_doubles_the_pause_up_to_the_last() {
+fn failed_trials_double_the_pause_up_to_its_maximum() {
     let mut scene = Scene::open();
     let mut pauses = Vec::new();
     for _ in 0..8 {
@@ -90,7 +90,7 @@ fn each_failed_trial_doubles_the_pause_up_to_the_last() {
         scene.pass(pause);
         assert!(scene.state.admit(scene.now).unwrap());
         assert_eq!(scene.fail(NOW), Change::Other);
-        // Those that began before it opened.
+        // Attempts that began before the breaker opened.
         scene.fail(CONNECT_TIMEOUT);
         scene.fail(CONNECT_TIMEOUT);
     }
@@ -110,7 +110,7 @@ fn connection_without_an_answer_does_not_close_the_breaker() {
 }
 
 #[test]
-fn an_answer_makes_everything_good() {
+fn answer_closes_and_resets_the_breaker() {
     let open = Gauge::default();
     let breaker = Breaker::new("m1".parse().unwrap(), open.clone());
     breaker.failed(CONNECT_TIMEOUT, "timed out");
@@ -124,7 +124,7 @@ fn an_answer_makes_everything_good() {
 }
 
 #[test]
-fn a_breaker_that_is_gone_is_not_counted() {
+fn dropped_breaker_is_not_counted() {
     let open = Gauge::default();
     let breaker = Breaker::new("m1".parse().unwrap(), open.clone());
     breaker.failed(CONNECT_TIMEOUT, "timed out");
@@ -133,7 +133,7 @@ fn a_breaker_that_is_gone_is_not_counted() {
 }
 
 #[test]
-fn clients_come_again_after_the_pause_and_not_all_at_once() {
+fn retry_after_follows_the_pause_and_has_jitter() {
     let refused = Unreachable {
         since: Timestamp::now(),
         reason: String::new(),
@@ -145,21 +145,21 @@ fn clients_come_again_after_the_pause_and_not_all_at_once() {
 }
 
 #[test]
-fn reported_outage_opens_it_and_the_next_request_tries() {
+fn reported_outage_opens_the_breaker_for_a_trial() {
     let mut scene = Scene::new();
     let since = Timestamp::now().checked_sub(jiff::SignedDuration::from_hours(2)).unwrap();
     assert!(scene.state.reported(scene.now, since, "timed out"));
     assert!(scene.state.admit(scene.now).unwrap(), "the first one tries");
     let refused = scene.state.admit(scene.now).unwrap_err();
     assert!(!refused.is_short() && refused.to_string().contains("(timed out)"), "{refused}");
-    // The member is dead from here too.
+    // This replica cannot reach the member either.
     assert_eq!(scene.fail(CONNECT_TIMEOUT), Change::Other);
     assert!(scene.wait() >= FIRST_PAUSE);
     assert!(!scene.state.reported(scene.now, since, "timed out"), "it is open");
 }
 
 #[test]
-fn reported_recovery_closes_it_until_the_next_failure() {
+fn reported_recovery_closes_until_the_next_failure() {
     let mut scene = Scene::open();
     assert!(scene.state.admit(scene.now).is_err());
     assert!(scene.state.reported_reachable());

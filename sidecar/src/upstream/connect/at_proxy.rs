@@ -1,4 +1,4 @@
-//! Says of a failure before the member's TLS that the proxy is where it arose, and not the member.
+//! Marks failures before the member's TLS as failures at the proxy, not at the member.
 
 use std::error::Error as StdError;
 
@@ -8,7 +8,7 @@ use super::super::is_timeout;
 use super::BoxError;
 use crate::causes::innermost;
 
-/// A failure of a proxy, or on the way to it. It has no source: errors show their innermost cause,
+/// A failure of a proxy, or of the connection to it. It has no source: errors show their innermost cause,
 /// which does not name the proxy.
 #[derive(Debug, thiserror::Error)]
 #[error("proxy {scheme}://{authority}: {}", innermost(cause.as_ref()))]
@@ -19,8 +19,8 @@ pub(in super::super) struct AtProxy {
 }
 
 impl AtProxy {
-    /// Names the proxy, if there is one, as where this arose. A timeout stays as it is: the
-    /// proxy or the member may be silent.
+    /// Names the proxy, if there is one, as the place of the failure. A timeout stays unchanged, because
+    /// either the proxy or the member may be silent.
     pub(in super::super) fn name(proxy: Option<&Uri>, cause: BoxError) -> BoxError {
         let Some(proxy) = proxy.filter(|_| !is_timeout(cause.as_ref())) else { return cause };
         let authority = proxy.authority().map(ToString::to_string).unwrap_or_default();
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_without_a_proxy_and_a_timeout_stay_as_they_are() {
+    fn timeout_and_failure_without_a_proxy_stay_unchanged() {
         let proxy = "https://proxy:3128/".parse().unwrap();
         let refused = AtProxy::name(None, Error::from(ErrorKind::ConnectionRefused).into());
         assert!(!refused.is::<AtProxy>());

@@ -1,9 +1,9 @@
-//! Look-ups of a member's name, a few at a time.
+//! Resolves a member's name, with a bound on concurrent lookups.
 //!
-//! The system's resolver blocks a thread, of which the process has 512, and cannot be interrupted: a
-//! caller who gives up leaves the thread behind. One member whose name servers are silent would take
-//! them all, and with them every other look-up and file access. So the turn of a look-up ends when
-//! its thread is free again, and whoever waits for a turn does so within the connect timeout.
+//! The system's resolver blocks a thread, of which the process has 512, and cannot be interrupted: if a
+//! caller gives up, the thread stays blocked. One member with silent name servers would take all threads, and
+//! with them every other lookup and file access. So a lookup keeps its permit until its thread is free again,
+//! and other callers wait for a permit only within the connect timeout.
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use tokio::sync::Semaphore;
 use tower_service::Service;
 
-/// A resolver that is asked for a bounded number of names at once.
+/// A resolver with a bound on concurrent lookups.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Lookup<R = GaiResolver> {
     resolver: R,
@@ -35,7 +35,7 @@ impl<R> Lookup<R> {
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// A name that has no address, as far as can be told.
+/// The name could not be resolved to an address.
 #[derive(Debug, thiserror::Error)]
 #[error("the name is not found")]
 pub(in super::super) struct NotFound(#[source] BoxError);
@@ -59,8 +59,8 @@ where
         let Self { mut resolver, turns } = self.clone();
         Box::pin(async move {
             let turn = turns.acquire_owned().await?;
-            // A task of its own, because the caller may be dropped and the thread may not. It ends by
-            // itself, as the resolver does.
+            // A separate task, because the caller may be dropped while the thread keeps its permit. The task
+            // ends when the resolver does.
             let lookup = tokio::spawn(async move {
                 let addresses = resolver.call(name).await;
                 drop(turn);
@@ -71,7 +71,7 @@ where
     }
 }
 
-/// Look-ups last milliseconds where names are served, and a member's connections are pooled.
+/// Lookups take milliseconds with working name servers, and a member's connections are pooled.
 const MAX_UNDER_WAY: usize = 4;
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts the questions, and answers none before it is let to.
+    /// Counts the lookups, and answers none until the test releases it.
     #[derive(Clone)]
     struct Silent {
         asked: Arc<AtomicUsize>,

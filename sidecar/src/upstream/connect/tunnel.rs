@@ -1,4 +1,5 @@
-//! A tunnel through a proxy by CONNECT (RFC 9110, 9.3.6). hyper-util's own does not say what the proxy answered.
+//! Opens a tunnel through a proxy with CONNECT (RFC 9110, 9.3.6). hyper-util's version does not report the
+//! proxy's answer.
 
 use http::{HeaderValue, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
@@ -7,7 +8,7 @@ use tower_service::Service;
 
 use super::BoxError;
 
-/// Connects with a proxy by `connector`, and through it with what is asked for.
+/// Connects to a proxy with `connector`, and through it to the requested address.
 #[derive(Clone, Debug)]
 pub(super) struct Tunnel<C> {
     proxy: Uri,
@@ -20,7 +21,7 @@ impl<C> Tunnel<C> {
         Self { proxy, connector, authorization: None }
     }
 
-    /// With this `Proxy-Authorization`.
+    /// Sets `Proxy-Authorization`.
     pub(super) fn with_auth(self, mut value: HeaderValue) -> Self {
         value.set_sensitive(true);
         Self { authorization: Some(value), ..self }
@@ -51,7 +52,7 @@ where
     stream.write_all(&request).await?;
     stream.flush().await?;
     let (mut head, mut piece) = (Vec::new(), [0; 1024]);
-    // The member says nothing before its client does, so nothing follows the head of a success.
+    // In TLS the client speaks first, so nothing follows the head of a success.
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         match stream.read(&mut piece).await? {
             0 => return Err(Error::Closed.into()),
@@ -70,7 +71,7 @@ fn status(head: &[u8]) -> Option<StatusCode> {
     StatusCode::from_bytes(code).ok()
 }
 
-/// Why a proxy has not connected us. Its own words are not in it: anybody may have written them.
+/// Why a proxy did not connect. The proxy's text is left out, because it is untrusted.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum Error {
     #[error("it answered CONNECT by {0}")]
@@ -81,7 +82,7 @@ enum Error {
     NoHttp,
 }
 
-/// As hyper-util has it.
+/// The same as in hyper-util.
 const MAX_HEAD: usize = 8 * 1024;
 
 #[cfg(test)]
@@ -90,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes of a proxy that answers so, and what it was asked.
+    /// The result of a proxy's answer, and the request that the proxy got.
     async fn answered(answer: &[u8], authorization: Option<&HeaderValue>) -> (Result<(), Error>, String) {
         let (mut stream, mut proxy) = duplex(64 * 1024);
         proxy.write_all(answer).await.unwrap();
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn proxy_is_asked_for_host_and_port() {
+    async fn connect_request_names_host_and_port() {
         let (result, asked) = answered(b"HTTP/1.1 200 Connection Established\r\n\r\n", None).await;
         assert_eq!(result, Ok(()));
         assert_eq!(asked, "CONNECT [2001:db8::1]:443 HTTP/1.1\r\nHost: [2001:db8::1]:443\r\n\r\n");
@@ -115,13 +116,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refusal_has_the_status_and_not_the_words() {
+    async fn proxy_refusal_shows_the_status_but_not_its_text() {
         let (result, _) = answered(b"HTTP/1.1 500 \x1b[2J\r\nContent-Length: 3\r\n\r\nwhy", None).await;
         assert_eq!(result.unwrap_err().to_string(), "it answered CONNECT by 500 Internal Server Error");
     }
 
     #[tokio::test]
-    async fn other_answers_are_errors() {
+    async fn invalid_proxy_answers_are_errors() {
         let long = [b"HTTP/1.1 200 OK\r\nX: ".as_slice(), &[b'x'; 10_000]].concat();
         for (answer, error) in [
             (b"".as_slice(), Error::Closed),

@@ -1,4 +1,4 @@
-//! TLS to a server whose certificate is not verified.
+//! TLS without verification of the server's certificate.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use rustls::crypto::{self, CryptoProvider};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-/// Accepts any certificate, as `insecure-skip-tls-verify` asks; the handshake's signature still counts.
+/// Accepts any certificate, as `insecure-skip-tls-verify` requires; the handshake's signature is still
+/// verified.
 #[derive(Debug)]
 pub(in super::super) struct Unverified(Arc<CryptoProvider>);
 

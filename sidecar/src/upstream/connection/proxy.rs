@@ -1,5 +1,5 @@
-//! The proxy on the way to a member: `proxy-url`, and for a proxy that is spoken to by TLS its authority and the
-//! client certificate that it is shown.
+//! Parses the proxy in front of a member: `proxy-url`, and for a proxy with TLS its authority and the client
+//! certificate for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use rustls::ClientConfig;
 
 use super::{Error, Keys, client_config, roots};
 
-/// A forward proxy. There is no `Debug`: the URL may hold a password.
+/// A forward proxy. It has no `Debug`, because the URL may contain a password.
 pub(in super::super) struct Proxy {
     pub(in super::super) url: Uri,
     /// For an `https` URL.
@@ -18,7 +18,7 @@ pub(in super::super) struct Proxy {
 }
 
 impl Proxy {
-    /// Reads the keys of a Secret that are about the proxy.
+    /// Parses the keys of a Secret that configure the proxy.
     pub(super) fn parse(
         url: Option<&str>,
         data: &BTreeMap<String, ByteString>,

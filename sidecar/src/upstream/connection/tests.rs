@@ -23,7 +23,7 @@ fn parse(entries: &[(&str, &str)]) -> Result<Connection, Error> {
 }
 
 #[test]
-fn the_secret_alone_says_where_a_request_goes() {
+fn only_the_secret_determines_a_requests_destination() {
     let connection = parse(&[("server", "https://rancher.example/k8s/clusters/c-1/")]).unwrap();
     let target = connection.target("/api/v1/namespaces/a%2Fb", Some("x=%2F;y")).unwrap();
     assert_eq!(target, "/k8s/clusters/c-1/api/v1/namespaces/a%2Fb?x=%2F;y");
@@ -35,7 +35,7 @@ fn the_secret_alone_says_where_a_request_goes() {
 }
 
 #[test]
-fn a_token_is_trimmed_and_never_shown() {
+fn token_is_trimmed_and_never_shown() {
     let connection = parse(&[]).unwrap();
     let value = connection.authorization().unwrap();
     assert_eq!(value, "Bearer s3cret");
@@ -43,7 +43,7 @@ fn a_token_is_trimmed_and_never_shown() {
 }
 
 #[test]
-fn a_key_that_is_wrong_is_named_and_its_value_is_not_told() {
+fn invalid_key_is_named_without_its_value() {
     for (key, value, named) in [
         ("server", "", "server"),
         ("server", "http://m1", "server"),
@@ -66,7 +66,7 @@ fn a_key_that_is_wrong_is_named_and_its_value_is_not_told() {
 }
 
 #[test]
-fn a_name_for_tls_takes_the_place_of_the_host() {
+fn tls_server_name_overrides_the_host() {
     assert_eq!(parse(&[]).unwrap().server_name, ServerName::try_from("203.0.113.7").unwrap());
     let named = parse(&[("tls-server-name", "kubernetes.default")]).unwrap();
     assert_eq!(named.server_name, ServerName::try_from("kubernetes.default").unwrap());

@@ -1,4 +1,4 @@
-//! Why a member did not answer a request of the sidecar's own, as a reason that programs can read.
+//! Classifies why a member did not answer one of the sidecar's own requests, as a machine-readable reason.
 
 use std::error::Error as StdError;
 use std::io::ErrorKind;
@@ -24,7 +24,7 @@ pub struct Failure {
     message: String,
 }
 
-/// What kind of failure it is.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The member's agent has no tunnel.
@@ -35,26 +35,26 @@ pub enum Kind {
     NoRoute,
     /// Nothing came back.
     ConnectionTimeout,
-    /// The certificate is of another name.
+    /// The certificate is for another name.
     TlsName,
-    /// The certificate is of an authority that the Secret does not name.
+    /// The certificate's authority is not in the Secret.
     TlsAuthority,
-    /// The certificate is not valid at this time.
+    /// The certificate has expired or is not valid yet.
     TlsExpired,
     TlsFailed,
     ConnectionFailed,
-    /// The proxy's certificate is not verified, or it does not accept ours.
+    /// The proxy's certificate is not trusted, or the proxy rejects the sidecar's.
     ProxyTlsFailed,
-    /// The proxy does not connect us with the member.
+    /// The proxy does not connect to the member.
     ProxyFailed,
-    /// There is a connection, and no answer in time.
+    /// The connection works, but there was no answer in time.
     Slow,
-    /// There is a connection, and what comes by it is no answer.
+    /// The connection works, but what the member sent is not a valid answer.
     NoAnswer,
 }
 
 impl Kind {
-    /// As a condition's reason.
+    /// The reason in a condition.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NoAgent => NO_AGENT,
@@ -76,7 +76,7 @@ impl Kind {
 }
 
 impl Failure {
-    /// Why there is no connection.
+    /// A failure to connect.
     pub(super) fn of_connecting(error: &(dyn StdError + 'static)) -> Self {
         Self {
             kind: causes(error).find_map(kind).unwrap_or(Kind::ConnectionFailed),
@@ -84,7 +84,7 @@ impl Failure {
         }
     }
 
-    /// Why there is no answer, though there is a connection.
+    /// A failure to get an answer over an open connection.
     pub(super) fn of_asking(error: &hyper::Error) -> Self {
         let kind = if is_timeout(error) { Kind::ConnectionTimeout } else { Kind::NoAnswer };
         let message = match retry::is_lost_connection(error) {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_has_the_reason_of_its_cause() {
+    fn failure_has_the_reason_of_its_cause() {
         assert_eq!(of(io::Error::from(ErrorKind::ConnectionRefused)), Kind::ConnectionRefused);
         assert_eq!(of(Silent), Kind::ConnectionTimeout);
         assert_eq!(of("anything else"), Kind::ConnectionFailed);
@@ -175,14 +175,14 @@ mod tests {
             (CertificateError::Expired, Kind::TlsExpired),
             (CertificateError::Revoked, Kind::TlsFailed),
         ] {
-            // As a TLS stream wraps it.
+            // As a TLS stream wraps the error.
             let tls = rustls::Error::InvalidCertificate(certificate);
             assert_eq!(of(io::Error::new(ErrorKind::InvalidData, tls)), kind);
         }
     }
 
     #[test]
-    fn a_failure_at_the_proxy_is_not_the_members() {
+    fn failure_at_the_proxy_is_not_attributed_to_the_member() {
         let proxy = "https://proxy/".parse().unwrap();
         let at_proxy = |cause: io::Error| of(AtProxy::name(Some(&proxy), cause.into()));
         for certificate in [CertificateError::UnknownIssuer, CertificateError::Expired] {

@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-/// A member that answers every request by the same, and says `Connection: close` if it is to.
+/// A member that gives the same answer to every request, with `Connection: close` if the test wants it.
 struct Member {
     client: kube::Client,
     connections: Arc<AtomicUsize>,
@@ -68,7 +68,7 @@ impl Member {
         Self { client, connections, _task: task }
     }
 
-    /// Asks as often at once, and says how many connections there were.
+    /// Sends this many requests at once, and returns the number of connections.
     async fn asked_at_once(&self, times: usize) -> usize {
         let maps = Api::<ConfigMap>::namespaced(self.client.clone(), "ns");
         let asked = (0..times).map(|_| maps.get("a"));
@@ -78,24 +78,24 @@ impl Member {
 }
 
 #[tokio::test]
-async fn a_clients_requests_share_one_connection() {
+async fn requests_of_a_client_share_one_connection() {
     let member = Member::start(false).await;
     assert_eq!(member.asked_at_once(5).await, 1);
     assert_eq!(member.asked_at_once(2).await, 1);
 }
 
 #[tokio::test]
-async fn a_connection_that_the_member_closes_is_followed_by_another() {
+async fn closed_connection_is_replaced() {
     let member = Member::start(true).await;
     assert_eq!(member.asked_at_once(3).await, 3);
 }
 
 #[tokio::test]
-async fn whoever_gives_up_leaves_the_turn_to_the_next() {
+async fn cancelled_request_lets_the_next_one_run() {
     let member = Member::start(false).await;
     let maps = Api::<ConfigMap>::namespaced(member.client.clone(), "ns");
     for _ in 0..3 {
-        // Begun, and dropped before the answer.
+        // Started, and dropped before the answer.
         let _ = futures_util::poll!(std::pin::pin!(maps.get("a")));
         tokio::task::yield_now().await;
     }
@@ -103,13 +103,13 @@ async fn whoever_gives_up_leaves_the_turn_to_the_next() {
 }
 
 #[tokio::test]
-async fn answer_that_is_too_large_is_an_error() {
+async fn too_large_answer_is_an_error() {
     let map = |size: usize| {
         let (head, tail) = (br#"{"metadata":{"name":"a"},"data":{"k":""#, br#""}}"#);
         let filler = vec![b'x'; size - head.len() - tail.len()];
         Bytes::from([&head[..], &filler, tail].concat())
     };
-    // Well beyond what may come before the head, too.
+    // Far more than may come before the head, too.
     for (size, is_read) in [(MAX_OBJECTS, true), (MAX_OBJECTS + 1, false)] {
         let member = Member::that_answers(map(size), false).await;
         let read = Api::<ConfigMap>::namespaced(member.client.clone(), "ns").get("a").await;

@@ -1,4 +1,4 @@
-//! The audit events of requests: caller, decision, and no credential.
+//! The audit events of requests: they name caller and decision, and contain no credential.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn recorded(path: &str, header: Option<(&'static str, &str)>, mode: Mode) 
 }
 
 #[tokio::test]
-async fn allowed_request_has_two_events_with_the_reason() {
+async fn allowed_request_has_two_audit_events_with_the_reason() {
     let (_, events) = recorded(&format!("{PODS}?limit=5"), JANE, Mode::Blocking).await;
     insta::assert_snapshot!(events, @r#"
 {"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"~","stage":"RequestReceived","requestURI":"/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/api/v1/pods?limit=5","verb":"list","user":{"username":"jane","groups":["system:authenticated"]},"sourceIPs":["127.0.0.1"],"objectRef":{"resource":"pods","apiVersion":"v1"},"requestReceivedTimestamp":"~","stageTimestamp":"~","annotations":{"kubectl-mc.dev/cluster":"m1","kubectl-mc.dev/replica":"replica"}}
@@ -42,7 +42,7 @@ async fn allowed_request_has_two_events_with_the_reason() {
 }
 
 #[tokio::test]
-async fn denied_request_names_the_decision() {
+async fn denied_request_has_an_audit_event_with_the_decision() {
     let (code, events) = recorded(PODS, BOB, Mode::Batch).await;
     assert_eq!(code, 403);
     insta::assert_snapshot!(events, @r#"
@@ -52,14 +52,14 @@ async fn denied_request_names_the_decision() {
 }
 
 #[tokio::test]
-async fn failed_login_names_what_was_tried() {
+async fn failed_login_event_names_the_attempted_credentials() {
     let (code, events) = recorded(PODS, MALLORY, Mode::Blocking).await;
     assert_eq!(code, 401);
     insta::assert_snapshot!(events, @r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"~","stage":"ResponseStarted","requestURI":"/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/api/v1/pods","verb":"list","user":{},"sourceIPs":["127.0.0.1"],"objectRef":{"resource":"pods","apiVersion":"v1"},"responseStatus":{"metadata":{},"status":"Failure","message":"Authentication failed, attempted: bearer","reason":"Unauthorized","code":401},"requestReceivedTimestamp":"~","stageTimestamp":"~","annotations":{"kubectl-mc.dev/cluster":"m1","kubectl-mc.dev/replica":"replica"}}"#);
 }
 
 #[tokio::test]
-async fn request_that_is_not_understood_is_recorded() {
+async fn unparsable_request_is_recorded() {
     let (code, events) =
         recorded(&format!("{PODS}/%2e%2e/x?access_token=secret&a=b"), JANE, Mode::Blocking).await;
     assert_eq!(code, 400);
@@ -75,7 +75,7 @@ async fn health_checks_and_discovery_are_not_recorded() {
 }
 
 #[tokio::test]
-async fn fault_80_strict_mode_refuses_what_cannot_be_stored() {
+async fn fault_80_strict_audit_refuses_unstorable_requests() {
     let (code, _) = recorded(PODS, JANE, Mode::BlockingStrict).await;
     assert_eq!(code, 500);
 }

@@ -1,5 +1,5 @@
-//! The whole path in one process: a real connection before it, a host that answers reviews as told
-//! behind it, and no members.
+//! The whole request path in one process: a real client connection, a fake host with fixed answers to
+//! reviews, and no members.
 
 use std::sync::atomic::Ordering;
 
@@ -32,7 +32,7 @@ use crate::server::goaway::Goaway;
 use crate::tunnel::accounts::Accounts;
 use crate::tunnel::registry::AgentTunnels;
 
-/// What a test may want otherwise.
+/// Settings that differ between tests.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Flags {
     anonymous_auth: bool,
@@ -45,8 +45,8 @@ pub(super) struct Flags {
     hub: Option<Origin>,
 }
 
-/// jane's token is `jane` and bob's `bob`; a token called `broken` the host cannot review. Everybody may do
-/// everything, but bob nothing.
+/// The token `jane` is jane's and `bob` is bob's. The host fails to review the token `broken`. Everyone is
+/// allowed everything, except bob.
 fn answer(review: &Value) -> (u16, Value) {
     let status = match review["spec"]["token"].as_str() {
         Some(name @ ("jane" | "bob")) => json!({"authenticated": true, "user": {"username": name}}),
@@ -98,7 +98,7 @@ pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, imp
     (Arc::new(services), move || asked.load(Ordering::SeqCst))
 }
 
-/// For a test that needs an [`Services`] and asks nothing of it.
+/// Services for a test that needs some and makes no request to them.
 pub(crate) fn any_app() -> Arc<Services> {
     app(Flags::default(), &front_proxy()).0
 }
@@ -195,15 +195,15 @@ pub(super) const BOB: Option<(&str, &str)> = Some(("authorization", "Bearer bob"
 pub(super) const MALLORY: Option<(&str, &str)> = Some(("authorization", "Bearer mallory"));
 
 #[tokio::test]
-async fn refused_login_ends_an_http2_connection_not_http1() {
+async fn refused_login_ends_only_an_http2_connection() {
     let (services, _) = app(Flags::default(), &front_proxy());
     for (version, header, code, ends) in [
         (Version::HTTP_2, None, 401, true),
         (Version::HTTP_2, MALLORY, 401, true),
         (Version::HTTP_11, MALLORY, 401, false),
-        // Authenticated, and then there are no members yet.
+        // Authenticated; the answer is 503 because there are no members yet.
         (Version::HTTP_2, JANE, 503, false),
-        // The host's failure is not the caller's.
+        // A failure of the host is not the caller's fault.
         (Version::HTTP_2, Some(("authorization", "Bearer broken")), 503, false),
     ] {
         let peer = stranger();
@@ -215,7 +215,7 @@ async fn refused_login_ends_an_http2_connection_not_http1() {
 }
 
 #[tokio::test]
-async fn the_front_proxys_connection_goes_on_whomever_it_brings() {
+async fn front_proxy_connection_survives_refused_logins() {
     let front_proxy = front_proxy();
     let (services, _) = app(Flags::default(), &front_proxy);
     let peer = Arc::new(front_proxy.peer());
@@ -228,7 +228,7 @@ async fn the_front_proxys_connection_goes_on_whomever_it_brings() {
 }
 
 #[tokio::test]
-async fn a_failed_login_is_counted_by_what_was_attempted() {
+async fn failed_login_is_counted_by_credential_kind() {
     let (services, _) = app(Flags::default(), &front_proxy());
     for header in [None, MALLORY, MALLORY, Some(("authorization", "Basic amFuZTpqYW5l")), JANE] {
         send(&services, &stranger(), Version::HTTP_11, PODS, header).await;
@@ -241,11 +241,11 @@ async fn a_failed_login_is_counted_by_what_was_attempted() {
 }
 
 #[tokio::test]
-async fn anonymous_needs_the_flag_and_no_failed_credential() {
+async fn anonymous_needs_the_flag_and_no_invalid_credential() {
     let (services, asked) = app(Flags { anonymous_auth: true, ..Flags::default() }, &front_proxy());
     let peer = stranger();
     let (status, ..) = send(&services, &peer, Version::HTTP_2, PODS, None).await;
-    // The host allowed it (RBAC decides), and then there are no members yet.
+    // The host allowed it (RBAC decides); the answer is 503 because there are no members yet.
     assert_eq!((status, asked()), (StatusCode::SERVICE_UNAVAILABLE, 1));
     assert!(retires(&peer) && !peer.is_known(), "nobody is known by that");
     let (status, ..) = send(&services, &stranger(), Version::HTTP_11, PODS, MALLORY).await;
@@ -266,7 +266,7 @@ async fn invalid_timeout_is_refused_before_any_review() {
 }
 
 #[tokio::test]
-async fn a_connection_is_told_to_go_away_now_and_then() {
+async fn goaway_chance_retires_http2_connections() {
     let flags = Flags { goaway_chance: 0.02, ..Flags::default() };
     let (services, _) = app(flags, &front_proxy());
     let (peer, mut sent) = (stranger(), 0);
@@ -296,7 +296,7 @@ async fn cors_answers_allowed_origins_only() {
     assert!(headers["access-control-allow-headers"].to_str().unwrap().contains("Authorization"));
     assert_eq!(headers["access-control-expose-headers"], "Date");
     assert_eq!(headers["access-control-allow-credentials"], "true");
-    // An error must be readable for the page as well.
+    // The page must be able to read errors as well.
     let (status, headers, _) = send(&services, &stranger(), Version::HTTP_11, PODS, PAGE).await;
     assert_eq!(
         (status.as_u16(), &headers["access-control-allow-origin"]),
@@ -309,7 +309,7 @@ async fn cors_answers_allowed_origins_only() {
 }
 
 #[tokio::test]
-async fn no_cors_headers_through_the_host_or_without_the_flag() {
+async fn cors_headers_need_the_flag_and_direct_access() {
     let front_proxy = front_proxy();
     let (with, _) = app(Flags { cors: true, ..Flags::default() }, &front_proxy);
     let (without, _) = app(Flags::default(), &front_proxy);
@@ -321,7 +321,7 @@ async fn no_cors_headers_through_the_host_or_without_the_flag() {
 }
 
 #[tokio::test]
-async fn at_the_end_nothing_is_begun_that_would_not_end_by_itself() {
+async fn shutdown_refuses_new_long_running_requests() {
     let (services, asked) = app(Flags::default(), &front_proxy());
     let watch = format!("{PODS}?watch=1");
     let closing = |body: &str| body.contains("shutting down");
@@ -338,7 +338,7 @@ async fn at_the_end_nothing_is_begun_that_would_not_end_by_itself() {
 }
 
 #[tokio::test]
-async fn always_allowed_paths_need_a_login_and_no_right() {
+async fn always_allowed_paths_need_only_a_login() {
     let (services, asked) = app(Flags { always_allowed: true, ..Flags::default() }, &front_proxy());
     for (path, header, code) in
         [("/metrics", None, 401), ("/metrics", MALLORY, 401), ("/metrics", BOB, 200), (PODS, BOB, 403)]
@@ -350,7 +350,7 @@ async fn always_allowed_paths_need_a_login_and_no_right() {
 }
 
 #[tokio::test]
-async fn login_decides_about_the_level_not_the_impersonated_user() {
+async fn login_determines_the_level_under_impersonation() {
     let front_proxy = front_proxy();
     let (services, _) = app(Flags::default(), &front_proxy);
     let due = Instant::now() + std::time::Duration::from_secs(60);

@@ -23,7 +23,7 @@ async fn asked(
     (code, body)
 }
 
-/// jane sets the level.
+/// Sets the log level as jane.
 async fn set(services: &Arc<Services>, level: &'static [u8]) -> (StatusCode, String) {
     let mut request = request(LEVEL).map(|_| Full::new(Bytes::from_static(level)));
     *request.method_mut() = Method::PUT;
@@ -51,7 +51,7 @@ async fn only_authorized_callers_reach_debug() {
 }
 
 #[tokio::test]
-async fn state_tells_usage_and_no_token() {
+async fn debug_state_contains_usage_and_no_token() {
     let services = services();
     let (_, body) = asked(&services, Method::GET, STATE, JANE).await;
     let state: serde_json::Value = serde_json::from_str(&body).unwrap();
@@ -62,7 +62,7 @@ async fn state_tells_usage_and_no_token() {
 }
 
 #[tokio::test]
-async fn level_of_the_log_is_changed_by_put() {
+async fn put_changes_the_log_level() {
     let services = services();
     assert!(asked(&services, Method::GET, LEVEL, JANE).await.1.contains("info"));
     let (code, body) = set(&services, b"4\n").await;

@@ -14,7 +14,7 @@ async fn traced(header: Option<(&'static str, &str)>) -> (StatusCode, Option<Spa
     services.tracer = Some(tracer);
     let services = Arc::new(services);
     let (code, ..) = send_as(&services, &stranger(), Version::HTTP_11, Method::GET, PODS, header).await;
-    // It ends with the last byte of the answer, which the client has by now.
+    // The span ends with the last byte of the answer, which the client has by now.
     let span = tokio::time::timeout(std::time::Duration::from_secs(1), ended.recv()).await;
     (code, span.ok().flatten())
 }
@@ -24,7 +24,7 @@ fn attribute(span: &SpanData, key: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn span_of_a_request_names_its_outcome_and_hop() {
+async fn request_span_names_its_outcome_and_hop() {
     for (caller, expected, hop, events) in [
         (JANE, StatusCode::SERVICE_UNAVAILABLE, "sidecar", &["authenticated", "authorized", "answered"][..]),
         (BOB, StatusCode::FORBIDDEN, "host authorization", &["authenticated", "answered"]),

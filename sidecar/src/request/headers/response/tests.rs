@@ -23,7 +23,7 @@ fn values<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
     headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
 }
 
-/// What a member would like the host's origin, its proxies or a client to believe.
+/// Headers that a malicious member could send to the host's origin, its proxies or a client.
 const FORGED: Lines<'static> = &[
     ("accept-ch", "Sec-CH-UA"),
     ("access-control-allow-origin", "*"),
@@ -75,7 +75,7 @@ fn forged_response_headers_are_removed() {
 }
 
 #[test]
-fn headers_of_the_kubernetes_api_pass() {
+fn kubernetes_api_headers_pass() {
     let lines = [
         ("audit-id", "a"),
         ("cache-control", "no-cache, private"),
@@ -100,7 +100,7 @@ fn headers_of_the_kubernetes_api_pass() {
 }
 
 #[test]
-fn own_headers_of_a_program_pass_the_inner_proxy_only() {
+fn program_headers_pass_only_from_an_inner_proxy() {
     let lines = [
         ("docker-content-digest", "sha256:0"),
         ("grpc-status", "0"),
@@ -114,7 +114,7 @@ fn own_headers_of_a_program_pass_the_inner_proxy_only() {
 }
 
 #[test]
-fn content_that_a_browser_runs_is_sandboxed() {
+fn active_content_is_sandboxed() {
     for active in [
         &[][..],
         &["text/html"],
@@ -141,7 +141,7 @@ fn content_that_a_browser_runs_is_sandboxed() {
 }
 
 #[test]
-fn content_that_a_browser_only_shows_has_no_policy() {
+fn passive_content_has_no_policy() {
     for passive in [
         "application/json",
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
@@ -157,13 +157,13 @@ fn content_that_a_browser_only_shows_has_no_policy() {
 }
 
 #[test]
-fn a_sniffing_option_of_the_members_is_replaced() {
+fn members_content_type_options_header_is_replaced() {
     let headers = cleaned(&[("x-content-type-options", "sniff"), ("x-content-type-options", "please")], true);
     assert_eq!(values(&headers, "x-content-type-options"), ["nosniff"]);
 }
 
 #[test]
-fn an_unreadable_connection_header_nominates_all_headers() {
+fn unreadable_connection_header_nominates_all_headers() {
     for connection in [&b"etag, \xff"[..], "a,".repeat(super::super::MAX_NOMINATED + 1).as_bytes()] {
         let mut headers = map(&[("etag", "\"a\""), ("content-type", "application/json")]);
         headers.append(header::CONNECTION, HeaderValue::from_bytes(connection).unwrap());
@@ -173,7 +173,7 @@ fn an_unreadable_connection_header_nominates_all_headers() {
 }
 
 #[test]
-fn a_switch_of_protocols_passes_only_its_handshake() {
+fn switching_protocols_passes_only_handshake_headers() {
     let handshake = [
         ("sec-websocket-accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="),
         ("sec-websocket-protocol", "v5.channel.k8s.io"),
@@ -188,7 +188,7 @@ fn a_switch_of_protocols_passes_only_its_handshake() {
 }
 
 #[test]
-fn trailers_pass_by_the_same_rule() {
+fn trailers_are_filtered_like_headers() {
     let mut trailers = map(&[FORGED, &[("grpc-status", "0"), ("x-checksum", "1")]].concat());
     clean_trailers(&mut trailers);
     let mut left: Vec<_> = trailers.keys().map(HeaderName::as_str).collect();

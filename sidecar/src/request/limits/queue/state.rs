@@ -1,4 +1,4 @@
-//! The state of one bound, and the steps on it, each within the lock of [`super::Queue`].
+//! The state of one bound, and the steps that change it, each under the lock of [`super::Queue`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(super) struct State {
     free: usize,
     waiting: usize,
     last_turn: u64,
-    /// Callers that hold limited places or wait, and no others.
+    /// Only callers that hold limited places or wait.
     callers: HashMap<Caller, Holder>,
     levels: ByLevel<Queued>,
     counts: Option<Box<Counts>>,
@@ -27,7 +27,8 @@ pub(super) struct State {
 struct Queued {
     held: usize,
     waiting: usize,
-    /// The callers who wait, each once. The first who may have a place gets it and goes to the end.
+    /// The callers with queued requests, each once. The first eligible caller gets a place and moves to the
+    /// end.
     order: VecDeque<Caller>,
 }
 
@@ -37,7 +38,7 @@ struct Holder {
     waiting: VecDeque<Waiting>,
 }
 
-/// A request that waits.
+/// A queued request.
 #[derive(Debug)]
 pub(super) struct Waiting {
     number: u64,
@@ -51,7 +52,7 @@ impl State {
         Self { free: places, waiting: 0, last_turn: 0, callers, levels, counts: counts.then(Box::default) }
     }
 
-    /// Takes a free place, if there is one for the caller.
+    /// Takes a free place, if the caller is eligible for one.
     pub(super) fn take(&mut self, rules: &Rules, level: Level, caller: Caller) -> bool {
         if !rules.is_limited(level) {
             self.levels[level as usize].held += 1;
@@ -70,7 +71,7 @@ impl State {
         true
     }
 
-    /// Takes a place in the queue, if there is room in it, and returns its number.
+    /// Takes a position in the queue, if there is room, and returns its number.
     pub(super) fn wait(
         &mut self,
         rules: &Rules,
@@ -112,7 +113,7 @@ impl State {
         }
     }
 
-    /// The next request that gets a free place, if one may.
+    /// The next request that gets a free place, if any is eligible.
     pub(super) fn next(&mut self, rules: &Rules) -> Option<(Caller, Waiting)> {
         if self.waiting == 0 {
             return None;
@@ -137,7 +138,7 @@ impl State {
         Some((caller, next))
     }
 
-    /// Takes a request out of the queue.
+    /// Removes a request from the queue.
     pub(super) fn leave(&mut self, level: Level, caller: Caller, number: u64, reason: Reason) {
         let Some(holder) = self.callers.get_mut(&caller) else { return };
         let Some(at) = holder.waiting.iter().position(|waiting| waiting.number == number) else { return };
@@ -176,7 +177,7 @@ impl State {
         rules.seats.available(level, self.free, |other| self.levels[other as usize].held)
     }
 
-    /// The position of the first caller of a level who waits and may have a free place.
+    /// The position of the first waiting caller of a level that is eligible for a free place.
     fn first(&self, rules: &Rules, level: Level) -> Option<usize> {
         let order = &self.levels[level as usize].order;
         if order.is_empty() {
@@ -190,7 +191,8 @@ impl State {
         order.iter().position(|caller| held(caller).is_some_and(|held| rules.may_take(held, available)))
     }
 
-    /// Rejects the last queued request of the level's caller with the most queued requests, if it has more than `fewer`.
+    /// Rejects the last queued request of the level's caller with the most queued requests, if it has more
+    /// than `fewer`.
     fn make_room_for(&mut self, level: Level, fewer: usize) -> bool {
         let waiting = |caller: &&Caller| self.callers.get(caller).map_or(0, |holder| holder.waiting.len());
         let queued = &mut self.levels[level as usize];

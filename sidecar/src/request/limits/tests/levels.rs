@@ -23,14 +23,14 @@ fn of_all(places: usize, queued_per_caller: usize) -> Bound {
     Bound(Arc::new(Queue::of_all(with_levels(places, queued_per_caller))))
 }
 
-/// What many callers of one level get who take all they can.
+/// The permits of a thousand callers of one level who take all they can.
 fn flood(bound: &Bound, level: Level) -> Vec<Permit> {
     (0..3).flat_map(|_| (0..1000).filter_map(|key| bound.admit_now(caller(level, key)))).collect()
 }
 
 #[test]
-fn flood_of_one_level_leaves_the_others_their_places() {
-    // What each level does not lend of its 26, 34, 34 and 4 places.
+fn flood_in_one_level_leaves_the_others_their_places() {
+    // The places that each level does not lend of its 26, 34, 34 and 4.
     let guaranteed = [17, 17, 17, 4];
     for (flooded, own) in LIMITED.into_iter().zip(guaranteed) {
         let bound = member(100, 0);
@@ -46,7 +46,7 @@ fn flood_of_one_level_leaves_the_others_their_places() {
 }
 
 #[test]
-fn one_caller_gets_three_quarters_of_what_its_level_can_take() {
+fn one_caller_gets_three_quarters_of_its_levels_places() {
     let bound = member(100, 0);
     let jane = caller(Level::Interactive, 1);
     let held: Vec<_> = std::iter::from_fn(|| at_once(&bound, jane)).collect();
@@ -80,7 +80,7 @@ async fn lent_places_return_to_the_level_below_its_share() {
             });
         }
         let levels: Vec<_> = admitted.iter().map(|(level, _)| *level).collect();
-        // Up to its 34 nominal places the late level has precedence.
+        // Up to its 34 nominal places the late level has priority.
         assert_eq!(levels[..17], [late; 17], "beside {flooding:?}");
         let held = bound.0.snapshot().held[late as usize];
         assert!(held.abs_diff(34) <= 3, "{held} beside {flooding:?}");
@@ -88,7 +88,7 @@ async fn lent_places_return_to_the_level_below_its_share() {
 }
 
 #[tokio::test]
-async fn exempt_requests_pass_when_all_is_full() {
+async fn exempt_requests_pass_a_full_bound() {
     let bound = of_all(20, 0);
     let _floods: Vec<_> = LIMITED.into_iter().map(|level| flood(&bound, level)).collect();
     let before = bound.0.snapshot().held;
@@ -101,7 +101,7 @@ async fn exempt_requests_pass_when_all_is_full() {
 }
 
 #[test]
-fn exempt_callers_have_the_systems_places_of_a_member() {
+fn exempt_callers_use_system_level_places_of_a_member() {
     let bound = member(100, 0);
     let _people = flood(&bound, Level::Interactive);
     let exempt = flood(&bound, Level::Exempt);
@@ -119,13 +119,13 @@ fn bound_without_levels_treats_all_callers_alike() {
 }
 
 #[test]
-fn levels_without_shares_keep_no_places() {
+fn levels_without_shares_get_no_guaranteed_places() {
     let none = "system=0,workload-high=0,interactive=0,catch-all=0".parse().unwrap();
     let bound = Bound::new(size(100, 0).with_levels(none));
     assert_eq!(flood(&bound, Level::CatchAll).len(), 100);
 }
 
-/// As an attacker has who may create namespaces, or users.
+/// An attacker who may create namespaces, or users, can have as many.
 #[test]
 fn thousand_namespaces_leave_people_their_places() {
     let bound = of_all(2000, 0);
@@ -136,7 +136,7 @@ fn thousand_namespaces_leave_people_their_places() {
 }
 
 #[test]
-fn caller_whose_level_changes_gives_back_what_it_took() {
+fn caller_with_changing_level_returns_all_places() {
     let bound = of_all(20, 0);
     let mut held = Vec::new();
     for _ in 0..20 {
@@ -161,7 +161,7 @@ async fn full_queue_of_one_level_leaves_room_in_the_others() {
     assert!(ask(Level::System, 1).is_some());
 }
 
-/// Callers of all levels ask, wait, give up and give back in an order without a pattern.
+/// Callers of all levels acquire, wait, give up and release in a pseudorandom order.
 #[tokio::test(start_paused = true)]
 async fn no_place_is_lost_between_levels() {
     for (places, seed) in [(1, 1), (8, 2), (20, 3), (100, 4)] {
@@ -186,7 +186,7 @@ async fn no_place_is_lost_between_levels() {
     }
 }
 
-/// Whatever others hold, a level that holds less than it is guaranteed has a free place.
+/// A level below its guaranteed places always has a free place, whatever the others hold.
 #[test]
 fn guaranteed_places_are_free_in_every_state() {
     let (bound, guaranteed) = (member(100, 0), [17, 17, 17, 4]);

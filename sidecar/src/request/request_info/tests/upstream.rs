@@ -1,5 +1,5 @@
-//! Requests as upstream's own resolver and long-running check judge them (`tests/request-info` writes the table), and
-//! every way in which the sidecar differs on purpose.
+//! Compares the parser with upstream's own resolver and long-running check (`tests/request-info` writes the
+//! table), and lists every deliberate difference.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::endpoints::clusters::accepts;
 use crate::request::query::Query;
 
-/// One row: a request, and what a kube-apiserver makes of it.
+/// One row: a request, and a kube-apiserver's result for it.
 #[derive(Debug)]
 struct Row {
     method: &'static str,
@@ -24,20 +24,20 @@ struct Row {
 enum Difference {
     /// kube-apiserver answers 400 or 500 at once, and the sidecar has a deadline for it.
     RefusedByUpstream,
-    /// A path that a reader could clean into another one is refused.
+    /// The sidecar refuses a path that a reader could clean into another one.
     DotSegment,
-    /// The HTTP library takes no such target.
+    /// The HTTP library rejects this target.
     NotATarget,
-    /// Clusters are only read.
+    /// Clusters are read-only.
     Written,
-    /// A list or a watch whose options are refused names no cluster, or it names one for nothing.
+    /// A list or a watch with refused options names no cluster, or names one without effect.
     RefusedOptions,
-    /// No cluster can have such a name.
+    /// No cluster can have this name.
     NotAClusterName,
 }
 
 #[test]
-fn member_paths_are_long_running_as_upstream_has_it() {
+fn long_running_member_paths_match_upstream() {
     let differences = compare(|row| {
         let info = match parse(row.method, &format!("{M1}/proxy{}", row.target)) {
             Ok(info) => info,
@@ -64,7 +64,7 @@ fn member_paths_are_long_running_as_upstream_has_it() {
 }
 
 #[test]
-fn requests_for_clusters_have_the_verb_and_name_of_upstream() {
+fn cluster_requests_have_upstreams_verb_and_name() {
     let differences = compare(|row| {
         let (path, query) = row.target.split_once('?').map_or((row.target, None), |(p, q)| (p, Some(q)));
         if row.resource != Some(["proxy.kubectl-mc.dev", "clusters", ""]) || path.contains("/watch/") {
@@ -95,7 +95,7 @@ fn requests_for_clusters_have_the_verb_and_name_of_upstream() {
     assert_eq!(found, [&NotATarget, &Written, &RefusedOptions, &NotAClusterName]);
 }
 
-/// Judges every row, and counts those that differ by the reason.
+/// Checks every row, and counts the differing ones by reason.
 fn compare(mut judge: impl FnMut(&Row) -> Result<(), Difference>) -> BTreeMap<Difference, usize> {
     let mut differences = BTreeMap::new();
     let mut compared = 0;

@@ -9,7 +9,7 @@ use tokio::time::advance;
 use super::*;
 use crate::readiness::{Part, Readiness};
 
-/// A host with the Secret and perhaps the APIService, which refuses writes for another version.
+/// A host with the Secret and optionally the APIService. It refuses writes for another version.
 #[derive(Default)]
 struct Host {
     secret: Value,
@@ -55,7 +55,7 @@ fn client(host: &Arc<Mutex<Host>>) -> kube::Client {
         async move {
             let (head, body) = request.into_parts();
             let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
-            // Others get a chance to write between this one's read and its write.
+            // Lets other replicas write between this one's read and its write.
             tokio::task::yield_now().await;
             let body = serde_json::from_slice(&body).unwrap_or_default();
             let (code, value) = host.lock().unwrap().answer(&head.method, head.uri.path(), &body);
@@ -100,7 +100,7 @@ fn replica(host: &Arc<Mutex<Host>>, readiness: &Readiness) -> SelfManaged {
     )
 }
 
-/// As often as it takes.
+/// Steps until everything is up to date.
 async fn settle(replica: &mut SelfManaged) {
     for _ in 0..5 {
         if replica.step(OffsetDateTime::now_utc()).await.unwrap() {
@@ -119,7 +119,7 @@ fn bundle(host: &Arc<Mutex<Host>>) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_that_begin_at_once_agree_on_one_authority() {
+async fn concurrent_replicas_agree_on_one_authority() {
     let (host, readiness) = (host(), Readiness::default());
     register(&host);
     let (mut one, mut other) = (replica(&host, &readiness), replica(&host, &readiness));
@@ -132,7 +132,7 @@ async fn replicas_that_begin_at_once_agree_on_one_authority() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn group_of_a_hub_has_the_same_bundle() {
+async fn hub_api_service_gets_the_same_bundle() {
     let (host, readiness) = (host(), Readiness::default());
     register(&host);
     let mut replica = replica(&host, &readiness).also_for(Some(Origin::KubeAdmiral));
@@ -156,7 +156,7 @@ async fn group_of_a_hub_has_the_same_bundle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_is_ready_before_its_group_is_registered() {
+async fn replica_is_ready_before_its_group_is_registered() {
     let (host, readiness) = (host(), Readiness::default());
     let mut replica = replica(&host, &readiness);
     for _ in 0..3 {
@@ -176,7 +176,7 @@ async fn new_signer_waits_until_the_host_trusts_it() {
     settle(&mut replica).await;
     let first = signer(&replica);
     host.lock().unwrap().secret["data"].as_object_mut().unwrap().remove("tls.key");
-    // The Secret, the bundle, and a while of nothing.
+    // The Secret, the bundle, and then steps without changes.
     for _ in 0..4 {
         assert!(!replica.step(OffsetDateTime::now_utc()).await.unwrap());
         assert_eq!(signer(&replica), first);
@@ -190,7 +190,7 @@ async fn new_signer_waits_until_the_host_trusts_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bundle_that_somebody_changed_is_set_again() {
+async fn changed_bundle_is_restored() {
     let (host, readiness) = (host(), Readiness::default());
     register(&host);
     let mut replica = replica(&host, &readiness);
@@ -202,7 +202,7 @@ async fn a_bundle_that_somebody_changed_is_set_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leaf_is_renewed_before_its_end() {
+async fn leaf_is_renewed_before_it_expires() {
     let (host, readiness) = (host(), Readiness::default());
     register(&host);
     let mut replica = replica(&host, &readiness);
@@ -217,7 +217,7 @@ async fn a_leaf_is_renewed_before_its_end() {
 }
 
 #[test]
-fn direct_server_is_a_name_of_the_certificate() {
+fn certificate_names_include_the_direct_server() {
     let server = |url: &str| url.parse().unwrap();
     assert_eq!(
         names("n", None),
@@ -228,7 +228,7 @@ fn direct_server_is_a_name_of_the_certificate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn agents_learn_a_new_signer_before_it_is_shown() {
+async fn agents_get_a_new_signer_before_it_is_used() {
     let (host, readiness) = (host(), Readiness::default());
     register(&host);
     let (sender, endpoint) = watch::channel(None);
@@ -238,7 +238,7 @@ async fn agents_learn_a_new_signer_before_it_is_shown() {
     let first = endpoint.borrow().clone().unwrap();
     let shown = replica.leaf.as_ref().unwrap().signer.clone();
     host.lock().unwrap().secret["data"]["tls.key"] = Value::Null;
-    // The Secret is written, and then read.
+    // The first step writes the Secret, the second reads it.
     for _ in 0..2 {
         replica.step(OffsetDateTime::now_utc()).await.unwrap();
     }

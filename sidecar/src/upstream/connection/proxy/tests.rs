@@ -3,7 +3,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use super::*;
 use crate::upstream::connection::Connection;
 
-/// A certificate that is an authority as well, and its key.
+/// A self-signed certificate that is also an authority, and its key.
 fn certificate() -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
@@ -21,7 +21,7 @@ fn parse(keys: &[(&str, &str)]) -> Result<Connection, Error> {
 const HTTPS: (&str, &str) = ("proxy-url", "https://proxy:3128");
 
 #[test]
-fn https_proxy_takes_an_authority_and_a_client_certificate() {
+fn https_proxy_accepts_authority_and_client_certificate() {
     let (chain, key) = certificate();
     let (ca, certificate) =
         ((AUTHORITY, chain.as_str()), [(KEYS.chain, chain.as_str()), (KEYS.key, key.as_str())]);
@@ -33,7 +33,7 @@ fn https_proxy_takes_an_authority_and_a_client_certificate() {
     assert!(!shown(&[HTTPS, ca]));
     assert!(shown(&[HTTPS, certificate[0], certificate[1]]));
     assert!(shown(&[HTTPS, ca, certificate[0], certificate[1]]));
-    // The member is shown nothing of it.
+    // The proxy's certificate is not used for the member.
     let connection = parse(&[HTTPS, certificate[0], certificate[1]]).unwrap();
     assert!(!connection.tls.client_auth_cert_resolver.has_certs() && !connection.has_certificate());
 }
@@ -57,13 +57,13 @@ fn tls_keys_need_an_https_proxy() {
             with(&certificate[1..]),
             "key proxy-tls.key: it needs a proxy-url that begins with https://"
         );
-        // Not even an empty one is passed over.
+        // An empty value is not ignored either.
         assert!(with(&[(AUTHORITY, "")]).starts_with("key proxy-ca.crt:"));
     }
 }
 
 #[test]
-fn unusable_tls_keys_are_named_and_not_shown() {
+fn invalid_tls_keys_are_named_without_their_values() {
     let ((chain, key), (_, other)) = (certificate(), certificate());
     let (certificate, private) = ((KEYS.chain, chain.as_str()), (KEYS.key, key.as_str()));
     let broken = "-----BEGIN CERTIFICATE-----\nc2VjcmV0\n-----END CERTIFICATE-----\n";
@@ -87,7 +87,7 @@ fn unusable_tls_keys_are_named_and_not_shown() {
 }
 
 #[test]
-fn url_is_of_a_known_scheme_and_names_a_host() {
+fn proxy_url_needs_a_known_scheme_and_a_host() {
     for url in ["ftp://proxy", "https://", "proxy:3128", "https:///", "a b"] {
         let error = parse(&[("proxy-url", url)]).unwrap_err().to_string();
         assert!(error.starts_with("key proxy-url:"), "{url}: {error}");

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_themselves_with_their_groups() {
+    fn user_keeps_name_and_groups_on_the_member() {
         let there = named("jane", &["dev"]).on_member(&Rules::default()).unwrap();
         assert_eq!(there.groups, ["dev"]);
         assert_eq!(resources(&there), ["users/jane", "groups/dev"]);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_administrator_of_the_host_is_seen_as_such() {
+    fn host_administrator_is_recognized() {
         let there = named("root", &["system:masters"]).on_member(&Rules::default()).unwrap();
         assert_eq!(there.groups, ["kubectl-mc:host-admins"]);
     }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_account_is_the_members_own_of_the_same_name() {
+    fn service_account_maps_to_the_same_name_on_the_member() {
         let there = named("system:serviceaccount:ci:deployer", &[]).on_member(&Rules::default()).unwrap();
         assert_eq!(resources(&there), ["serviceaccounts/deployer"]);
         assert_eq!(there.rights()[0]["namespace"], "ci");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_plane_is_refused() {
+    fn control_plane_user_is_refused() {
         for (user, groups) in [
             ("system:kube-scheduler", vec![]),
             ("x", vec!["system:nodes"]),

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_has_many_names() {
+    fn resource_is_found_by_each_of_its_names() {
         let list = json!({"resources": [
             {"name": "pods/log", "singularName": "", "kind": "Pod", "namespaced": true},
             {"name": "pods", "singularName": "pod", "kind": "Pod", "shortNames": ["po"], "namespaced": true},

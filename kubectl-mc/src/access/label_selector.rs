@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selector_of_a_flag_becomes_that_of_an_object() {
+    fn flag_selector_becomes_an_object_selector() {
         let expression = |key: &str, operator: &str, values: &[&str]| json!({"key": key, "operator": operator, "values": values});
         for (text, expected) in [
             ("env=prod", json!({"matchLabels": {"env": "prod"}})),

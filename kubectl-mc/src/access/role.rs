@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cluster_roles_and_roles_are_told_apart() {
+    fn cluster_role_differs_from_role() {
         let view = GrantedRole::parse("view", Some("shop")).unwrap();
         let role = GrantedRole::parse("Role/view", Some("shop")).unwrap();
         assert_eq!((view.kind, role.kind), (RoleKind::ClusterRole, RoleKind::Role));

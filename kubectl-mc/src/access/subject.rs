@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn people_groups_and_accounts_are_subjects() {
+    fn users_groups_and_accounts_are_subjects() {
         let subjects = of(&["jane"], &["dev"], &["ci:deployer"]).unwrap();
         assert_eq!(
             subjects.iter().map(GrantSubject::tag).collect::<Vec<_>>(),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn any_name_becomes_part_of_an_objects_name_and_no_two_the_same() {
+    fn distinct_subjects_get_distinct_valid_name_parts() {
         let tag = |name: &str| GrantSubject(Subject::User(name.to_owned())).tag();
         for name in ["https://issuer.example/#jane", "a/b", "a%b", "Jürgen", &"x".repeat(300)] {
             let tag = tag(name);

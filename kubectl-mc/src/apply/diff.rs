@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secrets_values_are_never_shown() {
+    fn secret_values_are_never_shown() {
         let text = unified(&[applied(Some(secret("old")), secret("new"))]);
         assert!(text.contains("-  token: '*** (before)'\n+  token: '*** (after)'"), "{text}");
         for value in ["old", "new", "same"] {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_is_new_is_all_additions_under_its_name() {
+    fn new_object_is_shown_as_additions() {
         let map =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v"}});
         let text = unified(&[applied(None, map)]);

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn too_many_requests_is_retried_a_limited_time() {
+    async fn too_many_requests_is_retried_for_a_limited_time() {
         let begin = tokio::time::Instant::now();
         let mut asked = 0;
         let answer = with_retries(async || {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn any_other_answer_is_one() {
+    async fn other_errors_are_not_retried() {
         let mut asked = 0;
         let answer = with_retries(async || {
             asked += 1;
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plurals_of_all_kinds_that_are_written_are_kubernetes_own() {
+    fn written_kinds_have_the_plurals_of_kubernetes() {
         for (api_version, kind, plural) in [
             ("v1", "Namespace", "namespaces"),
             ("v1", "ConfigMap", "configmaps"),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn its_name_is_kubectls() {
+    fn object_prints_as_kubectl_names_it() {
         let object = |api_version, kind| {
             let value = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, "data": {"k": "secret"}});
             Object::new(value).unwrap()

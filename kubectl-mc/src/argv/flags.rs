@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_sorted_so_that_it_can_be_searched() {
+    fn flag_list_is_sorted_for_binary_search() {
         assert!(KUBECTL_LONG.is_sorted());
     }
 
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn our_flags_are_those_that_the_parser_knows() {
+    fn builtin_flags_match_the_parser() {
         let command = <crate::cli::Cli as clap::CommandFactory>::command();
         let mut parsed: Vec<_> = command
             .get_arguments()

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn id_that_json_escapes_is_found() {
+    fn escaped_id_is_found() {
         let mut search = Search::new(r#"a"\b"#);
         search.take(b"{\"kind\":\"Event\",\"auditID\":\"a\\\"\\\\b\"}\n");
         assert_eq!(search.found.len(), 1);

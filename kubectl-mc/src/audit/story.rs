@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn story_of_an_exec_is_told_by_its_last_event() {
+    fn exec_is_described_by_its_last_event() {
         let begun = exec("ResponseStarted", "2026-11-25T03:00:00.000000Z");
         let mut ended = exec("ResponseComplete", "2026-11-25T03:00:00.000000Z");
         for (key, value) in [
@@ -218,7 +218,7 @@ elsewhere  the audit logs of the host's kube-apiserver and of m1's: "auditID":"5
     }
 
     #[test]
-    fn requests_of_one_id_are_told_apart_in_their_order() {
+    fn requests_with_one_id_are_listed_in_order() {
         let (one, two) = ("2026-11-25T03:00:00.000000Z", "2026-11-25T03:00:01.000000Z");
         let text = tell(&[exec("ResponseStarted", two), exec("RequestReceived", one)]);
         let begun: Vec<_> = text.lines().filter(|line| line.starts_with("begun")).collect();

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_is_stamped_where_the_host_can() {
+    fn mutating_policy_is_created_where_the_host_serves_it() {
         let kinds = |version: &str| {
             let objects = objects(&Layout::default(), KubernetesVersion::parse(version).unwrap());
             objects.iter().filter(|object| object["kind"] == "MutatingAdmissionPolicy").count()

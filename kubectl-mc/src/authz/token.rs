@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn token_has_the_form_of_kubernetes_and_is_of_one_cluster() {
+    fn bootstrap_token_is_well_formed_and_for_one_cluster() {
         let token = Token::new().unwrap();
         let form = regex::Regex::new("^[a-z0-9]{6}\\.[a-z0-9]{16}$").unwrap();
         assert!(form.is_match(&token.text()), "{}", token.text());

@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_date_of_an_answer_is_its_servers_clock() {
+    fn server_clock_comes_from_the_date_header() {
         let there = http_date("Sat, 21 Nov 2026 20:50:41 GMT").unwrap();
         assert_eq!(there.to_string(), "2026-11-21T20:50:41Z");
     }

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes_of_vendors_do_not_count() {
+    fn vendor_suffix_of_a_version_is_ignored() {
         for text in ["v1.29.4", "v1.29.4-gke.100", "v1.29.4+k3s1", "v1.29", "1.29+", "v1.29.0-rc.1"] {
             assert_eq!(
                 KubernetesVersion::parse(text).map(|version| version.to_string()).as_deref(),

@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn address_of_ipv6_is_in_brackets() {
+    fn ipv6_address_is_in_brackets() {
         let slice = json!({"endpoints": [{"addresses": ["fd00::1"]}], "ports": [{"port": 6443}]});
         assert_eq!(of_endpoints(&slice).as_deref(), Some("https://[fd00::1]:6443"));
         assert_eq!(of_endpoints(&Value::Null), None);

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn deployment_is_ready_when_a_pod_of_its_newest_version_is() {
+    fn deployment_is_ready_once_a_new_pod_is_ready() {
         let deployment = |observed: u64, all: u64, updated: u64, ready: u64| {
             json!({"metadata": {"generation": 2}, "status": {
                 "observedGeneration": observed, "replicas": all, "updatedReplicas": updated, "readyReplicas": ready,
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_deleted_is_no_problem() {
+    fn terminating_pod_is_not_a_problem() {
         let mut failed = pod(json!({"reason": "ImagePullBackOff"}));
         assert!(Problem::of(&failed).is_some());
         failed["metadata"]["deletionTimestamp"] = "2026-11-25T00:00:00Z".into();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_crashes_has_a_log_to_look_at() {
+    fn crashing_pod_hint_names_its_log() {
         let problem =
             Problem::of(&pod(json!({"reason": "CrashLoopBackOff", "message": "back-off"}))).unwrap();
         assert_eq!(problem.crashed(), Some("mc-sidecar-1"));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_pods_are_no_final_problem() {
+    fn pending_pod_is_not_a_final_problem() {
         assert_eq!(Problem::of(&pod(json!({"reason": "ContainerCreating"}))), None);
         let pending = json!({
             "metadata": {"name": "p"},
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pods_of_the_newest_version_are_looked_at() {
+    fn only_pods_of_the_newest_version_are_checked() {
         let set = |revision: &str, hash: &str| {
             json!({"metadata": {
                 "annotations": {"deployment.kubernetes.io/revision": revision}, "labels": {HASH: hash},

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answer_of_kubectl_is_read_and_written_alike() {
+    fn kubectl_answer_round_trips() {
         for (text, expected) in [
             ("pods\tResource\nnodes\n:4\n", "pods\tResource\nnodes\n:4\n"),
             ("web\n\n:36\n", "web\n:36\n"),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn first_of_two_equal_words_counts() {
+    fn first_of_two_equal_words_wins() {
         let ours: Answer = Candidate::new("--cluster", "ours").into_iter().collect();
         let theirs = Answer::parse("--cluster\ttheirs\n--all\n:4\n");
         assert_eq!(ours.and(theirs).text(), "--cluster\tours\n--all\n:4\n");

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn deadline_kills_the_children_of_the_child() {
+    fn timeout_kills_the_grandchildren_too() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());

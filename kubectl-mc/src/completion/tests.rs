@@ -5,7 +5,7 @@ fn words(line: &str) -> Vec<OsString> {
 }
 
 #[test]
-fn name_of_the_program_makes_it_a_completion() {
+fn program_name_selects_completion() {
     for (line, expected) in [
         ("/bin/kubectl-mc get pods", "get pods"),
         ("/bin/kubectl_complete-mc get po", "__complete get po"),
@@ -18,7 +18,7 @@ fn name_of_the_program_makes_it_a_completion() {
 }
 
 #[test]
-fn place_of_the_last_word() {
+fn cursor_finds_the_kind_of_the_last_word() {
     let place = |line: &str, typed: &str| match Cursor::find(words(line), typed) {
         Cursor { place: Place::OwnValue(flag), before } => {
             format!("{flag} after {} words", before.kubectl.len())

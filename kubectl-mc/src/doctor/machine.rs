@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn plugin_with_a_longer_name_takes_a_verb_away() {
+    fn plugin_with_a_longer_name_shadows_a_verb() {
         let folder = tempfile::tempdir().unwrap();
         let env = path(&[folder.path()]);
         assert_eq!(shadows(&env), []);

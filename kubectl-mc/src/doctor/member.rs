@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn fix_fits_the_reason() {
+    fn fix_matches_the_reason() {
         let m1 = "m1".parse().unwrap();
         let fix = |kind, reason, by_agent| fixes(&m1, by_agent).of(kind, reason).unwrap().1;
         let (renew, join) = ("kubectl mc join m1 --renew", "kubectl mc join m1 --member-context=NAME");

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn data_has_every_check() {
+    fn data_includes_every_check() {
         let data = report(vec![Finding::problem("token", "expired", Some("renew".to_owned()))]).data();
         assert_eq!(
             data,

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_by_one_protocol_are_a_warning_and_by_none_a_problem() {
+    fn one_stream_protocol_is_a_warning_and_none_a_problem() {
         let refused = || Err(Failure::Refused("502".to_owned()));
         let not_allowed = || Err(Failure::NotAllowed("no right".to_owned()));
         assert_eq!(judge(Ok(()), Ok(()), true), Verdict::Works("WebSocket and SPDY streams"));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_of_a_lying_member_leads_to_no_other_path() {
+    fn forged_pod_name_cannot_change_the_path() {
         let list = |name: &str, namespace: &str| json!({"items": [{"metadata": {"name": name, "namespace": namespace}}]});
         let path = |name: &str, namespace: &str| first(&list(name, namespace), "/m1").map(|pod| pod.path);
         assert_eq!(

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn both_are_in_a_bundle_once_and_one_goes_out_again() {
+    fn bundle_gains_and_loses_a_certificate_once() {
         let (old, new) = (pem("T2xk"), pem("TmV3"));
         let both = with(&old, &new);
         assert_eq!(both, format!("{old}{new}"));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn cert_manager_says_itself_why_there_is_no_certificate() {
+    fn missing_certificate_has_cert_managers_reason() {
         let with = |status: &str| {
             json!({"status": {"conditions": [
                 {"type": "Issuing", "status": "True", "message": "other"},

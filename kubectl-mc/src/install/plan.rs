@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn released_image_gives_way_to_values_and_flag() {
+    fn values_and_flag_override_the_released_image() {
         let (none, some) = (Values::default(), Values::parse("image: {repository: r, tag: v1}").unwrap());
         assert_eq!(image(None, &none, Some("released@sha256:0")).unwrap(), "released@sha256:0");
         assert_eq!(image(None, &some, Some("released@sha256:0")).unwrap(), "r:v1");

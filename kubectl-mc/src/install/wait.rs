@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_replicas_are_counted_apart() {
+    fn old_replicas_are_counted_separately() {
         let deployment = |status: Value| json!({"spec": {"replicas": 2}, "status": status});
         assert_eq!(available(&deployment(json!({}))), "0 of 2 available");
         let both = json!({"replicas": 3, "updatedReplicas": 1, "availableReplicas": 2});
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn hint_names_the_way_that_was_given() {
+    fn hint_names_the_configured_address() {
         assert!(way(None).contains("--host-network"));
         assert!(way(Some(&Reach::Name("sidecar.example".to_owned()))).contains("look up sidecar.example"));
         let addresses = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_of_zero_is_none() {
+    fn zero_timeout_means_no_deadline() {
         assert!(!Deadline::after(Duration::ZERO).is_over());
     }
 }

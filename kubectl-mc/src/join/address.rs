@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_of_a_known_tool_tells_its_nodes_name() {
+    fn context_of_a_known_tool_gives_the_server() {
         assert_eq!(of_context("kind-m1").as_deref(), Some("https://m1-control-plane:6443"));
         assert_eq!(of_context("k3d-m1").as_deref(), Some("https://k3d-m1-serverlb:6443"));
         assert_eq!(of_context("arn:aws:eks:eu-west-1:1:cluster/m1"), None);

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn printed_commands_spare_the_listed_roles() {
+    fn printed_commands_keep_the_listed_roles() {
         assert_eq!(
             shell("kubectl", &roles(&["view"])),
             "kubectl delete clusterrolebindings -l fleet.kubectl-mc.dev/access=true --field-selector='metadata.name!=kubectl-mc-bound:view'\n\
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn powerful_roles_are_warned_of() {
+    fn powerful_roles_cause_a_warning() {
         let warned = |names: &[&str]| findings(&roles(names)).count();
         assert_eq!(warned(&["cluster-admin", "kube-system/deployer", "view", "shop/cluster-admin"]), 2);
         assert_eq!(warned(&["view"]), 0);

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kubeconfig_says_it_and_flags_win() {
+    fn connection_comes_from_kubeconfig_and_flags_override() {
         let flags = ConnectionArgs::default();
         let plain = of("https://m:6443/", &cluster(), &flags).unwrap();
         assert_eq!(
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_of_an_agent_names_it_and_no_address_of_the_member() {
+    fn agent_connection_has_no_member_address() {
         let endpoint = Endpoint::via_agent("kubernetes.default.svc:443", Some("PEM".to_owned()));
         let expected = [("ca.crt", "PEM"), ("server", "https://kubernetes.default.svc"), ("via", "agent")];
         assert_eq!(endpoint.data(), expected.map(|(key, value)| (key, value.to_owned())).into());
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn insecure_and_a_ca_exclude_each_other_as_in_the_secret() {
+    fn insecure_and_ca_are_mutually_exclusive() {
         let flags = ConnectionArgs { insecure_skip_tls_verify: true, ..ConnectionArgs::default() };
         let data = of("https://m:6443", &cluster(), &flags).unwrap().data();
         assert_eq!(data.get("ca.crt"), None);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_server_that_was_not_given_is_second_guessed() {
+    fn only_a_kubeconfig_server_is_checked_for_locality() {
         let flags = ConnectionArgs::default();
         assert!(of("https://127.0.0.1:6443", &cluster(), &flags).unwrap().locality().is_some());
         let flags = ConnectionArgs { server: Some("https://127.0.0.1:6443".to_owned()), ..flags };

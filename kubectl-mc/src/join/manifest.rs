@@ -31,7 +31,7 @@ mod tests {
     use kubectl_mc_api::names::IMPERSONATOR;
 
     #[test]
-    fn the_manifest_has_the_account_that_join_asks_tokens_for() {
+    fn manifest_has_the_account_whose_tokens_join_requests() {
         let objects = member().unwrap();
         let account = |object: &&Value| {
             object["kind"] == "ServiceAccount" && object["metadata"]["name"] == IMPERSONATOR

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn uid_is_that_of_a_join_or_of_an_agent() {
+    fn uid_comes_from_the_annotation_or_the_status() {
         let of_agent = json!({"status": {"uid": "a"}});
         assert_eq!(uid_of(&of_agent), Some("a"));
         let both = json!({"metadata": {"annotations": {MEMBER_UID: "j"}}, "status": {"uid": "a"}});
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_of_others_gets_a_note_and_does_not_become_ours() {
+    fn foreign_namespace_is_annotated_and_not_owned() {
         let name = name();
         let objects = MemberSide { foreign_namespace: true, ..side(&name) }.objects(manifest());
         assert_eq!(objects[0]["metadata"]["labels"], Value::Null);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_of_the_members_administrators_is_not_reset() {
+    fn existing_policy_config_map_is_not_reset() {
         let name = name();
         let kinds = |keeps_policy| -> bool {
             let objects = MemberSide { keeps_policy, ..side(&name) }.objects(manifest());
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn bindable_roles_reach_the_policy_of_a_member_that_keeps_its_list() {
+    fn bindable_roles_reach_the_policy_when_the_list_is_kept() {
         let (name, roles) = (name(), BTreeSet::from(["view".to_owned()]));
         let side = MemberSide { keeps_policy: true, bindable_roles: &roles, ..side(&name) };
         let objects = side.objects(crate::join::manifest::member().unwrap());
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_is_not_left_beside_another_address() {
+    fn credential_is_removed_when_the_address_changes() {
         let mut existing = secret("ns", "m1.member", &endpoint("https://a"));
         assert!(!leads_elsewhere(&existing, &endpoint("https://b")), "there is nothing to lose");
         existing["data"]["token"] = "dA==".into();

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn policy_of_an_earlier_join_keeps_what_was_written_by_hand() {
+    fn manual_changes_of_the_policy_survive_a_rejoin() {
         assert_eq!(chosen(None, Some(&policy())), Variables::new(), "a policy without changes");
         let (mut before, mut after) = (policy(), policy());
         token_policy::set(&mut before, "anyUser", "true");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_the_config_map_refuses_reach_the_policy() {
+    fn names_refused_in_the_config_map_reach_the_policy() {
         let map = json!({"data": {"users": "Any", REFUSED_USERS: "root\nplatform \"admin\"\n", REFUSED_GROUPS: ""}});
         let expected = Variables::from([("refusedUsers", r#"["root","platform \"admin\""]"#.to_owned())]);
         assert_eq!(chosen(Some(&map), Some(&policy())), expected);

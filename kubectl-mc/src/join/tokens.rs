@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_tokens_are_warned_of_and_long_ones_are_not() {
+    fn only_a_short_token_lifetime_is_warned_about() {
         let hours = |hours: u64| Duration::from_secs(hours * 3600);
         let name = "m1".parse().unwrap();
         let capped = Granted { impersonator: hours(24), manager: hours(24) };

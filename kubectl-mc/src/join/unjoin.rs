@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_belongs_together_is_removed() {
+    fn only_objects_of_this_join_are_removed() {
         let both = Some(Joined { host: true, member: true });
         let host_only = Some(Joined { host: true, member: false });
         let member_only = Some(Joined { host: false, member: true });

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shell_reads_the_value_back() {
+    fn value_round_trips_through_every_shell() {
         let value = OsStr::new(r"/a b/it's\n:/‘c’");
         for (syntax, expected) in [
             (ShellSyntax::Sh, "export KUBECONFIG='/a b/it'\\''s\\n:/‘c’'\n"),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn syntax_is_that_of_the_users_shell() {
+    fn syntax_follows_the_shell_of_the_user() {
         for (shell, expected) in [
             ("/usr/bin/zsh", Some(ShellSyntax::Zsh)),
             ("/opt/fish", Some(ShellSyntax::Fish)),

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_and_plugins_are_no_secrets() {
+    fn only_inline_credentials_are_secrets() {
         for (key, value, expected) in [
             ("tokenFile", json!("/t"), None),
             ("client-key", json!("/k"), None),

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_minor_version_is_read_from_any_build() {
+    fn minor_version_is_read_from_any_build() {
         for (git, expected) in [
             ("v1.33.1", Some(33)),
             ("v1.34.0-rc.1+k3s1", Some(34)),
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn no_kubectl_is_an_error_with_a_code_of_its_own() {
+    fn missing_kubectl_has_its_own_exit_code() {
         let nowhere = tempfile::tempdir().unwrap();
         let env: Env = [(env::PATH, nowhere.path())].into_iter().collect();
         let error = Kubectl::find(&env).unwrap_err();
@@ -261,7 +261,7 @@ mod tests {
     /// What Windows runs, with a program of Unix as kubectl.
     #[cfg(unix)]
     #[test]
-    fn child_gives_its_input_environment_and_exit_code() {
+    fn child_gets_input_and_environment_and_returns_its_code() {
         use std::io::Seek;
         use std::io::Write;
         let kubectl = Kubectl { path: "/bin/sh".into(), cache: None };
@@ -283,7 +283,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn the_kubectl_asked_for_comes_before_the_caller_and_the_path() {
+    fn configured_kubectl_precedes_the_caller_and_the_path() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let make = |name: &str, mode| {

@@ -146,7 +146,7 @@ mod tests {
     use crate::argv::scan;
 
     #[test]
-    fn reviews_are_sent_by_two_verbs() {
+    fn only_can_i_and_whoami_send_self_reviews() {
         for (line, expected) in [
             ("auth can-i get pods", true),
             ("-n x auth -v6 whoami", true),

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_input_is_read_only_when_it_is_asked_for() {
+    fn stdin_is_read_only_on_request() {
         for (line, expected) in [
             ("apply -f -", true),
             ("apply --filename=-", true),

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn exec_credential_says_what_is_known() {
+    fn exec_credential_has_the_token_and_expiry() {
         let credential =
             Credential { expires: Timestamp::from_second(0).ok(), ..Credential::of_token("t".to_owned()) };
         assert_eq!(

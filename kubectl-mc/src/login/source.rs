@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_read_back() {
+    fn arguments_round_trip() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let oidc = OidcArgs {
             oidc_issuer_url: Some("https://i/x".to_owned()),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn only_entries_that_login_wrote_are_its_own() {
+    fn only_entries_written_by_login_are_recognized() {
         let exec = |command: &str, args: &[&str]| ExecConfig {
             command: Some(command.to_owned()),
             args: Some(args.iter().map(|&arg| arg.to_owned()).collect()),

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_turns_cover_all_clusters_once() {
+    fn batches_cover_each_cluster_once() {
         for (text, all, sizes) in [
             ("1,25%,rest", 40, &[1, 10, 29][..]),
             ("1,25%", 10, &[1, 3, 3, 3]),

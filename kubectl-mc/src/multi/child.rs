@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_kubectl_give_the_reason() {
+    fn kubectl_output_gives_the_reason() {
         let code = |code: i32| ExitStatus::from_raw(code << 8);
         let kubectl =
             |code, reason: Option<&str>| Err(Fault::Kubectl { code, reason: reason.map(Into::into) });

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_counts_more_than_the_variable() {
+    fn flag_overrides_the_variable() {
         let no_color: Env = [(env::NO_COLOR, "1")].into_iter().collect();
         assert!(Colors::new(Color::Always, &no_color).out);
         assert!(!Colors::new(Color::Never, &Env::default()).out);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_clear_yes_is_one() {
+    fn only_an_explicit_yes_confirms() {
         let asked = |clusters, typed: &str| {
             let mut shown = Vec::new();
             let answer = ask("", clusters, &mut typed.as_bytes(), &mut shown).unwrap();

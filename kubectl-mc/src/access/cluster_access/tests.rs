@@ -22,7 +22,7 @@ fn user(name: &str) -> GrantSubject {
 }
 
 #[test]
-fn name_is_readable_and_the_same_for_the_same_grant() {
+fn name_is_readable_and_stable_for_equal_grants() {
     let jane = [user("jane")];
     let prod = labelled("env=prod");
     let name = grant(&jane, &prod).name();
@@ -66,7 +66,7 @@ fn different_grants_have_different_names() {
 }
 
 #[test]
-fn object_is_a_cluster_access() {
+fn object_has_the_kind_and_spec_of_a_cluster_access() {
     let jane = [user("jane")];
     let clusters = named_clusters(&["m1", "m2"]);
     let kept = MaintainedGrant { role: role("view", Some("shop")), ..grant(&jane, &clusters) };
@@ -99,7 +99,7 @@ fn access_ends_after_the_duration() {
 }
 
 #[test]
-fn status_is_settled_when_every_cluster_is_known() {
+fn status_is_settled_once_every_cluster_is_reported() {
     let access = |generation: i64, clusters: Value| {
         json!({
             "metadata": {"generation": 2},

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_roles_include_what_kubernetes_says() {
+    fn default_roles_include_the_rights_of_kubernetes() {
         for (verb, group, resource, subresource, role) in [
             ("list", "", "pods", "", Some("view")),
             ("get", "", "pods", "log", Some("view")),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_include_rights_as_in_rbac() {
+    fn role_rules_match_rights_as_in_rbac() {
         let role = json!({"rules": [
             {"apiGroups": ["apps"], "resources": ["deployments", "*/scale"], "verbs": ["get", "patch"]},
             {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["one"], "verbs": ["*"]},
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn fix_makes_a_role_where_no_usual_one_helps() {
+    fn fix_creates_a_role_when_no_default_role_fits() {
         let fix = |attributes: Value, role: Option<&str>| {
             let (cluster, subject) = ("m1".parse().unwrap(), subject_flags("jane"));
             let kubectl_mc = "kubectl mc".to_owned();

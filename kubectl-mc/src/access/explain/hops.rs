@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn kubectls_verbs_are_asked_as_rbacs() {
+    fn kubectl_verbs_map_to_rbac_verbs() {
         assert_eq!(
             asked("get", "pods", None, Some("shop")),
             json!({"resourceAttributes": {"verb": "list", "group": "", "resource": "pods", "namespace": "shop"}})
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_verb_is_named_with_the_nearest() {
+    fn unknown_verb_error_suggests_the_nearest() {
         let error = unknown_verb("lits").unwrap();
         assert_eq!(
             (error.to_string().as_str(), error.hint().as_deref()),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_verb_is_that_of_the_http_method() {
+    fn host_verb_comes_from_the_http_method() {
         for (verb, proxy) in [
             ("list", "get"),
             ("logs", "get"),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn each_hop_is_a_line_and_each_no_has_its_command() {
+    fn each_hop_prints_a_line_and_each_denial_a_command() {
         let mut hops = Hops::default();
         hops.add("host", Verdict::yes("jane".to_owned()));
         assert!(hops.all_yes());

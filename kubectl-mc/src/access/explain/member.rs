@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_have_a_path_of_their_own() {
+    fn read_verbs_map_to_request_paths() {
         let path = |verb: &str, name: Value, subresource: Value| {
             let right = json!({"verb": verb, "resource": "pods", "namespace": "shop", "name": name, "subresource": subresource});
             read_path("/api/v1", &right)

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_our_own_have_one_group_only() {
+    fn builtin_hub_verdict_omits_the_api_group() {
         let verdict = of_own(&allowed("rule"), "get clusters/proxy of m1", &String::new);
         assert_eq!(verdict, Verdict::Yes("get clusters/proxy of m1: rule".to_owned()));
     }

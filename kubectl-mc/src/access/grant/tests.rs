@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_role_that_only_reads_gets_get_and_no_more() {
+fn read_only_role_grants_the_get_verb_alone() {
     let role = |verbs: Value| json!({"rules": [{"verbs": ["get"]}, {"verbs": verbs}]});
     assert_eq!(Reach::of(&role(json!(["list", "watch"]))), Reach::Read);
     assert_eq!(Reach::of(&role(json!(["list", "create"]))), Reach::Write);

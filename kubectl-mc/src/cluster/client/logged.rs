@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn audit_id_is_the_first_one_that_is_short() {
+    fn empty_or_long_audit_id_is_ignored() {
         let headers = |ids: &[&'static str]| -> HeaderMap {
             ids.iter()
                 .map(|id| (http::HeaderName::from_static("audit-id"), http::HeaderValue::from_static(id)))

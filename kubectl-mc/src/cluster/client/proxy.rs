@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_81_the_proxy_is_that_of_the_servers_scheme() {
+    fn fault_81_proxy_is_chosen_by_the_server_scheme() {
         let both =
             [("HTTPS_PROXY", "http://s:1"), ("http_proxy", "http://p:2"), ("https_proxy", "http://lower:3")];
         assert_eq!(proxy("https://h:6443/prefix", &both).as_deref(), Some("http://s:1/"));
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn some_servers_are_reached_without_it() {
+    fn no_proxy_and_loopback_servers_bypass_the_proxy() {
         let with = |no: &'static str| [("HTTPS_PROXY", "http://s:1"), ("NO_PROXY", no)];
         for (server, no) in [
             ("https://127.0.0.1:6443", ""),

@@ -14,7 +14,7 @@ fn parser_is_consistent() {
 
 /// An argument with the id of a global flag takes its place, and reading the flag panics.
 #[test]
-fn arguments_of_verbs_have_ids_of_their_own() {
+fn verb_arguments_do_not_clash_with_global_flags() {
     fn check(command: &clap::Command, global: &HashMap<&clap::Id, &clap::Arg>) {
         for argument in command.get_arguments() {
             let [own, flag] = [Some(argument), global.get(argument.get_id()).copied()]
@@ -127,7 +127,7 @@ fn every_example_of_the_help_is_a_command_that_parses() {
 
 /// The help is wrapped at 80 columns, and the rest of a wrapped comment would be a command.
 #[test]
-fn lines_around_the_help_are_short() {
+fn text_around_the_help_fits_78_columns() {
     fn visit(command: &clap::Command, long: &mut Vec<String>) {
         let texts = [command.get_before_help(), command.get_after_help()];
         for line in texts

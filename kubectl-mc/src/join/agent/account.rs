@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_tokens_are_warned_of_and_long_ones_are_not() {
+    fn only_a_short_token_lifetime_is_warned_about() {
         let name = "m1".parse().unwrap();
         let of = |hours: u64| AgentGranted(Some(Duration::from_secs(hours * 3600)));
         let warning = of(24).warning("kubectl mc --context=h", &name).unwrap();

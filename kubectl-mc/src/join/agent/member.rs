@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn namespace_of_others_is_not_changed() {
+    fn foreign_namespace_is_not_changed() {
         let found = Found { namespace: Some(json!({"metadata": {}})), ..Found::default() };
         assert_eq!(kinds(&objects(&plan(), &found).unwrap().0)[0], "ServiceAccount");
     }

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn agent_reaches_the_host_as_its_context_says() {
+    fn agent_uses_the_server_of_the_host_context() {
         let host = Cluster {
             tls_server_name: Some("kubernetes".to_owned()),
             proxy_url: Some("socks5://localhost:1080".to_owned()),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn host_that_cannot_be_verified_or_is_unknown_is_refused() {
+    fn unknown_or_unverifiable_host_is_refused() {
         let of = |server, cluster: &Cluster| {
             let plan = AgentPlan::of(&name(), &AgentArgs::default(), Some((server, cluster)));
             plan.err().unwrap().to_string()

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shell_gives_text_back_as_it_was() {
+    fn shell_text_round_trips_through_a_here_document() {
         let text = "proxy-url: \"http://u:$p`\\w@proxy\"\n";
         let script = format!("cat <<EOF\n{}EOF\n", shell_text(text));
         let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();

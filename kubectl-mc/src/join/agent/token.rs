@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn token_serves_until_a_third_of_its_life_is_left() {
+    fn token_is_kept_until_a_third_of_its_lifetime_is_left() {
         let claims = json!({"iat": 1000, "exp": 4000, "kubernetes.io": {"serviceaccount": {"uid": "u"}}});
         let claims = Claims::parse(&token(&claims)).unwrap();
         assert_eq!(claims.life.unwrap().whole(), Duration::from_secs(3000));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn token_of_a_secret_lives_forever() {
+    fn token_of_a_secret_never_expires() {
         let claims = json!({"kubernetes.io/serviceaccount/service-account.uid": "u"});
         let claims = Claims::parse(&token(&claims)).unwrap();
         assert_eq!(claims.life, None);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_no_token() {
+    fn other_text_is_not_a_token() {
         for text in ["", "opaque", "a.b.c", "e30.e30"] {
             let serves = Claims::parse(text).is_some_and(|claims| claims.serves("u", at(0)));
             assert!(!serves, "{text:?}");

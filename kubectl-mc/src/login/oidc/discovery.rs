@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn issuer_has_to_be_the_one_that_was_asked() {
+    fn issuer_in_the_discovery_document_must_match() {
         let read = |issuer: &str| {
             let document = json!({"issuer": issuer, "token_endpoint": "https://i/token"});
             Discovery::of(&document, "https://i", "u").map(|found| found.issuer)

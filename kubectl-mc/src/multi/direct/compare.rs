@@ -150,7 +150,7 @@ mod tests {
     use crate::argv;
 
     #[test]
-    fn the_words_are_those_of_get() {
+    fn compare_takes_the_words_of_get() {
         let plan = |words: &str| ComparePlan::of(&argv::scan(words.split(' ').map(Into::into).collect()));
         assert!(plan("compare get deploy/web -n x").is_some());
         assert_eq!(plan("compare deploy web -n x"), plan("compare get deploy web -n x"));

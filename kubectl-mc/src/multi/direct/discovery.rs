@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_category_is_all_its_types_once_in_the_order_of_discovery() {
+    fn category_lists_its_types_once_in_discovery_order() {
         let names: Vec<_> = discovery().expand("all").unwrap().iter().map(ApiResource::qualified).collect();
         assert_eq!(names, ["pods", "deployments.apps", "horizontalpodautoscalers.autoscaling"]);
         assert_eq!(discovery().expand("all").unwrap()[2].version, "v2");

@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_whole_however_frames_are_cut() {
+    fn events_are_whole_across_frame_boundaries() {
         let mut lines = EventLines::default();
         assert_eq!(take(&mut lines, "{\"a\""), [""; 0]);
         assert_eq!(take(&mut lines, ":1}\n{\"b\":2}\n\n{"), ["{\"a\":1}", "{\"b\":2}"]);
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn event_without_end_is_refused() {
+    fn endless_event_is_refused() {
         let mut lines = EventLines::default();
         let piece = vec![b'x'; MAX_EVENT / 2];
         assert!(lines.take(&piece).is_ok() && lines.take(&piece).is_ok());

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_on_the_way_names_the_hop() {
+    fn refusal_before_the_member_names_the_hop() {
         let body = r#"{"kind":"Status","message":"dial: no route"}"#;
         let refused = of(502, Hop::MemberUnreachable, body);
         assert_eq!(refused.to_string(), "member unreachable: dial: no route");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overload_of_the_sidecar_passes_and_a_bad_request_does_not() {
+    fn sidecar_overload_is_transient_and_bad_request_is_not() {
         let overload = of(429, Hop::Sidecar, "too many requests");
         assert!(overload.is_of_the_member() && overload.is_passing());
         let request = of(400, Hop::Request, "a dot segment");

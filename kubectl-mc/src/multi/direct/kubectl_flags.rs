@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_write_a_flag_is_read() {
+    fn every_form_of_a_flag_is_parsed() {
         for words in [
             &["get", "-Aw", "-o", "wide", "pods", "-la=b"][..],
             &["get", "pods", "--all-namespaces=true", "--watch", "--output=wide", "--selector", "a=b"],

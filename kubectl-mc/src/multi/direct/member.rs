@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warnings_text_is_between_quotes() {
+    fn warning_text_is_read_from_the_quotes() {
         assert_eq!(warning_text(r#"299 - "a \"b\" c""#).as_deref(), Some("a \"b\" c"));
         for other in ["199 - \"x\"", "299 - x", "299 - \"x", ""] {
             assert_eq!(warning_text(other), None, "{other}");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_encoded() {
+    fn query_is_encoded() {
         let query =
             Query::default().with("labelSelector", "a=b,c in (d)").with_some("limit", None).with("x", "1");
         assert_eq!(query.to_string(), "?labelSelector=a%3Db%2Cc%20in%20%28d%29&x=1");

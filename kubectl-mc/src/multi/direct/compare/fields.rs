@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_each_cluster_makes_are_known() {
+    fn objects_generated_per_cluster_are_recognized() {
         let is = |kind: &str, name: &str, of_type: &str| {
             is_of_the_cluster(&serde_json::json!({"kind": kind, "type": of_type, "metadata": {"name": name}}))
         };

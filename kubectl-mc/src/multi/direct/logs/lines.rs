@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_drop_no_line_is_doubled_and_none_is_lost() {
+    fn reconnect_neither_repeats_nor_loses_a_line() {
         let mut cutter = Cutter::default();
         let before = "2026-01-01T00:00:00.1Z a\n2026-01-01T00:00:00.2Z b\n2026-01-01T00:00:00.2Z c\n2026-01-01T00:00:00.2Z d";
         assert_eq!(take(&mut cutter, before), ["a\n", "b\n", "c\n"]);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn long_line_is_given_in_parts_of_bounded_size() {
+    fn long_line_is_split_into_bounded_parts() {
         let mut cutter = Cutter::with_longest_line(30);
         let long = format!("2026-01-01T00:00:01Z {}", "x".repeat(20));
         assert_eq!(take(&mut cutter, &long), ["x".repeat(20)]);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn long_line_without_its_end_is_shown_again() {
+    fn long_line_cut_by_a_reconnect_is_shown_again() {
         let mut cutter = Cutter::with_longest_line(30);
         let (first, long) = ("2026-01-01T00:00:01Z a\n", format!("2026-01-01T00:00:01Z {}", "x".repeat(20)));
         assert_eq!(take(&mut cutter, &format!("{first}{long}")).len(), 2);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_loses_nothing() {
+    fn clock_step_backwards_loses_no_line() {
         let mut cutter = Cutter::default();
         assert_eq!(take(&mut cutter, "2026-01-01T00:00:02Z a\n2026-01-01T00:00:01Z b\n"), ["a\n", "b\n"]);
     }

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_kubectls() {
+    fn other_requests_are_left_to_kubectl() {
         for words in [
             "logs",
             "logs deploy/web",

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_container_is_the_one_that_kubectl_takes() {
+    fn default_container_is_that_of_kubectl() {
         let (names, remark) = pod("{}").containers(&Containers::Default).unwrap();
         assert_eq!(names, ["a"]);
         assert_eq!(remark.as_deref(), Some("Defaulted container \"a\" out of: a, b, i (init)"));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn log_is_of_the_run_that_has_one() {
+    fn logs_name_the_last_run_of_each_container() {
         let json = r#"{"metadata": {"name": "p"}, "status": {
             "initContainerStatuses": [{"name": "i", "containerID": "x://i", "state": {"terminated": {"containerID": "x://i"}}}],
             "containerStatuses": [
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_runs_is_known_by_its_id() {
+    fn running_container_is_identified_by_its_id() {
         assert_eq!((pod("{}").running("a"), pod("{}").running("b")), (Some("x://1"), None));
     }
 }

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn log_above_the_limit_waits_and_is_told_of_once() {
+    async fn log_above_the_limit_waits_and_is_reported_once() {
         let slots = Slots::new(2);
         let told = AtomicBool::new(false);
         let tell = || async { assert!(!told.swap(true, Ordering::Relaxed)) };

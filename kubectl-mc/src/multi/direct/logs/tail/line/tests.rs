@@ -24,7 +24,7 @@ fn shown(words: &str, look: Look, lines: &[&str]) -> String {
 const LINE: &str = "2026-01-01T00:00:00.5Z it \"runs\"\n";
 
 #[test]
-fn default_format_says_what_a_line_is_of() {
+fn default_format_shows_the_origin_of_a_line() {
     let many = Look { cluster: true, width: 4, ..Look::default() };
     assert_eq!(shown("", many, &[LINE]), "m1   web-1 main | it \"runs\"\n");
     let one = Look { namespace: true, ..Look::default() };
@@ -34,7 +34,7 @@ fn default_format_says_what_a_line_is_of() {
 }
 
 #[test]
-fn template_gives_the_form_of_a_line() {
+fn template_formats_a_line() {
     let words = "--template={time} {cluster}/{namespace}/{pod}/{container}@{node}: {message}";
     assert_eq!(
         shown(words, Look::default(), &[LINE]),

@@ -27,7 +27,7 @@ fn name_is_readable_and_stable_for_equal_grants() {
     let prod = labelled("env=prod");
     let name = grant(&jane, &prod).name();
     assert!(name.starts_with("view-user-jane-env-prod-"), "{name}");
-    // Neither the order nor the way of writing a selector counts.
+    // The order of subjects and the notation of a selector do not change the name.
     let (both, other) = ([user("jane"), user("joe")], [user("joe"), user("jane")]);
     let (m12, m21) = (named_clusters(&["m1", "m2"]), named_clusters(&["m2", "m1"]));
     assert_eq!(grant(&both, &m12).name(), grant(&other, &m21).name());
@@ -56,7 +56,7 @@ fn different_grants_have_different_names() {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         assert!(name.len() < 100 && name.bytes().all(plain) && !name.contains("--"), "{name}");
     }
-    // The same pattern names the same grant, also after another cluster joined.
+    // The same pattern gives the same name even after another cluster joined.
     let pattern = ["eu-*".to_owned()];
     let (before, after) = (named_clusters(&["eu-1"]), named_clusters(&["eu-1", "eu-2"]));
     let name = |clusters| MaintainedGrant { terms: &pattern, ..grant(&jane, clusters) }.name();

@@ -52,7 +52,7 @@ fn findings(host: &HostSurvey, member: &MemberSurvey, endpoint: &Endpoint) -> Ve
     check(&names, host, member, endpoint, LIFE)
 }
 
-/// What refuses, with its hint.
+/// The refusals, with their hints.
 fn refusals(host: &HostSurvey, member: &MemberSurvey) -> Vec<String> {
     let findings = findings(host, member, &endpoint("https://m1.example:6443"));
     findings
@@ -100,7 +100,7 @@ fn rejoin_continues_and_a_taken_name_is_refused() {
     refused(&of_karmada, &member(), &["the name m1 is taken: Karmada registers it", "karmadactl unjoin"]);
     let by_hand = MemberSurvey { has_account: true, ..member() };
     refused(&at(Some("other-uid")), &by_hand, &["the name m1 is taken", "another cluster"]);
-    // Joined by who could not read this uid: the member knows it.
+    // The earlier caller could not read this uid, but the member has the annotation.
     let noted = MemberSurvey { namespace: joined_to("host-uid", "m1"), ..member() };
     assert_eq!(refusals(&at(None), &noted), Vec::<String>::new());
 }
@@ -112,7 +112,7 @@ fn second_name_for_a_cluster_is_refused() {
     let noted = MemberSurvey { namespace: joined_to("host-uid", "m0"), ..member() };
     let by_note = HostSurvey { registered: vec![registered("m0", None)], ..host() };
     refused(&by_note, &noted, &["joined already, as m0"]);
-    // The registration is gone: its note is of no importance.
+    // Without the registration, the annotation is ignored.
     assert_eq!(refusals(&host(), &noted), Vec::<String>::new());
 }
 
@@ -129,7 +129,7 @@ fn manually_created_accounts_are_not_taken_over() {
     let by_hand = MemberSurvey { has_account: true, ..member() };
     let take_over = "annotate namespace kubectl-mc-system fleet.kubectl-mc.dev/host=host-uid --overwrite";
     refused(&host(), &by_hand, &["another host may use the cluster", take_over]);
-    // After that command, and where this host has joined it.
+    // Accepted after that command, and where this host has joined the member.
     let marked = MemberSurvey {
         namespace: Some(json!({"metadata": {"annotations": {HOST_UID: "host-uid"}}})),
         ..by_hand.clone()
@@ -197,7 +197,7 @@ fn member_before_the_minimum_is_refused() {
     assert_eq!(refusals(&host(), &version("of an unknown version")), Vec::<String>::new());
 }
 
-/// What the user must confirm of this member.
+/// The warnings about this member.
 fn warnings(member: &MemberSurvey) -> Vec<String> {
     let warning = |finding| match finding {
         Finding::Warning(text) => Some(text),

@@ -8,7 +8,7 @@ fn survey() -> AgentSurvey {
     AgentSurvey { host_serves: true, root_ca: Some("PEM".to_owned()), ..AgentSurvey::default() }
 }
 
-/// The texts of what refuses, with their hints.
+/// The texts of the refusals, with their hints.
 fn refusals(survey: &AgentSurvey, server: &str) -> Vec<String> {
     let cluster = "m1".parse().unwrap();
     let names = Names {

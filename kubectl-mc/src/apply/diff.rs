@@ -1,4 +1,4 @@
-//! A unified diff in YAML of what an apply would change. The values of Secrets are masked.
+//! Prints a unified diff in YAML of what an apply would change. The values of Secrets are masked.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::Applied;
 use crate::server_text::escaped;
 use crate::yaml;
 
-/// The difference that applying makes to each object, empty when there is none.
+/// The diff of each applied object; empty if nothing changes.
 pub(crate) fn unified(applied: &[Applied]) -> String {
     let mut text = String::new();
     for one in applied {
@@ -31,12 +31,12 @@ pub(crate) fn unified(applied: &[Applied]) -> String {
     text
 }
 
-/// A document whose lines may hold text of the host.
+/// Escapes the lines of a document, which may contain text from the host.
 fn escaped_lines(document: &str) -> String {
     document.lines().map(|line| format!("{}\n", escaped(line))).collect()
 }
 
-/// Without what the server writes by itself.
+/// The object without the fields that the server sets.
 pub(super) fn significant(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -50,7 +50,7 @@ pub(super) fn significant(object: &Value) -> Value {
     object
 }
 
-/// A value that stays is `***`; one that changes is said to, and no more.
+/// Masks values: an unchanged value becomes `***`, and a changed one is only marked as changed.
 fn mask(before: &mut Value, after: &mut Value) {
     for field in ["data", "stringData"] {
         let old = before.get(field).cloned().unwrap_or_default();

@@ -8,7 +8,7 @@ fn joined(words: &[OsString]) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// (what was typed, ours, kubectl's)
+/// (typed, for the plugin, for kubectl)
 #[test]
 fn plugin_flags_are_removed_and_the_rest_is_unchanged() {
     for (line, own, kubectl) in [

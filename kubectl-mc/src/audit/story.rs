@@ -1,5 +1,5 @@
-//! Prints the events of a request for people. Several requests can have one id: a client chooses it, and kubectl
-//! repeats some requests.
+//! Prints the events of a request in readable form. Several requests can have one id: the client chooses it,
+//! and kubectl repeats some requests.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::server_text::ServerText;
 
-/// The story of each request of these events, in the order of their beginnings.
+/// Describes each request of these events, in the order of their start.
 pub(super) fn tell(events: &[Value]) -> String {
     let mut requests: Vec<Vec<&Value>> = Vec::new();
     for event in events {
@@ -29,7 +29,7 @@ pub(super) fn tell(events: &[Value]) -> String {
     text
 }
 
-/// One request, by its last event.
+/// Describes one request by its last event.
 fn one(events: &[&Value], text: &mut String) {
     let Some(last) = events.iter().max_by_key(|event| stage(event)) else { return };
     let annotation = |key: &str| string(&last["annotations"][format!("kubectl-mc.dev/{key}")]);
@@ -133,7 +133,7 @@ fn outcome(event: &Value) -> String {
     }
 }
 
-/// Where the same request is recorded too.
+/// The other places that record the same request.
 fn elsewhere(id: &str, cluster: &str) -> String {
     let logs = match cluster {
         "" => "the audit log of the host's kube-apiserver".to_owned(),

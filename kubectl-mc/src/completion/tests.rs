@@ -39,7 +39,7 @@ fn cursor_finds_the_kind_of_the_last_word() {
         ("get -n x", "", "word"),
         ("exec web --", "-C", "after dashes"),
         ("exec web -- sh -C", "", "after dashes"),
-        // Another plugin's flag, of a name that is ours after kubectl's verbs.
+        // A flag of another plugin, with a name that belongs to this plugin after verbs of kubectl.
         ("neat --exclude", "", "word"),
         ("get --exclude", "", "--exclude after 1 words"),
     ] {

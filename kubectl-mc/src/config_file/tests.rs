@@ -70,7 +70,7 @@ fn unknown_key_is_refused_with_a_suggestion() {
     assert!(wrong.contains("is not a duration"), "{wrong}");
 }
 
-/// `UPDATE=1 cargo test -p kubectl-mc schema` writes it.
+/// `UPDATE=1 cargo test -p kubectl-mc schema` updates the schema.
 #[test]
 fn schema_matches_the_types() {
     let schema = schemars::schema_for!(ConfigFile);

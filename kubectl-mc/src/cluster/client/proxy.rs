@@ -1,4 +1,5 @@
-//! `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` as Go reads them: upper case first, and never for loopback addresses.
+//! Reads `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` by Go's rules: upper case first, and never for loopback
+//! addresses.
 
 use std::net::IpAddr;
 
@@ -7,7 +8,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 
 use crate::env::{self, Env};
 
-/// The proxy that the environment asks for on the way to `server`.
+/// The proxy for `server` from the environment.
 pub(crate) fn from_environment(server: &Uri, env: &Env) -> Option<Uri> {
     let host = server.host()?;
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();

@@ -2,7 +2,7 @@ use std::fs;
 
 use super::*;
 
-/// A folder with kubeconfig files in it.
+/// A temporary folder with kubeconfig files.
 struct Files(tempfile::TempDir);
 
 impl Files {
@@ -20,7 +20,7 @@ impl Files {
         self.0.path().join(name)
     }
 
-    /// `KUBECONFIG` of these names.
+    /// An environment with these files in `KUBECONFIG`.
     fn env(&self, names: &[&str]) -> Env {
         let list = std::env::join_paths(names.iter().map(|name| match *name {
             "" => PathBuf::new(),

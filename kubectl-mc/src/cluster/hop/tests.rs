@@ -8,7 +8,7 @@ fn refusal(status: u16, hop: Option<Hop>, body: &str) -> Option<(Hop, String)> {
     Refusal::of(status, hop, body.as_bytes()).map(|refusal| (refusal.hop, refusal.message.raw().to_owned()))
 }
 
-/// A Status that names a hop in its causes, as the sidecar's do and a member's can.
+/// A Status that names a hop in its causes; both the sidecar and a member can send one.
 fn status(message: &str, hop: &str) -> String {
     let causes = [serde_json::json!({"reason": "Hop", "message": hop})];
     serde_json::json!({"kind": "Status", "message": message, "details": {"causes": causes}}).to_string()
@@ -140,14 +140,14 @@ fn only_hub_api_errors_are_attributed_to_the_hub() {
         assert_eq!(by(Dialect::KubeAdmiral, code, &of_hub, pods), None);
         assert_eq!(by(Dialect::Clusternet, code, &about("proxies.clusternet.io"), pods), Some(hop));
     }
-    // A member serves these, so they say that the hub does not serve the member.
+    // Every member serves these paths, so a 404 means that the hub does not serve the member.
     let page = "404 page not found\n";
     for path in ["", "/api", "/apis?x", "/version", pods] {
         assert_eq!(by(Dialect::KubeAdmiral, 404, page, path), Some(Hop::Hub), "{path}");
     }
     assert_eq!(by(Dialect::KubeAdmiral, 404, page, "/apis/apps/v1/deployments"), None);
     assert_eq!(by(Dialect::Karmada, 404, &of_member, "/version"), None);
-    // Without a group nothing is the template's own.
+    // A path template has no API group of its own.
     let template = Dialect::Template("/{cluster}".parse().unwrap());
     assert_eq!(by(template, 403, &about(""), pods), None);
 }

@@ -150,7 +150,7 @@ fn user_changes_in_plugin_entries_survive() {
     std::fs::write(scene.file(), &changed).unwrap();
     assert_eq!(scene.counts(&["m1"], None), (0, 0, 0));
     assert_eq!(scene.text(), changed);
-    // Another server of the host is one of the members too.
+    // A new server of the host also applies to its members.
     std::fs::write(scene.file(), changed.replace("https://h:6443   #", "https://h2:6443   #")).unwrap();
     assert_eq!(scene.counts(&["m1"], None), (0, 1, 0));
     let text = scene.text();
@@ -183,7 +183,7 @@ fn foreign_entries_are_never_overwritten() {
     }
 }
 
-/// JSON as text, as kubectl and this plugin read it too.
+/// The file as JSON, which kubectl and the plugin read too.
 fn json_file() -> String {
     let json = json!({
         "clusters": [{"name": "c", "cluster": {"server": "https://h:6443"}}],

@@ -27,7 +27,7 @@ fn host() -> ClusterContext {
     }
 }
 
-/// Whether a request is made `age` after kubectl wrote its discovery cache into `cache`.
+/// Whether a request is sent `age` after kubectl wrote its discovery cache into `cache`.
 fn needed(line: &str, variables: &[(&str, &Path)], seen: bool, age: Duration) -> bool {
     let env: Env = variables.iter().copied().collect();
     is_needed(&scan(line), &host(), &"m1".parse().unwrap(), &env, seen, SystemTime::now() + age)

@@ -7,7 +7,7 @@ fn certificate() -> String {
     CertificateParams::new(Vec::new()).unwrap().self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
 }
 
-/// `spec.cluster` for this server, with more fields.
+/// A `spec.cluster` for this server, with additional fields.
 fn cluster(server: &str, more: Value) -> Value {
     let mut cluster = json!({"server": server});
     cluster.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -40,7 +40,7 @@ fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o777
 }
 
-/// A keyring with a limit, as those of Windows and macOS have one.
+/// A keyring with a size limit, as on Windows and macOS.
 #[derive(Clone, Default)]
 struct SmallKeyring(std::rc::Rc<std::cell::RefCell<Option<Vec<u8>>>>);
 
@@ -84,7 +84,7 @@ fn credential_too_large_for_the_keyring_is_in_a_file() {
     assert_eq!(token(), (large.clone(), CredentialStore::File));
     assert!(keyring.0.borrow().is_none(), "the older credential is gone");
 
-    // The keyring alone was wanted: nothing changes.
+    // Only the keyring was wanted, so the stored login does not change.
     let error = save(&"y".repeat(3000), CredentialStore::Keyring).unwrap_err();
     assert!(error.hint().unwrap().contains("--credential-store=file"));
     assert_eq!(token(), (large, CredentialStore::File));

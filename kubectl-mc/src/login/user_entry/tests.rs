@@ -77,7 +77,7 @@ fn host_and_its_members_use_the_login_and_logout_undoes_it() {
     assert_eq!(text.matches("\n    user: u\n").count(), 1, "of the other context: {text}");
     assert_eq!(exec(&scene.host()).and_then(Source::of_user), Some(("hub".to_owned(), Source::Token)));
     assert_eq!(remove(&scene.host(), &scene.env).unwrap(), Removed::Restored(Some("u".to_owned())));
-    // Comments within an entry that was changed are lost.
+    // Comments inside a changed entry are lost.
     assert_eq!(scene.text(), FILE.replace("   # of the hub", ""));
 }
 

@@ -2,7 +2,7 @@ use tokio::io::AsyncReadExt;
 
 use super::*;
 
-/// What a server at the port answers to a request.
+/// The response of a server at the port.
 async fn ask(port: u16, request: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();

@@ -1,13 +1,13 @@
-//! The events of a watch: one JSON object a line, in frames that end anywhere.
+//! Splits the body of a watch into events: one JSON object per line, in frames with arbitrary boundaries.
 
 use super::failure::MemberFailure;
 
-/// Joins frames to whole events.
+/// Joins frames to complete events.
 #[derive(Debug, Default)]
 pub(super) struct EventLines(Vec<u8>);
 
 impl EventLines {
-    /// Takes a frame, and gives the events that are complete with it.
+    /// Adds a frame and returns the events that it completes.
     pub(super) fn take(&mut self, data: &[u8]) -> Result<Events, MemberFailure> {
         let begun = self.0.len();
         self.0.extend_from_slice(data);
@@ -22,7 +22,7 @@ impl EventLines {
     }
 }
 
-/// Whole events.
+/// Complete events.
 #[derive(Debug)]
 pub(super) struct Events(Vec<u8>);
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::argv;
 use crate::multi::direct::logs::tail::plan::TailPlan;
 
-/// What is shown of these lines.
+/// The output for these lines.
 fn shown(words: &str, look: Look, lines: &[&str]) -> String {
     let words = ["tail", "."].into_iter().chain(words.split('|').filter(|word| !word.is_empty()));
     let plan = TailPlan::parse(&argv::scan(words.map(Into::into).collect())).unwrap();
@@ -60,7 +60,7 @@ fn only_wanted_lines_are_shown_whole() {
         shown("-i|error$", Look::default(), &lines),
         "web-1 main | an error\r\nweb-1 main | an error\n"
     );
-    // The time is not part of a line.
+    // The timestamp is not part of a line.
     assert_eq!(shown("-i|^2026", Look::default(), &lines), "web-1 main | 2026-01-01 fine\n");
 }
 

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_names_the_field_and_its_owner() {
+    fn conflict_names_the_field_and_its_owner() {
         let status: Status = serde_json::from_value(json!({
             "status": "Failure", "reason": "Conflict", "code": 409, "message": "Apply failed with 1 conflict",
             "details": {"causes": [{
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn server_fields_are_no_change() {
+    fn fields_set_by_the_server_do_not_count_as_a_change() {
         let object =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}});
         let with = |version: &str, data: &str| {

@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help_says_kubectl_mc_and_gives_examples_first() {
+    fn help_uses_kubectl_mc_and_shows_examples_first() {
         let help = <Cli as clap::CommandFactory>::command().render_help().to_string();
         let place = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text:?} is missing in {help}"));
         assert!(place("Examples:") < place("Usage:\n  kubectl mc [--cluster=CLUSTERS]"));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_given_twice_counts_the_last_time_as_for_kubectl() {
+    fn last_of_repeated_flags_wins_as_in_kubectl() {
         let cli = Cli::try_parse_from(["kubectl mc", "--context=a", "--context=b"]).unwrap();
         assert_eq!(cli.flags.context.as_deref(), Some("b"));
     }

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_is_printed_once_and_the_hint_apart() {
+    fn error_chain_is_printed_once_and_the_hint_separately() {
         let failure = Failure::from(Outer(std::io::Error::other("it is gone")));
         assert_eq!(failure.to_string(), "cannot read the file: it is gone");
         assert_eq!(failure.hint.as_deref(), Some("look at it"));

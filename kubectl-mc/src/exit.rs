@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_of_a_child_never_becomes_success() {
+    fn failing_child_code_never_becomes_success() {
         // Windows has codes of 32 bits: 256 and 0xC000013A would be 0 and 58 if they were cut.
         for (code, expected) in [
             (Some(0), 0),

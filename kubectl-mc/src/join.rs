@@ -2,8 +2,9 @@
 //!
 //! [`survey`] reads both sides, [`preflight`] concludes from it, [`steps`] writes: the registration without a
 //! credential, then (as soon as the sidecar reaches the member) the member's side, then the tokens. Each step
-//! is idempotent, and what fails is left as it is: the same command goes on from there. [`switch`] is for a member in
-//! use whose connection changes. [`renew`] repeats only the last step. [`enroll`] writes the host's side alone.
+//! is idempotent, and a failed join leaves its objects: the same command continues from there. [`switch`]
+//! changes the connection of a member in use. [`renew`] repeats only the last step. [`enroll`] writes the
+//! host's side alone.
 
 pub(crate) mod address;
 pub(crate) mod agent;

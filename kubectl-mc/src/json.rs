@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_as_kubectl_writes_it() {
+    fn json_is_formatted_as_in_kubectl() {
         let value: Value =
             serde_json::from_str(r#"{"b": [], "a": {"x<y": "1 > 0 & \"q\" \u2028é"}, "n": [1.0, 2]}"#)
                 .unwrap();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_gos() {
+    fn numbers_are_formatted_as_in_go() {
         for (json, text) in [
             ("1.0", "1"),
             ("-0.5", "-0.5"),

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_of_kubectl_choose_what_is_logged() {
+    fn log_levels_match_those_of_kubectl() {
         let log = |level: &str| Log::new(&[(env::LOG, level)].into_iter().collect());
         assert!(!log("5").has_requests() && log("6").has_requests() && log("10").has_requests());
         assert_eq!((log(""), log("x")), (Log::default(), Log::default()));

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_quoted_when_a_shell_would_read_them_otherwise() {
+    fn words_are_quoted_when_a_shell_needs_it() {
         for (word, expected) in
             [("pods", "pods"), ("a b", "'a b'"), ("", "''"), ("it's", r"'it'\''s'"), ("-l=a!=b", "'-l=a!=b'")]
         {

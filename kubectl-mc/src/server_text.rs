@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn visible_text_stays_as_it_is() {
+    fn visible_text_is_unchanged() {
         for text in ["jané", "日本語", "שלום", "👩\u{200d}💻", "a\\nb", " a  b "] {
             assert_eq!(ServerText::from(text).to_string(), text);
             assert_eq!(ServerText::from(text).raw(), text);

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_wins_over_its_variable() {
+    fn flag_overrides_its_variable() {
         let env = env(&[(env::CLUSTER, "m2"), (env::CONTEXT, "from-env")]);
         let cluster = |flags: &Flags| {
             let choice = Settings::resolve(flags, &env).unwrap().choice.unwrap();
@@ -257,12 +257,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_given_is_nothing_chosen() {
+    fn defaults_choose_no_cluster() {
         assert_eq!(Settings::resolve(&flags(&[]), &env(&[(env::CLUSTER, "")])).unwrap(), Settings::default());
     }
 
     #[test]
-    fn filter_wins_over_the_variable() {
+    fn filter_overrides_the_variable() {
         let filtered = Flags { r#where: vec!["ready=True".to_owned()], ..Flags::default() };
         let choice = |env: &Env| Settings::resolve(&filtered, env).unwrap().choice;
         assert_eq!(choice(&env(&[(env::CLUSTER, "m1")])), choice(&env(&[])));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn variable_takes_the_whole_grammar() {
+    fn variable_accepts_the_whole_grammar() {
         let settings = Settings::resolve(&flags(&[]), &env(&[(env::CLUSTER, "eu-*,!eu-9")])).unwrap();
         assert_eq!(settings.choice, Choice::parse(&["eu-*,!eu-9"], &[], None, false).unwrap());
     }
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_that_contradict_each_other_are_refused() {
+    fn conflicting_choices_are_refused() {
         let all = Flags { all_clusters: true, ..flags(&["m1"]) };
         let retry = Flags { retry_failed: true, ..flags(&["m1"]) };
         let filtered = vec!["ready=True".to_owned()];
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_81_what_is_no_cluster_name_is_refused_by_name() {
+    fn fault_81_invalid_cluster_name_is_refused_by_name() {
         for name in ["", "..", "../m2", "m1/proxy", "M1", "m.1"] {
             let error = Settings::resolve(&flags(&[name]), &env(&[])).unwrap_err();
             let text = crate::error::Failure::from(error).to_string();

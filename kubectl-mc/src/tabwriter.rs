@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_cells_ends_the_columns_around_it() {
+    fn line_without_cells_ends_the_columns_around_it() {
         let mut writer = TabWriter::default();
         for line in ["aaaaaaaa\tb", "one", "a\tb", "a\tb\tc"] {
             writer.line(line);

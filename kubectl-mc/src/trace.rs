@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn request_belongs_to_the_command_and_the_callers_trace() {
+    fn request_joins_the_command_and_the_trace_of_the_caller() {
         let trace = trace("get", &[(env::TRACEPARENT, PARENT)]);
         trace.clusters(3);
         let mut headers = HeaderMap::new();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn trace_that_is_not_sampled_is_passed_on_and_not_exported() {
+    fn unsampled_trace_is_propagated_and_not_exported() {
         let trace = trace("get", &[(env::TRACEPARENT, &PARENT.replace("-01", "-00"))]);
         let mut headers = HeaderMap::new();
         trace.request(&Method::GET, "/version", &mut headers).ended(None);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoint_of_traces_comes_before_that_of_everything() {
+    fn traces_endpoint_overrides_the_general_endpoint() {
         let all = (env::OTLP_ENDPOINT, "http://all:4317");
         let own = (env::OTLP_TRACES_ENDPOINT, "http://traces:4317");
         assert_eq!(trace("get", &[all, own]).endpoint, "http://traces:4317");
@@ -322,14 +322,14 @@ mod tests {
     }
 
     #[test]
-    fn word_that_is_no_verb_is_not_in_the_trace() {
+    fn unknown_verb_is_not_in_the_trace() {
         for word in ["s3cret", "PASSWORD", "a=b", &"x".repeat(25)] {
             assert!(!format!("{:?}", trace(word, &[]).command()).contains(word), "{word}");
         }
     }
 
     #[test]
-    fn other_exporter_is_an_error() {
+    fn unknown_exporter_is_an_error() {
         let env: Env = [(env::TRACE, "jaeger")].into_iter().collect();
         let error = begin(None, &env).unwrap_err().to_string();
         assert_eq!(error, r#"KUBECTL_MC_TRACE is "jaeger", not "otlp""#);

@@ -1,4 +1,5 @@
-//! `kubectl mc access grant` and `revoke` for a grant that the sidecar's leader keeps: a ClusterAccess on the host.
+//! Implements `kubectl mc access grant` and `revoke` for a grant that the sidecar's leader maintains: a
+//! ClusterAccess on the host.
 
 use std::time::Duration;
 
@@ -26,14 +27,14 @@ use crate::multi::selection::SelectedCluster;
 use crate::printer::Printer;
 use crate::progress::Progress;
 
-/// One role for subjects on clusters, as long as the object is there.
+/// One role for subjects on clusters. It lasts as long as the ClusterAccess exists.
 pub(super) struct MaintainedGrant<'a> {
     pub(super) role: GrantedRole<'a>,
     pub(super) subjects: &'a [GrantSubject],
     pub(super) clusters: &'a Clusters,
-    /// How the clusters were named.
+    /// The names and patterns of clusters, as typed.
     pub(super) terms: &'a [String],
-    /// The name that was given.
+    /// The value of `--name`.
     pub(super) name: Option<&'a str>,
 }
 
@@ -70,7 +71,7 @@ impl MaintainedGrant<'_> {
         Ok(ExitStatus::Success)
     }
 
-    /// Deletes the ClusterAccess; tells whether it was there.
+    /// Deletes the ClusterAccess; returns whether it existed.
     pub(super) async fn delete(
         &self,
         delete: Delete,
@@ -80,8 +81,8 @@ impl MaintainedGrant<'_> {
         delete_named(&self.name(), delete, host, printer).await
     }
 
-    /// The name that was given, else one that the same grant always has: readable, with a hash of all that it says but
-    /// its end.
+    /// The given name, or else a readable name with a hash of the whole grant except its end. Equal grants
+    /// get equal names.
     pub(super) fn name(&self) -> String {
         if let Some(name) = self.name {
             return name.to_owned();
@@ -108,7 +109,7 @@ impl MaintainedGrant<'_> {
         let mut name = String::new();
         for letter in words.join("-").chars() {
             let letter = if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
-            // Neither at the beginning nor twice.
+            // A dash neither starts the name nor follows another dash.
             if letter != '-' || !(name.is_empty() || name.ends_with('-')) {
                 name.push(letter);
             }
@@ -140,7 +141,8 @@ impl MaintainedGrant<'_> {
         object
     }
 
-    /// What the role needs of the proxy; none is all. It is read on a member where the caller may.
+    /// The verbs on `clusters/proxy` that the role needs; `None` means all verbs. Reads the role on a member
+    /// where the caller may.
     async fn proxy_verbs(&self, host: &Side, env: &Env) -> Option<&'static [&'static str]> {
         let candidates = self.candidates(host).await;
         for name in candidates.iter().filter_map(SelectedCluster::member).take(MEMBERS_TRIED) {
@@ -172,7 +174,7 @@ impl MaintainedGrant<'_> {
         candidates
     }
 
-    /// The result, and the next command.
+    /// Describes the result and names the next command.
     fn next(&self, access: &Value, kubectl_mc: &str) -> String {
         let (subject, role) = (&self.subjects[0], self.role);
         let summary = access["status"]["summary"].as_str().unwrap_or("0/0");
@@ -189,7 +191,7 @@ impl MaintainedGrant<'_> {
     }
 }
 
-/// Deletes a ClusterAccess; tells whether it was there.
+/// Deletes a ClusterAccess; returns whether it existed.
 pub(super) async fn delete_named(
     name: &str,
     delete: Delete,
@@ -207,21 +209,21 @@ pub(super) fn path(name: &str) -> String {
     format!("{}/{name}", path::CLUSTER_ACCESSES_PATH)
 }
 
-/// Whether the host serves ClusterAccesses; gives its clock.
+/// Checks that the host serves ClusterAccesses; returns the host's clock.
 pub(super) async fn served(host: &Side) -> Result<Timestamp, Failure> {
     let answer = host.send(Method::GET, &format!("/apis/{FLEET_GROUP_VERSION}"), None).await?;
     let resources = answer.json();
     let resources = resources["resources"].as_array();
     let is_there = resources
         .is_some_and(|resources| resources.iter().any(|resource| resource["name"] == "clusteraccesses"));
-    // Without the right to discovery it shows later.
+    // If the caller may not read discovery, a missing kind shows in a later request.
     if answer.status == StatusCode::NOT_FOUND || (answer.status.is_success() && !is_there) {
         return Err(ClusterAccessError::NotServed.into());
     }
     Ok(answer.date.unwrap_or_else(Timestamp::now))
 }
 
-/// The rights on the proxy that a ClusterAccess names; none is all.
+/// The verbs on `clusters/proxy` that a ClusterAccess names; `None` means all verbs.
 fn verbs(reach: Reach) -> Option<&'static [&'static str]> {
     match reach {
         Reach::Read => Some(reach.verbs()),
@@ -240,14 +242,14 @@ fn missing_kind(error: ApplyError) -> Failure {
     }
 }
 
-/// When it ends, in whole seconds.
+/// When the grant expires, in whole seconds.
 fn end(now: Timestamp, duration: Duration) -> Result<Timestamp, ClusterAccessError> {
     let seconds = i64::try_from(duration.as_secs().max(1)).ok();
     let end = seconds.and_then(|seconds| now.as_second().checked_add(seconds));
     end.and_then(|end| Timestamp::from_second(end).ok()).ok_or(ClusterAccessError::TooLong)
 }
 
-/// Waits until the status is about this generation and knows every cluster. `None` after the timeout.
+/// Waits until the status reports this generation and every cluster. Returns `None` after the timeout.
 async fn wait(host: &Side, path: &str) -> Option<Value> {
     let begin = Instant::now();
     loop {
@@ -272,21 +274,21 @@ fn is_settled(access: &Value) -> bool {
         && clusters.all(|cluster| cluster["reason"] != PENDING)
 }
 
-/// Whether a moment may mend it: a label or a join of just before has not reached everybody yet.
+/// Whether the reason is transient: a recent label or join has not reached every component yet.
 fn may_pass(access: &Value) -> bool {
     let clusters = access["status"]["clusters"].as_array().into_iter().flatten();
     let reasons = clusters.filter_map(|cluster| cluster["reason"].as_str());
     reasons.chain([reason(access)]).any(|reason| PASSING_REASONS.contains(&reason))
 }
 
-/// Why it is ready, or not.
+/// The reason of condition `Ready`.
 fn reason(access: &Value) -> &str {
     let conditions = access["status"]["conditions"].as_array();
     let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
     ready.and_then(|ready| ready["reason"].as_str()).unwrap_or_default()
 }
 
-/// A line for each cluster that does not have it.
+/// One line for each cluster without the grant.
 fn ungranted(access: &Value) -> Vec<String> {
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let line = |name: &str, of: &Value| {
@@ -332,15 +334,15 @@ impl Explain for ClusterAccessError {
     }
 }
 
-/// The readable part of a name.
+/// Maximum length of the readable part of a name.
 const READABLE: usize = 80;
 const MEMBERS_TRIED: usize = 3;
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// The leader tries again within this time.
+/// The leader retries within this time.
 const PASSING: Duration = Duration::from_secs(4);
 const PASSING_REASONS: [&str; 5] =
     ["Forbidden", "HostFailed", "MemberUnreachable", "NoneSelected", "RoleNotBindable"];
-/// The reason of what the leader has not done yet.
+/// The reason that the leader sets while work is outstanding.
 const PENDING: &str = "Pending";
 const WAIT_TIMEOUT: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(300);

@@ -1,5 +1,5 @@
-//! `kubectl mc access diff`: the rights that the access controller would add and remove on a member, each with the
-//! binding on the host that is its reason. The controller decides by the same code.
+//! Implements `kubectl mc access diff`: the rights that the access controller would add and remove on a
+//! member, each with the binding on the host that causes it. The controller decides by the same code.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub(super) async fn run(
         .get(&format!("/api/v1/namespaces/{namespace}/configmaps/{}", cluster.learnt_config_map()))
         .await?;
     let learnt = learnt.map(|map| map["data"].clone()).unwrap_or_default();
-    // What cannot be read is as if it had not been learnt; the controller thinks so too.
+    // Ignores entries that do not parse, as the controller does.
     let learnt = learnt
         .as_object()
         .into_iter()
@@ -80,7 +80,7 @@ pub(super) async fn run(
     Ok(ExitStatus::Failed)
 }
 
-/// The subjects that may use each cluster's proxy, by the host's RBAC.
+/// The subjects with the right to each cluster's proxy, by the host's RBAC.
 async fn index(host: &Side) -> Result<Index, Failure> {
     let mut index = Index::default();
     for role in items(host.get(&format!("/apis/{RBAC}/clusterroles")).await?) {
@@ -92,7 +92,7 @@ async fn index(host: &Side) -> Result<Index, Failure> {
     Ok(index)
 }
 
-/// Reads the member by the caller's own way.
+/// Reads the member through the caller's proxy path.
 struct Reader<'a> {
     member: &'a Side,
     host: &'a Side,

@@ -1,5 +1,5 @@
-//! `kubectl mc access explain`: checks a request hop by hop before it is made, and prints which hop refuses it,
-//! why, and the command that changes that.
+//! Implements `kubectl mc access explain`: checks a request hop by hop before it is made, and prints which
+//! hop refuses it, why, and the command that changes that.
 
 mod fix;
 mod hops;
@@ -64,7 +64,7 @@ pub(super) async fn run(
     };
     question.right = question.resolve(arguments).await;
     let fix = Fix::find(&question, &question.right.attributes).await;
-    // No grant helps with what is not there.
+    // A grant does not help if the member does not serve the resource.
     let grant = || if question.right.is_unknown() { question.resources() } else { fix.command() };
     let right = ProxyRight { host, who: &who, is_self: user.is_none(), cluster, origin };
     hops.add("host authorization", right.verdict(verb, &grant).await?);
@@ -86,27 +86,27 @@ pub(super) async fn run(
     let place = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
     printer.out_line(&format!("May {} {verb} {resource}{object}{place} on {cluster}?", who.user));
     printer.out(&hops.table());
-    // About oneself the member was really asked.
+    // For the caller, the request went through the sidecar itself, so no rules were assumed.
     if let Some(note) = rules.note().filter(|_| user.is_some()) {
         printer.note(note);
     }
     Ok(if hops.all_yes() { ExitStatus::Success } else { ExitStatus::Failed })
 }
 
-/// The caller, as the host knows them.
+/// The caller's identity, as the host reports it.
 async fn whoami(host: &Side) -> Result<Identity, Failure> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let answer = host.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?;
     Ok(Identity::of_review(&answer["status"]["userInfo"]))
 }
 
-/// What the sidecar knows of the member.
+/// What the sidecar reports about the member.
 struct Registered {
-    /// Whether it can be used.
+    /// Whether the member can be used.
     verdict: Verdict,
-    /// Whether the sidecar gives rights there on demand.
+    /// Whether the sidecar grants rights on the member on demand.
     learns: bool,
-    /// The inventory that it is in.
+    /// The inventory that lists the member.
     origin: Origin,
 }
 

@@ -1,5 +1,5 @@
-//! `kubectl mc access grant` and `revoke`: write the host's right on `clusters/proxy` and the member's binding
-//! together. The member's binding goes through the caller's proxy path.
+//! Implements `kubectl mc access grant` and `revoke`: writes the host's right on `clusters/proxy` and the
+//! member's binding together. The member's binding goes through the caller's proxy path.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ pub(super) async fn revoke(
         }
         return Ok(ExitStatus::Success);
     };
-    // A caller who may not read ClusterAccesses has written none.
+    // A caller without the right to read ClusterAccesses has not written any.
     let is_maintained = host.readable(&cluster_access::path(&maintained.name())).await?.is_some();
     if is_maintained {
         maintained.delete(delete, &host, printer).await?;
@@ -118,7 +118,7 @@ pub(super) async fn revoke_named(
     Ok(ExitStatus::Success)
 }
 
-/// A grant that is written at once, with the caller's own rights.
+/// A grant that is written immediately, with the caller's own rights.
 struct ImmediateGrant<'a> {
     role: GrantedRole<'a>,
     subjects: &'a [GrantSubject],
@@ -139,7 +139,7 @@ impl ImmediateGrant<'_> {
         let reach = reach(role, cluster, host, &member).await?;
         for subject in subjects {
             let grant = Grant { cluster, role, subject };
-            // The member first: the right to enter is useless without a right on the member.
+            // The member comes first: the right on the proxy is useless without a right on the member.
             let on_member = apply.all(member.target(), [grant.on_member()]).await?;
             let on_host = apply.all(host.target(), [grant.host_role(reach), grant.host_binding()]).await?;
             on_host.iter().for_each(|one| printer.out_line(&format!("host: {}", one.line(dry_run))));
@@ -151,7 +151,7 @@ impl ImmediateGrant<'_> {
         Ok(())
     }
 
-    /// With `is_maintained`, a ClusterAccess was revoked already, so a missing grant is no remark.
+    /// If `is_maintained`, a ClusterAccess was already revoked, so a missing grant is not reported.
     async fn revoke(
         &self,
         cluster: &ClusterName,
@@ -168,7 +168,7 @@ impl ImmediateGrant<'_> {
         let mut any = false;
         for subject in subjects {
             let grant = Grant { cluster, role, subject };
-            // The host first: that ends the access at once.
+            // The host comes first: this ends the access immediately.
             let on_host = delete.all(host.target(), std::iter::once(grant.host_binding())).await?;
             let on_member = delete.all(member.target(), std::iter::once(grant.on_member())).await?;
             on_host.iter().for_each(|one| printer.out_line(&format!("host: {one} deleted{remark}")));
@@ -203,7 +203,7 @@ fn role_of(arguments: &GrantArgs) -> Result<GrantedRole<'_>, RoleError> {
     GrantedRole::parse(role, arguments.namespace.as_deref())
 }
 
-/// Deletes the host's role of a cluster when no grant uses it any more.
+/// Deletes the host's role of a cluster if no other grant uses it.
 async fn sweep(
     host: &Side,
     cluster: &ClusterName,
@@ -222,7 +222,7 @@ async fn sweep(
     Ok(())
 }
 
-/// What a role needs of the proxy. A role that only reads gets no more of it.
+/// Determines which verbs on the proxy a role needs. A read-only role gets read access alone.
 async fn reach(
     role: GrantedRole<'_>,
     cluster: &ClusterName,
@@ -238,7 +238,7 @@ async fn reach(
     }
 }
 
-/// The verbs of `clusters/proxy` that a role is of use with.
+/// The verbs on `clusters/proxy` that a role needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     Read,
@@ -246,7 +246,7 @@ pub(super) enum Reach {
 }
 
 impl Reach {
-    /// Of a ClusterRole or a Role; get, list and watch are all GETs.
+    /// Reads a ClusterRole or a Role; get, list and watch are all GET requests.
     pub(super) fn of(role: &Value) -> Self {
         let verbs =
             role["rules"].as_array().into_iter().flatten().filter_map(|rule| rule["verbs"].as_array());
@@ -286,7 +286,7 @@ impl Grant<'_> {
 
     fn host_binding(&self) -> Value {
         let role = self.role.host_role(self.cluster);
-        // A Role's namespace is in the name of the role.
+        // The name of a Role already contains its namespace.
         let namespace = self.role.namespace.filter(|_| self.role.kind == RoleKind::ClusterRole);
         let namespace = namespace.map(|namespace| format!("@{namespace}")).unwrap_or_default();
         let name = format!("{role}{namespace}:{}", self.subject.tag());
@@ -339,10 +339,10 @@ fn next(host: &Side, cluster: &ClusterName, role: GrantedRole<'_>, subject: &Gra
 #[derive(Debug, thiserror::Error)]
 #[error("cluster {cluster} has no {role}")]
 struct NoRole {
-    /// With its kind, and its namespace.
+    /// The role with its kind and its namespace.
     role: String,
     cluster: ClusterName,
-    /// kubectl's words that list the roles of that kind.
+    /// The arguments of kubectl that list the roles of that kind.
     list: String,
 }
 
@@ -368,7 +368,7 @@ impl Explain for NoRole {
     }
 }
 
-/// How long to wait for a deleted object to be gone.
+/// Timeout for the removal of a deleted object.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 

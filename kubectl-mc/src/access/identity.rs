@@ -1,5 +1,5 @@
-//! The caller's identity on the host and on a member, by the sidecar's rules (docs/explanation/request-path.md), to
-//! predict the result of a request.
+//! Predicts the caller's identity on the host and on a member, by the sidecar's rules
+//! (docs/explanation/request-path.md).
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::rules::Rules;
 
-/// A user as an API server knows them.
+/// A user as an API server identifies them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) user: String,
@@ -19,7 +19,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The user of `--as` and `--as-group`, with the groups that the host would add.
+    /// The user of `--as` and `--as-group`, with the groups that the host adds.
     pub(crate) fn named(user: &str, groups: &[String]) -> Self {
         let mut groups = groups.to_vec();
         if groups.is_empty()
@@ -48,7 +48,7 @@ impl Identity {
         }
     }
 
-    /// What the member is shown; the error is why the sidecar shows it nothing.
+    /// The identity that the member receives; the error is the reason why the sidecar forwards none.
     pub(crate) fn on_member(&self, rules: &Rules) -> Result<Self, String> {
         let account = service_account(&self.user);
         let refused_group =
@@ -73,7 +73,7 @@ impl Identity {
         })
     }
 
-    /// The rights that showing this identity to a member needs there, each as attributes of a review.
+    /// The rights on a member that the impersonation of this identity needs, each as attributes of a review.
     pub(crate) fn rights(&self) -> Vec<Value> {
         let right = |group: &str, resource: &str, subresource: &str, namespace: &str, name: &str| {
             json!({
@@ -94,7 +94,8 @@ impl Identity {
         rights
     }
 
-    /// The subject of a SubjectAccessReview; the member itself adds what it adds to every caller.
+    /// A SubjectAccessReview for this identity. The member itself adds the groups that it adds to every
+    /// caller.
     pub(crate) fn review(&self, attributes: &Value) -> Value {
         let mut spec = attributes.clone();
         let mut groups = self.groups.clone();
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_themselves_with_their_groups() {
+    fn user_keeps_name_and_groups_on_the_member() {
         let there = named("jane", &["dev"]).on_member(&Rules::default()).unwrap();
         assert_eq!(there.groups, ["dev"]);
         assert_eq!(resources(&there), ["users/jane", "groups/dev"]);
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_administrator_of_the_host_is_seen_as_such() {
+    fn host_administrator_is_recognized() {
         let there = named("root", &["system:masters"]).on_member(&Rules::default()).unwrap();
         assert_eq!(there.groups, ["kubectl-mc:host-admins"]);
     }
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_account_is_the_members_own_of_the_same_name() {
+    fn service_account_maps_to_the_same_name_on_the_member() {
         let there = named("system:serviceaccount:ci:deployer", &[]).on_member(&Rules::default()).unwrap();
         assert_eq!(resources(&there), ["serviceaccounts/deployer"]);
         assert_eq!(there.rights()[0]["namespace"], "ci");
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_plane_is_refused() {
+    fn control_plane_user_is_refused() {
         for (user, groups) in [
             ("system:kube-scheduler", vec![]),
             ("x", vec!["system:nodes"]),

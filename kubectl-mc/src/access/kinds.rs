@@ -17,14 +17,14 @@ pub(crate) struct ResourceAttributes {
     pub(crate) resource: String,
     pub(crate) subresource: Option<String>,
     pub(crate) namespaced: bool,
-    /// Its path without namespaces, if the member was asked: `/apis/apps/v1`.
+    /// The path without namespaces, such as `/apis/apps/v1`, if the member was queried.
     pub(crate) root: Option<String>,
-    /// The name of an object, where one was typed behind the resource.
+    /// The name of an object, if one follows the resource.
     pub(crate) object: Option<String>,
 }
 
 impl ResourceAttributes {
-    /// The resource as the user typed it: what follows a slash is a subresource if it is a usual one.
+    /// Parses the resource as typed. The part after a slash is a subresource if its name is a common one.
     pub(crate) fn typed(typed: &str) -> Self {
         let (name, rest) = typed.split_once('/').map_or((typed, None), |(name, rest)| (name, Some(rest)));
         let (resource, group) = name.split_once('.').unwrap_or((name, ""));
@@ -43,7 +43,7 @@ impl ResourceAttributes {
     }
 }
 
-/// Finds it among what the member serves; none is not served there.
+/// Looks the resource up on the member; returns `None` if the member does not serve it.
 pub(crate) async fn find(
     typed: &str,
     member: &Side,
@@ -55,7 +55,7 @@ pub(crate) async fn find(
     let group = Some(wanted.group.as_str()).filter(|group| !group.is_empty());
     let served = |list: &Value, group: &str, root: &str| {
         let (resource, namespaced) = among(list, &wanted.resource)?;
-        // The member's own subresources, and not only the usual ones.
+        // Also subresources that only this member serves.
         let is_subresource = rest.is_some_and(|rest| has(list, &format!("{resource}/{rest}")));
         let (subresource, object) = if is_subresource { (rest, None) } else { (None, rest) };
         let (subresource, object) = (subresource.map(str::to_owned), object.map(str::to_owned));
@@ -101,20 +101,20 @@ fn has(list: &Value, name: &str) -> bool {
     list["resources"].as_array().into_iter().flatten().any(|resource| resource["name"] == name)
 }
 
-/// What Kubernetes itself serves behind an object's name.
+/// Common subresources of Kubernetes.
 #[rustfmt::skip]
 const SUBRESOURCES: &[&str] = &[
     "approval", "attach", "binding", "ephemeralcontainers", "eviction", "exec", "finalize", "log", "portforward",
     "proxy", "resize", "scale", "status", "token",
 ];
-/// Kubernetes' own resources without a namespace that people ask for.
+/// Common cluster-scoped resources of Kubernetes.
 #[rustfmt::skip]
 const CLUSTER_WIDE: &[&str] = &[
     "nodes", "namespaces", "persistentvolumes", "storageclasses", "clusterroles", "clusterrolebindings",
     "customresourcedefinitions", "priorityclasses", "ingressclasses", "runtimeclasses", "apiservices",
 ];
 
-/// The plural of a name, a singular, a kind or a short name in an APIResourceList.
+/// Finds the plural for a name, a singular, a kind or a short name in an APIResourceList.
 fn among(list: &Value, typed: &str) -> Option<(String, bool)> {
     let typed = typed.to_ascii_lowercase();
     let resources = list["resources"].as_array()?;
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_has_many_names() {
+    fn resource_is_found_by_each_of_its_names() {
         let list = json!({"resources": [
             {"name": "pods/log", "singularName": "", "kind": "Pod", "namespaced": true},
             {"name": "pods", "singularName": "pod", "kind": "Pod", "shortNames": ["po"], "namespaced": true},

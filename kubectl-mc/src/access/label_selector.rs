@@ -1,11 +1,11 @@
-//! A label selector as kubectl's flags write it, as the `LabelSelector` of an object.
+//! Parses a label selector in the notation of kubectl's flags into the `LabelSelector` of an object.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
-/// Reads `env=prod,tier!=dev,region in (a, b),gpu,!old`.
+/// Parses `env=prod,tier!=dev,region in (a, b),gpu,!old`.
 pub(super) fn parse(text: &str) -> Result<LabelSelector, InvalidSelector> {
     let invalid = |reason: &str| InvalidSelector { selector: text.to_owned(), reason: reason.to_owned() };
     let mut selector = LabelSelector::default();
@@ -21,14 +21,14 @@ pub(super) fn parse(text: &str) -> Result<LabelSelector, InvalidSelector> {
             _ => requirements.push(LabelSelectorRequirement { key, operator, values }),
         }
     }
-    // All of them must hold, in any order.
+    // All requirements must hold, so their order is irrelevant.
     requirements.sort_by(|a, b| (&a.key, &a.operator, &a.values).cmp(&(&b.key, &b.operator, &b.values)));
     selector.match_labels = selector.match_labels.filter(|labels| !labels.is_empty());
     selector.match_expressions = Some(requirements).filter(|requirements| !requirements.is_empty());
     Ok(selector)
 }
 
-/// The selector in words, for a name.
+/// The selector as words for an object's name.
 pub(super) fn words(selector: &LabelSelector) -> String {
     let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}-{value}"));
     let requirements = selector.match_expressions.iter().flatten().map(|requirement| {
@@ -38,7 +38,7 @@ pub(super) fn words(selector: &LabelSelector) -> String {
     labels.chain(requirements).collect::<Vec<_>>().join("-")
 }
 
-/// The parts between the commas that are not in parentheses.
+/// Splits at the commas outside parentheses.
 fn split(text: &str) -> Option<Vec<&str>> {
     let (mut parts, mut begin, mut is_open) = (Vec::new(), 0, false);
     for (at, letter) in text.char_indices() {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selector_of_a_flag_becomes_that_of_an_object() {
+    fn flag_selector_becomes_an_object_selector() {
         let expression = |key: &str, operator: &str, values: &[&str]| json!({"key": key, "operator": operator, "values": values});
         for (text, expected) in [
             ("env=prod", json!({"matchLabels": {"env": "prod"}})),
@@ -147,7 +147,7 @@ mod tests {
                     {"key": "gpu", "operator": "Exists"}, {"key": "old", "operator": "DoesNotExist"},
                 ]}),
             ),
-            // Both hold, so nothing matches; the object says the same.
+            // Both requirements hold, so nothing matches; the object means the same.
             (
                 "a=1,a=2",
                 json!({"matchLabels": {"a": "1"}, "matchExpressions": [expression("a", "In", &["2"])]}),

@@ -1,4 +1,5 @@
-//! `kubectl mc access list`: prints the ClusterAccesses of the host and the grants by name as one table.
+//! Implements `kubectl mc access list`: prints the ClusterAccesses of the host and the grants by name as one
+//! table.
 
 use http::{Method, StatusCode};
 use jiff::Timestamp;
@@ -63,7 +64,7 @@ pub(super) async fn run(
     Ok(ExitStatus::Success)
 }
 
-/// The ClusterAccesses, and the host's clock. A host that does not serve the kind has none.
+/// The ClusterAccesses, and the host's clock. The list is empty if the host does not serve the kind.
 async fn accesses(host: &Side) -> Result<(Value, Timestamp), Failure> {
     let answer = host.send(Method::GET, path::CLUSTER_ACCESSES_PATH, None).await?;
     let now = answer.date.unwrap_or_else(Timestamp::now);
@@ -80,7 +81,7 @@ async fn accesses(host: &Side) -> Result<(Value, Timestamp), Failure> {
     }
 }
 
-/// The objects of a list, whose items may come without their type.
+/// The objects of a list. Sets the type, which items of a list may lack.
 fn items(mut list: Value, api_version: &str, kind: &str) -> Vec<Value> {
     let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
     let typed = items.into_iter().map(|mut item| {
@@ -95,7 +96,7 @@ fn list(items: Vec<Value>) -> Value {
     json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
 }
 
-/// A table as servers send it.
+/// A table in the format of a server's Table.
 fn table(rows: Vec<Vec<String>>) -> Value {
     let column = |name: &str, priority: u8| json!({"name": name, "type": "string", "priority": priority});
     json!({
@@ -150,7 +151,7 @@ fn of_binding(binding: &Value) -> Vec<String> {
     row.map(str::to_owned).to_vec()
 }
 
-/// A reference to a role as `access grant` takes it.
+/// A role reference in the notation of `access grant`.
 fn role(reference: &Value) -> String {
     let name = text(reference, "name");
     if reference["kind"] == "Role" { format!("role/{name}") } else { name.to_owned() }
@@ -161,7 +162,7 @@ fn granted_cluster(binding: &Value) -> &str {
     text(&binding["metadata"]["labels"], HOST_GRANT)
 }
 
-/// The clusters that a ClusterAccess is for, as far as is known.
+/// The known clusters of a ClusterAccess.
 fn clusters_of(access: &Value) -> Vec<&str> {
     let named = access["spec"]["clusters"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let selected = access["status"]["clusters"].as_array().into_iter().flatten();
@@ -179,7 +180,7 @@ fn subjects(list: &Value) -> String {
     list.as_array().into_iter().flatten().map(subject).collect::<Vec<_>>().join(",")
 }
 
-/// A selector as kubectl's flags write it.
+/// A selector in the notation of kubectl's flags.
 fn selection(selector: &Value) -> String {
     let labels = selector["matchLabels"].as_object().into_iter().flatten();
     let labels = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
@@ -197,7 +198,7 @@ fn selection(selector: &Value) -> String {
     if parts.is_empty() { ALL.to_owned() } else { parts.join(",") }
 }
 
-/// The time until then.
+/// The time until the end.
 fn remaining(end: &str, now: Timestamp) -> String {
     match end.parse::<Timestamp>() {
         Ok(end) if end <= now => "expired".to_owned(),

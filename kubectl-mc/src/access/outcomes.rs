@@ -1,4 +1,4 @@
-//! What became of a grant or a revocation on each of several clusters.
+//! Collects the outcome of a grant or a revocation on each of several clusters.
 
 use kubectl_mc_api::ClusterName;
 
@@ -6,7 +6,7 @@ use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 
-/// How a command on several clusters goes: a failure on one of several does not end it.
+/// Collects outcomes. With several clusters, a failure on one does not stop the command.
 pub(super) struct Outcomes<'a> {
     clusters: usize,
     failed: usize,

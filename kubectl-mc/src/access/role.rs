@@ -1,5 +1,5 @@
-//! The role of a grant on its members: `NAME` is a ClusterRole, `role/NAME` the Role of a namespace. No name of a role has
-//! a slash.
+//! Parses the role of a grant: `NAME` is a ClusterRole, `role/NAME` is a Role of a namespace. A role's name
+//! never contains a slash.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::grant::Reach;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
-/// A role, and the namespace in which it is granted; none is everywhere.
+/// A role and the namespace of the grant; without a namespace the grant is cluster-wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GrantedRole<'a> {
     pub(super) kind: RoleKind,
@@ -21,7 +21,8 @@ pub(super) struct GrantedRole<'a> {
 }
 
 impl<'a> GrantedRole<'a> {
-    /// Reads the argument; the name becomes a segment of a path, and part of a name.
+    /// Parses the argument. The name becomes a path segment and part of an object's name, so it is
+    /// restricted.
     pub(super) fn parse(text: &'a str, namespace: Option<&'a str>) -> Result<Self, RoleError> {
         let (kind, name) = match text.split_once('/') {
             Some((kind, name)) if kind.eq_ignore_ascii_case("role") => (RoleKind::Role, name),
@@ -49,13 +50,13 @@ impl<'a> GrantedRole<'a> {
         }
     }
 
-    /// As bindings on members name it.
+    /// The `roleRef` of a binding on a member.
     pub(super) fn reference(&self) -> Value {
         json!({"apiGroup": RBAC_GROUP, "kind": self.kind.as_str(), "name": self.name})
     }
 
-    /// The name of the host's role for subjects who have this one on a cluster. A ClusterRole gives the same in every
-    /// namespace, a Role of each namespace is another one.
+    /// The name of the host's role for the subjects of this role on a cluster. A ClusterRole has one host
+    /// role for all namespaces; a Role has one for each namespace.
     pub(super) fn host_role(&self, cluster: &ClusterName) -> String {
         let Self { kind, name, namespace } = self;
         match kind {
@@ -69,7 +70,7 @@ impl<'a> GrantedRole<'a> {
         }
     }
 
-    /// The name of its binding to a subject on a member.
+    /// The name of the role's binding to a subject on a member.
     pub(super) fn member_binding(&self, subject: &str) -> String {
         let prefix = match self.kind {
             RoleKind::ClusterRole => "kubectl-mc",
@@ -78,7 +79,8 @@ impl<'a> GrantedRole<'a> {
         format!("{prefix}:{}:{subject}", self.name)
     }
 
-    /// What it needs of the proxy, where it cannot be read: the right to bind a role does not include the right to read it.
+    /// The assumed verbs on the proxy if the role cannot be read: the right to bind a role does not include
+    /// the right to read it.
     pub(super) fn assumed_reach(&self) -> Reach {
         match self {
             Self { kind: RoleKind::ClusterRole, name: "view", .. } => Reach::Read,
@@ -87,7 +89,7 @@ impl<'a> GrantedRole<'a> {
     }
 }
 
-/// Begins the names of the host's roles for roles of a kind on a cluster.
+/// The name prefix of the host's roles for one kind of role on a cluster.
 pub(super) fn host_prefix(kind: RoleKind, cluster: &str) -> String {
     match kind {
         RoleKind::ClusterRole => format!("kubectl-mc:{cluster}:"),
@@ -95,7 +97,7 @@ pub(super) fn host_prefix(kind: RoleKind, cluster: &str) -> String {
     }
 }
 
-/// As it is typed.
+/// The notation of the command line.
 impl fmt::Display for GrantedRole<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
@@ -137,14 +139,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cluster_roles_and_roles_are_told_apart() {
+    fn cluster_role_differs_from_role() {
         let view = GrantedRole::parse("view", Some("shop")).unwrap();
         let role = GrantedRole::parse("Role/view", Some("shop")).unwrap();
         assert_eq!((view.kind, role.kind), (RoleKind::ClusterRole, RoleKind::Role));
         assert_eq!((view.to_string(), role.to_string()), ("view".to_owned(), "role/view".to_owned()));
         assert_eq!(role.path(), "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/roles/view");
         assert_eq!(role.reference()["kind"], "Role");
-        // A Role that is called view may do anything.
+        // The contents of a Role with the name `view` are unknown.
         assert_eq!((view.assumed_reach(), role.assumed_reach()), (Reach::Read, Reach::Write));
     }
 

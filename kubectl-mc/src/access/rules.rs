@@ -1,5 +1,5 @@
-//! The sidecar's rules for identities: the flags of its Deployment on the host, if the caller may read them.
-//! Otherwise its defaults, with a note.
+//! Reads the sidecar's rules for identities from the flags of its Deployment on the host, if the caller may
+//! read them. Otherwise it assumes the defaults and adds a note.
 
 use kubectl_mc_api::access::sent;
 use kubectl_mc_api::names::SIDECAR;
@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::join::side::{Side, SideError};
 use crate::join::survey;
 
-/// What the sidecar's flags say of identities.
+/// The flags of the sidecar that concern identities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// The built-in ones and those of `--admin-groups`.
+    /// The built-in groups and those of `--admin-groups`.
     pub(super) admin_groups: Vec<String>,
     /// `--omit-extra`
     omitted_extra: Vec<String>,
@@ -22,7 +22,7 @@ pub(crate) struct Rules {
 }
 
 impl Default for Rules {
-    /// The sidecar's own.
+    /// The sidecar's defaults.
     fn default() -> Self {
         let list = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
         Self {
@@ -35,7 +35,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Those of the host's sidecar.
+    /// Reads the rules of the host's sidecar.
     pub(crate) async fn of(host: &Side) -> Result<Self, SideError> {
         let namespace = survey::namespace(host).await?;
         let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{SIDECAR}");
@@ -59,12 +59,12 @@ impl Rules {
         rules
     }
 
-    /// Whether members are shown the extra of this key.
+    /// Whether the sidecar forwards the extra of this key to members.
     pub(crate) fn sends_extra(&self, key: &str) -> bool {
         !self.omitted_extra.iter().any(|pattern| matches(pattern, key))
     }
 
-    /// What people should know of where these rules are from.
+    /// A note if the rules are assumed.
     pub(crate) fn note(&self) -> Option<&'static str> {
         self.assumed.then_some(
             "the sidecar's flags cannot be read (its Deployment on the host): its defaults are assumed for \
@@ -73,7 +73,7 @@ impl Rules {
     }
 }
 
-/// All values of a flag that is a list, `--flag=a,b` or `--flag a,b`, if it is there.
+/// All values of a list flag, `--flag=a,b` or `--flag a,b`, if the flag is present.
 fn values(args: &[&str], flag: &str) -> Option<Vec<String>> {
     let next = args.iter().skip(1).chain(std::iter::once(&""));
     let given = args.iter().zip(next).filter_map(|(arg, next)| match arg.strip_prefix(flag)? {
@@ -95,7 +95,7 @@ fn matches(pattern: &str, key: &str) -> bool {
     }
 }
 
-/// The sidecar's.
+/// The sidecar's default.
 const DEFAULT_OMITTED_EXTRA: &[&str] =
     &["authentication.kubernetes.io/pod-*", "authentication.kubernetes.io/node-*", "*user-assertion*"];
 

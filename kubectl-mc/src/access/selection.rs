@@ -1,4 +1,5 @@
-//! The clusters of a grant: resolved now from names and patterns, or selected by labels as long as the grant lasts.
+//! Determines the clusters of a grant: resolved immediately from names and patterns, or selected by labels
+//! for as long as the grant lasts.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kubectl_mc_api::ClusterName;
@@ -15,25 +16,25 @@ use crate::error::Failure;
 use crate::multi::selection::{Choice, SelectedCluster, members_only};
 use crate::settings::{ClusterChoice, ClusterChoiceError, cluster_choice};
 
-/// The host, with the credential that was obtained for the list, and the clusters behind it.
+/// The host with the credential that the list request obtained, and the selected clusters.
 pub(super) struct Selection {
     pub(super) host: ClusterContext,
     pub(super) clusters: Clusters,
-    /// The names and patterns as they were typed, sorted. They do not depend on the clusters that they match.
+    /// The names and patterns as typed, sorted. They are independent of the clusters that match.
     pub(super) terms: Vec<String>,
 }
 
 /// The clusters of a grant.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Clusters {
-    /// These, by name.
+    /// These clusters, by name.
     Named(Vec<SelectedCluster>),
-    /// Those that the selector selects, also later.
+    /// The clusters that match the selector, including future ones.
     Labelled { text: Option<String>, selector: LabelSelector },
 }
 
 impl Clusters {
-    /// The flags that choose them, for a command of a hint.
+    /// The flags that choose these clusters, for the command of a hint.
     pub(super) fn flags(&self) -> String {
         match self {
             Self::Named(clusters) => format!("--cluster={}", names(clusters).join(",")),
@@ -50,7 +51,8 @@ pub(super) fn names(clusters: &[SelectedCluster]) -> Vec<&str> {
     clusters.iter().map(|cluster| cluster.name.as_str()).collect()
 }
 
-/// Resolves what the argument and the flags choose. Before the runtime of the command, because the list has its own.
+/// Resolves the argument and the flags. Runs before the command's async runtime starts, because the list
+/// request has its own.
 pub(super) fn resolve(
     argument: Option<&str>,
     flags: &Flags,
@@ -83,7 +85,7 @@ pub(super) fn resolve(
     }
 }
 
-/// The clusters whose rows a list shows; `None` for all.
+/// The clusters whose rows `list` shows; `None` means all.
 pub(super) fn filter(
     flags: &Flags,
     options: &HostOptions,

@@ -1,4 +1,4 @@
-//! The subjects of a grant, and the ones that cannot be granted anything.
+//! Parses the subjects of a grant, and refuses those that cannot get one.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use crate::cli::WhoArgs;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
-/// A subject that may be granted something.
+/// A subject that may get a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GrantSubject(Subject);
 
 impl GrantSubject {
-    /// All that were named, each checked.
+    /// All named subjects, each checked.
     pub(crate) fn of(who: &WhoArgs) -> Result<Vec<Self>, SubjectError> {
         let WhoArgs { user, group, serviceaccount } = who;
         let users = user.iter().map(|name| Self::user(name));
@@ -71,12 +71,12 @@ impl GrantSubject {
         Ok(Self(Subject::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() }))
     }
 
-    /// As a binding names it.
+    /// The subject in the notation of a binding.
     pub(crate) fn rbac(&self) -> Value {
         json!(self.0.to_rbac())
     }
 
-    /// Itself in the name of an object: readable where that is possible, and never that of another.
+    /// The subject as part of an object's name: readable if possible, and unique.
     pub(crate) fn tag(&self) -> String {
         let text = match &self.0 {
             Subject::User(name) => format!("user:{name}"),
@@ -91,7 +91,7 @@ impl GrantSubject {
         let hash: String = hash.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         let readable: String =
             text.chars().take(MAX_PLAIN / 2).map(|c| if plain(c) { c } else { '-' }).collect();
-        // No plain text has this form, so none is taken for a hashed one.
+        // A plain name never contains this form, so it cannot collide with a hashed one.
         format!("{readable}~{hash}")
     }
 }
@@ -140,7 +140,7 @@ impl Explain for SubjectError {
 
 const CONTROL_PLANE: &str =
     "it belongs to the host's control plane or to the sidecar, whose identities the sidecar never forwards";
-/// With the cluster's and the role's name in one object's name.
+/// Leaves room for the cluster's and the role's name in one object name.
 const MAX_PLAIN: usize = 96;
 
 #[cfg(test)]
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn people_groups_and_accounts_are_subjects() {
+    fn users_groups_and_accounts_are_subjects() {
         let subjects = of(&["jane"], &["dev"], &["ci:deployer"]).unwrap();
         assert_eq!(
             subjects.iter().map(GrantSubject::tag).collect::<Vec<_>>(),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn any_name_becomes_part_of_an_objects_name_and_no_two_the_same() {
+    fn distinct_subjects_get_distinct_valid_name_parts() {
         let tag = |name: &str| GrantSubject(Subject::User(name.to_owned())).tag();
         for name in ["https://issuer.example/#jane", "a/b", "a%b", "Jürgen", &"x".repeat(300)] {
             let tag = tag(name);

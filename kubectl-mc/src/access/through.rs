@@ -1,4 +1,4 @@
-//! Requests to a member through the caller's proxy path, and the refusals of the hops on it.
+//! Sends requests to a member through the caller's proxy path, and reports refusals of the hops on that path.
 
 use http::Method;
 use kubectl_mc_api::{ClusterName, path};
@@ -12,14 +12,14 @@ use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::join::side::Side;
 
-/// The member behind this host, as the caller.
+/// The member behind this host, with the caller's identity.
 pub(crate) async fn member(host: &ClusterContext, cluster: &ClusterName, env: &Env) -> Result<Side, Failure> {
     let server = format!("{}{}", host.server, path::member_root(cluster));
     let at = connection::to(ClusterContext { server, ..host.clone() }, env).await?;
     Ok(Side { role: "member", at })
 }
 
-/// An answer of the member, or the refusal of a hop before it.
+/// The member's response, or the refusal of a hop before it.
 pub(crate) async fn ask(
     member: &Side,
     host: &ClusterContext,

@@ -1,5 +1,5 @@
-//! Deletes objects in the opposite order and waits until they are gone, so that the names can be used again at
-//! once. An object that does not exist is no error.
+//! Deletes objects in reverse order and waits until they are gone, so that their names are free again. A
+//! missing object is not an error.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use super::object::{Object, with_retries};
 use crate::cluster::connection::NamedCluster;
 use crate::error::Explain;
 
-/// How objects are deleted.
+/// Options of a deletion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delete {
-    /// The server judges and changes nothing.
+    /// A server-side dry run, which changes nothing.
     pub(crate) dry_run: bool,
-    /// How long to wait for each to be gone.
+    /// Timeout for the removal of each object.
     pub(crate) timeout: Duration,
 }
 
 impl Delete {
-    /// Deletes the objects in the opposite order and gives those that were there.
+    /// Deletes the objects in reverse order and returns those that existed.
     pub(crate) async fn all(
         self,
         from: NamedCluster<'_>,
@@ -43,11 +43,11 @@ impl Delete {
         Ok(deleted)
     }
 
-    /// Whether it was there.
+    /// Deletes one object; returns whether it existed.
     async fn one(self, from: NamedCluster<'_>, object: &Object) -> Result<bool, DeleteError> {
         let params = DeleteParams {
             dry_run: self.dry_run,
-            // What it owns goes before it: nothing is left that comes to an end later.
+            // Foreground deletion removes dependents first, so nothing is left to be deleted later.
             propagation_policy: Some(PropagationPolicy::Foreground),
             ..DeleteParams::default()
         };
@@ -71,7 +71,7 @@ impl Delete {
     }
 }
 
-/// What the server says of an object that does not go.
+/// Why the server has not removed the object yet: its message, or the finalizers.
 fn why_it_stays(object: &Value) -> String {
     let finalizers = [&object["metadata"]["finalizers"], &object["spec"]["finalizers"]];
     let finalizers = finalizers.iter().filter_map(|list| list.as_array()).flatten();

@@ -1,4 +1,4 @@
-//! A unified diff in YAML of what an apply would change. The values of Secrets are masked.
+//! Prints a unified diff in YAML of what an apply would change. The values of Secrets are masked.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::Applied;
 use crate::server_text::escaped;
 use crate::yaml;
 
-/// The difference that applying makes to each object, empty when there is none.
+/// The diff of each applied object; empty if nothing changes.
 pub(crate) fn unified(applied: &[Applied]) -> String {
     let mut text = String::new();
     for one in applied {
@@ -31,12 +31,12 @@ pub(crate) fn unified(applied: &[Applied]) -> String {
     text
 }
 
-/// A document whose lines may hold text of the host.
+/// Escapes the lines of a document, which may contain text from the host.
 fn escaped_lines(document: &str) -> String {
     document.lines().map(|line| format!("{}\n", escaped(line))).collect()
 }
 
-/// Without what the server writes by itself.
+/// The object without the fields that the server sets.
 pub(super) fn significant(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -50,7 +50,7 @@ pub(super) fn significant(object: &Value) -> Value {
     object
 }
 
-/// A value that stays is `***`; one that changes is said to, and no more.
+/// Masks values: an unchanged value becomes `***`, and a changed one is only marked as changed.
 fn mask(before: &mut Value, after: &mut Value) {
     for field in ["data", "stringData"] {
         let old = before.get(field).cloned().unwrap_or_default();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secrets_values_are_never_shown() {
+    fn secret_values_are_never_shown() {
         let text = unified(&[applied(Some(secret("old")), secret("new"))]);
         assert!(text.contains("-  token: '*** (before)'\n+  token: '*** (after)'"), "{text}");
         for value in ["old", "new", "same"] {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_is_new_is_all_additions_under_its_name() {
+    fn new_object_is_shown_as_additions() {
         let map =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v"}});
         let text = unified(&[applied(None, map)]);

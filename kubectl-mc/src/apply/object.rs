@@ -1,5 +1,5 @@
-//! An object as JSON, with its name for messages and its place in the API. The plural is guessed by Kubernetes' own
-//! rule, and an object with a namespace says so, which saves the discovery.
+//! Represents an object as JSON, with its name for messages and its place in the API. The plural follows the
+//! rule of Kubernetes, and an object with a namespace names it, so no discovery request is needed.
 
 use std::fmt;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Object {
         self.text("/metadata/namespace")
     }
 
-    /// Whether the other one is at the same place in the API.
+    /// Whether the other object has the same place in the API.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.group() == other.group()
             && self.kind() == other.kind()
@@ -66,18 +66,18 @@ impl Object {
         }
     }
 
-    /// As the cluster has it.
+    /// Reads the object from the cluster.
     pub(crate) async fn get(&self, at: NamedCluster<'_>) -> Result<Option<Value>, ApplyError> {
         let api = self.api(at);
         match with_retries(async || api.get(self.name()).await).await {
             Ok(found) => serde_json::to_value(found).map(Some).map_err(|source| self.unreadable(source)),
-            // Also where the kind is unknown, of which the answer is no Status.
+            // Also for an unknown kind, whose response is not a Status.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(source) => Err(self.refused("get", at, source)),
         }
     }
 
-    /// A JSON merge patch (RFC 7386) of fields that others may own.
+    /// Applies a JSON merge patch (RFC 7386) to fields that others may own.
     pub(crate) async fn merge(&self, at: NamedCluster<'_>, patch: &Value) -> Result<(), ApplyError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let api = self.api(at);
@@ -104,8 +104,8 @@ impl Object {
     }
 }
 
-/// Asks again while the server says that it cannot tell yet (429), as for some seconds after a new kind was
-/// defined. client-go does the same, ten times.
+/// Retries while the server responds with 429, as it does for some seconds after a new kind was defined.
+/// client-go retries ten times, too.
 pub(crate) async fn with_retries<T>(
     mut ask: impl AsyncFnMut() -> Result<T, kube::Error>,
 ) -> Result<T, kube::Error> {
@@ -125,7 +125,7 @@ const ATTEMPTS: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// As kubectl names it: `deployment.apps/web`.
+/// The notation of kubectl: `deployment.apps/web`.
 impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.resource.kind.to_lowercase())?;
@@ -136,7 +136,7 @@ impl fmt::Display for Object {
     }
 }
 
-/// Without its content, which may be a Secret's.
+/// Omits the content, which may be that of a Secret.
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn too_many_requests_is_retried_a_limited_time() {
+    async fn too_many_requests_is_retried_for_a_limited_time() {
         let begin = tokio::time::Instant::now();
         let mut asked = 0;
         let answer = with_retries(async || {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn any_other_answer_is_one() {
+    async fn other_errors_are_not_retried() {
         let mut asked = 0;
         let answer = with_retries(async || {
             asked += 1;
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plurals_of_all_kinds_that_are_written_are_kubernetes_own() {
+    fn written_kinds_have_the_plurals_of_kubernetes() {
         for (api_version, kind, plural) in [
             ("v1", "Namespace", "namespaces"),
             ("v1", "ConfigMap", "configmaps"),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn its_name_is_kubectls() {
+    fn object_prints_as_kubectl_names_it() {
         let object = |api_version, kind| {
             let value = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, "data": {"k": "secret"}});
             Object::new(value).unwrap()

@@ -1,8 +1,8 @@
-//! Which flags take a value in the next word. Without this list, `--cluster` in `-l --cluster` would look like a
-//! flag of the plugin.
+//! Lists which flags take a value in the next word. Without these lists, `--cluster` in `-l --cluster` would
+//! look like a flag of the plugin.
 //!
-//! The lists are what kubectl 1.27 to 1.36 say of themselves: a flag is in them when
-//! `kubectl VERB --FLAG` answers "flag needs an argument".
+//! The lists come from kubectl 1.27 to 1.36: a flag is included if `kubectl VERB --FLAG` fails with "flag
+//! needs an argument".
 
 use std::ffi::OsStr;
 
@@ -15,26 +15,26 @@ pub(super) enum FlagKind {
     Switch,
 }
 
-/// A flag of our own.
+/// A flag of the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BuiltinFlag {
     pub(super) shape: FlagKind,
     pub(super) place: Place,
 }
 
-/// Where on the command line a flag is ours.
+/// Where on the command line the plugin reads a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
-    /// Before the verb only: kubectl's verbs have a flag of that name.
+    /// Only before the verb: verbs of kubectl have a flag of the same name.
     BeforeVerb,
-    /// After kubectl's verbs too, but not after the verb of another plugin, which may have such a flag.
+    /// Also after verbs of kubectl, but not after the verb of another plugin, which may have such a flag.
     KnownVerbs,
     /// After every verb.
     EveryVerb,
 }
 
 impl BuiltinFlag {
-    /// Whether the flag is ours after `verb`, or before any verb.
+    /// Whether the plugin reads the flag after `verb`, or before any verb.
     pub(super) fn is_ours(self, verb: Option<&OsStr>) -> bool {
         match verb {
             None => true,
@@ -44,33 +44,34 @@ impl BuiltinFlag {
     }
 }
 
-/// Our own flag of that long name. The same flags as in [`crate::cli::Flags`]; a test compares them.
+/// The plugin's flag of this long name. The same flags are in [`crate::cli::Flags`]; a test compares them.
 pub(super) fn own(name: &str) -> Option<BuiltinFlag> {
     let (_, own) = BUILTIN_FLAGS.iter().find(|(own, _)| *own == name && !KUBECTL_TOO.contains(&name))?;
     Some(*own)
 }
 
-/// The flag that chooses clusters and is nearest to this name, which neither the plugin nor kubectl has.
+/// The most similar flag that chooses clusters, for a name that neither the plugin nor kubectl has.
 pub(super) fn meant_choice(name: &str) -> Option<&'static str> {
     let is_known = KUBECTL_LONG.binary_search(&name).is_ok() || KUBECTL_SWITCHES.contains(&name);
     let choices = ["cluster", "cluster-selector", "all-clusters", "contexts", "context-selector"];
     if is_known { None } else { suggestion::nearest(name, choices) }
 }
 
-/// Switches of kubectl that look like a flag that chooses clusters.
+/// Switches of kubectl that resemble a flag that chooses clusters.
 const KUBECTL_SWITCHES: &[&str] = &["all-containers", "all-pods"];
 
-/// Flags that kubectl has too and gets, so that only the plugin's own verbs read them, and [`DRY_RUN_CLUSTERS`] is ours.
+/// Flags that kubectl has too and receives. Only the plugin's own verbs read them, except for
+/// [`DRY_RUN_CLUSTERS`].
 const KUBECTL_TOO: &[&str] = &["dry-run", "v"];
 
-/// The one word that is ours wherever it stands: kubectl knows no such value.
+/// The plugin reads this word in any place, because kubectl has no such value.
 pub(super) const DRY_RUN_CLUSTERS: &[u8] = b"--dry-run=clusters";
 
 /// Whether kubectl's flag `--name` takes the next word as its value.
 pub(super) fn long_takes_value(verb: Option<&OsStr>, name: &str) -> bool {
     let verb = verb.and_then(OsStr::to_str).unwrap_or_default();
     match name {
-        // The same name is a switch for one verb and takes a value for another.
+        // A switch for one verb can be a flag with a value for another.
         "command" => verb == "kuberc",
         "containers" => verb != "top",
         "prefix" => verb != "logs",
@@ -129,15 +130,15 @@ pub(super) fn is_builtin(verb: &str) -> bool {
     KUBECTL_VERBS.contains(&verb)
 }
 
-/// Whether the flags of the verb are known: it is kubectl's, or its words are read like kubectl's.
+/// Whether the flags of the verb are known: a verb of kubectl, or one that is parsed like kubectl's.
 fn is_known(verb: &OsStr) -> bool {
     verb.to_str().is_some_and(|verb| is_builtin(verb) || matches!(verb, COMPARE | TAIL))
 }
 
-/// The verb of the plugin that takes the words of `kubectl get`.
+/// The plugin's verb that takes the arguments of `kubectl get`.
 pub(crate) const COMPARE: &str = "compare";
 
-/// The verb of the plugin that shows the logs of many pods.
+/// The plugin's verb that shows the logs of many pods.
 pub(crate) const TAIL: &str = "tail";
 
 const fn flag(shape: FlagKind, place: Place) -> BuiltinFlag {
@@ -150,7 +151,7 @@ const BUILTIN_FLAGS: &[(&str, BuiltinFlag)] = &[
     ("all-clusters", flag(FlagKind::Switch, Place::EveryVerb)),
     ("contexts", flag(FlagKind::Switch, Place::EveryVerb)),
     ("context-selector", flag(FlagKind::Value, Place::EveryVerb)),
-    // kubectl's own flags of these names would overrule the overlay, so they never reach it.
+    // kubectl never receives its own flags of these names, because they would override the overlay.
     ("context", flag(FlagKind::Value, Place::EveryVerb)),
     ("kubeconfig", flag(FlagKind::Value, Place::EveryVerb)),
     ("exclude", flag(FlagKind::Value, Place::KnownVerbs)),
@@ -215,11 +216,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_sorted_so_that_it_can_be_searched() {
+    fn flag_list_is_sorted_for_binary_search() {
         assert!(KUBECTL_LONG.is_sorted());
     }
 
-    /// Those that kubectl has as well never reach it, because the overlay takes their place.
+    /// kubectl never receives the flags that it has too, because the overlay replaces them.
     #[test]
     fn flags_taken_after_a_verb_are_unknown_to_kubectl() {
         for (name, flag) in BUILTIN_FLAGS.iter().filter(|(_, flag)| flag.place == Place::KnownVerbs) {
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn our_flags_are_those_that_the_parser_knows() {
+    fn builtin_flags_match_the_parser() {
         let command = <crate::cli::Cli as clap::CommandFactory>::command();
         let mut parsed: Vec<_> = command
             .get_arguments()
@@ -236,7 +237,7 @@ mod tests {
                 let shape = if arg.get_action().takes_values() { FlagKind::Value } else { FlagKind::Switch };
                 Some((arg.get_long()?.to_owned(), shape))
             })
-            // clap adds these two when it builds the command.
+            // clap adds these two flags when it builds the command.
             .chain(
                 [("help", FlagKind::Switch), ("version", FlagKind::Switch)].map(|(n, s)| (n.to_owned(), s)),
             )

@@ -8,9 +8,9 @@ fn joined(words: &[OsString]) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// (what was typed, ours, kubectl's)
+/// (typed, for the plugin, for kubectl)
 #[test]
-fn our_flags_are_taken_and_the_rest_is_left_as_it_was() {
+fn plugin_flags_are_removed_and_the_rest_is_unchanged() {
     for (line, own, kubectl) in [
         ("get pods", "", "get pods"),
         ("--cluster=m1 get pods -A", "--cluster=m1", "get pods -A"),
@@ -82,7 +82,7 @@ fn value_of_a_kubectl_flag_is_no_plugin_flag() {
 }
 
 #[test]
-fn a_switch_of_kubectl_takes_no_word_away_from_us() {
+fn kubectl_switch_does_not_consume_a_plugin_flag() {
     for (line, kubectl) in [
         ("get pods -w --cluster=m1", "get pods -w"),
         ("get pods -A --cluster=m1", "get pods -A"),
@@ -106,7 +106,7 @@ fn a_switch_of_kubectl_takes_no_word_away_from_us() {
 }
 
 #[test]
-fn nothing_past_two_dashes_is_looked_at() {
+fn words_after_two_dashes_are_not_parsed() {
     let scanned = scan(words("exec p -- tar -C / --cluster=x --context y --raw=/z"));
     assert!(scanned.own.is_empty());
     assert_eq!(joined(&scanned.kubectl), "exec p -- tar -C / --cluster=x --context y --raw=/z");
@@ -126,7 +126,7 @@ fn two_dashes_as_a_value_do_not_end_the_flags() {
 
 #[cfg(unix)]
 #[test]
-fn words_that_are_no_utf8_pass_byte_for_byte() {
+fn words_that_are_not_utf8_pass_unchanged() {
     use std::os::unix::ffi::OsStringExt;
     let odd = |prefix: &str| OsString::from_vec([prefix.as_bytes(), b"\xff\xfe"].concat());
     let typed =
@@ -137,7 +137,7 @@ fn words_that_are_no_utf8_pass_byte_for_byte() {
 }
 
 #[test]
-fn the_values_of_kubectls_flags_can_be_asked_for() {
+fn values_of_kubectl_flags_are_found() {
     let scanned = scan(words("get --raw=/a --as joe --as-group=a --as-group b -n1 pods -it --raw /b --help"));
     assert_eq!(scanned.verb(), Some("get".as_ref()));
     assert_eq!(scanned.value("raw"), Some("/b".as_ref()));
@@ -152,7 +152,7 @@ fn the_values_of_kubectls_flags_can_be_asked_for() {
 }
 
 #[test]
-fn a_value_is_replaced_in_the_form_it_was_given() {
+fn flag_value_is_replaced_in_its_original_form() {
     for (line, expected) in
         [("get --raw=/a -v=6", "get --raw=/p/a -v=6"), ("--v 6 get --raw /a", "--v 6 get --raw /p/a")]
     {
@@ -169,7 +169,7 @@ fn a_value_is_replaced_in_the_form_it_was_given() {
 }
 
 #[test]
-fn a_flag_is_put_right_after_the_verb() {
+fn flag_is_inserted_right_after_the_verb() {
     let mut scanned = scan(words("-n x proxy --port 1 -- y"));
     scanned.insert_after_verb("--append-server-path");
     assert_eq!(joined(&scanned.kubectl), "-n x proxy --append-server-path --port 1 -- y");

@@ -1,5 +1,5 @@
-//! The audit events of one request. A line that is no event, or one of another request, is skipped; so logs may have both
-//! the sidecar's own lines and events.
+//! Finds the audit events of one request. Lines that are not events, or belong to another request, are
+//! skipped, so logs may contain both events and the sidecar's own lines.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -19,7 +19,7 @@ use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::server_text::ServerText;
 
-/// Those in files.
+/// The events in files.
 pub(super) fn of_files(arguments: &AuditArgs) -> Result<Vec<Value>, Failure> {
     let mut search = Search::new(&arguments.id);
     for file in &arguments.file {
@@ -44,7 +44,7 @@ pub(super) fn of_files(arguments: &AuditArgs) -> Result<Vec<Value>, Failure> {
     Ok(search.found)
 }
 
-/// Those in the logs of the sidecar's pods, of containers that ended too.
+/// The events in the logs of the sidecar's pods, including terminated containers.
 pub(super) fn of_pods(
     arguments: &AuditArgs,
     host: &ClusterContext,
@@ -81,7 +81,7 @@ async fn in_pods(
         .into_iter()
         .flatten()
         .filter_map(|pod| pod["metadata"]["name"].as_str())
-        // The server's word is part of a path.
+        // The name becomes part of a path, so it is checked although the server sent it.
         .filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte)))
         .collect();
     if names.is_empty() {
@@ -99,7 +99,7 @@ async fn in_pods(
             let request = request.map_err(|error| ClientError::Setup(Box::new(error)))?;
             let (head, mut body) = client.send(request).await.map_err(failed)?.into_parts();
             if !head.status.is_success() {
-                // Most containers have run once, and a pod may begin or end at this moment.
+                // Most containers have run once only, and a pod may start or end at this moment.
                 if previous.is_empty() {
                     let body = body.collect().await.map_err(failed)?.to_bytes();
                     unread = Some(client::Reply::new(&head, body).message());
@@ -120,20 +120,20 @@ async fn in_pods(
     }
 }
 
-/// A search in lines that come in pieces.
+/// A search in lines that arrive in pieces.
 struct Search<'a> {
     id: &'a str,
-    /// As JSON has it.
+    /// The id as a JSON string.
     escaped: String,
     line: Vec<u8>,
-    /// The line is longer than any event.
+    /// Whether the line is longer than any event.
     is_too_long: bool,
     found: Vec<Value>,
 }
 
 impl<'a> Search<'a> {
     fn new(id: &'a str) -> Self {
-        // Printable ASCII is always JSON.
+        // Printable ASCII always serializes.
         let escaped = serde_json::to_string(id).unwrap_or_default();
         Self { id, escaped, line: Vec::new(), is_too_long: false, found: Vec::new() }
     }
@@ -158,12 +158,12 @@ impl<'a> Search<'a> {
         if std::mem::take(&mut self.is_too_long) {
             return;
         }
-        // Most lines are of other requests, and parsing costs most.
+        // Most lines belong to other requests, and parsing is the main cost.
         let Ok(text) = std::str::from_utf8(&line) else { return };
         if !text.contains(&self.escaped) || self.found.len() >= MAX_EVENTS {
             return;
         }
-        // A container's log may have a time before each line.
+        // A container's log may have a timestamp before each line.
         let begin = text.find('{').unwrap_or_default();
         if let Ok(event) = serde_json::from_str::<Value>(&text[begin..])
             && event["kind"] == "Event"
@@ -174,9 +174,9 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Names, groups and a URI of 16 KiB each would fit.
+/// Enough for names, groups and a URI of 16 KiB each.
 const MAX_LINE: usize = 1024 * 1024;
-/// A client can give every request the same id: a bound for memory, of more events than anybody reads.
+/// Bounds the memory, because a client can send the same id with every request.
 const MAX_EVENTS: usize = 10_000;
 
 #[derive(Debug, thiserror::Error)]
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn id_that_json_escapes_is_found() {
+    fn escaped_id_is_found() {
         let mut search = Search::new(r#"a"\b"#);
         search.take(b"{\"kind\":\"Event\",\"auditID\":\"a\\\"\\\\b\"}\n");
         assert_eq!(search.found.len(), 1);

@@ -1,5 +1,5 @@
-//! Prints the events of a request for people. Several requests can have one id: a client chooses it, and kubectl
-//! repeats some requests.
+//! Prints the events of a request in readable form. Several requests can have one id: the client chooses it,
+//! and kubectl repeats some requests.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::server_text::ServerText;
 
-/// The story of each request of these events, in the order of their beginnings.
+/// Describes each request of these events, in the order of their start.
 pub(super) fn tell(events: &[Value]) -> String {
     let mut requests: Vec<Vec<&Value>> = Vec::new();
     for event in events {
@@ -29,7 +29,7 @@ pub(super) fn tell(events: &[Value]) -> String {
     text
 }
 
-/// One request, by its last event.
+/// Describes one request by its last event.
 fn one(events: &[&Value], text: &mut String) {
     let Some(last) = events.iter().max_by_key(|event| stage(event)) else { return };
     let annotation = |key: &str| string(&last["annotations"][format!("kubectl-mc.dev/{key}")]);
@@ -133,7 +133,7 @@ fn outcome(event: &Value) -> String {
     }
 }
 
-/// Where the same request is recorded too.
+/// The other places that record the same request.
 fn elsewhere(id: &str, cluster: &str) -> String {
     let logs = match cluster {
         "" => "the audit log of the host's kube-apiserver".to_owned(),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn story_of_an_exec_is_told_by_its_last_event() {
+    fn exec_is_described_by_its_last_event() {
         let begun = exec("ResponseStarted", "2026-11-25T03:00:00.000000Z");
         let mut ended = exec("ResponseComplete", "2026-11-25T03:00:00.000000Z");
         for (key, value) in [
@@ -218,7 +218,7 @@ elsewhere  the audit logs of the host's kube-apiserver and of m1's: "auditID":"5
     }
 
     #[test]
-    fn requests_of_one_id_are_told_apart_in_their_order() {
+    fn requests_with_one_id_are_listed_in_order() {
         let (one, two) = ("2026-11-25T03:00:00.000000Z", "2026-11-25T03:00:01.000000Z");
         let text = tell(&[exec("ResponseStarted", two), exec("RequestReceived", one)]);
         let begun: Vec<_> = text.lines().filter(|line| line.starts_with("begun")).collect();

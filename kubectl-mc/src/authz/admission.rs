@@ -1,5 +1,6 @@
-//! The registration of the sidecar's admission webhooks with the host. Only requests of agents, and of bootstrap tokens
-//! for client certificates, reach them: no other caller notices when the webhooks do not answer.
+//! Builds the registration of the sidecar's admission webhooks with the host. Only requests of agents, and of
+//! bootstrap tokens for client certificates, reach the webhooks: no other caller is affected when they do not
+//! respond.
 
 use kubectl_mc_api::names::WEBHOOK_SERVICE;
 use kubectl_mc_api::ownership::admission_path;
@@ -8,10 +9,10 @@ use serde_json::{Value, json};
 use super::policies::{self, ADMISSION, metadata, rule};
 use super::webhook;
 
-/// How the kube-apiserver reaches the sidecars, and the CA that it knows them by.
+/// How the kube-apiserver reaches the sidecars, and the CA that verifies them.
 pub(super) struct Route {
     pub(super) to: To,
-    /// In base64. `None`: the CAs of its system.
+    /// In base64. `None` means the CAs of the system.
     pub(super) ca_bundle: Option<String>,
 }
 
@@ -21,7 +22,7 @@ pub(super) enum To {
     Url(String),
 }
 
-/// The webhook for requests for certificates, and the one that writes owners where the host has no policy for it.
+/// The webhook for certificate requests, and the one that writes owners where the host has no policy for it.
 pub(super) fn objects(route: &Route, has_stamp: bool) -> Vec<Value> {
     let mut objects = vec![json!({
         "apiVersion": ADMISSION, "kind": "ValidatingWebhookConfiguration", "metadata": metadata(ENROLLMENT),
@@ -67,8 +68,8 @@ pub(super) fn all(namespace: &str) -> Vec<Value> {
     objects(&Route { to: To::Service(namespace.to_owned()), ca_bundle: None }, false)
 }
 
-/// How a registration on the host is weaker than the one that `apply` writes. `bundle` is the CA of the sidecars, if
-/// the host knows it.
+/// Describes how a registration on the host is weaker than the one that `apply` writes. `bundle` is the CA of
+/// the sidecars, if the host knows it.
 pub(super) fn fault(found: &Value, bundle: Option<&str>) -> Option<&'static str> {
     let [webhook] = found["webhooks"].as_array().map(Vec::as_slice).unwrap_or_default() else {
         return Some("it has not the one webhook that apply writes");
@@ -80,7 +81,7 @@ pub(super) fn fault(found: &Value, bundle: Option<&str>) -> Option<&'static str>
     let is_stale = client["service"].is_object() && bundle.is_some_and(|bundle| client["caBundle"] != bundle);
     let mut rules = webhook["rules"].clone();
     for rule in rules.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-        // The host writes the default.
+        // The host adds the default.
         if rule.get("scope").is_some_and(|scope| scope == "*") {
             rule.remove("scope");
         }
@@ -98,8 +99,8 @@ pub(super) fn fault(found: &Value, bundle: Option<&str>) -> Option<&'static str>
     }
 }
 
-/// Agents and tokens of Karmada for any signer, other bootstrap tokens for client certificates alone: kubelets use a
-/// signer of their own.
+/// Matches agents and Karmada's tokens for any signer, and other bootstrap tokens for client certificates
+/// only: kubelets use a signer of their own.
 fn enrolls() -> String {
     format!(
         "{} || (has(request.userInfo.groups) && request.userInfo.groups.exists(group, \
@@ -112,7 +113,7 @@ fn enrolls() -> String {
 /// The names of the two configurations.
 pub(super) const ENROLLMENT: &str = "kubectl-mc-karmada-enrollment";
 pub(super) const OWNER: &str = "kubectl-mc-karmada-owner";
-/// Seconds, as the authorization webhook has them.
+/// In seconds, as for the authorization webhook.
 const TIMEOUT: u8 = 3;
 
 #[cfg(test)]
@@ -141,7 +142,7 @@ mod tests {
     fn weaker_registration_is_found() {
         let route = Route { to: To::Service("ns".to_owned()), ca_bundle: Some("QUJD".to_owned()) };
         for mut whole in objects(&route, false) {
-            // As a host writes it.
+            // The defaults as a host adds them.
             whole["webhooks"][0]["rules"][0]["scope"] = "*".into();
             whole["webhooks"][0]["namespaceSelector"] = json!({});
             assert_eq!(fault(&whole, Some("QUJD")), None);

@@ -1,5 +1,5 @@
-//! `kubectl mc authz apply`: validates the objects of the host by a dry run, then applies them. The rules of roles
-//! that a registration wrote are taken over: that is what narrows them.
+//! Implements `kubectl mc authz apply`: validates the objects of the host by a dry run, then applies them. It
+//! takes over the rules of roles that a registration wrote, which narrows them.
 
 use super::objects;
 use crate::apply::{Apply, diff};
@@ -17,7 +17,7 @@ pub(super) async fn run(
     let version = objects::version(host).await?;
     let wanted = objects::wanted(&arguments.objects, version, host).await?;
     let applying = Apply { dry_run: false, force_conflicts: true };
-    // All are judged before one is changed.
+    // Validates every object before any change.
     let judged = Apply { dry_run: true, ..applying }.all(host.target(), wanted.clone()).await?;
     if arguments.diff {
         printer.out(&diff::unified(&judged));

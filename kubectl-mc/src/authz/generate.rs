@@ -1,4 +1,5 @@
-//! `kubectl mc authz generate`: prints the objects of the host and the files of its kube-apiserver. It changes nothing.
+//! Implements `kubectl mc authz generate`: prints the objects of the host and the files of its
+//! kube-apiserver. It changes nothing.
 
 use kubectl_mc_api::names::WEBHOOK_SERVICE as SERVICE;
 
@@ -52,7 +53,7 @@ pub(super) async fn run(
     Ok(ExitStatus::Success)
 }
 
-/// What a kube-apiserver of kubeadm needs beside the file.
+/// What a kube-apiserver of kubeadm needs in addition to the file.
 const CONFIG_NOTE: [&str; 3] = [
     "In /etc/kubernetes/manifests/kube-apiserver.yaml, --authorization-config=/etc/kubernetes/mc-authz.yaml",
     "takes the place of --authorization-mode, and a hostPath volume for each of the two files makes them visible.",
@@ -76,7 +77,7 @@ async fn server(arguments: &AuthzGenerateArgs, host: &Side) -> Result<(String, b
     }
     let path = format!("/api/v1/namespaces/{}/services/{SERVICE}", arguments.objects.namespace);
     let service = host.readable(&path).await?.unwrap_or_default();
-    // Static pods do not resolve the names of Services.
+    // Static pods cannot resolve the names of Services.
     Ok(match service["spec"]["clusterIP"].as_str().filter(|address| *address != "None") {
         Some(address) if address.contains(':') => (format!("https://[{address}]"), true),
         Some(address) => (format!("https://{address}"), true),

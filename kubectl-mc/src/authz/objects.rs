@@ -1,4 +1,4 @@
-//! The objects of the host: what `authz generate` prints, `apply` applies and `remove` removes.
+//! Collects the objects of the host that `authz generate` prints, `apply` applies and `remove` removes.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 use crate::error::Failure;
 use crate::join::side::Side;
 
-/// All of them, in the order in which they are applied.
+/// All objects, in the order of application.
 pub(super) async fn wanted(
     arguments: &ObjectsArgs,
     version: KubernetesVersion,
@@ -52,14 +52,14 @@ async fn route(arguments: &ObjectsArgs, host: &Side) -> Result<admission::Route,
     Ok(admission::Route { to, ca_bundle })
 }
 
-/// The host's version. One that cannot be read is taken for the oldest, whose objects every host takes.
+/// The host's version. An unreadable version counts as the oldest, whose objects every host accepts.
 pub(super) async fn version(host: &Side) -> Result<KubernetesVersion, Failure> {
     let answer = host.get("/version").await?.unwrap_or_default();
     let text = answer["gitVersion"].as_str().unwrap_or_default();
     Ok(KubernetesVersion::parse(text).unwrap_or(HOST_MINIMUM))
 }
 
-/// The CA of the sidecar's serving certificate, as the host has it for the aggregated API.
+/// The CA of the sidecar's serving certificate, from the host's registration of the aggregated API.
 pub(super) async fn ca_bundle(host: &Side) -> Result<Option<String>, Failure> {
     let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}");
     let service = host.readable(&path).await?.unwrap_or_default();

@@ -1,7 +1,9 @@
-//! Admission policies for agents: the names of new objects, which no authorizer sees, and their owners.
+//! Builds admission policies for agents: they check the names of new objects, which no authorizer sees, and
+//! their owners.
 //!
-//! The name of an object decides whose it is; the annotation is a second witness. Rules read `object` and `oldObject`
-//! and never `request.name`, which is empty where a collection is deleted (apiserver: `registry/rest/delete.go`).
+//! The name of an object decides which cluster owns it; the owner annotation is checked in addition. Rules
+//! read `object` and `oldObject` and never `request.name`, which is empty when a collection is deleted
+//! (apiserver: `registry/rest/delete.go`).
 
 use kubectl_mc_api::names::{KUBECTL_MC, MANAGED_BY};
 use kubectl_mc_api::ownership::subject::{GENERATOR, GROUP, PREFIX};
@@ -21,12 +23,12 @@ pub(super) fn objects(layout: &Layout, version: KubernetesVersion) -> Vec<Value>
     objects
 }
 
-/// The same with what no host of these versions has, for their removal.
+/// All policies, including those that hosts of some versions lack, for their removal.
 pub(super) fn all(layout: &Layout) -> Vec<Value> {
     objects(layout, MUTATING)
 }
 
-/// The policies that judge names, for `verify`.
+/// The policies that check names, for `verify`.
 pub(super) const VALIDATING: [&str; 2] = [AGENTS, REGISTRATION];
 
 /// Whether the host serves the policy that writes the owner.
@@ -34,7 +36,7 @@ pub(super) fn stamps(version: KubernetesVersion) -> bool {
     version >= MUTATING
 }
 
-/// What agents write.
+/// The policy for the objects that agents write.
 fn agents(layout: &Layout) -> Value {
     let Layout { cluster_namespace, agent_namespace, .. } = layout;
     json!({
@@ -83,7 +85,7 @@ fn agents(layout: &Layout) -> Value {
     })
 }
 
-/// What `karmadactl register` writes before an agent has its certificate.
+/// The policy for the objects that `karmadactl register` writes before an agent has its certificate.
 fn registration(layout: &Layout) -> Value {
     let namespace = &layout.cluster_namespace;
     let all = ["CREATE", "UPDATE", "DELETE"];
@@ -143,7 +145,7 @@ fn registration(layout: &Layout) -> Value {
     })
 }
 
-/// Writes the owner on what an agent creates, from its user name alone.
+/// Sets the owner annotation on the objects that an agent creates, from the agent's user name alone.
 fn stamp() -> [Value; 2] {
     let annotations = format!("Object.metadata{{annotations: {{'{OWNER}': variables.cluster}}}}");
     let policy = json!({
@@ -167,7 +169,7 @@ fn stamp() -> [Value; 2] {
     [policy, binding]
 }
 
-/// What is stamped.
+/// The matched objects of that policy.
 pub(super) fn stamped() -> [Value; 3] {
     [
         rule("", &["secrets"], &["CREATE"]),
@@ -176,7 +178,7 @@ pub(super) fn stamped() -> [Value; 3] {
     ]
 }
 
-/// An object without an owner that an agent creates.
+/// Matches an object without an owner that an agent creates.
 pub(super) fn unowned() -> [Value; 2] {
     let unowned = format!("!has(object.metadata.annotations) || !('{OWNER}' in object.metadata.annotations)");
     [json!({"name": "agent", "expression": is_agent()}), json!({"name": "unowned", "expression": unowned})]
@@ -204,7 +206,7 @@ fn check(expression: &str, message: &str) -> Value {
     json!({"expression": expression, "message": message, "reason": "Forbidden"})
 }
 
-/// As the authorizer tells agents from other callers.
+/// The same distinction between agents and other callers as in the authorizer.
 pub(super) fn is_agent() -> String {
     format!(
         "request.userInfo.username.startsWith('{PREFIX}') || \
@@ -212,13 +214,13 @@ pub(super) fn is_agent() -> String {
     )
 }
 
-/// The cluster of the agent, or nothing.
+/// The cluster of the agent, or an empty string.
 fn cluster() -> String {
     let part = format!("request.userInfo.username.substring({})", PREFIX.len());
     format!("request.userInfo.username.startsWith('{PREFIX}') ? ({}) : ''", known(&part))
 }
 
-/// The name, if it is one of a cluster that has objects of its own.
+/// The name, if it is that of a cluster with objects of its own.
 fn known(part: &str) -> String {
     format!(
         "{part}.matches('^[a-z0-9]([-a-z0-9]{{0,46}}[a-z0-9])?$') && !{part}.endsWith('-impersonator') && \
@@ -235,14 +237,14 @@ fn owner_of(object: &str, not_in: &str) -> String {
 
 const NAME: &str = "has(variables.target.metadata.name) ? variables.target.metadata.name : ''";
 const NAMESPACE: &str = "has(variables.target.metadata.namespace) ? variables.target.metadata.namespace : ''";
-/// What a registration grants by a ClusterRole.
+/// The resources that a registration grants by a ClusterRole.
 const CLUSTER_ROLE: &str = "['clusters', 'clusters/status', 'resourceinterpreterwebhookconfigurations', \
     'resourceinterpretercustomizations', 'namespaces', 'leases', 'certificatesigningrequests', 'services', 'events']";
 pub(super) const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 const AGENTS: &str = "kubectl-mc-karmada-agents";
 const REGISTRATION: &str = "kubectl-mc-karmada-registration";
 const STAMP: &str = "kubectl-mc-karmada-owner";
-/// The first that serves MutatingAdmissionPolicies as v1 (KEP-3962).
+/// The first version that serves MutatingAdmissionPolicies as v1 (KEP-3962).
 const MUTATING: KubernetesVersion = KubernetesVersion::of(1, 36);
 
 #[cfg(test)]
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_is_stamped_where_the_host_can() {
+    fn mutating_policy_is_created_where_the_host_serves_it() {
         let kinds = |version: &str| {
             let objects = objects(&Layout::default(), KubernetesVersion::parse(version).unwrap());
             objects.iter().filter(|object| object["kind"] == "MutatingAdmissionPolicy").count()

@@ -1,5 +1,5 @@
-//! The command that registers a cluster with Karmada: the host's address, and the hash of its CA's public key, by which
-//! `karmadactl register` knows the host.
+//! Builds the command that registers a cluster with Karmada: the host's address, and the hash of its CA's
+//! public key, by which `karmadactl register` verifies the host.
 
 use aws_lc_rs::digest;
 use base64::Engine;
@@ -14,7 +14,7 @@ use crate::error::Failure;
 use crate::join::side::Side;
 use crate::next_command::quoted;
 
-/// Where the cluster finds the host.
+/// How the cluster reaches the host.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Endpoint {
     /// HOST:PORT
@@ -24,7 +24,7 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// As the host publishes it for bootstrap, else as the kubeconfig has it.
+    /// The address that the host publishes for bootstrap, or else that of the kubeconfig.
     pub(super) async fn find(host: &Side, address: Option<&str>) -> Result<Self, Failure> {
         let published = host.readable("/api/v1/namespaces/kube-public/configmaps/cluster-info").await?;
         let published = published.unwrap_or_default();
@@ -60,7 +60,7 @@ impl Endpoint {
     }
 }
 
-/// `karmadactl register` takes an address without a scheme.
+/// The address without a scheme, as `karmadactl register` expects it.
 fn address(server: &str) -> String {
     server.trim_start_matches("https://").trim_end_matches('/').to_owned()
 }
@@ -70,7 +70,7 @@ fn pin(pem: &[u8]) -> Option<String> {
     let certificate = CertificateDer::pem_slice_iter(pem).next()?.ok()?;
     let mut roots = RootCertStore::empty();
     roots.add(certificate).ok()?;
-    // A trust anchor has the content of the SEQUENCE.
+    // A trust anchor contains the content of the SEQUENCE.
     let content = roots.roots.first()?.subject_public_key_info.as_ref();
     let length = content.len().to_be_bytes();
     let length = &length[length.iter().position(|byte| *byte != 0)?..];
@@ -85,5 +85,5 @@ fn pin(pem: &[u8]) -> Option<String> {
     Some(format!("sha256:{hash}"))
 }
 
-/// In the place of a hash that is not known.
+/// A placeholder for an unknown hash.
 pub(super) const NO_PIN: &str = "sha256:HASH";

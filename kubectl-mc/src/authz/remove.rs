@@ -1,4 +1,5 @@
-//! `kubectl mc authz remove`: removes the protection of the host, or all rights of the agents of named clusters.
+//! Implements `kubectl mc authz remove`: removes the protection of the host, or all rights of the agents of
+//! named clusters.
 
 use kubectl_mc_api::names::KARMADA_AGENT;
 use kubectl_mc_api::ownership::{Layout, rbac};
@@ -42,16 +43,18 @@ pub(super) async fn run(
     Ok(ExitStatus::Success)
 }
 
-/// What `apply` makes, without the RBAC of agents.
+/// The objects of `apply`, without the RBAC of agents.
 fn protection(layout: &Layout, namespace: &str) -> Vec<Value> {
-    // The host stops to ask the webhooks before their Service goes.
+    // The webhook configurations go first, so that the host stops calling the webhooks before their Service
+    // is gone.
     let mut objects = admission::all(namespace);
     objects.extend(webhook::names(namespace));
     objects.extend(policies::all(layout));
     objects
 }
 
-/// The RBAC of these agents, also as a registration wrote it, and tokens by which they could enroll again.
+/// The RBAC of these agents, including what a registration wrote, and the tokens by which they could enroll
+/// again.
 async fn rights(layout: &Layout, clusters: &[String], host: &Side) -> Result<Vec<Value>, Failure> {
     let mut objects = Vec::new();
     for cluster in clusters {

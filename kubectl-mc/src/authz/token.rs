@@ -1,6 +1,6 @@
-//! `kubectl mc authz token`: a bootstrap token (Kubernetes: "Authenticating with Bootstrap Tokens") for one cluster. Its
-//! groups are that of Karmada's tokens, to which Karmada grants the requests of a registration, and one that names the
-//! cluster: the admission webhook of the sidecar reads the second.
+//! Implements `kubectl mc authz token`: creates a bootstrap token (Kubernetes: "Authenticating with Bootstrap
+//! Tokens") for one cluster. Its groups are that of Karmada's tokens, to which Karmada grants the requests of
+//! a registration, and one that names the cluster: the sidecar's admission webhook reads the second group.
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use jiff::Timestamp;
@@ -54,7 +54,7 @@ pub(super) async fn run(
     Ok(ExitStatus::Success)
 }
 
-/// A token's two parts.
+/// The id and the secret of a token.
 struct Token {
     id: String,
     secret: String,
@@ -90,7 +90,7 @@ impl Token {
     }
 }
 
-/// Random letters and digits. A byte that would make some more likely than others is drawn again.
+/// Random letters and digits. Rejects bytes that would make some letters more likely than others.
 fn letters(count: usize) -> Result<String, AuthzError> {
     const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     let mut text = String::with_capacity(count);
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn token_has_the_form_of_kubernetes_and_is_of_one_cluster() {
+    fn bootstrap_token_is_well_formed_and_for_one_cluster() {
         let token = Token::new().unwrap();
         let form = regex::Regex::new("^[a-z0-9]{6}\\.[a-z0-9]{16}$").unwrap();
         assert!(form.is_match(&token.text()), "{}", token.text());

@@ -1,5 +1,6 @@
-//! `kubectl mc authz verify`: asks the host by SubjectAccessReviews what the agent of each cluster may do, and compares
-//! it with what an agent needs. The reviews pass every authorizer of the host, the webhook too.
+//! Implements `kubectl mc authz verify`: queries the host by SubjectAccessReviews for the rights of each
+//! cluster's agent, and compares them with the rights that an agent needs. The reviews pass every authorizer
+//! of the host, including the webhook.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ pub(super) async fn run(
 ) -> Result<ExitStatus, Failure> {
     let layout = arguments.hub.layout().map_err(AuthzError::Layout)?;
     let clusters = clusters(&arguments.hub, host).await?;
-    // RBAC grants a create for every name, and the policies judge the name.
+    // Without the webhook, RBAC grants a create for every name, and the policies check the name.
     let judges_names = !arguments.hub.without_webhook;
     let mut findings = 0;
     for missing in missing_policies(host).await?.objects {
@@ -73,12 +74,12 @@ pub(super) async fn missing_policies(host: &Side) -> Result<MissingPolicies, Fai
     Ok(MissingPolicies { objects, is_everything })
 }
 
-/// The object of this kind and name.
+/// The registration of this kind and name.
 pub(super) async fn registered(host: &Side, kind: &str, name: &str) -> Result<Option<Value>, Failure> {
     Ok(host.get(&format!("/apis/admissionregistration.k8s.io/v1/{kind}/{name}")).await?)
 }
 
-/// Prints what the registration of the admission webhooks lacks, and counts the lines.
+/// Prints the faults of the admission webhooks' registration; returns their number.
 async fn of_webhooks(host: &Side, printer: &Printer) -> Result<usize, Failure> {
     let version = objects::version(host).await?;
     let bundle = objects::ca_bundle(host).await?;
@@ -106,7 +107,7 @@ async fn of_webhooks(host: &Side, printer: &Printer) -> Result<usize, Failure> {
     Ok(findings)
 }
 
-/// Prints what differs, a line for each object and target, and counts the lines.
+/// Prints the differences, a line for each object and target; returns their number.
 async fn of_subject(
     user: &str,
     layout: &Layout,
@@ -122,7 +123,7 @@ async fn of_subject(
         let is_needed = decide(layout, user, &[subject::GROUP], &cell.attributes()) == Decision::NoOpinion;
         let fault = match (is_needed, is_allowed) {
             (false, true) => "too wide",
-            // The generator's rights are Karmada's own.
+            // The rights of the generator are Karmada's own.
             (true, false) if user != subject::GENERATOR => "missing",
             _ => continue,
         };
@@ -145,7 +146,7 @@ struct Line {
     reason: String,
 }
 
-/// Whether a client can make such a request, and the authorizers judge its name.
+/// Whether a client can send such a request, and the authorizers check its name.
 fn is_real(cell: &Cell, judges_names: bool) -> bool {
     match cell.verb {
         "get" | "update" | "patch" | "delete" => !cell.name.is_empty(),
@@ -159,7 +160,7 @@ struct Answer {
     reason: String,
 }
 
-/// The host's answers, in the order of the matrix.
+/// The host's responses, in the order of the matrix.
 async fn ask(
     user: &str,
     layout: &Layout,
@@ -202,7 +203,7 @@ fn review(user: &str, cell: &Cell) -> Value {
         "verb": cell.verb, "group": cell.group, "version": "*", "resource": cell.resource,
         "subresource": cell.subresource, "namespace": cell.namespace, "name": cell.name,
     });
-    // Hosts before Kubernetes 1.32 do not know the field, and drop it.
+    // Hosts before Kubernetes 1.32 do not know the field and drop it.
     if ["list", "watch"].contains(&cell.verb) && !cell.name.is_empty() {
         attributes["fieldSelector"] = json!({"requirements": [
             {"key": "metadata.name", "operator": "In", "values": [cell.name]},
@@ -237,9 +238,9 @@ fn describe(cell: &Cell) -> String {
 }
 
 pub(super) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// Parts that some kind has.
+/// The subresources of the kinds.
 const PARTS: &[&str] = &["", "status", "finalizers"];
-/// Reviews that the host is asked for at a time.
+/// Number of parallel reviews.
 const CONCURRENT: usize = 24;
-/// Stands for another cluster where there is none.
+/// A placeholder if there is no other cluster.
 const OTHER: &str = "another-cluster";

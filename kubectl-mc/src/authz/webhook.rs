@@ -1,5 +1,5 @@
-//! What leads from the host's kube-apiserver to the sidecar's webhooks: a Service, a NetworkPolicy, and for authorization
-//! two files (KEP-3221: structured authorization).
+//! Builds the path from the host's kube-apiserver to the sidecar's webhooks: a Service, a NetworkPolicy, and
+//! for authorization two files (KEP-3221: structured authorization).
 
 use std::num::NonZeroU16;
 
@@ -39,7 +39,7 @@ pub(super) fn objects(namespace: &str, ports: Ports) -> Vec<Value> {
     vec![service, policy]
 }
 
-/// The two without a spec.
+/// Both objects without a spec.
 pub(super) fn names(namespace: &str) -> [Value; 2] {
     let metadata =
         json!({"name": WEBHOOK_SERVICE, "namespace": namespace, "labels": {MANAGED_BY: KUBECTL_MC}});
@@ -80,7 +80,7 @@ pub(super) fn config(version: KubernetesVersion) -> Value {
     })
 }
 
-/// The kubeconfig by which a kube-apiserver reaches the webhook, as the front proxy that it is to the sidecar.
+/// The kubeconfig by which a kube-apiserver reaches the webhook; it authenticates as the front proxy.
 pub(super) fn kubeconfig(server: &str, namespace: &str, ca_bundle: Option<&str>) -> Value {
     let mut cluster = json!({"server": format!("{}/authorize", server.trim_end_matches('/')),
         "tls-server-name": names::service(namespace)});
@@ -99,14 +99,14 @@ pub(super) fn kubeconfig(server: &str, namespace: &str, ca_bundle: Option<&str>)
     })
 }
 
-/// Where the files go.
+/// The paths of the files.
 pub(super) const CONFIG: &str = "/etc/kubernetes/mc-authz.yaml";
 pub(super) const KUBECONFIG: &str = "/etc/kubernetes/mc-authz.kubeconfig";
 /// Ports of the Service.
 const AUTHORIZATION: u16 = 443;
 pub(super) const ADMISSION: u16 = 8443;
 const GENERAL: KubernetesVersion = KubernetesVersion::of(1, 32);
-/// The first in which the tests have seen the fields that switch the cache off.
+/// The first version in which the tests saw the fields that switch the cache off.
 const WITHOUT_CACHE: KubernetesVersion = KubernetesVersion::of(1, 35);
 
 #[cfg(test)]

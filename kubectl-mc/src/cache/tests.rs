@@ -14,7 +14,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn the_folder_and_its_files_are_the_owners_alone() {
+fn folder_and_files_are_private_to_the_owner() {
     let base = tempfile::tempdir().unwrap();
     let cache = open(&base.path().join("not/there/yet")).unwrap();
     let path = cache.store(b"content", SystemTime::now()).unwrap();
@@ -24,7 +24,7 @@ fn the_folder_and_its_files_are_the_owners_alone() {
 }
 
 #[test]
-fn the_home_folder_is_used_without_an_absolute_cache_home() {
+fn home_folder_is_used_without_an_absolute_cache_home() {
     let home = tempfile::tempdir().unwrap();
     let variables = [(env::HOME, home.path().as_os_str()), (env::XDG_CACHE_HOME, "relative".as_ref())];
     let cache = Cache::open(&variables.into_iter().collect()).unwrap();
@@ -47,7 +47,7 @@ fn missing_or_unusable_home_leads_to_a_temporary_folder() {
 }
 
 #[test]
-fn a_folder_that_others_can_enter_is_refused_with_the_remedy() {
+fn shared_folder_is_refused_with_a_hint() {
     let base = tempfile::tempdir().unwrap();
     let folder = base.path().join("kubectl-mc");
     fs::create_dir(&folder).unwrap();
@@ -61,7 +61,7 @@ fn a_folder_that_others_can_enter_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn a_link_in_the_place_of_the_folder_is_refused() {
+fn symlink_in_place_of_the_folder_is_refused() {
     let base = tempfile::tempdir().unwrap();
     let elsewhere = base.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
@@ -71,7 +71,7 @@ fn a_link_in_the_place_of_the_folder_is_refused() {
 }
 
 #[test]
-fn a_file_that_was_changed_is_written_again() {
+fn changed_file_is_written_again() {
     let base = tempfile::tempdir().unwrap();
     let cache = open(base.path()).unwrap();
     let path = cache.store(b"content", SystemTime::now()).unwrap();

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_stands_before_the_words_of_the_request() {
+    fn cluster_precedes_the_words_of_the_request() {
         for (line, is_flag_given, expected) in [
             ("m1 get pods", false, "m1: get pods"),
             ("m1 custom widgets", false, "m1: custom widgets"),

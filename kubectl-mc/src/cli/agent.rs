@@ -83,21 +83,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn token_lives_for_a_duration_or_forever() {
+    fn token_lifetime_is_a_duration_or_unlimited() {
         assert_eq!(token_life("forever"), Ok(AgentTokenLife::Forever));
         assert_eq!(token_life("24h"), Ok(AgentTokenLife::For(Duration::from_secs(86_400))));
         assert!(token_life("9m").is_err() && token_life("").is_err() && token_life("Forever").is_err());
     }
 
     #[test]
-    fn enrollment_is_open_for_an_hour_at_most() {
+    fn enrollment_stays_open_for_at_most_an_hour() {
         assert_eq!(enrollment("1h"), Ok(Duration::from_secs(3600)));
         assert_eq!(enrollment("90s"), Ok(Duration::from_secs(90)));
         assert!(enrollment("3601s").is_err() && enrollment("0s").is_err() && enrollment("x").is_err());
     }
 
     #[test]
-    fn proxy_has_a_scheme_that_an_agent_speaks() {
+    fn proxy_scheme_is_one_that_the_agent_supports() {
         assert!(proxy("http://user:pass@proxy:3128").is_ok() && proxy("socks5://proxy:1080").is_ok());
         assert!(proxy("proxy:3128").is_err() && proxy("ftp://proxy").is_err() && proxy("http://").is_err());
     }

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_lives_for_some_time() {
+    fn token_lifetime_has_a_minimum() {
         assert_eq!(duration("24h").unwrap(), Duration::from_secs(86_400));
         assert!(duration("0s").is_err() && life("9m").is_err() && life("10m").is_ok());
     }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn default_life_is_the_shared_one() {
+    fn default_token_lifetime_is_the_shared_constant() {
         use clap::FromArgMatches;
         let parsed = JoinArgs::augment_args(clap::Command::new("join")).get_matches_from(["join", "m1"]);
         let arguments = JoinArgs::from_arg_matches(&parsed).unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_is_a_key_with_a_value() {
+    fn label_is_a_key_with_a_value() {
         assert_eq!(label("env=prod").unwrap(), ("env".to_owned(), "prod".to_owned()));
         assert!(label("env").is_err() && label("=prod").is_err());
     }

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_lines_go_on_under_their_description() {
+    fn long_lines_continue_under_their_description() {
         let long = "word ".repeat(20);
         let long = long.trim();
         for (line, indent) in [

@@ -1,5 +1,5 @@
-//! Requests to the host with the caller's credential. The runtime and TLS are set up here only, so commands without
-//! a request do not pay for them.
+//! Sends requests to the host with the caller's credential. Only this module sets up the async runtime and
+//! TLS, so commands without a request do not pay for them.
 
 use std::error::Error;
 use std::io::IsTerminal;
@@ -33,13 +33,13 @@ pub(crate) use logged::logged;
 pub(crate) use proxy::from_environment as proxy_from_environment;
 pub(crate) use traced::traced;
 
-/// An answer of a server, whatever its status.
+/// A response of a server, with any status.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
-    /// The hop that the head names; the host's own answers name none.
+    /// The hop that the response header names; the host's own responses name none.
     pub(crate) hop: Option<Hop>,
-    /// The server's clock.
+    /// The server's clock, from the `Date` header.
     pub(crate) date: Option<Timestamp>,
     pub(crate) body: Bytes,
 }
@@ -50,13 +50,13 @@ impl Reply {
         Self { status: head.status, hop: hop::from_head(&head.headers), date, body }
     }
 
-    /// The refusal of a hop before the member; `None` for a success and for the member's own answer.
+    /// The refusal of a hop before the member; `None` for a success and for the member's own response.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         let is_success = self.status.is_success();
         if is_success { None } else { Refusal::of(self.status, self.hop, &self.body) }
     }
 
-    /// The same for an answer of a member behind this hub, or of a hop before it, to a request for this path of the member.
+    /// The same for a request to this path of a member behind a hub of another project.
     pub(crate) fn refusal_before(&self, dialect: &Dialect, path: &str) -> Option<Refusal> {
         let is_marked = dialect.may_be_sidecar() && self.hop.is_some();
         if dialect.is_own() || is_marked {
@@ -66,13 +66,13 @@ impl Reply {
         if is_success { None } else { Refusal::by_hub(dialect, self.status, &self.body, path) }
     }
 
-    /// What a Status says, or the text.
+    /// The message of a Status, or the body as text.
     pub(crate) fn message(&self) -> ServerText {
         let message = hop::message(&self.body);
         if message.is_empty() { self.status.to_string().into() } else { message }
     }
 
-    /// The object in it; null when the body is not JSON.
+    /// The body as JSON; null if it is not JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
@@ -80,27 +80,27 @@ impl Reply {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
-    /// The kubeconfig asks for something that this client cannot do, or the credential cannot be had.
+    /// The kubeconfig needs an unsupported feature, or the credential cannot be obtained.
     #[error("cannot set up the connection")]
     Setup(#[source] Box<dyn Error + Send + Sync>),
-    /// The credential may only be asked for at a terminal.
+    /// The credential plugin may only prompt at a terminal.
     #[error("the credential plugin needs a terminal")]
     NeedsTerminal,
-    /// TLS failed. Go accepts some certificates that rustls does not (a self-signed one that says it is
-    /// a CA), so this need not be true of kubectl.
+    /// The TLS handshake failed. Go accepts some certificates that rustls does not (a self-signed one that
+    /// claims to be a CA), so kubectl may succeed.
     #[error("cannot establish TLS with the host")]
     Tls(#[source] Box<dyn Error + Send + Sync>),
-    /// The answer does not end where any answer does.
+    /// The response exceeds the size limit.
     #[error("the answer is larger than {} MiB", .0 / 1024 / 1024)]
     TooLarge(usize),
-    /// The host did not answer.
+    /// The host did not respond.
     #[error("cannot reach the host")]
     Unreachable(#[source] Box<dyn Error + Send + Sync>),
 }
 
 impl Explain for ClientError {}
 
-/// Why a cluster gave no answer, with its name.
+/// Why a cluster did not respond, with its name.
 #[derive(Debug, thiserror::Error)]
 #[error("{failed} {cluster}: {reason}")]
 pub(crate) struct NoAnswer {
@@ -116,11 +116,11 @@ impl Explain for NoAnswer {
     }
 }
 
-/// The next step where a cluster cannot be reached.
+/// The hint for an unreachable cluster.
 pub(crate) const CHECK_NETWORK: &str = "check the network, and the server of the kubeconfig context";
 
 impl ClientError {
-    /// The same with the name of the cluster.
+    /// Adds the name of the cluster.
     pub(crate) fn of(&self, cluster: String) -> NoAnswer {
         let (failed, reason, hint) = match self {
             Self::Unreachable(_) => ("cannot reach", self.reason(), Some(CHECK_NETWORK)),
@@ -130,15 +130,15 @@ impl ClientError {
         NoAnswer { failed, cluster, reason, hint }
     }
 
-    /// What happened, in the words of the innermost library, because "client error (Connect)" says too little.
+    /// The message of the innermost error, because "client error (Connect)" is too vague.
     pub(crate) fn reason(&self) -> String {
         let cause = self.source().map(|cause| cause.source().unwrap_or(cause));
         cause.map_or_else(|| self.to_string(), chain)
     }
 }
 
-/// GETs `path`, below the host's own path prefix. The flags of kubectl in `scanned` that change who
-/// calls or how the host is trusted are kept to.
+/// GETs `path`, below the host's own path prefix. Respects the flags of kubectl in `scanned` that change the
+/// caller or the trust in the host.
 pub(crate) fn get(
     host: &ClusterContext,
     scanned: &Scanned,
@@ -152,13 +152,13 @@ pub(crate) fn get(
     })
 }
 
-/// The runtime of a command: one thread, because it waits and does not reckon.
+/// The runtime of a command. One thread is enough, because the command mostly waits.
 pub(crate) fn runtime() -> Result<Runtime, ClientError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| ClientError::Setup(Box::new(error)))
 }
 
-/// The same by a client that is there already: one login and one pool of connections for many requests.
+/// GETs a path with an existing client: one login and one connection pool for many requests.
 pub(crate) async fn get_by(client: &kube::Client, path: &str, accept: &str) -> Result<Reply, ClientError> {
     let request = Request::get(path)
         .header(header::ACCEPT, accept)
@@ -167,12 +167,12 @@ pub(crate) async fn get_by(client: &kube::Client, path: &str, accept: &str) -> R
     send(client, request.map_err(|error| ClientError::Setup(Box::new(error)))?).await
 }
 
-/// Any request. Only no answer at all is an error, and one that does not end.
+/// Sends any request. Every status is a result; a missing or oversized response is an error.
 pub(crate) async fn send(client: &kube::Client, request: Request<Body>) -> Result<Reply, ClientError> {
     send_limited(client, request, MAX_ANSWER).await
 }
 
-/// The same with a limit in bytes, for answers of many members at once.
+/// Sends a request with a size limit in bytes for the response, for many members in parallel.
 pub(crate) async fn send_limited(
     client: &kube::Client,
     request: Request<Body>,
@@ -207,7 +207,7 @@ pub(crate) async fn connection(
     Ok(traced(logged(client, &host.server, Log::new(env))))
 }
 
-/// How the host is reached, and as whom. The credential plugin, if there is one, runs here.
+/// The address of the host and the identity of the caller. Runs the credential plugin if there is one.
 pub(crate) async fn config(
     host: &ClusterContext,
     scanned: &Scanned,
@@ -224,9 +224,9 @@ pub(crate) async fn config(
         config.proxy_url = proxy::from_environment(&config.cluster_url, env);
     }
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    // kube's default would end quiet watches.
+    // kube's default timeout would end quiet watches.
     config.read_timeout = None;
-    // The first answer is the one to show.
+    // The first response is the one to report.
     config.default_retry = false;
     Ok(config)
 }
@@ -236,8 +236,8 @@ fn options(host: &ClusterContext, scanned: &Scanned) -> KubeConfigOptions {
     KubeConfigOptions { context: host.context.clone(), cluster: None, user }
 }
 
-/// client-go gives a credential plugin standard input only when it is a terminal. Otherwise it is
-/// the data of the command (`apply -f -`), which the plugin must not eat.
+/// client-go passes standard input to a credential plugin only if it is a terminal. Otherwise it is the data
+/// of the command (`apply -f -`), which the plugin must not consume.
 fn keep_stdin(kubeconfig: &mut Kubeconfig, terminal: bool) -> Result<(), ClientError> {
     if terminal {
         return Ok(());
@@ -251,7 +251,7 @@ fn keep_stdin(kubeconfig: &mut Kubeconfig, terminal: bool) -> Result<(), ClientE
     Ok(())
 }
 
-/// What a failed request of this client means.
+/// Classifies the error of a failed request.
 pub(crate) fn failed(error: kube::Error) -> ClientError {
     let error: Box<dyn Error + Send + Sync> = match error {
         kube::Error::Service(error) => error,
@@ -266,16 +266,16 @@ pub(crate) fn failed(error: kube::Error) -> ClientError {
     }
 }
 
-/// The `Date` header (RFC 9110, 5.6.7).
+/// Parses the `Date` header (RFC 9110, 5.6.7).
 fn http_date(text: &str) -> Option<Timestamp> {
     jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp())
 }
 
-/// Long enough for a slow link; kubectl's own is 30 s and is tried five times.
+/// Long enough for a slow link. kubectl's own timeout is 30 s, with five attempts.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Lists of 5,000 clusters are smaller, and so are the documents of APIs.
+/// More than a list of 5,000 clusters or a discovery document needs.
 const MAX_ANSWER: usize = 64 * 1024 * 1024;
-/// Longer than the sidecar needs to find out that a member does not answer.
+/// Longer than the sidecar needs to detect that a member does not respond.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_date_of_an_answer_is_its_servers_clock() {
+    fn server_clock_comes_from_the_date_header() {
         let there = http_date("Sat, 21 Nov 2026 20:50:41 GMT").unwrap();
         assert_eq!(there.to_string(), "2026-11-21T20:50:41Z");
     }

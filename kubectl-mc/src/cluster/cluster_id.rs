@@ -19,7 +19,7 @@ pub(crate) enum ClusterId {
     Context(Arc<KubeconfigContext>),
 }
 
-/// A context of the kubeconfig. Its name may hold any character.
+/// A context of the kubeconfig. Its name may contain any character.
 #[derive(Debug)]
 pub(crate) struct KubeconfigContext {
     name: String,
@@ -32,14 +32,14 @@ impl KubeconfigContext {
         Self { name: name.to_owned(), label: escaped(name), cluster }
     }
 
-    /// The name as the kubeconfig has it, never for a terminal.
+    /// The name as in the kubeconfig. It is unescaped, so never print it to a terminal.
     pub(crate) fn raw_name(&self) -> &str {
         &self.name
     }
 }
 
 impl ClusterId {
-    /// The name that is shown.
+    /// The displayed name.
     pub(crate) fn as_str(&self) -> &str {
         match self {
             Self::Member(name) => name.as_str(),
@@ -47,7 +47,7 @@ impl ClusterId {
         }
     }
 
-    /// As `--cluster` takes it, whatever the other flags are.
+    /// The name in the notation of `--cluster`, independent of other flags.
     pub(crate) fn as_term(&self) -> String {
         match self {
             Self::Member(name) => name.to_string(),
@@ -55,7 +55,7 @@ impl ClusterId {
         }
     }
 
-    /// The flag by which `--cluster` takes the shown name.
+    /// The flag that makes `--cluster` accept the displayed name.
     pub(crate) fn contexts_flag(&self) -> &'static str {
         match self {
             Self::Member(_) => "",
@@ -79,12 +79,12 @@ impl ClusterId {
         }
     }
 
-    /// The path of its API below the server of the context by which it is reached.
+    /// The path of the cluster's API below the server of its context.
     pub(crate) fn root(&self, through: &ClusterContext) -> String {
         self.member().map(|name| through.hub.root(name)).unwrap_or_default()
     }
 
-    /// Members come before contexts, each by name.
+    /// Sorts members before contexts, each by name.
     fn key(&self) -> (bool, &str) {
         match self {
             Self::Member(name) => (false, name.as_str()),
@@ -140,5 +140,5 @@ impl std::str::FromStr for ClusterId {
     }
 }
 
-/// Begins a term of `--cluster` that means contexts. No cluster name holds a colon.
+/// Prefix of a `--cluster` term for contexts. Cluster names never contain a colon.
 pub(crate) const CONTEXT_PREFIX: &str = "context:";

@@ -1,4 +1,5 @@
-//! A connection to the cluster of a kubeconfig context, with the caller's credential, for the verbs that write.
+//! Opens a connection to the cluster of a kubeconfig context, with the caller's credential, for the verbs
+//! that write.
 
 use crate::argv::Scanned;
 use crate::cluster::client::{self, ClientError};
@@ -7,15 +8,15 @@ use crate::cluster::context::{ClusterContext, HostError};
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 
-/// A cluster that can be asked.
+/// A cluster with an open connection.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) client: kube::Client,
-    /// The context that it is reached by.
+    /// The context of the cluster.
     pub(crate) cluster: ClusterContext,
 }
 
-/// A cluster that is written to, and its role in the command, for messages.
+/// A cluster to write to, and its role in the command, for messages.
 #[derive(Clone, Copy)]
 pub(crate) struct NamedCluster<'a> {
     /// `host` or `member`.
@@ -30,18 +31,18 @@ impl Connection {
 }
 
 impl NamedCluster<'_> {
-    /// `member, context "m1" (https://…)`
+    /// For messages: `member, context "m1" (https://…)`.
     pub(crate) fn describe(&self) -> String {
         format!("{}, {}", self.role, self.at.cluster.context_name())
     }
 }
 
-/// The cluster of a context; with no context named, of the current one, or the pod's own.
+/// Connects to the cluster of a context: the named one, the current one, or the pod's own cluster.
 pub(crate) async fn connect(options: &HostOptions, env: &Env) -> Result<Connection, ConnectError> {
     to(ClusterContext::load(options, env)?, env).await
 }
 
-/// A cluster whose context was read already.
+/// Connects to a cluster whose context is already loaded.
 pub(crate) async fn to(cluster: ClusterContext, env: &Env) -> Result<Connection, ConnectError> {
     match client::connection(&cluster, &Scanned::default(), env).await {
         Ok(client) => Ok(Connection { client, cluster }),
@@ -49,7 +50,7 @@ pub(crate) async fn to(cluster: ClusterContext, env: &Env) -> Result<Connection,
     }
 }
 
-/// Runs a command that makes requests; a runtime exists for no other.
+/// Runs a command that sends requests. Only such commands start an async runtime.
 pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(ConnectError::Runtime)?.block_on(command)
@@ -66,7 +67,7 @@ pub(crate) enum ConnectError {
 }
 
 impl ConnectError {
-    /// The same for a context that has another role in the command than the host.
+    /// The same connection for a context that is not the host of the command.
     pub(crate) fn in_role(self, role: &'static str) -> Self {
         match self {
             Self::Context(error) => Self::Context(error.in_role(role)),

@@ -1,4 +1,4 @@
-//! A cluster that a kubeconfig context names, loaded as kubectl loads it (client-go: `ClientConfigLoadingRules`),
+//! Loads the cluster of a kubeconfig context by the rules of kubectl (client-go: `ClientConfigLoadingRules`),
 //! or the cluster of the pod's service account.
 
 mod all;
@@ -20,19 +20,19 @@ use crate::exit::ExitStatus;
 use crate::log::{Log, without_credential};
 use crate::next_command::GivenFlags;
 
-/// Where the host's kubeconfig is, and which of its contexts is the host.
+/// The host's kubeconfig, and which of its contexts is the host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct HostOptions {
-    /// `--kubeconfig`: the only file that is read.
+    /// `--kubeconfig`: the only file to read.
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// `--context`, its variable or the configuration's; none is the current context.
+    /// `--context`, its variable or the configuration's value; `None` means the current context.
     pub(crate) context: Option<String>,
-    /// `--hub`, its variable or the configuration's.
+    /// `--hub`, its variable or the configuration's value.
     pub(crate) hub: HubChoice,
 }
 
 impl HostOptions {
-    /// A cluster that is no hub of another project, such as a member's own context.
+    /// Options for a cluster that is not a hub of another project, such as a member's own context.
     pub(crate) fn plain(kubeconfig: Option<PathBuf>, context: Option<String>) -> Self {
         Self { kubeconfig, context, hub: HubChoice::OWN }
     }
@@ -41,7 +41,7 @@ impl HostOptions {
 /// A cluster of a kubeconfig, with the caller's credential.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterContext {
-    /// The kubeconfig context; none in a pod.
+    /// The kubeconfig context; `None` in a pod.
     pub(crate) context: Option<String>,
     /// The host's server with its scheme, without a trailing slash; a path prefix is kept.
     pub(crate) server: String,
@@ -50,40 +50,40 @@ pub(crate) struct ClusterContext {
     pub(crate) namespace: Option<String>,
     /// The context's own extensions.
     pub(crate) extensions: Option<Vec<NamedExtension>>,
-    /// The kubeconfig files that hold the user, as kubectl would read them.
+    /// The kubeconfig files that define the user, in the order in which kubectl reads them.
     pub(crate) files: Vec<PathBuf>,
-    /// Whose hub the host is.
+    /// The kind of the host's hub.
     pub(crate) hub: Hub,
     /// Whether the server is the host's direct endpoint, which serves members only.
     pub(crate) is_direct: bool,
-    /// The file that `--kubeconfig` named.
+    /// The value of `--kubeconfig`.
     pub(crate) kubeconfig_flag: Option<PathBuf>,
     /// All files merged, with absolute paths.
     pub(crate) kubeconfig: Kubeconfig,
 }
 
-/// The caller.
+/// The user of the cluster.
 #[derive(Clone, Debug)]
 pub(crate) enum User {
-    /// An entry of the user's kubeconfig: named, never copied.
+    /// An entry of the user's kubeconfig, which is referenced and never copied.
     Named(Option<String>),
-    /// An entry whose credential was obtained already: its name and what takes its place.
+    /// An entry whose credential was already obtained: its name and the replacement.
     Inline(String, Box<AuthInfo>),
-    /// The pod's service account: the token stays in its file.
+    /// The pod's service account. The token stays in its file.
     ServiceAccount(Box<AuthInfo>),
 }
 
-/// The name of our extension of an overlay's context. It says which host the overlay was made for, so that
-/// a `kubectl mc` below a `kubectl mc` (by a plugin, in a script) does not take the member for the host.
+/// The name of the plugin's extension in the context of an overlay. It records the host of the overlay, so
+/// that a `kubectl mc` below a `kubectl mc` (in a plugin or a script) does not use the member as its host.
 pub(crate) const EXTENSION: &str = "kubectl-mc.dev/host";
 
 impl ClusterContext {
-    /// Finds the host in the files that `options` and `env` name, else in the pod.
+    /// Finds the host in the files of `options` and `env`, or else in the pod.
     pub(crate) fn load(options: &HostOptions, env: &Env) -> Result<Self, HostError> {
         Self::load_for(&Scanned::default(), options, env)
     }
 
-    /// The same for a command of kubectl, whose flags may name another user or credential.
+    /// Finds the host for a command of kubectl, whose flags may name another user or credential.
     pub(crate) fn load_for(scanned: &Scanned, options: &HostOptions, env: &Env) -> Result<Self, HostError> {
         let mut host = Self::load_with(options, env, Path::new(in_cluster::SERVICE_ACCOUNT))?;
         host.kubeconfig_flag.clone_from(&options.kubeconfig);
@@ -104,7 +104,7 @@ impl ClusterContext {
         Ok(host)
     }
 
-    /// kubectl would be anonymous.
+    /// Without a user entry, kubectl would send anonymous requests.
     fn check_user(&self) -> Result<(), HostError> {
         let User::Named(Some(user)) = &self.user else { return Ok(()) };
         if self.kubeconfig.auth_infos.iter().any(|entry| entry.name == *user) {
@@ -184,7 +184,7 @@ impl ClusterContext {
         Self { server, cluster, is_direct: true, ..self }
     }
 
-    /// The name of the user's entry in the kubeconfig; none in a pod, and without a user.
+    /// The name of the user's entry in the kubeconfig; `None` in a pod or without a user.
     pub(crate) fn user_name(&self) -> Option<&str> {
         match &self.user {
             User::Named(name) => name.as_deref(),
@@ -193,13 +193,13 @@ impl ClusterContext {
         }
     }
 
-    /// The path of the host's own server: empty, or `/prefix` of a proxy before it.
+    /// The path prefix of the host's server: empty, or `/prefix` of a reverse proxy.
     pub(crate) fn prefix(&self) -> &str {
         let authority = self.server.split_once("://").map_or(self.server.as_str(), |(_, rest)| rest);
         authority.find('/').map_or("", |at| &authority[at..])
     }
 
-    /// `host "context" (server)`, for messages.
+    /// For messages: `host "context" (server)`.
     pub(crate) fn describe(&self) -> String {
         let by = if self.is_direct {
             "the direct endpoint of ".to_owned()
@@ -215,7 +215,7 @@ impl ClusterContext {
         }
     }
 
-    /// `context "name" (server)`, for messages about a cluster that need not be the host.
+    /// For messages about any cluster: `context "name" (server)`.
     pub(crate) fn context_name(&self) -> String {
         let server = without_credential(&self.server);
         match &self.context {
@@ -246,7 +246,7 @@ impl ClusterContext {
     }
 }
 
-/// What an overlay's context was made for.
+/// The host of an overlay's context.
 enum OverlayHost {
     Pod,
     Context(String),
@@ -259,8 +259,8 @@ fn overlay_host(context: &Context) -> Option<OverlayHost> {
     Some(host.map_or(OverlayHost::Pod, |host| OverlayHost::Context(host.to_owned())))
 }
 
-/// A server may be written `host:port`; client-go then takes https when there is anything of TLS
-/// beside it. With a path the scheme must be there, so it is written out.
+/// Adds the scheme. A server may be written `host:port`; client-go then uses https if any TLS setting is
+/// present. A server with a path needs a scheme.
 fn with_scheme(server: &str, cluster: &Cluster, user: Option<&str>, kubeconfig: &Kubeconfig) -> String {
     let server = server.trim_end_matches('/');
     if server.contains("://") {
@@ -276,7 +276,7 @@ fn with_scheme(server: &str, cluster: &Cluster, user: Option<&str>, kubeconfig: 
     format!("{}://{server}", if tls { "https" } else { "http" })
 }
 
-/// The flags of kubectl that take the place of the context's user.
+/// The flags of kubectl that replace the context's user.
 const CREDENTIAL_FLAGS: &[&str] = &["user", "token", "username", "client-certificate"];
 
 #[derive(Debug, thiserror::Error)]
@@ -298,7 +298,7 @@ pub(crate) enum HostError {
 }
 
 impl HostError {
-    /// The same for a context that has another role in the command than the host.
+    /// The same for a context that is not the host of the command.
     pub(crate) fn in_role(mut self, other: &'static str) -> Self {
         match &mut self {
             Self::UnknownContext { role, .. } | Self::NoServer { role, .. } | Self::NoUser { role, .. } => {
@@ -310,7 +310,7 @@ impl HostError {
     }
 }
 
-/// The role of a context unless the command has another for it.
+/// The default role of a context.
 const HOST: &str = "host";
 
 impl Explain for HostError {

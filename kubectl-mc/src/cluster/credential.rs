@@ -1,5 +1,5 @@
-//! Runs a credential plugin once for many requests, as client-go does (`client.authentication.k8s.io`), instead of
-//! once in every kubectl.
+//! Runs a credential plugin once for many requests, as client-go does (`client.authentication.k8s.io`),
+//! instead of once per kubectl process.
 
 use std::cell::OnceCell;
 use std::error::Error;
@@ -17,10 +17,10 @@ use crate::argv::Scanned;
 use crate::cluster::client::ClientError;
 use crate::cluster::context::{ClusterContext, User};
 
-/// The flags of kubectl that set a credential, so that it ignores the credential plugin of the user.
+/// The flags of kubectl that set a credential, so that kubectl ignores the user's credential plugin.
 pub(crate) const CREDENTIAL_FLAGS: &[&str] = &["token", "username", "client-certificate"];
 
-/// The host with the caller's credential, which is obtained when it is first needed.
+/// The host with the caller's credential, which is obtained on first use.
 pub(crate) struct Login<'a> {
     host: &'a ClusterContext,
     scanned: &'a Scanned,
@@ -40,18 +40,19 @@ impl<'a> Login<'a> {
         Ok(self.obtained.get_or_init(|| host))
     }
 
-    /// The host as it was found.
+    /// The host before the login.
     pub(crate) fn found(&self) -> &ClusterContext {
         self.host
     }
 
-    /// The host with the credential, if it was needed.
+    /// The host, with the credential if it was obtained.
     pub(crate) fn into_host(self) -> ClusterContext {
         self.obtained.into_inner().unwrap_or_else(|| self.host.clone())
     }
 }
 
-/// The same host with the credential that its plugin gives; unchanged when the user has no plugin.
+/// Runs the credential plugin and returns the host with its credential. Without a plugin the host is
+/// unchanged.
 pub(crate) fn obtain_once(host: ClusterContext, scanned: &Scanned) -> Result<ClusterContext, ClientError> {
     match Plugin::of(&host, scanned) {
         Some(plugin) => Ok(plugin.obtain().map_err(ClientError::Setup)?.used_by(host, plugin.user)),
@@ -67,10 +68,10 @@ pub(crate) struct Plugin {
 }
 
 impl Plugin {
-    /// The one that kubectl would run, if it would.
+    /// The plugin that kubectl would run, if any.
     pub(crate) fn of(host: &ClusterContext, scanned: &Scanned) -> Option<Self> {
         let User::Named(named) = &host.user else { return None };
-        // Flags that bring another credential make kubectl pass the plugin over.
+        // kubectl skips the plugin if a flag sets another credential.
         if CREDENTIAL_FLAGS.iter().any(|flag| scanned.value(flag).is_some()) {
             return None;
         }
@@ -81,38 +82,38 @@ impl Plugin {
         Some(Self { user, exec, cluster: host.cluster.clone() })
     }
 
-    /// What the plugin is run with: contexts of the same have the same credential.
+    /// Identifies a plugin and its input: contexts with equal keys have the same credential.
     pub(crate) fn key(&self) -> String {
         let cluster = self.exec.provide_cluster_info.then(|| cluster_info(&self.cluster));
         json!([self.exec, cluster]).to_string()
     }
 
-    /// Whether it may ask at the terminal.
+    /// Whether the plugin may prompt at the terminal.
     pub(crate) fn may_ask(&self) -> bool {
         self.exec.interactive_mode != Some(ExecInteractiveMode::Never) && std::io::stdin().is_terminal()
     }
 
-    /// Runs it.
+    /// Runs the plugin.
     fn obtain(&self) -> Result<Obtained, Box<dyn Error + Send + Sync>> {
         let mut command = command(&self.exec, &self.cluster)?;
         let output = command.output().map_err(|error| not_started(&self.exec, &error))?;
         self.read(&output)
     }
 
-    /// The same beside others. When this is dropped, the plugin ends.
+    /// Runs the plugin beside others. Dropping the future ends the plugin.
     pub(crate) async fn obtain_beside(&self) -> Result<Obtained, Box<dyn Error + Send + Sync>> {
         let command = command(&self.exec, &self.cluster)?;
         let output = tokio::process::Command::from(command).kill_on_drop(true).output().await;
         self.read(&output.map_err(|error| not_started(&self.exec, &error))?)
     }
 
-    /// Reads the `ExecCredential`.
+    /// Parses the `ExecCredential`.
     fn read(&self, output: &Output) -> Result<Obtained, Box<dyn Error + Send + Sync>> {
         let program = self.exec.command.as_deref().unwrap_or_default();
         if !output.status.success() {
             return Err(format!("the credential plugin {program} failed: {}", output.status).into());
         }
-        // What it said stays unsaid: it may be a credential.
+        // Error messages omit the output, which may be a credential.
         let answer: Value = serde_json::from_slice(&output.stdout)
             .map_err(|_| format!("the credential plugin {program} returned no ExecCredential"))?;
         let text = |key: &str| answer.pointer(key).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -127,7 +128,7 @@ impl Plugin {
         Ok(obtained)
     }
 
-    /// For messages.
+    /// The command, for messages.
     pub(crate) fn describe(&self) -> String {
         format!("the credential plugin {}", self.exec.command.as_deref().unwrap_or_default())
     }
@@ -138,17 +139,17 @@ impl Plugin {
     }
 }
 
-/// A credential that a plugin gave.
+/// A credential from a plugin.
 #[derive(Clone)]
 pub(crate) struct Obtained {
     token: Option<String>,
-    /// As a kubeconfig has them.
+    /// The encoding is that of a kubeconfig.
     certificate: Option<String>,
     key: Option<String>,
 }
 
 impl Obtained {
-    /// The host with this credential in the place of the user's plugin.
+    /// The host with this credential instead of the user's plugin.
     pub(crate) fn used_by(self, mut host: ClusterContext, user: String) -> ClusterContext {
         let entries = host.kubeconfig.auth_infos.iter_mut().filter(|entry| entry.name == user);
         for entry in entries.filter_map(|entry| entry.auth_info.as_mut()).take(1) {
@@ -163,7 +164,7 @@ impl Obtained {
     }
 }
 
-/// The run of a plugin.
+/// The command that runs a plugin.
 fn command(exec: &ExecConfig, cluster: &Cluster) -> Result<Command, Box<dyn Error + Send + Sync>> {
     let program = exec.command.as_deref().unwrap_or_default();
     let terminal = std::io::stdin().is_terminal();
@@ -171,7 +172,7 @@ fn command(exec: &ExecConfig, cluster: &Cluster) -> Result<Command, Box<dyn Erro
     if mode == Some(&ExecInteractiveMode::Always) && !terminal {
         return Err(format!("the credential plugin {program} needs a terminal").into());
     }
-    // Otherwise standard input is the command's data, which the plugin must not eat.
+    // Otherwise standard input is the data of the command, which the plugin must not consume.
     let interactive = terminal && mode != Some(&ExecInteractiveMode::Never);
     let version = exec.api_version.as_deref().unwrap_or("client.authentication.k8s.io/v1");
     let mut spec = json!({"interactive": interactive});
@@ -191,14 +192,15 @@ fn command(exec: &ExecConfig, cluster: &Cluster) -> Result<Command, Box<dyn Erro
     Ok(command)
 }
 
-/// What is wrong where kube has run the plugin, in our words: kube's name no plugin, or show all that it has said.
+/// Explains the failure of a plugin that kube has run. kube's own messages do not name the plugin, or show
+/// all of its output.
 pub(crate) fn explained(error: &kube::Error, exec: Option<&ExecConfig>) -> Option<String> {
     let (kube::Error::Auth(error), Some(exec)) = (error, exec) else { return None };
     let program = exec.command.as_deref().unwrap_or_default();
     match error {
         AuthError::AuthExecStart(error) => Some(not_started(exec, error)),
         AuthError::AuthExecRun { out, .. } => {
-            // What it says to people; its standard output may be a credential.
+            // Standard error is meant for the user; standard output may be a credential.
             let said = String::from_utf8_lossy(&out.stderr);
             let colon = if said.trim().is_empty() { "" } else { ": " };
             Some(format!("the credential plugin {program} failed: {}{colon}{}", out.status, said.trim()))
@@ -216,7 +218,7 @@ fn not_started(exec: &ExecConfig, error: &std::io::Error) -> String {
     format!("cannot run the credential plugin {program}: {error}{hint}")
 }
 
-/// What `provideClusterInfo` asks for.
+/// The content that `provideClusterInfo` requests.
 pub(crate) fn cluster_info(cluster: &Cluster) -> Value {
     let mut info = json!({"server": cluster.server});
     let optional = [

@@ -1,8 +1,8 @@
-//! Reads from an error answer which hop refused a request: the host, the sidecar or the member.
+//! Determines from an error response which hop refused a request: the host, the sidecar or the member.
 //!
-//! The hop of the sidecar's own errors comes from the response header that only the sidecar sets. The
-//! body is no evidence, because a member can write any body. An answer without the header comes from
-//! the host, which is trusted, and is told by its status.
+//! Errors of the sidecar name their hop in a response header that only the sidecar sets. The body is not
+//! trusted, because a member can write any body. A response without the header comes from the host, which is
+//! trusted, and is classified by its status.
 
 use http::{HeaderMap, StatusCode};
 use kubectl_mc_api::dialect::Dialect;
@@ -14,14 +14,14 @@ use crate::server_text::ServerText;
 
 pub(crate) use kubectl_mc_api::Hop;
 
-/// The hop that an answer's head names; `None` for an answer of the host.
+/// The hop that the response header names; `None` for a response of the host.
 pub(crate) fn from_head(headers: &HeaderMap) -> Option<Hop> {
     let name = headers.get(hop::HEADER)?;
-    // A newer sidecar may know more hops than this plugin.
+    // A newer sidecar may have more hops than this plugin.
     Some(name.to_str().ok().and_then(Hop::from_wire).unwrap_or(Hop::Sidecar))
 }
 
-/// A refusal on the way to a member: the hop, and the words of the server there.
+/// A refusal before the member: the hop, and the message of the server there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) hop: Hop,
@@ -29,14 +29,14 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// Reads an error answer. `None` when the answer is the member's own: kubectl shows those well,
-    /// and a member may well refuse `/version` and allow the rest.
+    /// Reads an error response. `None` means the member's own response: kubectl prints those well, and a
+    /// member may refuse `/version` and allow other requests.
     pub(crate) fn of(status: StatusCode, hop: Option<Hop>, body: &[u8]) -> Option<Self> {
         let message = message(body);
         let hop = match hop {
             Some(Hop::Member) => return None,
             Some(hop) => {
-                // The sidecar's text answers repeat the hop.
+                // The text responses of the sidecar repeat the hop.
                 let repeated = message.raw().strip_prefix(hop.as_str());
                 let message = repeated
                     .and_then(|rest| rest.strip_prefix(": "))
@@ -48,8 +48,9 @@ impl Refusal {
         Some(Self { hop, message })
     }
 
-    /// Reads an error answer to a request that another project's hub passes on. Its own answers and the member's look alike:
-    /// only those that are about the hub's API are its own. `path` is the member's.
+    /// Reads an error response to a request that another project's hub forwards. Responses of the hub and of
+    /// the member look alike: only those about the hub's API are attributed to the hub. `path` is the
+    /// member's.
     pub(crate) fn by_hub(hub: &Dialect, status: StatusCode, body: &[u8], path: &str) -> Option<Self> {
         let answer: Option<StatusBody> = serde_json::from_slice(body).ok();
         let is_of_hub = answer.as_ref().is_some_and(|answer| hub.has_group(&answer.details.group));
@@ -60,7 +61,7 @@ impl Refusal {
             StatusCode::NOT_FOUND if is_of_hub => Hop::ClusterUnknown,
             StatusCode::FORBIDDEN if is_of_hub => Hop::HostAuthorization,
             _ if is_of_hub => Hop::Hub,
-            // Every cluster serves these, so the hub serves no such path.
+            // Every cluster serves these paths, so the hub does not serve the member.
             StatusCode::NOT_FOUND if is_core && answer.is_none_or(|answer| answer.message == NOT_FOUND) => {
                 Hop::Hub
             }
@@ -69,7 +70,7 @@ impl Refusal {
         Some(Self { hop, message: message(body) })
     }
 
-    /// The same refusal at a host with another project's hub, where no sidecar is missed.
+    /// The same refusal on a host with another project's hub, which needs no sidecar.
     pub(crate) fn at_hub(self, hub: &Dialect) -> Self {
         match self.hop {
             Hop::SidecarMissing | Hop::SidecarUnavailable if !hub.is_own() => Self { hop: Hop::Hub, ..self },
@@ -77,8 +78,8 @@ impl Refusal {
         }
     }
 
-    /// Whether the host may be without kubectl-mc's own sidecar. To callers without a right to its API a host says that before
-    /// it looks whether there is such an API.
+    /// Whether the host may lack kubectl-mc's own sidecar. A host refuses callers without a right to the API
+    /// before it checks that the API exists.
     pub(crate) fn may_lack_the_sidecar(&self) -> bool {
         matches!(self.hop, Hop::SidecarMissing | Hop::HostAuthorization)
     }
@@ -107,15 +108,15 @@ pub(crate) fn message(body: &[u8]) -> ServerText {
     }
 }
 
-/// The hop of an error that the host answers in place of the sidecar.
+/// The hop of an error that the host returns in place of the sidecar.
 fn of_the_host(status: StatusCode, message: &str, body: &[u8]) -> Option<Hop> {
     let is_status = serde_json::from_slice::<StatusBody>(body).is_ok();
     match status.as_u16() {
         401 => Some(Hop::HostAuthentication),
         403 => Some(Hop::HostAuthorization),
-        // The host's answer for a group that it does not serve.
+        // The host's response for a group that it does not serve.
         404 if !is_status || message == NOT_FOUND => Some(Hop::SidecarMissing),
-        // The host's answers while the APIService is not available, and those of proxies before it.
+        // Responses of the host while the APIService is unavailable, and of proxies before the host.
         502..=504 => Some(Hop::SidecarUnavailable),
         _ => None,
     }
@@ -182,7 +183,7 @@ fn hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> Strin
     }
 }
 
-/// Where the host has the hub of another project, the words of kubectl-mc's own sidecar do not help.
+/// The hint for the hub of another project, where hints about kubectl-mc's sidecar do not apply.
 fn hub_hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> Option<String> {
     let dialect = &host.hub.dialect;
     let (kubectl, title) = (host.kubectl(), dialect.title());
@@ -216,7 +217,7 @@ fn hub_hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> O
     })
 }
 
-/// The part of a `metav1.Status` that is read.
+/// The fields of a `metav1.Status` that the plugin reads.
 #[derive(serde::Deserialize)]
 struct StatusBody {
     #[serde(default)]
@@ -225,14 +226,14 @@ struct StatusBody {
     details: StatusDetails,
 }
 
-/// What the Status is about.
+/// The object of the Status.
 #[derive(Default, serde::Deserialize)]
 struct StatusDetails {
     #[serde(default)]
     group: String,
 }
 
-/// An error page of a proxy must not fill the terminal.
+/// Truncates a message, so that an error page of a proxy does not fill the terminal.
 fn short(message: &str) -> String {
     let message = message.trim();
     match message.char_indices().nth(MAX_MESSAGE) {

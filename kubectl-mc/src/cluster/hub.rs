@@ -1,8 +1,10 @@
-//! The hub of a host: kubectl-mc's own sidecar, or the hub of another project ([`kubectl_mc_api::dialect`]).
+//! Detects the hub of a host: kubectl-mc's own sidecar, or the hub of another project
+//! ([`kubectl_mc_api::dialect`]).
 //!
-//! With `--hub=auto` the host is taken for one with the own sidecar, and that costs no request. Only when the host answers
-//! that it serves no such API, or refuses it, one discovery answer (`/apis`) shows whether it serves that of another hub ([`Hub::find`]).
-//! The command then ends before any output, and is begun again with that hub, which is remembered for an hour.
+//! `--hub=auto` assumes kubectl-mc's own sidecar, without a request. If the host responds that it does not
+//! serve that API, or refuses it, one discovery response (`/apis`) shows whether it serves the API of another
+//! hub ([`Hub::find`]). The command then stops before any output and restarts with that hub, which is cached
+//! for an hour.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -22,29 +24,29 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::log::Log;
 
-/// How the clusters of a host are listed and reached.
+/// How to list and reach the clusters of a host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hub {
     pub(crate) dialect: Dialect,
     pub(crate) origin: Origin,
-    /// The server of the kubeconfig, by which the hub is remembered.
+    /// The server of the kubeconfig, which is the cache key of the hub.
     server: String,
 }
 
-/// How the kind of hub is known.
+/// How the kind of hub was determined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// By a flag, a variable or the configuration; or there is no choice.
+    /// By a flag, a variable or the configuration, or because there is no choice.
     #[default]
     Given,
     /// By discovery.
     Found,
-    /// It is the own one until the host denies that.
+    /// Assumed to be kubectl-mc's own until the host denies that.
     Assumed,
 }
 
 impl Hub {
-    /// The hub of a host with this server, and the server below which its paths are.
+    /// The hub of a host with this server, and the server that its paths are relative to.
     pub(crate) fn of(choice: &HubChoice, server: &str, env: &Env) -> Result<(Self, String), OtherServer> {
         let (dialect, origin) = match choice {
             HubChoice::Is(dialect) => (dialect.clone(), Origin::Given),
@@ -61,7 +63,7 @@ impl Hub {
         Ok((Self { dialect, origin, server: server.to_owned() }, base))
     }
 
-    /// Another project's.
+    /// Whether the hub belongs to another project.
     pub(crate) fn is_foreign(&self) -> bool {
         !self.dialect.is_own()
     }
@@ -72,14 +74,15 @@ impl Hub {
         self.dialect.root(&id.unwrap_or_else(|| cluster.into()))
     }
 
-    /// Takes the ids of a list.
+    /// Stores the ids from a list.
     pub(crate) fn learn(&self, listed: BTreeMap<ClusterName, Segment>) {
         if self.dialect.has_ids() {
             IDS.send_modify(|ids| ids.extend(listed));
         }
     }
 
-    /// After the host's answer that it does not serve the own API, or not to this caller: looks for that of another hub, once in a process.
+    /// Looks for another hub after the host responded that it does not serve kubectl-mc's API, or not to this
+    /// caller. Runs at most once in a process.
     pub(crate) async fn find(&self, client: &kube::Client) -> Option<OtherHub> {
         if self.origin != Origin::Assumed {
             return None;
@@ -96,7 +99,7 @@ impl Hub {
         Some(OtherHub { title: found.dialect.title() })
     }
 
-    /// The same by a client of its own.
+    /// The same with a client of its own.
     pub(crate) fn find_at(host: &ClusterContext, scanned: &Scanned, env: &Env) -> Option<OtherHub> {
         if host.hub.origin != Origin::Assumed {
             return None;
@@ -116,19 +119,19 @@ impl From<Dialect> for Hub {
     }
 }
 
-/// The hub that was found by this process, if one was: the command is worth a second run.
+/// The hub that this process found, if any: the command is then worth restarting.
 pub(crate) fn found() -> Option<&'static Dialect> {
     FOUND.get()?.as_ref().map(|found| &found.dialect)
 }
 
-/// Remembers what was found. Without a cache the next command looks again.
+/// Caches the found hub. If the cache cannot be written, the next command looks again.
 pub(crate) fn remember(env: &Env) {
     if let (Some(Some(found)), Ok(cache)) = (FOUND.get(), Cache::open(env)) {
         let _ = cache.store_named(KIND, &found.server, found.dialect.word().as_bytes(), SystemTime::now());
     }
 }
 
-/// Forgets what was found for this host, whose own sidecar was just installed.
+/// Removes the cached hub of this host after its own sidecar was installed.
 pub(crate) fn forget(host: &ClusterContext, env: &Env) {
     let server = &host.hub.server;
     if let Some(cache) = Cache::existing(env)
@@ -138,7 +141,7 @@ pub(crate) fn forget(host: &ClusterContext, env: &Env) {
     }
 }
 
-/// The hub of a server as this process or one before it has found it.
+/// The hub of a server that this process or an earlier one found.
 fn known(server: &str, env: &Env) -> Option<Dialect> {
     if let Some(Some(found)) = FOUND.get()
         && found.server == server
@@ -156,13 +159,13 @@ struct Found {
     dialect: Dialect,
 }
 
-/// A command has one host, so one answer does for all its requests. None: nothing was found.
+/// A command has one host, so one result serves all its requests. `None` means that no hub was found.
 static FOUND: OnceCell<Option<Found>> = OnceCell::const_new();
 
-/// The ids in the paths, of clusters that have another name. The list of the clusters gives them.
+/// The path ids of clusters whose ids differ from their names. The list of clusters provides them.
 static IDS: LazyLock<watch::Sender<BTreeMap<ClusterName, Segment>>> = LazyLock::new(watch::Sender::default);
 
-/// Ends a command that took the host for one with the own sidecar. It is begun again, so this is not shown.
+/// Stops a command that assumed kubectl-mc's own sidecar. The command restarts, so this error is not printed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("the host is a hub of {title}")]
 pub(crate) struct OtherHub {
@@ -171,7 +174,7 @@ pub(crate) struct OtherHub {
 
 impl Explain for OtherHub {}
 
-/// What the hub of another project cannot do.
+/// A feature that the hub of another project lacks.
 #[derive(Debug, thiserror::Error)]
 #[error("`{verb}` needs kubectl-mc's own sidecar, and {host} has the hub of {title}")]
 pub(crate) struct NeedsSidecar {
@@ -202,5 +205,6 @@ impl Explain for NeedsSidecar {
 }
 
 const KIND: &str = "hub";
-/// A sidecar that is installed beside another hub is noticed after this time, and at once by `--hub=own`.
+/// After this time, a sidecar that was installed beside another hub is detected. `--hub=own` detects it
+/// immediately.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);

@@ -1,4 +1,4 @@
-//! Lists the clusters behind the host by a request of the plugin, which shows the hop that refuses it.
+//! Lists the clusters behind the host by a request of the plugin, and reports the hop that refuses it.
 
 use http::StatusCode;
 use jiff::Timestamp;
@@ -17,17 +17,17 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::server_text::ServerText;
 
-/// What the list is for.
+/// The format of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListFormat {
-    /// To be shown: the server's table.
+    /// For output: the server's table.
     Table,
-    /// The same with the whole object beside each row.
+    /// The table with the whole object for each row.
     TableWithObjects,
     Objects,
 }
 
-/// Asks the host for the clusters that a label selector chooses, as the user that `scanned` says.
+/// Queries the host for the clusters that match a label selector, as the user in `scanned`.
 pub(crate) fn list(
     host: &ClusterContext,
     scanned: &Scanned,
@@ -89,7 +89,7 @@ pub(crate) fn list(
     ))
 }
 
-/// The list of another project's hub, as the own sidecar would answer.
+/// Converts the list of another project's hub into the format of kubectl-mc's sidecar.
 fn of_hub(host: &ClusterContext, list: &Value, form: ListFormat) -> Value {
     let (profiles, not_here) = match &host.hub.dialect {
         Dialect::ClusterProfile(_) => {
@@ -115,7 +115,7 @@ fn of_hub(host: &ClusterContext, list: &Value, form: ListFormat) -> Value {
     answer
 }
 
-/// Why a cluster that the list names is not reached by the host's credential.
+/// Why the host's credential does not reach a listed cluster.
 pub(crate) fn not_here(answer: &Value, name: &ClusterName, host: &ClusterContext) -> Option<InventoryError> {
     let others = answer[NOT_HERE].as_array()?;
     let other = others.iter().find(|other| other["name"] == name.as_str())?;
@@ -126,7 +126,7 @@ pub(crate) fn not_here(answer: &Value, name: &ClusterName, host: &ClusterContext
     })
 }
 
-/// A table with the columns of the own sidecar.
+/// A table with the columns of kubectl-mc's sidecar.
 fn table(clusters: Vec<Value>) -> Value {
     let columns = [("Name", 0), ("Ready", 0), ("Version", 0), ("Age", 0), ("Server", 1)];
     let columns =
@@ -155,7 +155,8 @@ fn table(clusters: Vec<Value>) -> Value {
     })
 }
 
-/// The clusters of the hub that are left out, because no path can be made of their names, or because they are elsewhere.
+/// A message about the hub's clusters that are omitted, because their names cannot be in a path or because
+/// they are elsewhere.
 pub(crate) fn unusable(answer: &Value) -> Option<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let of = |key: &str| answer[key].as_array().into_iter().flatten();
@@ -213,7 +214,7 @@ impl Explain for InventoryError {
         }
     }
 
-    /// The part of the request that can be wrong is the label selector.
+    /// The label selector is the only part of the request that can be invalid.
     fn status(&self) -> ExitStatus {
         match self {
             Self::Status { status: StatusCode::BAD_REQUEST, .. }

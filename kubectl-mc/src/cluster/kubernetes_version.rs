@@ -1,20 +1,21 @@
-//! The oldest versions of Kubernetes that a host and a member may have.
+//! Defines the oldest supported versions of Kubernetes for a host and a member.
 
 use std::fmt;
 
-/// `1.36`; a cluster's `gitVersion` has a patch and its vendor's suffix too.
+/// A version such as `1.36`. A cluster's `gitVersion` also has a patch level and a vendor suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KubernetesVersion {
     major: u32,
     minor: u32,
 }
 
-/// The first that serves ValidatingAdmissionPolicies, which limit what a stolen credential of the sidecar can do.
+/// The first version with ValidatingAdmissionPolicies, which limit the use of a stolen credential of the
+/// sidecar.
 pub(crate) const HOST_MINIMUM: KubernetesVersion = KubernetesVersion { major: 1, minor: 30 };
-/// The oldest supported member, which the tests run. An older one joins with a warning.
+/// The oldest supported member, which the tests cover. An older one joins with a warning.
 pub(crate) const MEMBER_MINIMUM: KubernetesVersion = KubernetesVersion { major: 1, minor: 30 };
-/// The oldest member that may join: the first with server-side apply and `Impersonate-Uid`. The join applies, and the
-/// sidecar forwards the uids of callers.
+/// The oldest member that may join: the first with server-side apply, which the join uses, and
+/// `Impersonate-Uid`, by which the sidecar forwards the uids of callers.
 pub(crate) const MEMBER_ADMITTED: KubernetesVersion = KubernetesVersion { major: 1, minor: 22 };
 
 impl KubernetesVersion {
@@ -22,7 +23,7 @@ impl KubernetesVersion {
         Self { major, minor }
     }
 
-    /// Of a `gitVersion`, such as `v1.29.4-gke.100`; none of what is no version.
+    /// Parses a `gitVersion` such as `v1.29.4-gke.100`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.strip_prefix('v').unwrap_or(text).split('.');
         let major = numbers.next()?.parse().ok()?;
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes_of_vendors_do_not_count() {
+    fn vendor_suffix_of_a_version_is_ignored() {
         for text in ["v1.29.4", "v1.29.4-gke.100", "v1.29.4+k3s1", "v1.29", "1.29+", "v1.29.0-rc.1"] {
             assert_eq!(
                 KubernetesVersion::parse(text).map(|version| version.to_string()).as_deref(),

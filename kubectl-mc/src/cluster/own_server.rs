@@ -1,10 +1,11 @@
-//! The address at which a cluster says itself that it is reached: for contexts whose address is local to this machine.
+//! Reads the address that a cluster publishes for itself, for contexts whose address is local to this
+//! machine.
 
 use serde_json::Value;
 
-/// What kubeadm, kind and others publish for nodes that join.
+/// The ConfigMap that kubeadm, kind and others publish for joining nodes.
 pub(crate) const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
-/// Where kube-apiserver publishes its own address.
+/// The EndpointSlice in which kube-apiserver publishes its own address.
 pub(crate) const ENDPOINTS: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
 
 /// The server of [`CLUSTER_INFO`].
@@ -36,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn address_of_ipv6_is_in_brackets() {
+    fn ipv6_address_is_in_brackets() {
         let slice = json!({"endpoints": [{"addresses": ["fd00::1"]}], "ports": [{"port": 6443}]});
         assert_eq!(of_endpoints(&slice).as_deref(), Some("https://[fd00::1]:6443"));
         assert_eq!(of_endpoints(&Value::Null), None);

@@ -1,4 +1,4 @@
-//! Why pods are not ready, read from their status.
+//! Determines from the status of pods why they are not ready.
 
 use std::fmt;
 
@@ -39,12 +39,12 @@ impl Problem {
         Some(problem(&scheduled["reason"], &scheduled["message"]))
     }
 
-    /// Whether no waiting will mend it.
+    /// Whether waiting cannot solve the problem.
     pub(crate) fn is_final(&self) -> bool {
         FINAL.contains(&self.reason.as_str())
     }
 
-    /// The pod whose log may tell more.
+    /// The pod whose log may give more details.
     pub(crate) fn crashed(&self) -> Option<&str> {
         (self.reason == "CrashLoopBackOff").then_some(&*self.pod)
     }
@@ -63,12 +63,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Whether the Deployment's controller has seen its newest version.
+/// Whether the Deployment's controller has observed the latest generation.
 pub(crate) fn is_observed(deployment: &Value) -> bool {
     deployment["status"]["observedGeneration"].as_u64() >= deployment["metadata"]["generation"].as_u64()
 }
 
-/// As `kubectl rollout status` judges it.
+/// Whether the rollout is complete, by the rules of `kubectl rollout status`.
 pub(crate) fn rolled_out(deployment: &Value) -> bool {
     let (status, wanted) = (&deployment["status"], deployment["spec"]["replicas"].as_u64().unwrap_or(1));
     let count = |field: &str| status[field].as_u64().unwrap_or(0);
@@ -78,8 +78,9 @@ pub(crate) fn rolled_out(deployment: &Value) -> bool {
         && count("availableReplicas") >= wanted
 }
 
-/// Deletes the pods that failed before this command, so that the kubelet tries again at once: after some failures it
-/// waits for up to 5 minutes, and their state is that of the last attempt. Whether there was one.
+/// Deletes the pods that failed before this command, so that the kubelet retries immediately: after some
+/// failures it waits for up to 5 minutes, and the pod's state is that of the last attempt. Returns whether
+/// there was one.
 pub(crate) async fn replace_failed(client: &kube::Client, namespace: &str, pods: &[&Value]) -> bool {
     let failed = pods.iter().filter(|pod| Problem::of(pod).is_some_and(|problem| problem.is_final()));
     let mut replaced = false;
@@ -91,7 +92,7 @@ pub(crate) async fn replace_failed(client: &kube::Client, namespace: &str, pods:
     replaced
 }
 
-/// Why no pods are made: a quota, pod security.
+/// Why a Deployment creates no pods, such as a quota or pod security.
 pub(crate) fn of_deployment(deployment: &Value) -> Option<Problem> {
     let conditions = deployment["status"]["conditions"].as_array()?;
     let failure = conditions
@@ -101,18 +102,18 @@ pub(crate) fn of_deployment(deployment: &Value) -> Option<Problem> {
     Some(Problem { pod: String::new(), reason: text("reason"), message: text("message") })
 }
 
-/// Why no pod of a Deployment's newest version is ready, none if one is.
+/// Why no pod of a Deployment's latest version is ready; `None` if one is.
 pub(crate) fn not_ready(deployment: &Value) -> Option<String> {
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     let (status, generation) = (&deployment["status"], number(&deployment["metadata"]["generation"]));
     let [updated, all, ready] =
         ["updatedReplicas", "replicas", "readyReplicas"].map(|field| number(&status[field]));
-    // Pods of before that are still there may be the ready ones.
+    // The ready pods may be old ones that still exist.
     let is_new = number(&status["observedGeneration"]) >= generation && updated > 0 && ready + updated > all;
     (!is_new).then(|| format!("{ready} of {all} pods are ready"))
 }
 
-/// Why pods of an older version than the newest may still do its work, none if only new ones do.
+/// Why pods of an older version may still be in use; `None` if only new ones are left.
 pub(crate) fn not_replaced(deployment: &Value) -> Option<String> {
     let count = |field: &str| deployment["status"][field].as_u64().unwrap_or(0);
     let before = count("replicas").saturating_sub(count("updatedReplicas"));
@@ -120,7 +121,7 @@ pub(crate) fn not_replaced(deployment: &Value) -> Option<String> {
     (!is_replaced).then(|| format!("{before} of {} pods are not replaced yet", count("replicas")))
 }
 
-/// The hash of the newest version's pods.
+/// The hash of the latest version's pods.
 pub(crate) fn newest<'a>(sets: impl Iterator<Item = &'a Value>) -> Option<String> {
     let revision = |set: &Value| {
         let revision = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
@@ -130,12 +131,12 @@ pub(crate) fn newest<'a>(sets: impl Iterator<Item = &'a Value>) -> Option<String
     newest["metadata"]["labels"][HASH].as_str().map(str::to_owned)
 }
 
-/// Whether a pod is of that version.
+/// Whether a pod has this hash.
 pub(crate) fn is_of(pod: &Value, hash: Option<&str>) -> bool {
     hash.is_some() && pod["metadata"]["labels"][HASH].as_str() == hash
 }
 
-/// The last line that the container which crashed has written.
+/// The last line in the log of the crashed container.
 pub(crate) async fn last_words(client: &kube::Client, namespace: &str, pod: &str, container: &str) -> String {
     for previous in ["&previous=true", ""] {
         let path = format!(
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn deployment_is_ready_when_a_pod_of_its_newest_version_is() {
+    fn deployment_is_ready_once_a_new_pod_is_ready() {
         let deployment = |observed: u64, all: u64, updated: u64, ready: u64| {
             json!({"metadata": {"generation": 2}, "status": {
                 "observedGeneration": observed, "replicas": all, "updatedReplicas": updated, "readyReplicas": ready,
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_deleted_is_no_problem() {
+    fn terminating_pod_is_not_a_problem() {
         let mut failed = pod(json!({"reason": "ImagePullBackOff"}));
         assert!(Problem::of(&failed).is_some());
         failed["metadata"]["deletionTimestamp"] = "2026-11-25T00:00:00Z".into();
@@ -252,13 +253,13 @@ mod tests {
         let problem = Problem::of(&backing_off).unwrap();
         assert!(problem.is_final());
         assert_eq!(problem.to_string(), "pod mc-sidecar-1: ImagePullBackOff: Back-off pulling image \"x\"");
-        // The first failure may be the registry's hiccup.
+        // The first failure may be a transient error of the registry.
         let first = Problem::of(&pod(json!({"reason": "ErrImagePull", "message": "m"}))).unwrap();
         assert!(!first.is_final());
     }
 
     #[test]
-    fn a_pod_that_crashes_has_a_log_to_look_at() {
+    fn crashing_pod_hint_names_its_log() {
         let problem =
             Problem::of(&pod(json!({"reason": "CrashLoopBackOff", "message": "back-off"}))).unwrap();
         assert_eq!(problem.crashed(), Some("mc-sidecar-1"));
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_pods_are_no_final_problem() {
+    fn pending_pod_is_not_a_final_problem() {
         assert_eq!(Problem::of(&pod(json!({"reason": "ContainerCreating"}))), None);
         let pending = json!({
             "metadata": {"name": "p"},
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pods_of_the_newest_version_are_looked_at() {
+    fn only_pods_of_the_newest_version_are_checked() {
         let set = |revision: &str, hash: &str| {
             json!({"metadata": {
                 "annotations": {"deployment.kubernetes.io/revision": revision}, "labels": {HASH: hash},

@@ -1,4 +1,5 @@
-//! How the clusters of a command are reached: members through the host, contexts as kubectl reaches them.
+//! Determines how the clusters of a command are reached: members through the host, and contexts as kubectl
+//! reaches them.
 
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::{ClusterContext, User};
@@ -9,33 +10,33 @@ use crate::error::Explain;
 pub(crate) struct HostReach {
     /// The host itself, with the caller's credential.
     pub(crate) host: ClusterContext,
-    /// The context by which members are reached, with the caller's credential.
+    /// The context for requests to members, with the caller's credential.
     pub(crate) through: ClusterContext,
-    /// The same before a credential plugin was run for it.
+    /// The same context before a credential plugin ran.
     pub(crate) found: ClusterContext,
 }
 
 impl HostReach {
-    /// A host to which nothing is sent.
+    /// A host to which no request is sent.
     pub(crate) fn unused(host: &ClusterContext) -> Self {
         Self { host: host.clone(), through: host.clone(), found: host.clone() }
     }
 
-    /// The context whose credential plugin gave the credential, if one did: it can give another.
+    /// The context whose credential plugin supplied the credential, if any. The plugin can supply a new one.
     pub(crate) fn plugin(&self) -> Option<&ClusterContext> {
         matches!(self.through.user, User::Inline(..)).then_some(&self.found)
     }
 }
 
-/// The ways to all clusters of a command.
+/// The routes to all clusters of a command.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reach {
-    /// None when all clusters are contexts.
+    /// `None` if all clusters are contexts.
     pub(crate) host: Option<HostReach>,
 }
 
 impl Reach {
-    /// The context by which a cluster is reached.
+    /// The context that reaches a cluster.
     pub(crate) fn of<'a>(&'a self, cluster: &'a ClusterId) -> Result<&'a ClusterContext, NoHost> {
         match (cluster, &self.host) {
             (ClusterId::Context(context), _) => Ok(&context.cluster),
@@ -50,7 +51,7 @@ impl Reach {
     }
 }
 
-/// A defect of this program: the host is found whenever a member is chosen.
+/// A bug in the plugin: the host is always found if a member is chosen.
 #[derive(Debug, thiserror::Error)]
 #[error("internal error: no host was found for cluster {cluster}")]
 pub(crate) struct NoHost {

@@ -1,8 +1,9 @@
-//! The route to members: through the host's kube-apiserver, or by the direct endpoint of the sidecar, where the host
-//! publishes one and this machine reaches it.
+//! Chooses the route to members: through the host's kube-apiserver, or by the direct endpoint of the sidecar
+//! if the host publishes one and this machine reaches it.
 //!
-//! What was found is kept in the cache folder, so that most commands only try to connect: the publication for hours, whether
-//! the endpoint was reached for a minute. Whatever is wrong with the direct endpoint, `--route=auto` goes through the host.
+//! The findings are cached, so most commands only open a connection: the publication is cached for hours, a
+//! successful probe for a minute. With any problem of the direct endpoint, `--route=auto` goes through the
+//! host.
 
 mod endpoint;
 mod findings;
@@ -25,25 +26,25 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::log::Log;
 
-/// How members are reached, and as whom.
+/// The route to members, and the caller's identity.
 pub(crate) struct Through<'a> {
     login: &'a Login<'a>,
-    /// None: through the host.
+    /// `None` means through the host.
     direct: Option<Endpoint>,
 }
 
 impl Through<'_> {
-    /// The context by which members are reached, as it was found.
+    /// The context for requests to members, before the login.
     pub(crate) fn found(&self) -> ClusterContext {
         self.apply(self.login.found())
     }
 
-    /// The same with the caller's credential.
+    /// The context for requests to members, with the caller's credential.
     pub(crate) fn host(&self) -> Result<ClusterContext, ClientError> {
         Ok(self.apply(self.login.host()?))
     }
 
-    /// All of it, with the caller's credential.
+    /// The host and the context for members, with the caller's credential.
     pub(crate) fn reach(&self) -> Result<HostReach, ClientError> {
         let host = self.login.host()?.clone();
         Ok(HostReach { through: self.apply(&host), found: self.found(), host })
@@ -67,7 +68,7 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Finds the route. It fails only if the direct endpoint is demanded.
+    /// Chooses the route. Fails only if the direct endpoint is required.
     pub(crate) fn choose(&self) -> Result<Through<'a>, RouteError> {
         let host = self.login.found();
         let wanted = if host.hub.is_foreign() && self.wanted == RouteChoice::Auto {
@@ -103,7 +104,7 @@ impl<'a> Request<'a> {
         Ok(Through { login: self.login, direct })
     }
 
-    /// The direct endpoint, if it can be used.
+    /// The direct endpoint, if it is usable.
     fn find(&self) -> Result<Endpoint, Fault> {
         let host = self.login.found();
         let cache = Cache::open(self.env).ok();
@@ -126,14 +127,14 @@ impl<'a> Request<'a> {
             }
         };
         if let Some(cache) = cache {
-            // Without a cache the next command asks again.
+            // If the cache cannot be written, the next command queries the host again.
             let _ = findings.store(&cache, &key, self.now);
         }
         found
     }
 
-    /// Asks the host for the endpoint, tries to reach it, and tries the caller's credential there, as far as it is not
-    /// known.
+    /// Reads the endpoint from the host, connects to it, and checks the caller's credential there, unless the
+    /// cache already has the result.
     async fn ask(&self, findings: &mut Findings) -> Result<Endpoint, Fault> {
         if findings.publication_is_due(self.now) {
             self.read(findings).await?;
@@ -142,7 +143,7 @@ impl<'a> Request<'a> {
         if !findings.was_reached(self.now) {
             let mut reached = endpoint.reach(self.login.found(), self.env).await;
             if reached.is_err() && findings.may_be_outdated(self.now) {
-                // The endpoint has moved, or has another CA.
+                // The endpoint has moved or has another CA.
                 self.read(findings).await?;
                 let current = findings.endpoint()?;
                 if current != endpoint {
@@ -170,7 +171,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Why a command goes through the host whatever is published.
+/// Why a command always goes through the host.
 fn needs_host(host: &ClusterContext, scanned: &Scanned) -> Option<&'static str> {
     const TRUST: [&str; 2] = ["certificate-authority", "tls-server-name"];
     let given = |flags: &[&str]| flags.iter().any(|flag| scanned.value(flag).is_some());

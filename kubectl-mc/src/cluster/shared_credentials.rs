@@ -1,4 +1,4 @@
-//! The credentials of several contexts: plugins run side by side, and once for all contexts that would run one alike.
+//! Obtains the credentials of several contexts: plugins run in parallel, and identical plugin calls run once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use crate::cluster::client::ClientError;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::credential::{Obtained, Plugin};
 
-/// The credentials that plugins gave, or why they gave none.
+/// The credential of a plugin, or its error.
 type Answer = Arc<OnceCell<Result<Obtained, String>>>;
 
 #[derive(Clone, Default)]
 pub(crate) struct SharedCredentials {
     answers: Arc<Mutex<HashMap<String, Answer>>>,
-    /// One plugin at a time may ask at the terminal.
+    /// Only one plugin at a time may prompt at the terminal.
     terminal: Arc<Mutex<()>>,
 }
 
 impl SharedCredentials {
-    /// The context with the credential that its plugin gives; unchanged when the user has no plugin. The limit is
-    /// the timeout of a plugin that cannot prompt.
+    /// The context with the credential of its plugin; unchanged if the user has no plugin. `limit` is the
+    /// timeout of a plugin that cannot prompt.
     pub(crate) async fn obtain(
         &self,
         context: &ClusterContext,

@@ -1,11 +1,12 @@
-//! The version of the sidecar behind a host. It stands in its OpenAPI document, which the host serves to every user.
+//! Reads the version of the sidecar behind a host from its OpenAPI document, which the host serves to every
+//! user.
 
 use kubectl_mc_api::path;
 
 use crate::cluster::client::Reply;
 use crate::server_text::ServerText;
 
-/// What the sidecar says of itself.
+/// The version that the sidecar reports.
 #[derive(Debug)]
 pub(crate) struct SidecarVersion {
     pub(crate) version: ServerText,
@@ -18,7 +19,7 @@ impl SidecarVersion {
         format!("/openapi/v3/apis/{}", path::PROXY_GROUP_VERSION)
     }
 
-    /// Of the answer to a GET of [`Self::path`]; the error says what came instead.
+    /// Parses the response to a GET of [`Self::path`]; the error describes any other response.
     pub(crate) fn of(reply: &Reply) -> Result<Self, String> {
         if let Some(refusal) = reply.refusal() {
             return Err(refusal.to_string());

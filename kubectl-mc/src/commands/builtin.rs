@@ -1,5 +1,5 @@
-//! The table of the plugin's own verbs: the name, the help, the effect on a cluster and the function of each.
-//! The parser, the read-only mode and the choice between the plugin and kubectl all read this table.
+//! Defines the table of the plugin's own verbs: name, help, effect on a cluster and function. The parser, the
+//! read-only mode and the choice between the plugin and kubectl all read it.
 
 mod error;
 mod scope;
@@ -36,7 +36,7 @@ use crate::login;
 use crate::printer::Printer;
 use crate::settings::Settings;
 
-/// One verb of the plugin.
+/// A verb of the plugin.
 pub(super) struct BuiltinVerb {
     name: &'static str,
     about: &'static str,
@@ -48,7 +48,7 @@ pub(super) struct BuiltinVerb {
     run: fn(&ArgMatches, &Flags, &Env, &Printer) -> Result<ExitStatus, Failure>,
 }
 
-/// All of them, in the order of the help.
+/// All verbs, in the order of the help.
 const VERBS: &[BuiltinVerb] = &[
     BuiltinVerb {
         name: "clusters",
@@ -138,7 +138,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: CompareArgs::augment_args,
         clusters: Clusters::Any,
         effect: |_| Effect::Reads,
-        // Only its help comes here: its words are those of `kubectl get`.
+        // Only its help is handled here: its arguments are those of `kubectl get`.
         hubs: Hubs::Any,
         run: |_, _, _, printer| Ok(help(printer)),
     },
@@ -148,7 +148,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: TailArgs::augment_args,
         clusters: Clusters::Lines,
         effect: |_| Effect::Reads,
-        // Only its help comes here: its words are read like those of `kubectl logs`.
+        // Only its help is handled here: its arguments are parsed like those of `kubectl logs`.
         hubs: Hubs::Any,
         run: |_, _, _, printer| Ok(help(printer)),
     },
@@ -249,7 +249,7 @@ const VERBS: &[BuiltinVerb] = &[
     },
 ];
 
-/// What a command does to a cluster, be it the plugin's own or kubectl's.
+/// The effect of a command on a cluster, for verbs of the plugin and of kubectl.
 pub(super) fn effect(scanned: &Scanned) -> Effect {
     match scanned.verb().and_then(find) {
         Some(verb) => (verb.effect)(scanned),
@@ -257,8 +257,8 @@ pub(super) fn effect(scanned: &Scanned) -> Effect {
     }
 }
 
-/// Whether the plugin runs the command itself. kubectl has `version` and `help` too: they are the plugin's with no
-/// cluster chosen, and so is the help of a verb of the plugin.
+/// Whether the plugin runs the command itself. kubectl has `version` and `help` too: the plugin handles them
+/// if no cluster is chosen, and also the help of its own verbs.
 pub(super) fn runs_here(scanned: &Scanned, is_cluster_chosen: bool) -> bool {
     let Some(verb) = scanned.verb() else { return false };
     if verb == COMPARE || verb == TAIL {
@@ -300,7 +300,7 @@ pub(super) fn parser() -> Command {
     };
     let verbs = VERBS.iter().map(|verb| {
         let command = (verb.arguments)(Command::new(verb.name)).about(verb.about);
-        // The flags of a verb with verbs of its own are in the help of those.
+        // The help of the subcommands shows their flags.
         let below: Vec<_> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
         below.into_iter().fold(with(command, &inherited(verb.clusters, verb.hubs)), |command, name| {
             let clusters = match (verb.name, &*name) {
@@ -313,7 +313,7 @@ pub(super) fn parser() -> Command {
     root.clone().subcommands(verbs)
 }
 
-/// Runs the verb that was parsed; without one, prints the help.
+/// Runs the parsed verb; without one, prints the help.
 pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
     let flags = flags(matches)?;
     let Some((name, matches)) = matches.subcommand() else { return Ok(help(printer)) };
@@ -348,12 +348,12 @@ pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<
     Ok(status)
 }
 
-/// The flags of the plugin before or after the verb.
+/// The flags of the plugin, before or after the verb.
 pub(super) fn flags(matches: &ArgMatches) -> Result<Flags, Failure> {
     read(matches)
 }
 
-/// Whether the verb is one of the plugin.
+/// Whether the verb belongs to the plugin.
 pub(super) fn is_verb(scanned: &Scanned) -> bool {
     scanned.verb().and_then(find).is_some()
 }

@@ -1,4 +1,4 @@
-//! `kubectl mc clusters`: lists the clusters behind the host, formatted as by kubectl.
+//! Implements `kubectl mc clusters`: lists the clusters behind the host in the format of kubectl.
 
 mod contexts;
 
@@ -34,7 +34,7 @@ pub(super) fn run(
     }
     let ClustersArgs { names, output, selector, no_headers, .. } = arguments;
     let for_kubectl = served_by_kubectl(arguments).next();
-    // A default cluster narrows nothing here, so its variable is not even read.
+    // The default cluster does not filter this list, so its variable is not read.
     let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;
     let filter = FieldFilter::parse(&flags.r#where).map_err(SettingsError::Where)?;
     if !filter.is_empty()
@@ -109,7 +109,7 @@ fn retain(answer: &mut Value, matches: impl Fn(&Value) -> bool) {
     }
 }
 
-/// The given arguments that only kubectl serves, on the own sidecar's list.
+/// The given arguments that only kubectl handles, for the list of kubectl-mc's sidecar.
 fn served_by_kubectl(arguments: &ClustersArgs) -> impl Iterator<Item = &'static str> {
     let ClustersArgs { names: _, output, selector: _, no_headers: _, show_labels, sort_by, watch } =
         arguments;
@@ -126,7 +126,7 @@ fn given_names(arguments: &ClustersArgs) -> Option<&'static str> {
     (!arguments.names.is_empty()).then_some("names of clusters")
 }
 
-/// kubectl lists what it has more to say of: names, watches, orders, labels and templates.
+/// Lets kubectl print the list for its own output options: names, watches, sorting, labels and templates.
 fn by_kubectl(arguments: &ClustersArgs, host: &ClusterContext, env: &Env) -> Result<ExitStatus, Failure> {
     let ClustersArgs { names, output, selector, no_headers, show_labels, sort_by, watch } = arguments;
     let value = |flag: &str, value: Option<&str>| value.map(|value| format!("--{flag}={value}").into());
@@ -154,10 +154,10 @@ fn table(answer: &Value, wide: bool, no_headers: bool, printer: &Printer) {
     }
 }
 
-/// kubectl prints every list as a `v1` `List`.
+/// Converts a list into a `v1` `List`, as kubectl prints every list.
 fn as_list(answer: Value) -> Value {
     let items: Vec<Value> = answer.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
-    // Items of a typed list may come without their type.
+    // Items of a typed list may lack their type.
     let items: Vec<Value> = items
         .into_iter()
         .map(|mut item| {

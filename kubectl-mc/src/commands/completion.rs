@@ -1,5 +1,5 @@
-//! `kubectl mc completion` prints the script of a shell, or installs the completion for kubectl. The hidden verb answers
-//! both.
+//! Implements `kubectl mc completion`, which prints the script of a shell or installs the completion for
+//! kubectl, and the hidden verb that responds to both.
 
 use std::ffi::OsString;
 
@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &CompletionArgs, env: &Env, printer: &Printer) -> R
     Ok(ExitStatus::Success)
 }
 
-/// Prints the candidates for the last word. Its failure is an answer without candidates.
+/// Prints the candidates for the last word; a failure prints none.
 pub(super) fn respond(mut words: Vec<OsString>, env: &Env, printer: &Printer) -> ExitStatus {
     words.remove(0);
     printer.out(&completion::respond(words, builtin::parser(), env).text());

@@ -35,7 +35,7 @@ use crate::printer::Printer;
 use crate::settings::Settings;
 use crate::trace;
 
-/// Runs kubectl on what was chosen: in our place for one cluster, else on each of them.
+/// Runs kubectl on the chosen clusters: for one cluster it replaces this process, else it runs once for each.
 pub(super) fn run(
     scanned: Scanned,
     settings: Settings,
@@ -65,7 +65,8 @@ pub(super) fn run(
     }
 }
 
-/// The clusters that were chosen, else the cluster of `kubectl mc use`, which a command that may change something names.
+/// The chosen clusters, or else the cluster of `kubectl mc use`. A command that may change something then
+/// prints that name.
 fn choice(
     scanned: &Scanned,
     settings: &Settings,
@@ -75,7 +76,7 @@ fn choice(
     if settings.choice.is_some() || settings.retry_failed || settings.from == Kind::Contexts {
         return Ok(settings.choice.clone());
     }
-    // What is wrong with the host is told where it is needed.
+    // A later step reports problems with the host.
     let Ok(host) = ClusterContext::load_for(scanned, &settings.host, env) else { return Ok(None) };
     let Some(cluster) = ChosenCluster::load(&host, env)?.cluster else { return Ok(None) };
     Log::new(env).decision("Use chosen cluster", &[("cluster", &cluster)]);
@@ -85,7 +86,7 @@ fn choice(
     Ok(Some(Choice::names([cluster.into()])))
 }
 
-/// The route to members for this command; a command that sends nothing needs none.
+/// The route to members for this command. A command without a request needs none.
 fn through<'a>(
     login: &'a Login<'a>,
     scanned: &'a Scanned,
@@ -97,8 +98,8 @@ fn through<'a>(
     route::Request { wanted, login, scanned, env, now }.choose()
 }
 
-/// Looks up the clusters of a hub whose list decides how one is reached. A name that the hub does not list is an error, and
-/// so is one that its list leads elsewhere.
+/// Looks up the clusters of a hub whose list decides how they are reached. A name that the list does not
+/// contain, or leads elsewhere, is an error.
 fn look_up<'a>(
     clusters: impl IntoIterator<Item = &'a ClusterName>,
     login: &Login<'_>,
@@ -120,7 +121,7 @@ fn look_up<'a>(
     }
 }
 
-/// On success kubectl has taken our place and this does not return (on Unix).
+/// Runs kubectl on one cluster. On Unix a success does not return, because kubectl replaces this process.
 fn one(
     scanned: Scanned,
     cluster: ClusterName,
@@ -160,7 +161,7 @@ fn one(
     {
         overlay = overlay::self_review_overlay_json(&host, &cluster)?;
     }
-    // Stored only now: a cluster whose overlay is in the cache was not refused before.
+    // The overlay is stored only now, so a cached overlay means that the cluster was not refused.
     let overlay = cache.store(&overlay, now)?;
 
     let mut raw = RawPath::Joined;
@@ -178,7 +179,7 @@ fn one(
     Ok(kubectl.run(invocation, input)?)
 }
 
-/// The same for a context, which kubectl reaches without the plugin.
+/// Runs kubectl on a context, which it reaches without the plugin.
 fn one_context(
     scanned: Scanned,
     cluster: &ClusterId,
@@ -198,7 +199,7 @@ fn one_context(
     Log::new(env).decision("Run kubectl", &[("context", cluster), ("path", &kubectl.path().display())]);
     let cache = Cache::open(env)?;
     let overlay = cache.store(&overlay::overlay_json(context, cluster)?, SystemTime::now())?;
-    // kubectl treats the path of --raw as it does without the plugin.
+    // For a context, kubectl handles the path of --raw itself.
     let invocation = |scanned| rewrite::rewrite(scanned, context, cluster, &overlay, RawPath::Joined);
     if settings.fleet.keep {
         return multi::keep_one(&kubectl, &invocation(scanned)?, printer);

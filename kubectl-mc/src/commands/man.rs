@@ -1,4 +1,5 @@
-//! The manual pages, for packages: `kubectl-mc __man FOLDER` writes one for the plugin and one for each verb (man-pages(7)).
+//! Writes the manual pages for packages: `kubectl-mc __man FOLDER` writes one for the plugin and one for each
+//! verb (man-pages(7)).
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,10 +8,10 @@ use super::builtin;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 
-/// Hidden: who uses the plugin has `--help`.
+/// Hidden, because users of the plugin have `--help`.
 pub(super) const VERB: &str = "__man";
 
-/// Writes the pages into the folder that is named.
+/// Writes the pages into the given folder.
 pub(super) fn write(arguments: &[OsString]) -> Result<ExitStatus, Failure> {
     let [_, folder] = arguments else { return Err(ManError::NoFolder.into()) };
     let folder = PathBuf::from(folder);

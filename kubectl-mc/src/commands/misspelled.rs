@@ -1,5 +1,5 @@
-//! Finds a misspelled verb before anything is sent to a cluster, or asked. A plugin of kubectl and an alias of the user come
-//! first. A word that is like no verb is left to kubectl, which may be newer than this program.
+//! Finds a misspelled verb before any request or prompt. Plugins of kubectl and aliases of the user take
+//! precedence. A word that resembles no verb is left to kubectl, which may be newer than this program.
 
 use std::ffi::OsStr;
 
@@ -26,7 +26,7 @@ pub(super) fn check(scanned: &Scanned, env: &Env) -> Result<(), Misspelled> {
     }
 }
 
-/// Whether kubectl's file of preferences holds the word: it may define an alias.
+/// Whether kubectl's preferences file contains the word, which may then be an alias.
 fn is_alias(word: &str, env: &Env) -> bool {
     let file = match env.var(env::KUBERC) {
         Some(file) => file.into(),

@@ -1,4 +1,4 @@
-//! `kubectl mc use`: chooses the cluster for the commands that choose none, or prints it.
+//! Implements `kubectl mc use`: sets the default cluster for commands that choose none, or prints it.
 
 use kubectl_mc_api::ClusterName;
 
@@ -43,7 +43,7 @@ pub(super) fn run(
     Ok(ExitStatus::Success)
 }
 
-/// A name that the host does not know is refused. Without an answer it is taken.
+/// Refuses a name that the host does not know; accepts it if the host does not respond.
 fn check(name: &ClusterName, host: &ClusterContext, env: &Env, printer: &Printer) -> Result<(), Failure> {
     let list = match inventory::list(host, &Scanned::default(), env, None, ListFormat::Objects) {
         Ok(list) => list,

@@ -1,4 +1,4 @@
-//! `kubectl mc version`: prints the versions of the plugin and of the sidecar behind the host.
+//! Implements `kubectl mc version`: prints the versions of the plugin and of the sidecar behind the host.
 
 use serde_json::json;
 
@@ -47,7 +47,7 @@ pub(super) fn client_line() -> String {
     format!("Client Version: {}", cli::version())
 }
 
-/// The sidecar's version; without an answer, a note says why.
+/// The sidecar's version; if there is none, a note gives the reason.
 fn server(flags: &Flags, env: &Env, printer: &Printer) -> Option<SidecarVersion> {
     let asked = Settings::host_of(flags, env).map_err(Failure::from).and_then(|options| ask(&options, env));
     match asked {

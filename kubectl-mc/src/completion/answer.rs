@@ -1,39 +1,39 @@
-//! The answer to a shell, in cobra's form: one candidate a line, a tab before its description, and the directive as
-//! the last line.
+//! Formats the response to a shell as cobra does: one candidate per line, a tab before its description, and
+//! the directive as the last line.
 
 use std::fmt::Write;
 
 use crate::server_text::is_unsafe;
 
-/// The candidates for a shell, and what it does with them.
+/// The candidates for a shell, and the directive for handling them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Answer {
     pub(super) candidates: Vec<Candidate>,
     pub(super) directive: Directive,
 }
 
-/// One word that completes the command line.
+/// A word that completes the command line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Candidate {
     word: String,
     about: String,
 }
 
-/// cobra's `ShellCompDirective`: a sum of bits.
+/// cobra's `ShellCompDirective`, a bit set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Directive(u8);
 
 impl Directive {
-    /// No space after the word, because more may follow.
+    /// No space after the word, because more text may follow.
     pub(super) const NO_SPACE: Self = Self(2);
-    /// Not even names of files when there is no candidate.
+    /// No file names, even without candidates.
     pub(super) const NO_FILES: Self = Self(4);
-    /// Names of files when there is no candidate.
+    /// File names if there are no candidates.
     pub(super) const FILES: Self = Self(0);
     /// Something failed: the shell ignores the candidates.
     const ERROR: Self = Self(1);
 
-    /// Reads the directive of kubectl. Bits of a later cobra stay as they are.
+    /// Parses the directive of kubectl. Unknown bits of a later cobra are kept.
     fn parse(text: &str) -> Option<Self> {
         text.strip_prefix(':')?.parse().ok().map(Self)
     }
@@ -54,8 +54,8 @@ impl Default for Directive {
 }
 
 impl Candidate {
-    /// A candidate, unless it holds what a terminal or a shell would take for more than text: names come from members
-    /// too.
+    /// A candidate. Refuses characters with a meaning to a terminal or a shell, because names also come from
+    /// members.
     pub(super) fn new(word: &str, about: &str) -> Option<Self> {
         let is_active = |c: char| is_unsafe(c) || c.is_whitespace() || matches!(c, '$' | '`');
         if word.is_empty() || word.contains(is_active) {
@@ -72,7 +72,7 @@ impl Candidate {
 }
 
 impl Answer {
-    /// Only names of files.
+    /// File names only.
     pub(super) fn files() -> Self {
         Self { candidates: Vec::new(), directive: Directive::FILES }
     }
@@ -82,7 +82,7 @@ impl Answer {
         words.into_iter().filter_map(|word| Candidate::new(word, "")).collect()
     }
 
-    /// Reads the answer of kubectl; nothing if it failed.
+    /// Parses the response of kubectl; empty if kubectl failed.
     pub(super) fn parse(text: &str) -> Self {
         let mut lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
         let Some(directive) = lines.pop().and_then(Directive::parse) else { return Self::default() };
@@ -93,12 +93,12 @@ impl Answer {
             let (word, about) = line.split_once('\t').unwrap_or((line, ""));
             Candidate::new(word, about)
         };
-        // A hint for a person is no candidate.
+        // Help texts for the user are not candidates.
         let lines = lines.into_iter().filter(|line| !line.starts_with("_activeHelp_ "));
         Self { candidates: lines.filter_map(candidate).collect(), directive }
     }
 
-    /// The candidates that begin with what was typed.
+    /// The candidates that begin with the typed text.
     pub(super) fn beginning_with(mut self, typed: &str) -> Self {
         self.candidates.retain(|candidate| candidate.word.starts_with(typed));
         self
@@ -110,8 +110,8 @@ impl Answer {
         self
     }
 
-    /// The same words, each behind what stands before it in the word of the command line. They lose their descriptions:
-    /// beside those, kubectl's script for bash compares the quoted word, and quotes commas.
+    /// Prefixes each word with the text before it in the word of the command line. The descriptions are
+    /// dropped: with them, kubectl's script for bash compares the quoted word, and it quotes commas.
     pub(super) fn behind(mut self, before: &str) -> Self {
         for candidate in self.candidates.iter_mut().filter(|_| !before.is_empty()) {
             candidate.word.insert_str(0, before);
@@ -120,7 +120,7 @@ impl Answer {
         self
     }
 
-    /// The candidates of both; of two with one word the first counts.
+    /// The candidates of both; the first of two equal words wins.
     pub(super) fn and(mut self, other: Self) -> Self {
         let new =
             other.candidates.into_iter().filter(|new| self.candidates.iter().all(|c| c.word != new.word));
@@ -130,13 +130,13 @@ impl Answer {
         self
     }
 
-    /// The same without a space after the word.
+    /// The same candidates, without a space after the word.
     pub(super) fn without_space(mut self) -> Self {
         self.directive = self.directive.and(Directive::NO_SPACE);
         self
     }
 
-    /// What is printed.
+    /// The printed text.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for Candidate { word, about } in &self.candidates {
@@ -159,13 +159,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answer_of_kubectl_is_read_and_written_alike() {
+    fn kubectl_answer_round_trips() {
         for (text, expected) in [
             ("pods\tResource\nnodes\n:4\n", "pods\tResource\nnodes\n:4\n"),
             ("web\n\n:36\n", "web\n:36\n"),
             ("_activeHelp_ choose\na\n:4\n", "a\n:4\n"),
             ("a\n:0\n", "a\n:0\n"),
-            // An error, no directive, nothing at all.
+            // An error, a missing directive, and empty output.
             ("a\n:1\n", ":4\n"),
             ("a\nb\n", ":4\n"),
             ("", ":4\n"),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn first_of_two_equal_words_counts() {
+    fn first_of_two_equal_words_wins() {
         let ours: Answer = Candidate::new("--cluster", "ours").into_iter().collect();
         let theirs = Answer::parse("--cluster\ttheirs\n--all\n:4\n");
         assert_eq!(ours.and(theirs).text(), "--cluster\tours\n--all\n:4\n");

@@ -1,5 +1,5 @@
-//! Runs a program for its standard output until a deadline. It has no standard input, so it cannot ask; its standard
-//! error goes nowhere, because the terminal is the shell's.
+//! Runs a program for its standard output until a deadline. It has no standard input, so it cannot prompt;
+//! its standard error is discarded, because the terminal belongs to the shell.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use crate::cluster::client;
 
-/// What the program wrote, if it succeeded before the deadline. Later it is killed, and its own children with it.
+/// The output of the program, if it succeeded before the deadline. At the deadline the program and its
+/// children are killed.
 pub(super) fn output(mut command: Command, deadline: Instant) -> Option<Vec<u8>> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     #[cfg(unix)]
@@ -16,7 +17,7 @@ pub(super) fn output(mut command: Command, deadline: Instant) -> Option<Vec<u8>>
         let mut command = tokio::process::Command::from(command);
         let child = command.kill_on_drop(true).spawn().ok()?;
         let id = child.id();
-        // It lives on while the group is killed, so the id is still the child's.
+        // The child is not reaped before the group is killed, so the id is still its own.
         let mut ended = std::pin::pin!(child.wait_with_output());
         tokio::select! {
             output = &mut ended => {
@@ -29,7 +30,7 @@ pub(super) fn output(mut command: Command, deadline: Instant) -> Option<Vec<u8>>
     })
 }
 
-/// The whole group: a credential plugin of kubectl too.
+/// Kills the whole process group, including a credential plugin of kubectl.
 #[cfg(unix)]
 fn kill(id: Option<u32>) {
     let id = id.and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?));
@@ -38,7 +39,7 @@ fn kill(id: Option<u32>) {
     }
 }
 
-/// Elsewhere the child is killed when it is dropped.
+/// On other systems the child is killed when it is dropped.
 #[cfg(not(unix))]
 fn kill(_: Option<u32>) {}
 
@@ -61,12 +62,12 @@ mod tests {
     fn output_of_a_success_is_returned() {
         assert_eq!(shell("echo a; echo b >&2", LONG).as_deref(), Some(&b"a\n"[..]));
         assert_eq!(shell("echo a; exit 1", LONG), None);
-        // It has nothing to read.
+        // Its standard input is empty.
         assert_eq!(shell("cat", LONG).as_deref(), Some(&b""[..]));
     }
 
     #[test]
-    fn deadline_kills_the_children_of_the_child() {
+    fn timeout_kills_the_grandchildren_too() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());

@@ -1,5 +1,6 @@
-//! The clusters to choose from: the contexts of the kubeconfig, or those behind the host, by a run of `kubectl mc clusters` that the deadline ends. The list is kept for a
-//! short time, and for a day when the host does not answer.
+//! Completes cluster names: the contexts of the kubeconfig, or the clusters behind the host, by running
+//! `kubectl mc clusters` until the deadline. The list is cached for a short time, and for a day while the
+//! host does not respond.
 
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -14,7 +15,7 @@ use crate::cluster::cluster_id::CONTEXT_PREFIX;
 use crate::cluster::context::{self, ClusterContext};
 use crate::multi::selection::{Kind, ListOf, SelectedCluster};
 
-/// What there is to choose from, as far as it is known.
+/// The known clusters to choose from.
 pub(super) fn all(session: &Session<'_>, from: &ListOf) -> Vec<SelectedCluster> {
     match from {
         ListOf::Members(selector) => list(session, selector.as_deref()),
@@ -25,7 +26,7 @@ pub(super) fn all(session: &Session<'_>, from: &ListOf) -> Vec<SelectedCluster> 
     }
 }
 
-/// Takes the ids that the paths of some hubs have, as far as they are known.
+/// Sets the ids that the paths of some hubs contain, as far as they are known.
 pub(super) fn learn_ids(session: &Session<'_>, host: &ClusterContext) {
     if !host.hub.dialect.has_ids() {
         return;
@@ -38,13 +39,13 @@ pub(super) fn learn_ids(session: &Session<'_>, host: &ClusterContext) {
     host.hub.learn(list["items"].as_array().into_iter().flatten().filter_map(id).collect());
 }
 
-/// The clusters that a label selector chooses, as far as they are known.
+/// The known clusters that a label selector matches.
 fn list(session: &Session<'_>, selector: Option<&str>) -> Vec<SelectedCluster> {
     let Ok(host) = ClusterContext::load(&session.host, session.env) else { return Vec::new() };
     SelectedCluster::of_list(&json(session, &host, selector))
 }
 
-/// The same as data.
+/// The same list as JSON.
 fn json(session: &Session<'_>, host: &ClusterContext, selector: Option<&str>) -> Value {
     let now = SystemTime::now();
     let cache = Cache::open(session.env).ok();
@@ -54,7 +55,7 @@ fn json(session: &Session<'_>, host: &ClusterContext, selector: Option<&str>) ->
         Some((list, age)) if age < FRESH => list,
         kept => match child::output(command(session, selector), session.deadline) {
             Some(list) => {
-                // Without a cache the next answer takes as long as this one.
+                // If the cache cannot be written, the next response is only slower.
                 let _ = cache.map(|cache| cache.store_named(KIND, &key, &list, now));
                 list
             }
@@ -64,12 +65,12 @@ fn json(session: &Session<'_>, host: &ClusterContext, selector: Option<&str>) ->
     serde_json::from_slice(&list).unwrap_or_default()
 }
 
-/// The names for a flag or an argument that takes one cluster.
+/// Candidates for a flag or an argument that takes one cluster.
 pub(super) fn one(session: &Session<'_>, typed: &str) -> Answer {
     names(&list(session, None)).beginning_with(typed)
 }
 
-/// The names for a list with commas: names, `@sets` and `!exclusions`. A pattern is complete as it is.
+/// Candidates for a list with commas: names, `@sets` and `!exclusions`. A pattern is not completed.
 pub(super) fn several(session: &Session<'_>, typed: &str) -> Answer {
     let (before, term) =
         typed.rsplit_once(',').map_or(("", typed), |(_, term)| typed.split_at(typed.len() - term.len()));
@@ -100,10 +101,10 @@ fn names(clusters: &[SelectedCluster]) -> Answer {
     clusters.iter().filter_map(candidate).collect()
 }
 
-/// The verb that lists, run by this program.
+/// The command that lists the clusters, run by this program.
 fn command(session: &Session<'_>, selector: Option<&str>) -> Command {
     let mut command = Command::new(&session.program);
-    // Under the name of the completion it would complete again.
+    // Under the name of the completion, the program would complete again.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::arg0(&mut command, "kubectl-mc");
     command.args(["clusters", "--output=json"]).args(session.host_flags());
@@ -113,7 +114,7 @@ fn command(session: &Session<'_>, selector: Option<&str>) -> Command {
     command
 }
 
-/// A caller has a list of their own at each host.
+/// The cache key: each caller has a list at each host.
 fn key(host: &ClusterContext, selector: Option<&str>) -> String {
     let user = host.user_name().unwrap_or_default();
     let hub = host.hub.dialect.to_string();
@@ -121,7 +122,7 @@ fn key(host: &ClusterContext, selector: Option<&str>) -> String {
 }
 
 const KIND: &str = "completion";
-/// A new cluster is missing no longer than this, and a completion that follows at once asks nothing.
+/// Maximum delay until a new cluster is offered. Completions in quick succession send no request.
 const FRESH: Duration = Duration::from_secs(30);
-/// Names for an outage of the host.
+/// Maximum age of names during an outage of the host.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,5 +1,5 @@
-//! Completes the command line of a verb of kubectl: the plugin's flags are the plugin's, and kubectl completes the rest
-//! with the kubeconfig that leads it to the member.
+//! Completes the command line of a verb of kubectl: the plugin completes its own flags, and kubectl completes
+//! the rest with the kubeconfig that leads to the member.
 
 use std::ffi::{OsStr, OsString};
 use std::time::SystemTime;
@@ -37,7 +37,7 @@ pub(super) fn respond(session: &Session<'_>, parser: &Command, cursor: &Cursor, 
     }
     if typed.starts_with('-') {
         let own = own_flags(parser, Some(verb), typed);
-        // Those of a verb of the plugin that reads the words of one of kubectl.
+        // The flags of a plugin's verb that takes the arguments of a verb of kubectl.
         if let Some(verb) = parser.find_subcommand(verb).filter(|verb| is_like_kubectl(verb)) {
             return own_verb::flags(verb.get_arguments(), typed).and(own);
         }
@@ -67,12 +67,12 @@ fn verbs_or_flags(session: &Session<'_>, parser: &Command, cursor: &Cursor, type
     if kubectl.candidates.is_empty() {
         kubectl = KUBECTL_VERBS.iter().filter_map(|verb| Candidate::new(verb, "")).collect();
     }
-    // `config` is refused with a cluster, and this plugin is not run below itself.
+    // `config` is refused together with a cluster, and the plugin does not run below itself.
     let kubectl = kubectl.without(|verb| matches!(verb, "config" | "mc"));
     own_verb::subcommands(parser, typed).and(kubectl.beginning_with(typed))
 }
 
-/// The value of a flag of ours in the word of the flag: `--cluster=m`, `-Cm`.
+/// Completes the value of a plugin flag inside the flag's word: `--cluster=m`, `-Cm`.
 fn own_value(session: &Session<'_>, parser: &Command, verb: Option<&OsStr>, typed: &str) -> Option<Answer> {
     if let Some(value) = typed.strip_prefix("-C").filter(|value| !value.is_empty()) {
         return Some(clusters::several(session, value).behind("-C"));
@@ -82,14 +82,14 @@ fn own_value(session: &Session<'_>, parser: &Command, verb: Option<&OsStr>, type
     is_own.then(|| values::of_flag(session, parser.get_arguments(), flag, value))
 }
 
-/// The flags of ours that may follow the verb.
+/// The plugin flags that may follow the verb.
 fn own_flags(parser: &Command, verb: Option<&OsStr>, typed: &str) -> Answer {
     let is_ours =
         |flag: &&Arg| flag.get_long().is_some_and(|name| verb.is_none() || argv::is_own(name, verb));
     own_verb::flags(parser.get_arguments().filter(is_ours), typed)
 }
 
-/// kubectl's flags without those that are ours, or that contradict a cluster.
+/// The flags of kubectl without those that the plugin handles or that conflict with a cluster.
 fn flags_of_kubectl(session: &Session<'_>, parser: &Command, before: &Scanned, typed: &str) -> Answer {
     let verb = before.verb();
     let is_refused = |word: &str| {
@@ -101,7 +101,7 @@ fn flags_of_kubectl(session: &Session<'_>, parser: &Command, before: &Scanned, t
     without_cluster(session, before, typed).without(is_refused)
 }
 
-/// What kubectl says without asking a cluster: its verbs and their flags.
+/// The candidates of kubectl without a request: its verbs and their flags.
 fn without_cluster(session: &Session<'_>, before: &Scanned, typed: &str) -> Answer {
     let output = || {
         let kubectl = values::plain_kubectl(session, words(before, typed))?;
@@ -110,7 +110,7 @@ fn without_cluster(session: &Session<'_>, before: &Scanned, typed: &str) -> Answ
     Answer::parse(&String::from_utf8_lossy(&output().unwrap_or_default()))
 }
 
-/// What kubectl says of the chosen cluster; nothing without one.
+/// The candidates of kubectl for the chosen cluster; empty without a cluster.
 fn on_member(session: &Session<'_>, before: &Scanned, typed: &str) -> Answer {
     let output = || {
         let host = || ClusterContext::load_for(before, &session.host, session.env).ok();
@@ -120,7 +120,7 @@ fn on_member(session: &Session<'_>, before: &Scanned, typed: &str) -> Answer {
             None => host()?,
         };
         clusters::learn_ids(session, &host);
-        // Not among the overlays of commands: to have one means that the cluster was reached.
+        // Not stored with the overlays of commands, because those mean that the cluster was reached.
         let overlay = overlay::overlay_json(&host, &cluster).ok()?;
         let name = String::from_utf8_lossy(&overlay);
         let overlay =
@@ -135,7 +135,7 @@ fn on_member(session: &Session<'_>, before: &Scanned, typed: &str) -> Answer {
     Answer::parse(&String::from_utf8_lossy(&output().unwrap_or_default()))
 }
 
-/// The chosen cluster; of several the first that answers, as far as the host knows.
+/// The chosen cluster, or the first of several that is ready as far as the host knows.
 fn cluster(session: &Session<'_>, host: impl FnOnce() -> Option<ClusterContext>) -> Option<ClusterId> {
     let Some(choice) = &session.choice else {
         return ChosenCluster::load(&host()?, session.env).ok()?.cluster.map(ClusterId::from);
@@ -155,7 +155,7 @@ fn cluster(session: &Session<'_>, host: impl FnOnce() -> Option<ClusterContext>)
     answering.next().or_else(|| chosen.names().next()).cloned()
 }
 
-/// The words for kubectl's own completion.
+/// The arguments for kubectl's own completion.
 fn words(before: &Scanned, typed: &str) -> Vec<OsString> {
     let mut words = before.kubectl.clone();
     let verb = words.iter().position(|word| Some(word.as_os_str()) == before.verb());
@@ -177,7 +177,7 @@ fn is_like_kubectl(verb: &Command) -> bool {
     matches!(verb.get_name(), COMPARE | TAIL)
 }
 
-/// Whether a verb of kubectl below the verb is next, for which no cluster is needed.
+/// Whether a subcommand of kubectl is next, which needs no cluster.
 fn is_group(before: &Scanned) -> bool {
     let verb = before.verb().and_then(OsStr::to_str).unwrap_or_default();
     GROUPS.contains(&verb) && before.word_after_verb().is_none()

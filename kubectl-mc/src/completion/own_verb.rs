@@ -1,4 +1,4 @@
-//! Completes the command line of a verb of the plugin, as the parser would read it.
+//! Completes the command line of a plugin verb, by the rules of the parser.
 
 use std::ffi::{OsStr, OsString};
 
@@ -32,7 +32,7 @@ pub(super) fn respond(session: &Session<'_>, verb: &Command, cursor: &Cursor, ty
     place.argument().map(|argument| values::of_argument(session, argument, typed)).unwrap_or_default()
 }
 
-/// The flags of a command that begin with what was typed. A short one is not offered for more than a dash.
+/// The flags of a command that begin with the typed text. A short flag is only offered after a single dash.
 pub(super) fn flags<'a>(arguments: impl IntoIterator<Item = &'a Arg>, typed: &str) -> Answer {
     let mut candidates = Vec::new();
     for argument in arguments.into_iter().filter(|argument| !argument.is_hide_set()) {
@@ -47,7 +47,7 @@ pub(super) fn flags<'a>(arguments: impl IntoIterator<Item = &'a Arg>, typed: &st
     if found.candidates.iter().all(needs_value) { found.without_space() } else { found }
 }
 
-/// The verbs of a command that begin with what was typed.
+/// The subcommands that begin with the typed text.
 pub(super) fn subcommands(command: &Command, typed: &str) -> Answer {
     let shown = command.get_subcommands().filter(|below| !below.is_hide_set());
     let candidate = |below: &Command| {
@@ -56,13 +56,13 @@ pub(super) fn subcommands(command: &Command, typed: &str) -> Answer {
     shown.filter_map(candidate).collect::<Answer>().beginning_with(typed)
 }
 
-/// Where the words end.
+/// The position after the words.
 struct Place<'a> {
-    /// The verb, or a verb below it.
+    /// The verb or subcommand.
     command: &'a Command,
     /// The flag whose value is next.
     value_of: Option<&'a Arg>,
-    /// The number of arguments before.
+    /// The number of preceding arguments.
     arguments: usize,
     is_after_dashes: bool,
 }
@@ -105,7 +105,7 @@ impl<'a> Place<'a> {
         takes.find(|flag| is_it(flag) && !flag.is_positional() && !flag.is_require_equals_set())
     }
 
-    /// The argument that is next; the last one if it takes several.
+    /// The next argument, or the last one if it takes several values.
     fn argument(&self) -> Option<&'a Arg> {
         let all: Vec<_> = self.command.get_positionals().collect();
         let is_several = |argument: &&Arg| matches!(argument.get_action(), clap::ArgAction::Append);

@@ -1,4 +1,4 @@
-//! The scripts that shells source to complete this program under its own name.
+//! Returns the scripts that shells source to complete this program under its own name.
 
 use crate::cli::Shell;
 

@@ -1,5 +1,5 @@
-//! `kubectl_complete-mc`, the program that kubectl runs to complete `kubectl mc`. It is this program by another name: a
-//! link beside it, so that an update of the plugin is one of the completion.
+//! Installs `kubectl_complete-mc`, the program that kubectl runs to complete `kubectl mc`. It is a link to
+//! this program beside it, so an update of the plugin also updates the completion.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::printer::Printer;
 /// The name that kubectl looks for in `PATH`.
 pub(super) const NAME: &str = "kubectl_complete-mc";
 
-/// Installs it beside the plugin, else in the first folder of `PATH` that can be written.
+/// Installs the link beside the plugin, or else in the first writable folder of `PATH`.
 pub(crate) fn install(arguments: &ShimArgs, env: &Env, printer: &Printer) -> Result<(), ShimError> {
     let plugin = plugin(env)?;
     let installed: Vec<_> = in_path(env).collect();
@@ -52,7 +52,7 @@ pub(crate) fn install(arguments: &ShimArgs, env: &Env, printer: &Printer) -> Res
     Err(failure.unwrap_or(ShimError::NoFolder))
 }
 
-/// Removes it from every folder of `PATH`.
+/// Removes the link from every folder of `PATH`.
 pub(crate) fn uninstall(dry_run: bool, env: &Env, printer: &Printer) -> Result<(), ShimError> {
     let ours: Vec<_> = in_path(env).filter(|file| is_ours(file)).collect();
     if ours.is_empty() {
@@ -69,7 +69,7 @@ pub(crate) fn uninstall(dry_run: bool, env: &Env, printer: &Printer) -> Result<(
     Ok(())
 }
 
-/// kubectl asks for the completion only where its own script runs.
+/// Prints how to enable kubectl's own completion, without which kubectl does not run the link.
 fn next_step(arguments: &ShimArgs, env: &Env, printer: &Printer) {
     let name = env.var(env::SHELL).map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
     let of_user = name.and_then(|name| <Shell as clap::ValueEnum>::from_str(name, true).ok());
@@ -90,7 +90,7 @@ fn next_step(arguments: &ShimArgs, env: &Env, printer: &Printer) {
     printer.note_line(&format!("hint: kubectl's own completion must be on; in {place}: {line}"));
 }
 
-/// The plugin as kubectl finds it, so that a link outlives an update; else this program.
+/// The path at which kubectl finds the plugin, so that a link survives an update, or else this program.
 fn plugin(env: &Env) -> Result<PathBuf, ShimError> {
     let program = std::env::current_exe().map_err(ShimError::Program)?;
     let real = program.canonicalize().unwrap_or_else(|_| program.clone());
@@ -107,12 +107,12 @@ fn folders(env: &Env) -> impl Iterator<Item = PathBuf> {
     folders.into_iter()
 }
 
-/// Every file of that name in `PATH`, a broken link too.
+/// Every file of that name in `PATH`, including broken links.
 fn in_path(env: &Env) -> impl Iterator<Item = PathBuf> {
     folders(env).map(|folder| folder.join(FILE)).filter(|file| file.symlink_metadata().is_ok())
 }
 
-/// A link to the plugin; relative within a folder, so that the folder may move.
+/// Creates a link to the plugin. The link is relative within a folder, so that the folder may move.
 #[cfg(unix)]
 fn write(file: &Path, plugin: &Path) -> io::Result<()> {
     let is_beside = file.parent() == plugin.parent();
@@ -130,7 +130,7 @@ fn is_writable(folder: &Path) -> bool {
     folder.is_dir() && rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// Elsewhere links need rights of their own.
+/// On other systems a link needs special rights, so this is a script.
 #[cfg(not(unix))]
 fn write(file: &Path, plugin: &Path) -> io::Result<()> {
     fs::write(file, format!("@\"{}\" {} %*\r\n", plugin.display(), super::VERB))

@@ -5,7 +5,7 @@ fn words(line: &str) -> Vec<OsString> {
 }
 
 #[test]
-fn name_of_the_program_makes_it_a_completion() {
+fn program_name_selects_completion() {
     for (line, expected) in [
         ("/bin/kubectl-mc get pods", "get pods"),
         ("/bin/kubectl_complete-mc get po", "__complete get po"),
@@ -18,7 +18,7 @@ fn name_of_the_program_makes_it_a_completion() {
 }
 
 #[test]
-fn place_of_the_last_word() {
+fn cursor_finds_the_kind_of_the_last_word() {
     let place = |line: &str, typed: &str| match Cursor::find(words(line), typed) {
         Cursor { place: Place::OwnValue(flag), before } => {
             format!("{flag} after {} words", before.kubectl.len())
@@ -39,7 +39,7 @@ fn place_of_the_last_word() {
         ("get -n x", "", "word"),
         ("exec web --", "-C", "after dashes"),
         ("exec web -- sh -C", "", "after dashes"),
-        // Another plugin's flag, of a name that is ours after kubectl's verbs.
+        // A flag of another plugin, with a name that belongs to this plugin after verbs of kubectl.
         ("neat --exclude", "", "word"),
         ("get --exclude", "", "--exclude after 1 words"),
     ] {

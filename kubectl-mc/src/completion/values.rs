@@ -1,4 +1,4 @@
-//! The values of the plugin's flags and arguments, by what the parser knows of them.
+//! Completes the values of the plugin's flags and arguments, by the parser's definition of them.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use super::{child, clusters};
 use crate::cli::HubChoice;
 use crate::kubectl::exec::{Invocation, Kubectl};
 
-/// The values of a flag as it was given: `--cluster`, `-C`.
+/// Completes the value of a flag as typed: `--cluster`, `-C`.
 pub(super) fn of_flag<'a>(
     session: &Session<'_>,
     arguments: impl IntoIterator<Item = &'a Arg>,
@@ -24,7 +24,7 @@ pub(super) fn of_flag<'a>(
     found.map(|argument| of_argument(session, argument, typed)).unwrap_or_default()
 }
 
-/// The values of an argument of the parser.
+/// Completes the value of an argument of the parser.
 pub(super) fn of_argument(session: &Session<'_>, argument: &Arg, typed: &str) -> Answer {
     let possible = argument.get_possible_values();
     if !possible.is_empty() {
@@ -41,7 +41,7 @@ pub(super) fn of_argument(session: &Session<'_>, argument: &Arg, typed: &str) ->
         _ if matches!(id, "context" | "member_context") => contexts(session, typed),
         "CONTEXT" => contexts(session, typed),
         "CLUSTERS" => clusters::several(session, typed),
-        // The word before a ROLE or a VERB, unless a flag names the cluster.
+        // The word before ROLE or VERB is the cluster, unless a flag names it.
         "CLUSTER" | "[CLUSTER] ROLE" | "[CLUSTER] VERB" => clusters::one(session, typed),
         "FILE" => Answer::files(),
         "HUB" => Answer::words(HubChoice::words()).beginning_with(typed),
@@ -64,7 +64,7 @@ fn contexts(session: &Session<'_>, typed: &str) -> Answer {
     Answer::words(String::from_utf8_lossy(&text).lines()).beginning_with(typed)
 }
 
-/// kubectl with the user's own kubeconfig.
+/// kubectl with the kubeconfig of the user.
 pub(super) fn plain_kubectl(session: &Session<'_>, arguments: Vec<std::ffi::OsString>) -> Option<Command> {
     let kubeconfig = session.env.var(crate::env::KUBECONFIG).unwrap_or_default().to_owned();
     Some(Kubectl::find(session.env).ok()?.child(Invocation { arguments, kubeconfig }))

@@ -39,7 +39,7 @@ fn set_is_a_map_or_the_list_of_its_clusters() {
 }
 
 #[test]
-fn a_file_without_content_is_as_none() {
+fn empty_file_equals_no_file() {
     for text in ["", "\n# nothing\n", "{}"] {
         assert_eq!(ConfigFile::parse(text).unwrap(), ConfigFile::default(), "{text:?}");
     }
@@ -49,7 +49,7 @@ fn a_file_without_content_is_as_none() {
 }
 
 #[test]
-fn a_key_that_is_not_known_is_refused_with_the_nearest() {
+fn unknown_key_is_refused_with_a_suggestion() {
     for (text, said, nearest) in [
         ("hots: x", "hots", "did you mean `host`?"),
         ("sets: {a: {cluster: [m1]}}", "cluster", "did you mean `clusters`?"),
@@ -70,9 +70,9 @@ fn a_key_that_is_not_known_is_refused_with_the_nearest() {
     assert!(wrong.contains("is not a duration"), "{wrong}");
 }
 
-/// `UPDATE=1 cargo test -p kubectl-mc schema` writes it.
+/// `UPDATE=1 cargo test -p kubectl-mc schema` updates the schema.
 #[test]
-fn the_schema_is_that_of_the_types() {
+fn schema_matches_the_types() {
     let schema = schemars::schema_for!(ConfigFile);
     let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/config.schema.json");

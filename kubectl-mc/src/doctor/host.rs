@@ -1,4 +1,4 @@
-//! The checks of the host: reached, trusted and logged in, its clock, the sidecar behind it, and the rights of agents.
+//! Checks the host: reachability, TLS and login, its clock, the sidecar behind it, and the rights of agents.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 use crate::cluster::sidecar_version::SidecarVersion;
 use crate::join::side::Side;
 
-/// Stops at the first hop that nothing can pass.
+/// Stops at the first check without which the others cannot work.
 pub(super) async fn check(host: &ClusterContext, client: &kube::Client) -> Vec<Finding> {
     let begin = Instant::now();
     let version = match client::get_by(client, "/version", JSON).await {
@@ -49,7 +49,7 @@ pub(super) async fn check(host: &ClusterContext, client: &kube::Client) -> Vec<F
     findings
 }
 
-/// The host cannot be used at all.
+/// The finding for a host that cannot be used at all.
 pub(super) fn unreached(host: &ClusterContext, error: &ClientError) -> Finding {
     let fix = match error {
         ClientError::Unreachable(_) => format!(
@@ -81,7 +81,7 @@ fn reached(host: &ClusterContext, reply: &Reply, took: Duration) -> Finding {
             Some("upgrade the host".to_owned()),
         ),
         (None, Some(_)) => Finding::ok("host", format!("Kubernetes {version} in {} ms", took.as_millis())),
-        // Some hosts show their version to administrators only.
+        // Some hosts show their version only to administrators.
         (_, _) => Finding::ok("host", format!("answers in {} ms", took.as_millis())),
     }
 }
@@ -113,7 +113,7 @@ async fn login(host: &ClusterContext, client: &kube::Client) -> Finding {
     Finding::ok("login", format!("{name} ({})", groups.join(", ")))
 }
 
-/// Tokens and certificates are valid by the clock of who looks at them.
+/// Tokens and certificates expire by the clock of the side that validates them.
 fn clock(here: Timestamp, there: Timestamp) -> Finding {
     let apart = here.duration_since(there);
     let seconds = apart.unsigned_abs().as_secs();
@@ -130,7 +130,8 @@ fn clock(here: Timestamp, there: Timestamp) -> Finding {
     )
 }
 
-/// Discovery is a request to the sidecar; the host keeps its version, and has none for a while after an installation.
+/// Checks the sidecar by a discovery request. The version is cached by the host, which lacks it for a while
+/// after an installation.
 async fn sidecar(host: &ClusterContext, client: &kube::Client) -> Finding {
     let begin = Instant::now();
     let discovery = match client::get_by(client, &format!("/apis/{PROXY_GROUP_VERSION}"), JSON).await {
@@ -141,7 +142,7 @@ async fn sidecar(host: &ClusterContext, client: &kube::Client) -> Finding {
     if !discovery.status.is_success() {
         let refusal = discovery.refusal();
         if refusal.as_ref().is_some_and(|refusal| refusal.hop == Hop::SidecarMissing) {
-            // What is found is checked in the place of this host.
+            // If another hub is found, the command restarts with it.
             let _ = host.hub.find(client).await;
         }
         let reason = refusal.as_ref().map_or_else(|| discovery.message().to_string(), ToString::to_string);
@@ -159,7 +160,7 @@ async fn sidecar(host: &ClusterContext, client: &kube::Client) -> Finding {
     }
 }
 
-/// Plugin and sidecar are released together.
+/// Compares the versions of the plugin and the sidecar, which are released together.
 fn skew(there: &str, in_full: &str, took: u128, kubectl_mc: &str) -> Finding {
     let message = format!("{in_full} in {took} ms");
     let numbers = |version: &str| -> Vec<u64> {
@@ -180,7 +181,7 @@ fn skew(there: &str, in_full: &str, took: u128, kubectl_mc: &str) -> Finding {
     Finding::warning("sidecar", format!("{message}; the plugin is {}", cli::GIT_VERSION), fix)
 }
 
-/// The host's own opinion of the sidecar, where the caller may read it.
+/// The status of the sidecar's APIService, if the caller may read it.
 async fn registration(host: &ClusterContext, client: &kube::Client) -> Option<Finding> {
     let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{}", names::API_SERVICE);
     let reply = send(client, Method::GET, &path, None).await.ok()?;
@@ -219,7 +220,7 @@ async fn agents(host: &ClusterContext, client: &kube::Client) -> Option<Finding>
 }
 
 const JSON: &str = "application/json";
-/// `Date` has whole seconds, and the answer was under way.
+/// `Date` has a resolution of one second, and the response was in transit.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

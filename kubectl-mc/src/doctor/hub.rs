@@ -1,4 +1,4 @@
-//! The checks of a host that has the hub of another project: which one it is, and what it is known not to do.
+//! Checks a host with the hub of another project: which hub it is, and its known limits.
 
 use http::StatusCode;
 use kubectl_mc_api::dialect::Dialect;
@@ -32,7 +32,7 @@ pub(super) async fn check(
     findings
 }
 
-/// KubeAdmiral lists clusters by CRDs, and reaches them by an aggregated API that its releases do not serve.
+/// KubeAdmiral lists clusters by CRDs, but reaches them by an aggregated API that its releases do not serve.
 async fn aggregation(client: &kube::Client) -> Option<Finding> {
     let reply = client::get_by(client, AGGREGATED, "application/json").await.ok()?;
     (reply.status == StatusCode::NOT_FOUND).then(|| {

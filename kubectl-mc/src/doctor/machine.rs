@@ -1,4 +1,4 @@
-//! The checks of this machine: the plugin in `PATH`, kubectl, the configuration and the cache.
+//! Checks this machine: the plugin in `PATH`, kubectl, the configuration and the cache.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ pub(super) fn check(kubectl: Option<&KubectlFound>, env: &Env) -> Vec<Finding> {
     findings
 }
 
-/// A kubectl that was found, and what it says of itself.
+/// The found kubectl and its version.
 pub(super) struct KubectlFound {
     path: PathBuf,
     /// Its `gitVersion`.
@@ -52,7 +52,8 @@ impl KubectlFound {
     }
 }
 
-/// kubectl runs the first `kubectl-mc` in `PATH`, which may be another program: a plugin of this name is in krew's own index.
+/// kubectl runs the first `kubectl-mc` in `PATH`, which may be another program: krew's own index has a plugin
+/// of this name.
 fn plugin(here: &Path, env: &Env) -> Finding {
     let all = executables("kubectl-mc", env);
     let is_here = |path: &PathBuf| path.canonicalize().ok() == here.canonicalize().ok();
@@ -82,7 +83,7 @@ fn folder(file: &Path) -> String {
     file.parent().unwrap_or(file).display().to_string()
 }
 
-/// The plugin `mc` of krew's own index is removed by krew.
+/// The command that removes another plugin; krew removes the plugin `mc` of its own index.
 fn remove(other: &Path) -> String {
     let is_of_krew = other.components().any(|part| part.as_os_str() == ".krew");
     if is_of_krew {
@@ -92,7 +93,8 @@ fn remove(other: &Path) -> String {
     }
 }
 
-/// kubectl prefers the plugin with the longest name: `kubectl-mc-get` takes `kubectl mc get` away from this one.
+/// Finds plugins that shadow verbs. kubectl prefers the plugin with the longest name: `kubectl-mc-get` takes
+/// over `kubectl mc get`.
 fn shadows(env: &Env) -> Vec<Finding> {
     let names = longer_names(env);
     names
@@ -143,7 +145,7 @@ fn kubectl(path: &Path, version: Option<&str>) -> Finding {
     }
 }
 
-/// kubectl asks a program of this name for what its plugin `mc` completes.
+/// kubectl runs a program of this name to complete the plugin `mc`.
 fn completion(env: &Env) -> Finding {
     match executables("kubectl_complete-mc", env).first() {
         Some(path) => Finding::ok("completion", path.display().to_string()),
@@ -167,7 +169,7 @@ fn configuration(env: &Env) -> Finding {
     }
 }
 
-/// The first whose exec and cp try WebSocket before SPDY (KEP-4006).
+/// The first version whose exec and cp try WebSocket before SPDY (KEP-4006).
 const FIRST_WITH_WEB_SOCKET: u32 = 30;
 const INSTALL_KUBECTL: &str = "install kubectl, or set its path: KUBECTL_MC_KUBECTL=/path/to/kubectl";
 
@@ -204,14 +206,14 @@ mod tests {
         assert_eq!(shadowed.level, Level::Problem);
         assert!(shadowed.message.contains(&format!("runs {}, not ", other.display())), "{shadowed:?}");
         assert_eq!(shadowed.fix.as_deref(), Some("kubectl krew uninstall mc"));
-        // krew's link to this very program is no other program.
+        // krew's link to this program does not count as another program.
         std::fs::remove_file(&other).unwrap();
         std::os::unix::fs::symlink(&here, &other).unwrap();
         assert_eq!(plugin(&here, &path(&[&krew])).level, Level::Ok);
     }
 
     #[test]
-    fn plugin_with_a_longer_name_takes_a_verb_away() {
+    fn plugin_with_a_longer_name_shadows_a_verb() {
         let folder = tempfile::tempdir().unwrap();
         let env = path(&[folder.path()]);
         assert_eq!(shadows(&env), []);

@@ -1,4 +1,4 @@
-//! The checks of one cluster: what the sidecar reports of it, and a request of the caller's own by every hop.
+//! Checks one cluster: what the sidecar reports about it, and a request of the caller through every hop.
 
 use std::time::Instant;
 
@@ -16,23 +16,23 @@ use crate::kubectl::exec;
 use crate::next_command::quoted;
 use crate::server_text::ServerText;
 
-/// What the checks of every cluster need.
+/// The input of the checks of every cluster.
 #[derive(Clone)]
 pub(super) struct CheckContext {
-    /// The host, for hints and for questions to it.
+    /// The host, for hints and requests.
     pub(super) host: ClusterContext,
     pub(super) host_client: kube::Client,
-    /// By which members are reached: the host's, or that of the direct endpoint.
+    /// The client for members: that of the host, or of the direct endpoint.
     pub(super) client: kube::Client,
     pub(super) kubectl_minor: Option<u32>,
     pub(super) with_streams: bool,
 }
 
-/// Adds each finding when it is known, so that a check without an end hides none before it.
+/// Adds each finding as soon as it is known, so that a hanging check does not hide earlier ones.
 pub(super) async fn check(context: &CheckContext, name: &ClusterName, findings: &mut Vec<Finding>) {
     let CheckContext { host, host_client, client, kubectl_minor, with_streams } = context;
     if host.hub.is_foreign() {
-        // Its own list was read for the choice, and the rest is what it answers.
+        // The list of another hub was already read for the choice, and the other checks use its responses.
     } else if let Some(object) = listed(host_client, name).await {
         findings.extend(conditions(&object, host, name));
     }
@@ -59,14 +59,14 @@ pub(super) async fn check(context: &CheckContext, name: &ClusterName, findings: 
     }
 }
 
-/// The cluster as the sidecar lists it; the list shows callers the clusters that they may enter.
+/// The cluster in the sidecar's list, which shows callers the clusters whose proxy they may use.
 async fn listed(host: &kube::Client, name: &ClusterName) -> Option<Value> {
     let path = format!("{}?fieldSelector=metadata.name%3D{name}", path::CLUSTERS_PATH);
     let reply = send(host, Method::GET, &path, None).await.ok()?;
     reply.json()["items"].as_array()?.first().cloned()
 }
 
-/// What the leader has found, hop by hop.
+/// The leader's conditions, hop by hop.
 fn conditions(object: &Value, host: &ClusterContext, name: &ClusterName) -> Vec<Finding> {
     let conditions = object["status"]["conditions"].as_array();
     let conditions: Vec<_> = conditions.into_iter().flatten().collect();
@@ -85,7 +85,7 @@ struct Fixes<'a> {
 }
 
 impl Fixes<'_> {
-    /// The check that a condition belongs to, and what repairs it where it is not true for this reason
+    /// The check of a condition, and the command that repairs it for this reason
     /// (`docs/reference/conditions.md`).
     fn of(&self, condition: &str, reason: &str) -> Option<(&'static str, String)> {
         let Self { name, kubectl, kubectl_mc, by_agent } = self;
@@ -109,7 +109,7 @@ impl Fixes<'_> {
             ("AuthSynced", "ManagerUnusable" | "Forbidden") => ("impersonation", join()),
             ("AuthSynced", "HostRBACUnreadable") => ("impersonation", describe()),
             ("AuthSynced", _) => ("impersonation", format!("{kubectl_mc} access diff {name}")),
-            // Ready follows from the others.
+            // Ready follows from the other conditions.
             _ => return None,
         };
         Some((check, fix))
@@ -122,19 +122,19 @@ fn of_condition(condition: &Value, fixes: &Fixes<'_>) -> Option<Finding> {
     let said = format!("{}: {}", text("reason"), text("message"));
     let is_credential = check == "credential";
     match (text("status").raw(), text("reason").raw()) {
-        // Every other reason says that the credential will not be renewed in time.
+        // Every other reason means that the credential will not be renewed in time.
         ("True", "Accepted" | "NoManager") if is_credential => {
             Some(Finding::ok(check, text("message").to_string()))
         }
         ("True", _) if is_credential => Some(Finding::warning(check, said, fix)),
-        // The rights of a member that was registered by hand are kept by hand.
+        // An administrator maintains the rights of a member that was registered by hand.
         ("True", _) | ("Unknown", "NoManager") => None,
         ("False", _) => Some(Finding::problem(check, said, Some(fix))),
         _ => Some(Finding::warning(check, said, fix)),
     }
 }
 
-/// The version of the member, or the hop that refuses the request.
+/// Reads the member's version, or reports the hop that refuses the request.
 fn read(
     reply: Result<Reply, ClientError>,
     host: &ClusterContext,
@@ -147,7 +147,7 @@ fn read(
     }
     match reply.json()["gitVersion"].as_str() {
         Some(version) => Ok(version.into()),
-        // Of the member's own: the request has passed every hop.
+        // A response of the member itself: the request has passed every hop.
         None => Err(Finding::warning(
             "request",
             format!("the member answers GET /version without a version: {}", reply.message()),
@@ -164,7 +164,8 @@ pub(super) fn explain(host: &ClusterContext, name: &ClusterName, request: &str) 
     format!("{} access explain -C {name} {request}", host.kubectl_mc())
 }
 
-/// A member that enrolled, or was joined by a printed manifest, was not looked at before.
+/// Checks the member's version. A member that enrolled, or joined by a printed manifest, was not checked by a
+/// join.
 fn age(version: &ServerText, name: &ClusterName) -> Option<Finding> {
     let parsed = KubernetesVersion::parse(version.raw())?;
     (parsed < MEMBER_MINIMUM).then(|| {
@@ -179,7 +180,7 @@ fn age(version: &ServerText, name: &ClusterName) -> Option<Finding> {
     })
 }
 
-/// kubectl is supported within one minor version of a cluster.
+/// Compares versions: kubectl is supported within one minor version of a cluster.
 fn skew(kubectl: Option<u32>, member: Option<u32>, version: &ServerText) -> Option<Finding> {
     let (kubectl, member) = (kubectl?, member?);
     (kubectl.abs_diff(member) > 1).then(|| {
@@ -193,7 +194,7 @@ fn skew(kubectl: Option<u32>, member: Option<u32>, version: &ServerText) -> Opti
     })
 }
 
-/// What the host lets the caller do, beyond the read that has passed.
+/// Checks the caller's rights on the host, beyond the read that succeeded.
 async fn rights(host: &kube::Client, name: &ClusterName) -> Option<Finding> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
@@ -206,7 +207,8 @@ async fn rights(host: &kube::Client, name: &ClusterName) -> Option<Finding> {
     (!allowed).then(|| Finding::ok("rights", "you may read, and not exec or change anything"))
 }
 
-/// What the member's own RBAC lets the caller read: pods, everywhere or in the namespace of the context.
+/// Checks what the member's own RBAC lets the caller read: pods, in all namespaces or in the namespace of the
+/// context.
 async fn member_rights(client: &kube::Client, host: &ClusterContext, name: &ClusterName) -> Option<Finding> {
     let namespace = host.namespace.as_deref().unwrap_or("default");
     let path = path::self_review_root(name) + "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -215,7 +217,7 @@ async fn member_rights(client: &kube::Client, host: &ClusterContext, name: &Clus
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": namespace}},
         });
-        // A member that does not say it is judged by the other checks.
+        // The other checks cover a member that does not answer this review.
         if post(client, &path, &review).await.ok()?.json()["status"]["allowed"].as_bool()? {
             return None;
         }
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn fix_fits_the_reason() {
+    fn fix_matches_the_reason() {
         let m1 = "m1".parse().unwrap();
         let fix = |kind, reason, by_agent| fixes(&m1, by_agent).of(kind, reason).unwrap().1;
         let (renew, join) = ("kubectl mc join m1 --renew", "kubectl mc join m1 --member-context=NAME");

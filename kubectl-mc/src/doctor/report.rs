@@ -1,14 +1,14 @@
-//! What was found, as lines for people and as data for programs.
+//! Formats the findings as lines for people and as JSON for programs.
 
 use serde_json::{Value, json};
 
 use crate::exit::ExitStatus;
 
-/// How a check ended, from good to bad.
+/// The result of a check, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Ok,
-    /// The check needs something that is not there, such as a right or a pod.
+    /// The check lacks a prerequisite, such as a right or a pod.
     Skipped,
     Warning,
     Problem,
@@ -25,13 +25,13 @@ impl Level {
     }
 }
 
-/// The end of one check.
+/// The result of one check, with its message.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Finding {
     pub(super) check: &'static str,
     pub(super) level: Level,
     pub(super) message: String,
-    /// A command, or a sentence where no command helps.
+    /// A command, or a sentence if no command helps.
     pub(super) fix: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl Finding {
     }
 }
 
-/// All checks of one thing: the machine, the host or a cluster.
+/// All checks of one subject: the machine, the host or a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Section {
     kind: Kind,
@@ -88,7 +88,8 @@ impl Section {
         self.findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
     }
 
-    /// The lines without an end. A cluster without a warning takes one line, because there may be hundreds.
+    /// The lines without line endings. A cluster without a warning takes one line, because there may be
+    /// hundreds.
     pub(super) fn lines(&self) -> Vec<String> {
         if self.kind == Kind::Cluster && self.level() < Level::Warning {
             let messages: Vec<_> = self.findings.iter().map(|finding| finding.message.as_str()).collect();
@@ -106,7 +107,7 @@ impl Section {
     }
 }
 
-/// All sections, in their order.
+/// All sections in order.
 #[derive(Debug, Default)]
 pub(super) struct Report(Vec<Section>);
 
@@ -140,7 +141,7 @@ impl Report {
         )
     }
 
-    /// Each check as an object.
+    /// The report as JSON, with an object for each check.
     pub(super) fn data(&self) -> Value {
         let checks = self.0.iter().flat_map(|section| {
             section.findings.iter().map(|Finding { check, level, message, fix }| {
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn data_has_every_check() {
+    fn data_includes_every_check() {
         let data = report(vec![Finding::problem("token", "expired", Some("renew".to_owned()))]).data();
         assert_eq!(
             data,

@@ -1,4 +1,5 @@
-//! The requests of the checks. Only no answer at all is an error, and one of a lying member that does not end.
+//! Sends the requests of the checks. Every status is a result; a missing or oversized response is an error,
+//! because a member may send anything.
 
 use bytes::Bytes;
 use http::{Method, Request, header};
@@ -28,5 +29,5 @@ pub(super) async fn send(
     client::send_limited(client, request, MAX_ANSWER).await
 }
 
-/// A few pods are the most that is asked for, of many members at once.
+/// Enough for a few pods, which is the largest response, from many members in parallel.
 const MAX_ANSWER: usize = 4 * 1024 * 1024;

@@ -1,5 +1,5 @@
-//! Opens a port-forward to a running pod by WebSocket and by SPDY, as kubectl does, and closes it without data: what
-//! exec, attach, cp and port-forward need passes every hop or is refused by one.
+//! Opens a port-forward to a running pod by WebSocket and by SPDY, as kubectl does, and closes it without
+//! data. This shows whether a hop refuses the upgrades that exec, attach, cp and port-forward need.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::context::ClusterContext;
 use crate::cluster::hop::Hop;
 
-/// How a connection to a pod is opened.
+/// The protocol of a connection to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     /// SPDY inside a WebSocket (KEP-4006).
@@ -24,10 +24,10 @@ enum Protocol {
     Spdy,
 }
 
-/// Why no connection stands.
+/// Why no connection was established.
 #[derive(Debug)]
 enum Failure {
-    /// The caller lacks a right, so nothing is known of the way.
+    /// The caller lacks a right, so the route was not tested.
     NotAllowed(String),
     Refused(String),
 }
@@ -62,12 +62,12 @@ pub(super) async fn check(
     }
 }
 
-/// What both tries mean together.
+/// The combined result of both protocols.
 #[derive(Debug, PartialEq)]
 enum Verdict {
     Works(&'static str),
     NotTried(String),
-    /// kubectl goes on by the other.
+    /// kubectl falls back to the other protocol.
     OnlyOne(String),
     Refused(String),
 }
@@ -94,11 +94,11 @@ fn judge(web_socket: Result<(), Failure>, spdy: Result<(), Failure>, web_socket_
 /// A pod to forward to.
 struct Pod {
     name: String,
-    /// The path of its port-forward, by way of the host.
+    /// The path of its port-forward through the host.
     path: String,
 }
 
-/// One of all namespaces, or of the context's where the caller may list no more.
+/// A pod of any namespace, or of the context's namespace if the caller may not list all.
 async fn running_pod(
     client: &kube::Client,
     root: &str,
@@ -117,7 +117,7 @@ async fn running_pod(
     Ok(None)
 }
 
-/// The first pod whose names can stand in a path: a member may answer anything.
+/// The first pod whose name and namespace are valid in a path, because a member may send anything.
 fn first(list: &Value, root: &str) -> Option<Pod> {
     let is_name = |text: &str| {
         !text.is_empty()
@@ -134,7 +134,7 @@ fn first(list: &Value, root: &str) -> Option<Pod> {
 
 async fn open(client: &kube::Client, pod: &Pod, protocol: Protocol) -> Result<(), Failure> {
     let request = request(&pod.path, protocol).map_err(|error| Failure::Refused(error.to_string()))?;
-    // The connection is dropped with the answer; the body of a refusal is read.
+    // The connection is dropped with the response; the body of a refusal is read.
     let sent = timeout(TIMEOUT, client.send(request)).await;
     let sent = sent.map_err(|_| Failure::Refused(format!("no answer within {} s", TIMEOUT.as_secs())))?;
     let answer = sent.map_err(|error| Failure::Refused(client::failed(error).reason()))?;
@@ -162,7 +162,7 @@ fn refused(reply: &Reply) -> Failure {
 fn request(path: &str, protocol: Protocol) -> Result<Request<Body>, http::Error> {
     let request = Request::builder().uri(path).header(header::CONNECTION, "Upgrade");
     match protocol {
-        // 16 bytes (RFC 6455, 4.1). They need not be random: TLS has told who answers.
+        // 16 bytes (RFC 6455, 4.1). They need not be random, because TLS has authenticated the server.
         Protocol::WebSocket => request
             .method(Method::GET)
             .header(header::UPGRADE, "websocket")
@@ -180,7 +180,7 @@ fn request(path: &str, protocol: Protocol) -> Result<Request<Body>, http::Error>
 const CHECK: &str = "streams";
 /// The first minor version that serves a port-forward by WebSocket without a feature gate.
 const FIRST_WITH_WEB_SOCKET: u32 = 31;
-/// A kubelet answers at once; a hop that swallows upgrades never does.
+/// A kubelet responds immediately, but a hop that swallows upgrades never does.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_by_one_protocol_are_a_warning_and_by_none_a_problem() {
+    fn one_stream_protocol_is_a_warning_and_none_a_problem() {
         let refused = || Err(Failure::Refused("502".to_owned()));
         let not_allowed = || Err(Failure::NotAllowed("no right".to_owned()));
         assert_eq!(judge(Ok(()), Ok(()), true), Verdict::Works("WebSocket and SPDY streams"));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_of_a_lying_member_leads_to_no_other_path() {
+    fn forged_pod_name_cannot_change_the_path() {
         let list = |name: &str, namespace: &str| json!({"items": [{"metadata": {"name": name, "namespace": namespace}}]});
         let path = |name: &str, namespace: &str| first(&list(name, namespace), "/m1").map(|pod| pod.path);
         assert_eq!(

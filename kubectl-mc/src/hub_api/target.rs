@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn annotation_puts_back_what_was_there() {
+    fn annotation_restores_the_original_target() {
         for spec in [
             json!({"service": {"namespace": "karmada-system", "name": "aa", "port": 443}, "caBundle": "Y2E="}),
             json!({"service": {"namespace": "karmada-system", "name": "aa"}, "insecureSkipTLSVerify": true}),

@@ -1,8 +1,8 @@
-//! Changes the issuer of the serving certificate without losing requests. The host trusts both authorities before
-//! the first new sidecar shows its certificate, until the last old sidecar gets no more requests. Then the objects
-//! of the old issuer are deleted.
+//! Changes the issuer of the serving certificate without losing requests. The host trusts both authorities
+//! from before the first new sidecar presents its certificate until the last old sidecar gets no more
+//! requests. Then the objects of the old issuer are deleted.
 //!
-//! How far it is follows from what is there, so an installation that was broken off is brought to its end by the next.
+//! The progress follows from the existing objects, so the next installation completes an interrupted one.
 
 use std::time::Duration;
 
@@ -24,11 +24,11 @@ use crate::cluster::connection::NamedCluster;
 use crate::error::Failure;
 use crate::progress::Step;
 
-/// What there is of the other way.
+/// The change of the issuer, with the objects of the old one.
 pub(crate) struct CertificateRotation<'a> {
     host: NamedCluster<'a>,
     parameters: &'a Parameters,
-    /// In the order in which it was made.
+    /// The objects of the old issuer, in the order of their creation.
     surplus: Vec<Value>,
     is_registered: bool,
 }
@@ -38,19 +38,20 @@ impl<'a> CertificateRotation<'a> {
         let parameters = &plan.parameters;
         let surplus = match plan.run_on {
             None => cleanup::of_other_certificates(host, parameters).await?,
-            // What is on the host is not what they show.
+            // The sidecars run in another cluster, so the host's objects do not show their certificates.
             Some(_) => Vec::new(),
         };
         let is_registered = registration(API_SERVICE)?.get(host).await?.is_some();
         Ok(Self { host, parameters, surplus, is_registered })
     }
 
-    /// Whether sidecars serve, or did, what the other way makes.
+    /// Whether sidecars serve, or served, a certificate of the old issuer.
     pub(crate) fn is_due(&self) -> bool {
         self.is_registered && !self.surplus.is_empty()
     }
 
-    /// Has the host trust both, or has the new sidecars see to it, before there are any.
+    /// Makes the host trust both authorities before any new sidecar runs, or configures the new sidecars to
+    /// do so.
     pub(crate) async fn trust_both(&self, deadline: &Deadline, step: &mut Step<'_>) -> Result<(), Failure> {
         match self.parameters.values.certificates {
             Certificates::CertManager | Certificates::Secret => {
@@ -58,7 +59,7 @@ impl<'a> CertificateRotation<'a> {
                     Some(given) => given,
                     None => self.issued(deadline, step).await?,
                 };
-                // Sidecars that make their own keep the host's bundle what the Secret's is.
+                // Sidecars with certificates of their own keep the host's bundle in sync with the Secret.
                 if let Some(both) = self.edit(&self.secret(AUTHORITY)?, |bundle| with(bundle, &new)).await? {
                     self.register(&both).await?;
                 }
@@ -72,7 +73,7 @@ impl<'a> CertificateRotation<'a> {
         Ok(())
     }
 
-    /// Takes away what belonged to the other way, and gives what that was.
+    /// Removes the old authority and the objects of the old issuer; returns the deleted objects.
     pub(crate) async fn finish(&self, delete: Delete) -> Result<Vec<Object>, Failure> {
         let is_change = self.is_due() && !delete.dry_run;
         if is_change {
@@ -87,8 +88,8 @@ impl<'a> CertificateRotation<'a> {
         }
         let deleted: Result<_, DeleteError> = delete.all(self.host, self.surplus.iter().cloned()).await;
         let deleted = deleted?;
-        // Only now: sidecars that end set the host's bundle again while there is their Secret. cert-manager's injector
-        // takes nothing out.
+        // This is safe only now: while their Secret exists, stopping sidecars write it into the host's bundle
+        // again. cert-manager's injector removes nothing.
         let is_external = certificates != Certificates::SelfManaged && is_change;
         if let Some(new) = self.given().or(served).filter(|_| is_external) {
             self.register(&new).await?;
@@ -96,7 +97,7 @@ impl<'a> CertificateRotation<'a> {
         Ok(deleted)
     }
 
-    /// Has the host trust this bundle for the groups that the sidecar serves.
+    /// Makes the host trust this bundle for the API groups of the sidecar.
     async fn register(&self, bundle: &str) -> Result<(), ApplyError> {
         for name in registered(self.parameters) {
             self.edit(&registration(&name)?, |_| bundle.to_owned()).await?;
@@ -104,13 +105,13 @@ impl<'a> CertificateRotation<'a> {
         Ok(())
     }
 
-    /// The authority of an existing Secret, which the values name.
+    /// The authority of an existing Secret, from the values.
     fn given(&self) -> Option<String> {
         let values = &self.parameters.values;
         (values.certificates == Certificates::Secret).then(|| values.tls.ca_bundle.clone())
     }
 
-    /// The authority of what cert-manager makes, once it has.
+    /// Waits for the authority of cert-manager's certificate.
     async fn issued(&self, deadline: &Deadline, step: &mut Step<'_>) -> Result<String, Failure> {
         let namespace = &self.parameters.namespace;
         let metadata = json!({"name": SIDECAR, "namespace": namespace});
@@ -135,8 +136,8 @@ impl<'a> CertificateRotation<'a> {
         }
     }
 
-    /// Changes the authorities that an object names, and gives what they are then; none where it is not there. Whoever
-    /// writes at the same time is not overwritten.
+    /// Edits the authorities in an object and returns the result; `None` if the object does not exist.
+    /// Concurrent writes are not overwritten.
     async fn edit(
         &self,
         object: &Object,
@@ -172,7 +173,8 @@ impl<'a> CertificateRotation<'a> {
     }
 }
 
-/// The names of the APIServices of this installation. The group of a hub that it does not serve may be another server's.
+/// The names of this installation's APIServices. Another server may serve a hub's group, so its APIService is
+/// excluded unless this installation serves it.
 fn registered(parameters: &Parameters) -> impl Iterator<Item = String> {
     [API_SERVICE.to_owned()].into_iter().chain(parameters.served_hub().map(Origin::api_service))
 }
@@ -182,7 +184,7 @@ fn registration(name: &str) -> Result<Object, ApplyError> {
     Object::new(json!({"apiVersion": api_version, "kind": "APIService", "metadata": {"name": name}}))
 }
 
-/// Whether cert-manager has done its work; else what it says.
+/// Whether cert-manager has issued the certificate; the error is its message.
 fn ready(certificate: &Value) -> Result<(), String> {
     let conditions = certificate["status"]["conditions"].as_array().into_iter().flatten();
     match conditions.into_iter().find(|condition| condition["type"] == "Ready") {
@@ -192,7 +194,7 @@ fn ready(certificate: &Value) -> Result<(), String> {
     }
 }
 
-/// Where an object names authorities.
+/// The field with the authorities of an object.
 fn place(object: &Value) -> (&'static str, &'static str) {
     if object["kind"] == "Secret" { ("data", "ca.crt") } else { ("spec", "caBundle") }
 }
@@ -203,14 +205,14 @@ fn authorities(object: &Value) -> Option<String> {
     String::from_utf8(decoded).ok().filter(|pem| !pem.is_empty())
 }
 
-/// A bundle, and of another what it lacks.
+/// Adds the missing certificates of another bundle to a bundle.
 fn with(bundle: &str, more: &str) -> String {
     let lacks = |one: &&str| !certificates(bundle).any(|known| is_same(known, one));
     let all = certificates(bundle).chain(certificates(more).filter(lacks));
     all.map(|one| format!("{one}\n")).collect()
 }
 
-/// A bundle without what another has.
+/// Removes the certificates of another bundle from a bundle.
 fn without(bundle: &str, less: &str) -> String {
     let stays = |one: &&str| !certificates(less).any(|known| is_same(known, one));
     certificates(bundle).filter(stays).map(|one| format!("{one}\n")).collect()
@@ -227,7 +229,7 @@ fn is_same(one: &str, other: &str) -> bool {
 
 const END: &str = "-----END CERTIFICATE-----";
 const POLL: Duration = Duration::from_millis(500);
-/// As long a sidecar that ends may still be sent requests (`--shutdown-delay-duration`).
+/// The time during which a stopping sidecar may still get requests (`--shutdown-delay-duration`).
 const LEAVING: Duration = Duration::from_secs(5);
 const ATTEMPTS: u32 = 5;
 
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn both_are_in_a_bundle_once_and_one_goes_out_again() {
+    fn bundle_gains_and_loses_a_certificate_once() {
         let (old, new) = (pem("T2xk"), pem("TmV3"));
         let both = with(&old, &new);
         assert_eq!(both, format!("{old}{new}"));
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn cert_manager_says_itself_why_there_is_no_certificate() {
+    fn missing_certificate_has_cert_managers_reason() {
         let with = |status: &str| {
             json!({"status": {"conditions": [
                 {"type": "Issuing", "status": "True", "message": "other"},

@@ -1,5 +1,5 @@
-//! The objects that an uninstall deletes: those that any kind of installation creates and that have the plugin's
-//! label, and those that the sidecar created.
+//! Finds the objects that an uninstall deletes: the objects of every kind of installation that have the
+//! plugin's label, and those that the sidecar created.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -16,12 +16,12 @@ use crate::apply::object::Object;
 use crate::cluster::connection::NamedCluster;
 use crate::error::Failure;
 
-/// The members that are registered.
+/// The registered members.
 pub(crate) struct Members {
     pub(crate) clusters: Vec<String>,
-    /// The ClusterAccesses, whose bindings are on them.
+    /// The ClusterAccesses, whose bindings are on the members.
     pub(crate) accesses: Vec<String>,
-    /// Their Secrets and MemberClusters, and the ClusterAccesses.
+    /// The members' Secrets and MemberClusters, and the ClusterAccesses.
     pub(crate) objects: Vec<Value>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) async fn members(client: &kube::Client, namespace: &str) -> Result<Me
             "metadata": {"name": name},
         })
     });
-    // The last one is deleted first, so that the leader can take away what it made on the members.
+    // The list is deleted in reverse order, so the leader can first remove its bindings from the members.
     let accesses = get(client, path::CLUSTER_ACCESSES_PATH).await?;
     let accesses = items(&accesses).map(name).collect::<Vec<_>>();
     let objects_of_accesses = accesses.iter().map(|name| {
@@ -55,16 +55,16 @@ pub(crate) async fn members(client: &kube::Client, namespace: &str) -> Result<Me
     Ok(Members { clusters, accesses, objects })
 }
 
-/// Ours on the host, in the order in which they were made.
+/// The plugin's objects on the host, in the order of their creation.
 pub(crate) async fn host(host: NamedCluster<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
     let client = &host.at.client;
     let parameters = parameters(namespace);
     let mut candidates = parameters.host().map_err(InstallError::Manifest)?;
     let registration = candidates.pop();
     let cert_manager = parameters.with_certificates(Certificates::CertManager);
-    // Before what makes it, so that it goes after that.
+    // Listed before their creators, because deletion runs in reverse order.
     candidates.extend(made_by_cert_manager(namespace));
-    // Of both families, for the names of their slices.
+    // Addresses of both families, for the names of their EndpointSlices.
     let any = vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
     for other in [cert_manager.host(), parameters.host_of_remote(&Reach::Addresses(any, 1))] {
         for object in other.map_err(InstallError::Manifest)? {
@@ -83,15 +83,15 @@ pub(crate) async fn host(host: NamedCluster<'_>, namespace: &str) -> Result<Vec<
     Ok(ours)
 }
 
-/// Ours on the host that belongs to another way to make the serving certificate than this, in the order in which it
-/// was made.
+/// The plugin's objects on the host that belong to another issuer of the serving certificate, in the order of
+/// their creation.
 pub(crate) async fn of_other_certificates(
     host: NamedCluster<'_>,
     parameters: &Parameters,
 ) -> Result<Vec<Value>, Failure> {
     let mut candidates = Vec::new();
     if parameters.values.certificates != Certificates::CertManager {
-        // Before what makes it, so that it goes after that.
+        // Listed before their creators, because deletion runs in reverse order.
         candidates.extend(made_by_cert_manager(&parameters.namespace));
     }
     for other in [Certificates::SelfManaged, Certificates::CertManager] {
@@ -103,8 +103,8 @@ pub(crate) async fn of_other_certificates(
     labelled(host, candidates).await
 }
 
-/// Ours in a cluster that belongs to a direct endpoint or to a hub's inventory, if this installation has none or less of
-/// it.
+/// The plugin's objects in a cluster for parts of a direct endpoint or of a hub's inventory that this
+/// installation does not have.
 pub(crate) async fn of_other_values(
     cluster: NamedCluster<'_>,
     parameters: &Parameters,
@@ -114,7 +114,7 @@ pub(crate) async fn of_other_values(
     labelled(cluster, candidates).await
 }
 
-/// Ours in the cluster that runs the sidecars for another.
+/// The plugin's objects in the cluster that runs the sidecars for another host.
 pub(crate) async fn elsewhere(runs_on: NamedCluster<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
     let parameters = parameters(namespace);
     let mut candidates = parameters.remote("").map_err(InstallError::Manifest)?;
@@ -124,14 +124,14 @@ pub(crate) async fn elsewhere(runs_on: NamedCluster<'_>, namespace: &str) -> Res
     labelled(runs_on, candidates).await
 }
 
-/// Whether the host's Service leads to another cluster.
+/// Whether the host's Service forwards to another cluster.
 pub(crate) fn runs_elsewhere(ours: &[Value]) -> bool {
     !ours.is_empty()
         && !ours.iter().any(|object| object["kind"] == "Deployment")
         && ours.iter().any(|object| object["kind"] == "Service")
 }
 
-/// What grants of access have made, also those of ClusterAccesses.
+/// The objects of access grants, including those of ClusterAccesses.
 async fn grants(client: &kube::Client) -> Result<Vec<Value>, InstallError> {
     let mut objects = Vec::new();
     let kinds = [("ClusterRole", "clusterroles"), ("ClusterRoleBinding", "clusterrolebindings")];
@@ -158,7 +158,7 @@ fn made_by_cert_manager(namespace: &str) -> [Value; 2] {
     })
 }
 
-/// Its Lease and the users that it has learnt.
+/// The sidecar's Lease and its ConfigMaps with observed users.
 async fn made_by_the_sidecar(client: &kube::Client, namespace: &str) -> Result<Vec<Value>, InstallError> {
     let metadata = |name: &str| json!({"name": name, "namespace": namespace});
     let mut objects =
@@ -172,8 +172,8 @@ async fn made_by_the_sidecar(client: &kube::Client, namespace: &str) -> Result<V
     Ok(objects)
 }
 
-/// Those that are there and bear our label. A namespace stays that another host uses too, to which this cluster is a
-/// member: a join has marked it, and by hand somebody has made the impersonator's account there.
+/// The existing objects with the plugin's label. A namespace stays if this cluster is also a member of
+/// another host: a join annotates it, and a manual registration has the impersonator's account in it.
 async fn labelled(cluster: NamedCluster<'_>, candidates: Vec<Value>) -> Result<Vec<Value>, Failure> {
     let mut ours = Vec::new();
     for candidate in candidates {
@@ -184,7 +184,7 @@ async fn labelled(cluster: NamedCluster<'_>, candidates: Vec<Value>) -> Result<V
         let is_ours = metadata["labels"][MANAGED_BY] == KUBECTL_MC;
         let is_members = candidate["kind"] == "Namespace"
             && (!metadata["annotations"][HOST_UID].is_null() || is_member(cluster, &candidate).await?);
-        // Kubernetes gives the Endpoints that it makes the labels of their Service.
+        // Kubernetes copies the labels of a Service to the Endpoints that it creates.
         let is_of_a_selector = candidate["kind"] == "Endpoints" && metadata["labels"][SKIP_MIRROR].is_null();
         if is_ours && !is_members && !is_of_a_selector {
             ours.push(candidate);
@@ -193,7 +193,7 @@ async fn labelled(cluster: NamedCluster<'_>, candidates: Vec<Value>) -> Result<V
     Ok(ours)
 }
 
-/// Whether the namespace has the account of a member. Of the agents' accounts one can have the same name.
+/// Whether the namespace has a member's account. An agent's account may have the same name.
 async fn is_member(cluster: NamedCluster<'_>, namespace: &Value) -> Result<bool, Failure> {
     if namespace["metadata"]["name"] == AGENTS {
         return Ok(false);
@@ -203,7 +203,7 @@ async fn is_member(cluster: NamedCluster<'_>, namespace: &Value) -> Result<bool,
     Ok(Object::new(account)?.get(cluster).await?.is_some())
 }
 
-/// With everything that values can add.
+/// Parameters with every optional part.
 fn parameters(namespace: &str) -> Parameters {
     let mut parameters = Parameters { namespace: namespace.to_owned(), ..Parameters::new(String::new()) };
     parameters.values.metrics.service.enabled = true;

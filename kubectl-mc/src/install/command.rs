@@ -1,5 +1,5 @@
-//! `kubectl mc install`: checks the host, validates every object by a dry run, applies them in an order that breaks
-//! nothing, and waits until the sidecar is available.
+//! Implements `kubectl mc install`: checks the host, validates every object by a dry run, applies them in a
+//! safe order, and waits until the sidecar is available.
 
 use std::ffi::OsStr;
 
@@ -109,7 +109,8 @@ async fn install(
         return Ok(());
     }
 
-    // The groups are registered when a sidecar serves them: an APIService without a server disturbs every client.
+    // The API groups are registered once a sidecar serves them, because an APIService without a server
+    // disturbs every client.
     let is_registration = |object: &serde_json::Value| object["kind"] == "APIService";
     let mut registrations =
         objects.split_off(objects.iter().position(is_registration).unwrap_or(objects.len()));
@@ -122,7 +123,7 @@ async fn install(
         handover.trust_both(&deadline, &mut step).await?;
         step.done();
         if plan.parameters.values.certificates == Certificates::SelfManaged {
-            // cert-manager would take the sidecars' own authority out again.
+            // Otherwise cert-manager would remove the sidecars' own authority again.
             applied.extend(applying.all(host.target(HOST), std::mem::take(&mut registrations)).await?);
         }
     }
@@ -159,7 +160,7 @@ async fn install(
 
 fn report(applied: &[Applied], printer: &Printer) {
     for (at, one) in applied.iter().enumerate() {
-        // The Service of a load balancer is applied before all others, and again with them.
+        // The Service of a load balancer is applied before all other objects, and again with them.
         let is_again = one.outcome() == Change::Unchanged
             && applied[..at].iter().any(|before| before.object.is_same(&one.object));
         if !is_again {
@@ -168,7 +169,7 @@ fn report(applied: &[Applied], printer: &Printer) {
     }
 }
 
-/// The command that takes away what was applied.
+/// The command that removes the applied objects.
 fn uninstall(host: &Connection, namespace: &str, run_on: Option<&str>) -> String {
     let run_on =
         run_on.map_or_else(String::new, |context| format!(" --run-on={}", quoted(OsStr::new(context))));

@@ -1,5 +1,5 @@
-//! The address of the direct endpoint, where a load balancer gives it: the Service is made before the sidecars, because
-//! their serving certificate is for that address.
+//! Waits for the address of the direct endpoint if a load balancer assigns it: the Service is created before
+//! the sidecars, because their serving certificate contains that address.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::cluster::connection::{Connection, NamedCluster};
 use crate::error::Failure;
 use crate::progress::Step;
 
-/// The plan with the address of the load balancer, if there is one already.
+/// The plan with the address of the load balancer, if it already has one.
 pub(crate) async fn with_known_address(
     plan: InstallPlan,
     runs_on: &Connection,
@@ -31,7 +31,7 @@ pub(crate) async fn with_known_address(
     Ok(server.into_iter().fold(plan, InstallPlan::with_direct_server))
 }
 
-/// Makes the Service, and waits for the address of its load balancer.
+/// Creates the Service, and waits for the address of its load balancer.
 pub(crate) async fn with_new_address(
     plan: InstallPlan,
     runs_on: &Connection,
@@ -57,9 +57,9 @@ pub(crate) async fn with_new_address(
     }
 }
 
-/// What is left of a direct endpoint, or of a hub's inventory, that this installation does not have.
+/// The remains of a direct endpoint, or of a hub's inventory, that this installation does not have.
 pub(crate) struct Unexposed<'a> {
-    /// Each cluster that runs a part of it.
+    /// The remains in each cluster.
     surplus: Vec<(NamedCluster<'a>, Vec<Value>)>,
 }
 
@@ -99,7 +99,7 @@ async fn address(client: &kube::Client, namespace: &str) -> Result<Option<Server
     }
 }
 
-/// The first address of a load balancer; a name is kept when addresses change.
+/// The first address of a load balancer. A name is preferred, because it stays when addresses change.
 fn assigned(service: &Value) -> Option<&str> {
     let points = || service["status"]["loadBalancer"]["ingress"].as_array().into_iter().flatten();
     let first =

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{InstallError, get};
 use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 
-/// Fails when the sidecar could not work, or was installed by another tool.
+/// Fails if the sidecar could not work, or if another tool installed it.
 pub(crate) async fn check(client: &kube::Client, namespace: &str) -> Result<(), InstallError> {
     let version = get(client, "/version").await?;
     let version = version["gitVersion"].as_str().unwrap_or_default();
@@ -32,7 +32,7 @@ pub(crate) async fn check(client: &kube::Client, namespace: &str) -> Result<(), 
     Ok(())
 }
 
-/// Keys without which the sidecar cannot authenticate callers.
+/// The missing keys that the sidecar needs to authenticate callers.
 fn missing(published: &Value) -> Vec<String> {
     let needed =
         ["requestheader-client-ca-file", "requestheader-username-headers", "requestheader-group-headers"];
@@ -44,7 +44,7 @@ fn missing(published: &Value) -> Vec<String> {
     missing.map(|key| format!("no {key}")).collect()
 }
 
-/// Leaves out the namespaces that the plugin did not create, and gives their names: they are not changed.
+/// Removes the namespaces that the plugin did not create from the objects, and returns their names.
 pub(crate) async fn keep_foreign_namespaces(
     client: &kube::Client,
     objects: &mut Vec<Value>,

@@ -1,4 +1,4 @@
-//! The installation that the flags describe.
+//! Builds the installation that the flags describe.
 
 use kubectl_mc_api::Origin;
 use kubectl_mc_api::direct::Server;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::InstallError;
 use crate::cli::{Certificates, Expose, InstallArgs, PullPolicy, RELEASED_IMAGE};
 
-/// What is to be installed, and where.
+/// The objects to install, and the cluster for them.
 pub(crate) struct InstallPlan {
     pub(crate) parameters: Parameters,
-    /// The context of the cluster that runs the sidecars, where that is not the host.
+    /// The context of the cluster that runs the sidecars, if it is not the host.
     pub(crate) run_on: Option<String>,
     reach: Option<Reach>,
 }
@@ -39,12 +39,12 @@ impl InstallPlan {
         Ok(Self { parameters, run_on: arguments.run_on.clone(), reach })
     }
 
-    /// How the host reaches sidecars in another cluster.
+    /// How the host reaches the sidecars in another cluster.
     pub(crate) fn reach(&self) -> Option<&Reach> {
         self.reach.as_ref()
     }
 
-    /// Whether the direct endpoint has the address of a load balancer that is not known yet.
+    /// Whether the address of the direct endpoint's load balancer is still unknown.
     pub(crate) fn lacks_address(&self) -> bool {
         let direct = &self.parameters.values.direct;
         direct.expose == values::Expose::LoadBalancer && direct.server.is_none()
@@ -55,7 +55,7 @@ impl InstallPlan {
         self
     }
 
-    /// The host's objects, the registration last.
+    /// The host's objects, with the registration last.
     pub(crate) fn host(&self) -> Result<Vec<Value>, InstallError> {
         match &self.reach {
             Some(reach) => self.parameters.host_of_remote(reach),
@@ -70,7 +70,7 @@ fn image(flag: Option<&str>, values: &Values, released: Option<&str>) -> Result<
     named.or_else(|| released.map(str::to_owned)).ok_or(InstallError::NoImage)
 }
 
-/// The values of the file, changed by the flags.
+/// The values of the file, overridden by the flags.
 fn merged(arguments: &InstallArgs) -> Result<Values, InstallError> {
     let mut values = match &arguments.values {
         Some(file) => {
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn released_image_gives_way_to_values_and_flag() {
+    fn values_and_flag_override_the_released_image() {
         let (none, some) = (Values::default(), Values::parse("image: {repository: r, tag: v1}").unwrap());
         assert_eq!(image(None, &none, Some("released@sha256:0")).unwrap(), "released@sha256:0");
         assert_eq!(image(None, &some, Some("released@sha256:0")).unwrap(), "r:v1");

@@ -1,5 +1,5 @@
-//! The cluster that runs the sidecars for a host without nodes, and the kubeconfig of the host that the sidecars
-//! need there.
+//! Connects to the cluster that runs the sidecars for a host without nodes, and builds the kubeconfig by
+//! which the sidecars reach the host from there.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// By a context of the same kubeconfig.
+    /// Connects to the cluster of a context in the same kubeconfig.
     pub(crate) async fn connect(context: &str, host: &HostOptions, env: &Env) -> Result<Self, ConnectError> {
         let options = HostOptions::plain(host.kubeconfig.clone(), Some(context.to_owned()));
         let connection = connection::connect(&options, env).await;
@@ -33,7 +33,8 @@ impl Remote {
     }
 }
 
-/// Fails when the kubeconfig's address of the host is local to this machine: the sidecars would reach themselves by it.
+/// Fails if the kubeconfig's address of the host is local to this machine: for the sidecars it would be their
+/// own.
 pub(crate) async fn check_server(host: &Connection, given: Option<&str>) -> Result<(), InstallError> {
     let ClusterContext { server, context, .. } = &host.cluster;
     let Some(local) = address::local(server).filter(|_| given.is_none()) else { return Ok(()) };
@@ -51,7 +52,7 @@ pub(crate) async fn check_server(host: &Connection, given: Option<&str>) -> Resu
     })
 }
 
-/// The host's kubeconfig for the sidecars, as soon as the host has made their token.
+/// The host's kubeconfig for the sidecars, as soon as the host has issued their token.
 pub(crate) async fn kubeconfig(
     host: &Connection,
     server: Option<&str>,
@@ -80,7 +81,8 @@ fn render(
     root: &Value,
 ) -> Result<String, InstallError> {
     let cluster = &host.cluster;
-    // What the user's kubeconfig trusts, not what the account's Secret says: only that is known to fit the server.
+    // Uses the CA of the user's kubeconfig, which is known to match the server, and not that of the account's
+    // Secret.
     let mut entry = json!({"server": server.unwrap_or(&host.server)});
     if let Some(data) = cluster.certificate_authority_data.as_deref().filter(|data| !data.is_empty()) {
         entry["certificate-authority-data"] = data.into();

@@ -1,5 +1,5 @@
-//! `kubectl mc uninstall`: deletes what `install` created, in the opposite order. The members' registrations hold
-//! credentials that exist nowhere else, so they are deleted only after a confirmation.
+//! Implements `kubectl mc uninstall`: deletes what `install` created, in reverse order. The members'
+//! registrations contain credentials that exist nowhere else, so they are deleted only after a confirmation.
 
 use crate::apply::delete::Delete;
 use crate::apply::object::Object;
@@ -74,7 +74,7 @@ async fn uninstall(
     hub_api::put_all_back(&Side { role: HOST, at: host.clone() }, *dry_run, printer).await?;
     let mut deleted = delete.all(host.target(HOST), members.objects.into_iter()).await?;
     let step = progress.step("removing");
-    // What runs goes first, so that nothing is made again.
+    // Running programs are deleted first, so that they create nothing again.
     let (running, resting): (Vec<_>, Vec<_>) =
         ours.into_iter().partition(|object| object["kind"] == "Deployment" || object["kind"] == "APIService");
     deleted.extend(delete.all(host.target(HOST), running.into_iter()).await?);

@@ -1,5 +1,5 @@
 //! Waits until the sidecars are available and the host reaches them, reports the progress, and stops early on
-//! problems that waiting cannot solve.
+//! problems that do not resolve by waiting.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::cluster::connection::Connection;
 use crate::cluster::pods::{self, Problem};
 use crate::progress::Step;
 
-/// When waiting ends; never, for a duration of 0.
+/// The end of the wait; a duration of 0 means no deadline.
 pub(crate) struct Deadline(Option<Instant>);
 
 impl Deadline {
@@ -28,7 +28,7 @@ impl Deadline {
     }
 }
 
-/// Until all replicas of the new version are available.
+/// Waits until all replicas of the new version are available.
 pub(crate) async fn deployment(
     runs_on: &Connection,
     uninstall: &str,
@@ -74,7 +74,7 @@ pub(crate) async fn deployment(
     }
 }
 
-/// How far it is; those of the version before are available as well while the new are not.
+/// Describes the progress. Replicas of the old version may be available while the new ones are not.
 fn available(deployment: &Value) -> String {
     let count = |field: &str| deployment["status"][field].as_u64().unwrap_or(0);
     let before = match count("replicas").saturating_sub(count("updatedReplicas")) {
@@ -92,8 +92,9 @@ fn hint(runs_on: &Connection, namespace: &str, uninstall: &str) -> String {
     )
 }
 
-/// Until the host's kube-apiserver hands requests to a sidecar. An APIService is Available as soon as a sidecar can be
-/// connected to, whatever its certificate: only an answer shows that the host has its authority too.
+/// Waits until the host's kube-apiserver forwards requests to a sidecar. An APIService is Available as soon
+/// as the sidecar accepts a connection, whatever its certificate: only a response shows that the host also
+/// trusts its authority.
 pub(crate) async fn registration(
     client: &kube::Client,
     reach: Option<&Reach>,
@@ -110,7 +111,7 @@ pub(crate) async fn registration(
     }
 }
 
-/// Why the host hands no requests to a sidecar, if it does not.
+/// Why the host does not forward requests to a sidecar; `None` if it does.
 async fn obstacle(host: &kube::Client) -> Result<Option<String>, InstallError> {
     let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}");
     if let Some(reason) = unavailable(&get(host, &path).await?) {
@@ -123,7 +124,7 @@ async fn obstacle(host: &kube::Client) -> Result<Option<String>, InstallError> {
     })
 }
 
-/// Why an APIService is not available, if it is not.
+/// Why an APIService is not available; `None` if it is.
 fn unavailable(registration: &Value) -> Option<String> {
     let conditions = registration["status"]["conditions"].as_array().into_iter().flatten();
     let available = conditions.into_iter().find(|condition| condition["type"] == "Available");
@@ -135,7 +136,7 @@ fn unavailable(registration: &Value) -> Option<String> {
     }
 }
 
-/// What must hold for the host to reach the sidecars.
+/// The requirement for the host to reach the sidecars, as a hint.
 fn way(reach: Option<&Reach>) -> String {
     match reach {
         None => "the host's kube-apiserver must reach the pods' port: a firewall may need to admit it \
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_replicas_are_counted_apart() {
+    fn old_replicas_are_counted_separately() {
         let deployment = |status: Value| json!({"spec": {"replicas": 2}, "status": status});
         assert_eq!(available(&deployment(json!({}))), "0 of 2 available");
         let both = json!({"replicas": 3, "updatedReplicas": 1, "availableReplicas": 2});
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn hint_names_the_way_that_was_given() {
+    fn hint_names_the_configured_address() {
         assert!(way(None).contains("--host-network"));
         assert!(way(Some(&Reach::Name("sidecar.example".to_owned()))).contains("look up sidecar.example"));
         let addresses = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_of_zero_is_none() {
+    fn zero_timeout_means_no_deadline() {
         assert!(!Deadline::after(Duration::ZERO).is_over());
     }
 }

@@ -5,19 +5,19 @@ use std::net::IpAddr;
 
 use http::Uri;
 
-/// Why an address is of no use elsewhere.
+/// Why other machines cannot use an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Local {
-    /// In words: `a loopback address`.
+    /// In words, such as `a loopback address`.
     pub(crate) what: &'static str,
 }
 
-/// Whether an address or URL is this machine's own.
+/// Whether an address or URL is local to this machine.
 pub(crate) fn is_local(url: &str) -> bool {
     local(url).is_some()
 }
 
-/// What makes the address of this URL local, if anything.
+/// The reason why the address of this URL is local, if it is.
 pub(crate) fn local(url: &str) -> Option<Local> {
     let uri: Uri = url.parse().ok()?;
     let host = uri.host()?.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
@@ -35,8 +35,8 @@ pub(crate) fn local(url: &str) -> Option<Local> {
     Some(Local { what })
 }
 
-/// The server that is right for others, guessed from the context's name; kind, k3d and minikube name their
-/// contexts, and their nodes' names are known in the network that their nodes share.
+/// Guesses the server that other machines can use from the name of the context. kind, k3d and minikube name
+/// their contexts, and the names of their nodes resolve in the network that the nodes share.
 pub(crate) fn of_context(context: &str) -> Option<String> {
     if let Some(cluster) = context.strip_prefix("kind-") {
         return Some(format!("https://{cluster}-control-plane:6443"));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_of_a_known_tool_tells_its_nodes_name() {
+    fn context_of_a_known_tool_gives_the_server() {
         assert_eq!(of_context("kind-m1").as_deref(), Some("https://m1-control-plane:6443"));
         assert_eq!(of_context("k3d-m1").as_deref(), Some("https://k3d-m1-serverlb:6443"));
         assert_eq!(of_context("arn:aws:eks:eu-west-1:1:cluster/m1"), None);

@@ -1,14 +1,14 @@
-//! The agent of a member that the host cannot reach: what a join makes of it on both sides.
+//! Joins a member that the host cannot reach: the objects of its agent on both sides.
 //!
-//! - [`plan`]: what is meant, from the flags
-//! - [`survey`]: what both sides have already, and what refuses
+//! - [`plan`]: the agent that the flags describe
+//! - [`survey`]: the existing state of both sides, and the findings that prevent a join
 //! - [`account`]: the agent's account on the host, and its token
-//! - [`token`]: what a token says of itself
+//! - [`token`]: the claims of a token
 //! - [`member`]: the agent's objects on the member
-//! - [`steps`]: both sides, in order
-//! - [`wait`]: until the agent is connected, or why it is not
-//! - [`renew`]: a new token for an agent that was away for too long
-//! - [`shell`]: its part of the commands for two administrators
+//! - [`steps`]: the steps on both sides, in order
+//! - [`wait`]: waits until the agent is connected, or reports why it is not
+//! - [`renew`]: a new token for an agent that was disconnected for too long
+//! - [`shell`]: the agent's part of the commands for two administrators
 
 pub(crate) mod account;
 pub(crate) mod member;
@@ -27,7 +27,7 @@ use crate::apply::ApplyError;
 use crate::apply::delete::DeleteError;
 use crate::error::Explain;
 
-/// What fails at one of the two sides.
+/// An error of one of the two sides.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
     #[error(transparent)]

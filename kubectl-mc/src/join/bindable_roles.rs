@@ -1,5 +1,5 @@
-//! The roles of a member that a ClusterAccess may bind, ClusterRoles and Roles: the list in the member's ConfigMap, the manager's rights to
-//! the bindings of these roles, and the list in the member's policy.
+//! Maintains the list of ClusterRoles and Roles of a member that a ClusterAccess may bind: in the member's
+//! ConfigMap, in the manager's rights to the bindings of these roles, and in the member's policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use super::survey::MemberSurvey;
 use super::{cleanup, token_policy};
 use crate::apply::FIELD_MANAGER;
 
-/// Writes the list into an object of the manifest that has it.
+/// Writes the list into an object of the manifest that contains it.
 pub(crate) fn set(object: &mut Value, roles: &BTreeSet<String>) {
     if object["metadata"]["name"] != MANAGER {
         return;
@@ -28,7 +28,7 @@ pub(crate) fn set(object: &mut Value, roles: &BTreeSet<String>) {
                 rules.extend(rules_for(roles));
             }
         }
-        // JSON's strings are CEL's.
+        // A JSON string is also a CEL string.
         Some("ValidatingAdmissionPolicy") => {
             token_policy::set(object, "bindableRoles", &json!(roles).to_string());
         }
@@ -36,11 +36,11 @@ pub(crate) fn set(object: &mut Value, roles: &BTreeSet<String>) {
     }
 }
 
-/// The manager's rights to the bindings of these roles.
+/// The manager's rules for the bindings of these roles.
 fn rules_for(roles: &BTreeSet<String>) -> Vec<Value> {
     let roles: BTreeSet<RoleRef> = roles.iter().map(|entry| RoleRef::from_entry(entry).0).collect();
     let rule = |resource: &str, names: Vec<String>, verbs: &[&str]| {
-        // Without names the rule would be for all.
+        // A rule without names would apply to all objects.
         (!names.is_empty()).then(|| {
             json!({
                 "apiGroups": ["rbac.authorization.k8s.io"], "resources": [resource], "resourceNames": names,
@@ -68,20 +68,20 @@ pub(crate) fn listed(config_map: Option<&Value>) -> BTreeSet<String> {
     Policy::parse(&data.collect()).bindable_roles
 }
 
-/// The names of the bindings that the manager may write by its ClusterRole of an earlier join.
+/// The names of the bindings that the manager may write, by its ClusterRole of an earlier join.
 pub(crate) fn bindings(manager: Option<&Value>) -> BTreeSet<String> {
     let rules = manager.and_then(|role| role["rules"].as_array()).into_iter().flatten();
     let names = rules.filter_map(|rule| rule["resourceNames"].as_array()).flatten().filter_map(Value::as_str);
     names.filter(|name| RoleRef::of_binding(name).is_some()).map(str::to_owned).collect()
 }
 
-/// The change of a ConfigMap that stays, if there is one.
+/// The patch of an existing ConfigMap, if its list changes.
 pub(crate) fn patch(config_map: Option<&Value>, roles: &BTreeSet<String>) -> Option<Value> {
     let is_changed = config_map.is_some() && listed(config_map) != *roles;
     is_changed.then(|| json!({"data": {BINDABLE_ROLES: lines(roles)}}))
 }
 
-/// Writes the change, which takes no other key of the ConfigMap away, and gives the line for people.
+/// Applies the patch, which keeps the other keys of the ConfigMap, and returns a line of output.
 pub(crate) async fn write(member: &Side, patch: &Value, dry_run: bool) -> Result<String, SideError> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{MANAGER}");
     let (parameter, remark) = if dry_run { ("&dryRun=All", " (server dry run)") } else { ("", "") };
@@ -94,7 +94,7 @@ pub(crate) async fn write(member: &Side, patch: &Value, dry_run: bool) -> Result
     Ok(format!("configmap/{MANAGER} configured{remark}"))
 }
 
-/// The bindings of roles that were listed before and are not any more.
+/// The bindings of roles that were removed from the list.
 pub(crate) async fn surplus(
     member: &Side,
     before: &MemberSurvey,
@@ -114,7 +114,7 @@ fn is_surplus(binding: &Value, roles: &BTreeSet<String>) -> bool {
     RoleRef::of_binding(name).is_some_and(|role| !roles.contains(&role.entry(namespace)))
 }
 
-/// Warnings about roles that make administrators, or may.
+/// Warnings about roles that give administrator rights, or may do so.
 pub(crate) fn findings(roles: &BTreeSet<String>) -> impl Iterator<Item = Finding> {
     roles.iter().filter_map(|entry| {
         let effect = match RoleRef::from_entry(entry).1 {
@@ -130,7 +130,7 @@ pub(crate) fn findings(roles: &BTreeSet<String>) -> impl Iterator<Item = Finding
     })
 }
 
-/// Commands that delete the bindings of the roles that are not listed.
+/// Commands that delete the bindings of unlisted roles.
 pub(crate) fn shell(kubectl: &str, roles: &BTreeSet<String>) -> String {
     let mut namespaces = BTreeMap::<RoleRef, Vec<String>>::new();
     for entry in roles {
@@ -148,7 +148,7 @@ pub(crate) fn shell(kubectl: &str, roles: &BTreeSet<String>) -> String {
     let others = || namespaces.keys().map(|role| format!("metadata.name!={}", role.binding_name())).collect();
     let in_namespaces = "rolebindings --all-namespaces";
     let mut text = delete("clusterrolebindings", others()) + &delete(in_namespaces, others());
-    // A Role is listed for some namespaces.
+    // A Role is listed with its namespaces.
     for (role, others) in namespaces.into_iter().filter(|(_, others)| !others.is_empty()) {
         let named = format!("metadata.name={}", role.binding_name());
         text += &delete(in_namespaces, std::iter::once(named).chain(others).collect());
@@ -160,7 +160,7 @@ fn quoted(word: &str) -> String {
     crate::next_command::quoted(word.as_ref())
 }
 
-/// One entry a line.
+/// One entry per line.
 fn lines(roles: &BTreeSet<String>) -> String {
     roles.iter().map(|role| format!("{role}\n")).collect()
 }
@@ -214,7 +214,7 @@ mod tests {
                 rule("clusterroles", "view", &["bind"]),
             ]
         );
-        // Not one rule without a name.
+        // No rule is without names.
         let of_role = prepared(&["shop/deployer", "web/deployer"], "ClusterRole");
         let binding = "kubectl-mc-bound-role:deployer";
         assert_eq!(
@@ -248,14 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn printed_commands_spare_the_listed_roles() {
+    fn printed_commands_keep_the_listed_roles() {
         assert_eq!(
             shell("kubectl", &roles(&["view"])),
             "kubectl delete clusterrolebindings -l fleet.kubectl-mc.dev/access=true --field-selector='metadata.name!=kubectl-mc-bound:view'\n\
              kubectl delete rolebindings --all-namespaces -l fleet.kubectl-mc.dev/access=true --field-selector='metadata.name!=kubectl-mc-bound:view'\n"
         );
         assert!(!shell("kubectl", &roles(&[])).contains("field-selector"));
-        // The Role is spared in its namespaces only.
+        // The Role is kept in its namespaces only.
         let of_role = shell("kubectl", &roles(&["shop/deployer", "web/deployer"]));
         assert_eq!(
             of_role.lines().last().unwrap(),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn powerful_roles_are_warned_of() {
+    fn powerful_roles_cause_a_warning() {
         let warned = |names: &[&str]| findings(&roles(names)).count();
         assert_eq!(warned(&["cluster-admin", "kube-system/deployer", "view", "shop/cluster-admin"]), 2);
         assert_eq!(warned(&["view"]), 0);

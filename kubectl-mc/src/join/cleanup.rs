@@ -1,4 +1,4 @@
-//! The objects of a join on both sides, which an unjoin deletes.
+//! Finds the objects of a join on both sides, which an unjoin deletes.
 
 use kubectl_mc_api::manifests::{Agent, HostConnection};
 use kubectl_mc_api::names::{
@@ -13,15 +13,15 @@ use super::agent::survey::Found;
 use super::objects;
 use super::side::{Side, SideError};
 
-/// Objects of one side, in the order in which they were made.
+/// Objects of one side, in the order of their creation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Remains {
     pub(crate) objects: Vec<Value>,
-    /// The member's namespace stays, because of these.
+    /// The foreign objects because of which the member's namespace stays.
     pub(crate) kept_for: Vec<String>,
 }
 
-/// The registration, its Secrets, what the controllers remember, and the grants for this cluster.
+/// The registration, its Secrets, the controllers' ConfigMaps, and the grants for this cluster.
 pub(crate) async fn on_host(host: &Side, namespace: &str, name: &ClusterName) -> Result<Remains, SideError> {
     let named = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}});
     let mut objects =
@@ -36,13 +36,13 @@ pub(crate) async fn on_host(host: &Side, namespace: &str, name: &ClusterName) ->
     Ok(Remains { objects, kept_for: Vec::new() })
 }
 
-/// The account of the cluster's agent, if it has one, and the Secret of a token that lives forever.
+/// The account of the cluster's agent, if there is one, and the Secret of a token that never expires.
 pub(crate) async fn agent_on_host(host: &Side, name: &ClusterName) -> Result<Vec<Value>, SideError> {
     let is_there = host.readable(&account::path_of(name)).await?.is_some();
     Ok(if is_there { vec![account::object(name), account::token_secret(name)] } else { Vec::new() })
 }
 
-/// The agent on the member, unless another tool made it: then that keeps it, without its Secret.
+/// The agent on the member. If another tool installed it, only its Secret.
 pub(crate) async fn agent_on_member(member: &Side) -> Result<Remains, SideError> {
     let found = Found::of(member).await?;
     if found.namespace.is_none() {
@@ -53,7 +53,7 @@ pub(crate) async fn agent_on_member(member: &Side) -> Result<Remains, SideError>
         let kept_for = vec![format!("the agent of {owner}")];
         return Ok(Remains { objects: vec![secret], kept_for });
     }
-    // Of the manifest only the names count.
+    // Only the names in the manifest are needed.
     let any = "any".parse().ok().and_then(|name| Agent::new(name, "").objects().ok()).unwrap_or_default();
     let (namespaces, mut objects): (Vec<_>, Vec<_>) =
         any.into_iter().partition(|object| object["kind"] == "Namespace");
@@ -65,7 +65,8 @@ pub(crate) async fn agent_on_member(member: &Side) -> Result<Remains, SideError>
     Ok(Remains { objects, kept_for })
 }
 
-/// The objects of the manifest, what the controllers made of them in other namespaces, and grants, also of ClusterAccesses.
+/// The objects of the manifest, the objects that the controllers derived from them in other namespaces, and
+/// grants, including those of ClusterAccesses.
 pub(crate) async fn on_member(member: &Side, manifest: Vec<Value>) -> Result<Remains, SideError> {
     let (namespaces, others): (Vec<_>, Vec<_>) =
         manifest.into_iter().partition(|object| object["kind"] == "Namespace");
@@ -81,14 +82,14 @@ pub(crate) async fn on_member(member: &Side, manifest: Vec<Value>) -> Result<Rem
     objects.extend(of_namespaces.into_iter().filter(|object| {
         object["metadata"]["name"] == IMPERSONATOR && object["metadata"]["namespace"] != NAMESPACE
     }));
-    // The member can be a host itself: what it has as one stays.
+    // The member may be a host itself, whose objects stay.
     for label in [MEMBER_GRANT, &format!("{ACCESS}=true")] {
         objects.extend(labelled(member, &["rolebindings", "clusterrolebindings"], label).await?);
     }
     Ok(Remains { objects, kept_for })
 }
 
-/// Takes the notes off a namespace that stays.
+/// Removes the plugin's annotations from a namespace that stays.
 pub(crate) async fn forget(member: &Side) -> Result<(), SideError> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}");
     if member.get(&path).await?.is_some() {
@@ -97,7 +98,7 @@ pub(crate) async fn forget(member: &Side) -> Result<(), SideError> {
     Ok(())
 }
 
-/// What is in a namespace beside our own: it would go with the namespace.
+/// The foreign objects in a namespace, which would be deleted with the namespace.
 async fn strangers(member: &Side, namespace: &str, ours: &[Value]) -> Result<Vec<String>, SideError> {
     let mut strangers = Vec::new();
     for (kind, path) in OF_NAMESPACE {
@@ -106,10 +107,10 @@ async fn strangers(member: &Side, namespace: &str, ours: &[Value]) -> Result<Vec
         for object in names {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let is_ours = ours.iter().any(|own| own["kind"] == *kind && own["metadata"]["name"] == name);
-            // Tokens of accounts of our own, made before 1.24 or by hand.
+            // Tokens of the plugin's accounts, made before Kubernetes 1.24 or by hand.
             let of_account =
                 object["metadata"]["annotations"]["kubernetes.io/service-account.name"].is_string();
-            // Those that our own objects made go with them.
+            // Owned objects are deleted with their owners.
             let is_owned = object["metadata"]["ownerReferences"].is_array();
             if !is_ours && !of_account && !is_owned && !MADE_BY_KUBERNETES.contains(&name) {
                 strangers.push(format!("{}/{name}", kind.to_lowercase()));
@@ -140,7 +141,7 @@ pub(super) async fn labelled(side: &Side, plurals: &[&str], selector: &str) -> R
     Ok(found)
 }
 
-/// Whether Secrets of a cluster are there although its MemberCluster is not.
+/// Whether Secrets of a cluster exist without its MemberCluster.
 pub(crate) async fn has_secrets(host: &Side, namespace: &str, name: &ClusterName) -> Result<bool, SideError> {
     for secret in [name.member_secret(), name.manager_secret()] {
         let secret = host.get(&path::secret(namespace, &secret)).await?;
@@ -160,6 +161,6 @@ const OF_NAMESPACE: &[(&str, &str)] = &[
     ("ConfigMap", "/api/v1/namespaces/{}/configmaps"),
 ];
 
-/// In every namespace, also of OpenShift's.
+/// Objects that Kubernetes or OpenShift creates in every namespace.
 const MADE_BY_KUBERNETES: &[&str] =
     &["default", "kube-root-ca.crt", "openshift-service-ca.crt", "builder", "deployer"];

@@ -1,4 +1,4 @@
-//! `kubectl mc join`: makes a cluster a member of the host.
+//! Implements `kubectl mc join`: makes a cluster a member of the host.
 
 use kubectl_mc_api::{ClusterName, direct, names};
 
@@ -69,7 +69,7 @@ pub(crate) fn run(
     })
 }
 
-/// How the sidecar is to reach the member.
+/// How the sidecar reaches the member.
 enum Way {
     Direct(Endpoint),
     Agent(Box<AgentPlan>),
@@ -84,7 +84,7 @@ fn agent_plan(
     AgentPlan::of(name, &arguments.by_agent, host.map(|host| (host.server.as_str(), &host.cluster)))
 }
 
-/// Queries only the host, and only for its identity, if it answers.
+/// Prints the commands of a join. The only request is to the host, for its identity, and may fail.
 fn print(
     name: &ClusterName,
     arguments: &JoinArgs,
@@ -184,7 +184,7 @@ async fn join(
     findings.extend(bindable_roles.iter().flat_map(bindable_roles::findings));
     judge(findings, *yes || *dry_run, printer)?;
 
-    // Without the flag, the list of the member's administrators counts.
+    // Without the flag, the list in the ConfigMap of the member's administrators applies.
     let policy = on_member.policy.as_ref();
     let roles = bindable_roles.clone().unwrap_or_else(|| bindable_roles::listed(policy));
     let list = bindable_roles::patch(policy, &roles);
@@ -203,7 +203,7 @@ async fn join(
     let mut surplus = side.surplus(member.readable(&host_admins_binding()).await?.as_ref());
     surplus.extend(bindable_roles::surplus(member, &on_member, &roles).await?);
     let registration = objects::member_cluster(name, labels, Some(&on_member.uid));
-    // Admission and the check against escalation are asked too, before anything is written anywhere.
+    // A dry run also checks admission and RBAC escalation before anything is written.
     let try_only = Apply { dry_run: true, force_conflicts: true };
     let agent_objects = agent_steps.as_ref().map(AgentSteps::on_member).transpose()?.unwrap_or_default();
     let judged =
@@ -242,7 +242,7 @@ async fn join(
     };
     let Joined { granted, agent: of_agent } = tokio::select! {
         biased;
-        // Dropping it loses nothing: each of its requests is a step that can be taken again.
+        // Cancelling here is safe: each request is a step that can be repeated.
         _ = tokio::signal::ctrl_c() => return Err(Interrupted(name.clone()).into()),
         done = steps.run() => done.map_err(|source| NotJoined { name: name.clone(), source })?,
     };
@@ -261,7 +261,7 @@ async fn join(
     Ok(ExitStatus::Success)
 }
 
-/// The cluster of the member's context; its kubeconfig is the host's unless said.
+/// The cluster of the member's context, by default from the host's kubeconfig.
 pub(crate) fn member(
     arguments: &MemberArgs,
     host: &HostOptions,
@@ -276,7 +276,7 @@ pub(crate) fn member(
     Ok(ClusterContext::load(&options, env).map_err(|error| error.in_role("member"))?)
 }
 
-/// Tells what was found; anything that refuses ends it, and a warning wants an answer.
+/// Prints the findings; a refusal ends the join, and a warning needs confirmation.
 pub(super) fn judge(findings: Vec<Finding>, yes: bool, printer: &Printer) -> Result<(), Failure> {
     let mut warned = false;
     let (mut refused, mut hints) = (Vec::new(), Vec::new());
@@ -302,7 +302,7 @@ pub(super) fn judge(findings: Vec<Finding>, yes: bool, printer: &Printer) -> Res
     Ok(())
 }
 
-/// Nothing was written.
+/// The checks failed before anything was written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot join: {}", refused.join("; "))]
 struct Preflight {

@@ -1,5 +1,5 @@
-//! The connection from the sidecar to the member: the member's kubeconfig context without its local parts,
-//! overridden by flags.
+//! Builds the connection from the sidecar to the member: the member's kubeconfig context without its local
+//! parts, overridden by flags.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::cli::ConnectionArgs;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
-/// The connection's keys of a member's Secret.
+/// The connection's keys in a member's Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(crate) server: String,
-    /// PEM; none is the system's roots.
+    /// PEM; `None` means the system's roots.
     pub(crate) ca: Option<String>,
     pub(crate) tls_server_name: Option<String>,
     pub(crate) insecure: bool,
@@ -27,12 +27,12 @@ pub(crate) struct Endpoint {
     pub(crate) proxy_tls: ProxyTls,
     /// Whether the member's agent carries the connection.
     pub(crate) via_agent: bool,
-    /// Whether the caller gave the server: then its address is not second-guessed.
+    /// Whether a flag gave the server, whose address is then not checked for locality.
     pub(crate) is_given: bool,
 }
 
 impl Endpoint {
-    /// The connection of a kubeconfig's cluster; `server` has its scheme already.
+    /// Builds the connection of a kubeconfig's cluster; `server` already includes the scheme.
     pub(crate) fn new(
         server: &str,
         cluster: &Cluster,
@@ -44,7 +44,7 @@ impl Endpoint {
             proxy_url,
             tls_server_name,
             insecure_skip_tls_verify,
-            // Read together.
+            // The TLS files of the proxy are read together.
             proxy_certificate_authority: _,
             proxy_client_certificate: _,
             proxy_client_key: _,
@@ -56,7 +56,7 @@ impl Endpoint {
             None => ca(cluster).map_err(EndpointError::Ca)?,
         };
         let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        // An empty flag takes away the kubeconfig's.
+        // An empty flag removes the kubeconfig's value.
         let proxy = filled(if proxy_url.is_some() { proxy_url } else { &cluster.proxy_url });
         let endpoint = Self {
             server: checked(given.as_deref().unwrap_or(server)).map_err(|reason| EndpointError::Server {
@@ -64,7 +64,7 @@ impl Endpoint {
                 reason,
             })?,
             via_agent: false,
-            // The sidecar takes either, not both.
+            // The sidecar accepts only one of the two.
             ca: ca.filter(|_| !insecure),
             tls_server_name: filled(tls_server_name).or_else(|| filled(&cluster.tls_server_name)),
             insecure,
@@ -81,13 +81,14 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// The connection that an agent carries to its target, `HOST:PORT`; the CA is the one that the cluster's pods trust.
+    /// The connection that an agent carries to its target, `HOST:PORT`. The CA is the one that the cluster's
+    /// pods trust.
     pub(crate) fn via_agent(target: &str, ca: Option<String>) -> Self {
         let authority = target.strip_suffix(":443").unwrap_or(target);
         Self {
             server: format!("https://{authority}"),
             ca,
-            // In every kube-apiserver's certificate, because the cluster's own pods use this name.
+            // Every kube-apiserver's certificate contains this name, because the cluster's own pods use it.
             tls_server_name: (authority != IN_CLUSTER).then(|| IN_CLUSTER.to_owned()),
             insecure: false,
             proxy_url: None,
@@ -127,7 +128,7 @@ impl Endpoint {
     }
 }
 
-/// The Secret takes https, and neither user info nor a query.
+/// Checks that a server uses https and contains neither user info nor a query.
 pub(crate) fn checked(server: &str) -> Result<String, &'static str> {
     let Ok(uri) = server.parse::<Uri>() else { return Err("it is not a URL") };
     let Some(authority) = uri.authority() else { return Err("it is not a URL") };
@@ -148,7 +149,7 @@ pub(crate) fn is_via_agent(secret: &Value) -> bool {
     secret["data"][VIA].as_str() == Some(&STANDARD.encode(VIA_AGENT))
 }
 
-/// The certificate authority of a kubeconfig's cluster; none is the system's roots.
+/// The certificate authority of a kubeconfig's cluster; `None` means the system's roots.
 pub(crate) fn ca(cluster: &Cluster) -> Result<Option<String>, CaError> {
     if let Some(data) = cluster.certificate_authority_data.as_deref().filter(|data| !data.is_empty()) {
         let pem = STANDARD.decode(data.trim()).ok().and_then(|pem| String::from_utf8(pem).ok());
@@ -158,7 +159,7 @@ pub(crate) fn ca(cluster: &Cluster) -> Result<Option<String>, CaError> {
     file.map(read).transpose()
 }
 
-/// A file of certificates.
+/// Reads a file of certificates.
 pub(crate) fn read(file: &str) -> Result<String, CaError> {
     std::fs::read_to_string(file).map_err(|source| CaError::File { file: file.to_owned(), source })
 }
@@ -172,7 +173,7 @@ pub(crate) enum CaError {
     File { file: String, source: std::io::Error },
 }
 
-/// Why no connection can be made of a kubeconfig and flags.
+/// Why a kubeconfig and flags give no usable connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EndpointError {
     #[error("the member's server {server:?} cannot be used: {reason}")]
@@ -204,8 +205,7 @@ impl Explain for EndpointError {
     }
 }
 
-/// The key of a member's Secret that says who carries the connection.
-/// All keys of a connection in a Secret.
+/// All keys of a connection in a member's Secret.
 pub(crate) const KEYS: &[&str] = &[
     "server",
     "ca.crt",
@@ -217,6 +217,7 @@ pub(crate) const KEYS: &[&str] = &[
     "proxy-tls.key",
     VIA,
 ];
+/// The key of a member's Secret that names the carrier of the connection.
 const VIA: &str = "via";
 const VIA_AGENT: &str = "agent";
 const IN_CLUSTER: &str = "kubernetes.default.svc";
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kubeconfig_says_it_and_flags_win() {
+    fn connection_comes_from_kubeconfig_and_flags_override() {
         let flags = ConnectionArgs::default();
         let plain = of("https://m:6443/", &cluster(), &flags).unwrap();
         assert_eq!(
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_of_an_agent_names_it_and_no_address_of_the_member() {
+    fn agent_connection_has_no_member_address() {
         let endpoint = Endpoint::via_agent("kubernetes.default.svc:443", Some("PEM".to_owned()));
         let expected = [("ca.crt", "PEM"), ("server", "https://kubernetes.default.svc"), ("via", "agent")];
         assert_eq!(endpoint.data(), expected.map(|(key, value)| (key, value.to_owned())).into());
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn insecure_and_a_ca_exclude_each_other_as_in_the_secret() {
+    fn insecure_and_ca_are_mutually_exclusive() {
         let flags = ConnectionArgs { insecure_skip_tls_verify: true, ..ConnectionArgs::default() };
         let data = of("https://m:6443", &cluster(), &flags).unwrap().data();
         assert_eq!(data.get("ca.crt"), None);
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_server_that_was_not_given_is_second_guessed() {
+    fn only_a_kubeconfig_server_is_checked_for_locality() {
         let flags = ConnectionArgs::default();
         assert!(of("https://127.0.0.1:6443", &cluster(), &flags).unwrap().locality().is_some());
         let flags = ConnectionArgs { server: Some("https://127.0.0.1:6443".to_owned()), ..flags };

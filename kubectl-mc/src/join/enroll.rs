@@ -1,6 +1,7 @@
-//! `kubectl mc join --agent --enroll`: joins a member whose administrator has no access to the host, and of which the caller
-//! has no context. It registers the member on the host, opens the enrollment of its agent, and prints one manifest for the
-//! member's administrator. The agent then hands the member's CA and tokens to the sidecar.
+//! Implements `kubectl mc join --agent --enroll`: joins a member whose administrator has no access to the
+//! host, and for which the caller has no context. It registers the member on the host, opens the enrollment
+//! of its agent, and prints one manifest for the member's administrator. The agent then hands the member's CA
+//! and tokens to the sidecar.
 
 use jiff::Timestamp;
 use kubectl_mc_api::age::human;
@@ -96,7 +97,7 @@ async fn enroll(
     written.extend(apply.all(host.target(), [registration]).await?);
     let AgentToken { fresh, granted } = account.token(plan.token, None, clock).await?;
     let token = fresh.ok_or_else(|| AgentError::NoToken(name.to_string()))?;
-    // Remarks only: standard output is the manifest.
+    // Printed as notes, because standard output is the manifest.
     written.iter().for_each(|one| printer.note_line(&format!("host: {}", one.line(false))));
     printer.out(&manifest.text(&token));
     let left = human(arguments.by_agent.enroll_for);
@@ -117,13 +118,13 @@ async fn enroll(
 struct Opening<'a> {
     name: &'a ClusterName,
     host: &'a Side,
-    /// The sidecar's, on the host.
+    /// The sidecar's namespace on the host.
     namespace: &'a str,
     endpoint: &'a Endpoint,
 }
 
 impl Opening<'_> {
-    /// Both Secrets, without CA and token.
+    /// Both Secrets, without the CA and the token.
     fn secrets(&self, until: Timestamp, host_uid: &str) -> Vec<Value> {
         let secret = |name: String| {
             let mut secret = objects::secret(self.namespace, &name, self.endpoint);
@@ -134,7 +135,7 @@ impl Opening<'_> {
         [self.name.manager_secret(), self.name.member_secret()].map(secret).into()
     }
 
-    /// Writes them. What an enrollment that was not finished has left goes before.
+    /// Deletes the remains of an unfinished enrollment, then writes the Secrets.
     async fn open(&self, secrets: Vec<Value>) -> Result<Vec<Applied>, EnrollError> {
         for secret in &secrets {
             let name = secret["metadata"]["name"].as_str().unwrap_or_default();
@@ -150,7 +151,7 @@ impl Opening<'_> {
     }
 }
 
-/// A member that has a credential keeps its connection.
+/// Refuses a member that has a credential, because it keeps its connection.
 fn is_joined(name: &ClusterName, secret: Option<&Value>) -> Option<Finding> {
     let data = &secret?["data"];
     objects::CREDENTIAL.iter().any(|key| data[*key].is_string()).then(|| {
@@ -164,7 +165,7 @@ fn is_joined(name: &ClusterName, secret: Option<&Value>) -> Option<Finding> {
     })
 }
 
-/// A flag beside `--enroll` that has no meaning there.
+/// A flag that has no meaning together with `--enroll`.
 #[derive(Debug, thiserror::Error)]
 enum UsageError {
     #[error("--enroll cannot be used with --member-context and --member-kubeconfig")]

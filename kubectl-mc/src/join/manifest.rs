@@ -1,16 +1,16 @@
-//! The objects of `sidecar/deploy/member.yaml` and `sidecar/deploy/enrollment.yaml`.
+//! Reads the objects of `sidecar/deploy/member.yaml` and `sidecar/deploy/enrollment.yaml`.
 
 use kubectl_mc_api::manifests::{ENROLLMENT, MEMBER};
 use serde_json::Value;
 
 use crate::error::Explain;
 
-/// What a member needs, in the order in which it is applied.
+/// The objects of a member, in the order of application.
 pub(crate) fn member() -> Result<Vec<Value>, Unreadable> {
     parse(MEMBER)
 }
 
-/// What it needs besides until its agent has enrolled, in the same order.
+/// The additional objects until the agent has enrolled, in the order of application.
 pub(crate) fn enrollment() -> Result<Vec<Value>, Unreadable> {
     parse(ENROLLMENT)
 }
@@ -31,7 +31,7 @@ mod tests {
     use kubectl_mc_api::names::IMPERSONATOR;
 
     #[test]
-    fn the_manifest_has_the_account_that_join_asks_tokens_for() {
+    fn manifest_has_the_account_whose_tokens_join_requests() {
         let objects = member().unwrap();
         let account = |object: &&Value| {
             object["kind"] == "ServiceAccount" && object["metadata"]["name"] == IMPERSONATOR

@@ -1,11 +1,11 @@
-//! Finds a command that succeeds for this caller, to be printed as the next step.
+//! Finds a command that this caller is allowed to run, to print it as the next step.
 
 use http::Method;
 use kubectl_mc_api::{ClusterName, path};
 
 use super::side::{Side, SideError};
 
-/// The most telling of some commands that this caller may run on the new member.
+/// The most informative command that this caller may run on the new member.
 pub(crate) async fn command(host: &Side, name: &ClusterName) -> Result<String, SideError> {
     let (root, kubectl_mc) = (path::member_root(name), host.at.cluster.kubectl_mc());
     for (below, words) in CANDIDATES {

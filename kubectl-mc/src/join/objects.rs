@@ -1,4 +1,4 @@
-//! The objects that a join writes: the registration on the host and the member's side.
+//! Builds the objects that a join writes: the registration on the host and the member's side.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::refusals::{self, Variables};
 use super::{bindable_roles, token_policy};
 use crate::cli::JoinArgs;
 
-/// The registration: a name with labels, and the uid by which the cluster is known again.
+/// The registration: a name with labels, and the uid that identifies the cluster.
 pub(crate) fn member_cluster(name: &ClusterName, labels: &[(String, String)], uid: Option<&str>) -> Value {
     let labels: BTreeMap<_, _> = labels.iter().cloned().collect();
     let mut object = json!({
@@ -36,15 +36,15 @@ pub(crate) fn member_cluster(name: &ClusterName, labels: &[(String, String)], ui
     object
 }
 
-/// The uid of a registered cluster's kube-system: a join writes it as an annotation, the leader into the status where the
-/// agent has told it.
+/// The uid of a registered cluster's kube-system. A join writes it as an annotation; the leader writes it
+/// into the status when the agent has reported it.
 pub(crate) fn uid_of(cluster: &Value) -> Option<&str> {
     let of_join = cluster["metadata"]["annotations"][MEMBER_UID].as_str();
     of_join.or_else(|| cluster["status"]["uid"].as_str())
 }
 
-/// A Secret of the member with its connection; the credential is written by itself, so that applying this
-/// again does not take it away.
+/// A Secret of the member with its connection. The credential is written separately, so applying this object
+/// again does not remove it.
 pub(crate) fn secret(namespace: &str, name: &str, endpoint: &Endpoint) -> Value {
     let data: BTreeMap<_, _> =
         endpoint.data().into_iter().map(|(key, value)| (key, STANDARD.encode(value))).collect();
@@ -57,8 +57,8 @@ pub(crate) fn secret(namespace: &str, name: &str, endpoint: &Endpoint) -> Value 
     })
 }
 
-/// What must leave a Secret that is there before it gets this connection, as a patch (RFC 7386): keys that the connection
-/// does not have, and the credential for another one.
+/// The keys to remove from an existing Secret before it gets this connection, as a patch (RFC 7386): keys
+/// that the connection does not have, and the credential of another connection.
 pub(crate) fn obsolete(existing: &Value, endpoint: &Endpoint) -> Map<String, Value> {
     let (wanted, present) = (endpoint.data(), &existing["data"]);
     let of_connection = endpoint::KEYS.iter().filter(|key| !wanted.contains_key(**key));
@@ -67,13 +67,13 @@ pub(crate) fn obsolete(existing: &Value, endpoint: &Endpoint) -> Map<String, Val
     keys.map(|key| ((*key).to_owned(), Value::Null)).collect()
 }
 
-/// Whether a Secret that is there holds another connection than this: then its credential must not stay, or it
-/// would be sent to where it does not belong.
+/// Whether an existing Secret holds another connection. Its credential must then not stay, or the sidecar
+/// would send it to the wrong server.
 pub(crate) fn leads_elsewhere(existing: &Value, endpoint: &Endpoint) -> bool {
     let mut connection = existing["data"].as_object().cloned().unwrap_or_default();
     let credential = CREDENTIAL.map(|key| connection.remove(key).is_some());
     let mut wanted = secret("", "", endpoint)["data"].as_object().cloned().unwrap_or_default();
-    // The credential for the proxy says nothing of where the member is.
+    // The credential for the proxy does not depend on the member's address.
     for key in proxy_tls::CREDENTIAL {
         connection.remove(key);
         wanted.remove(key);
@@ -81,7 +81,7 @@ pub(crate) fn leads_elsewhere(existing: &Value, endpoint: &Endpoint) -> bool {
     credential.contains(&true) && connection != wanted
 }
 
-/// What of `member.yaml` a member gets.
+/// The options for the objects of `member.yaml` on a member.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberSide<'a> {
     pub(crate) cluster: &'a ClusterName,
@@ -90,22 +90,22 @@ pub(crate) struct MemberSide<'a> {
     pub(crate) host_admins: bool,
     /// Whether the member serves ValidatingAdmissionPolicies.
     pub(crate) validates: bool,
-    /// The namespace, when the member has it already and it is not ours.
+    /// The member's namespace, if it exists and the plugin did not create it.
     pub(crate) foreign_namespace: bool,
-    /// Whether the member's administrators have a policy there already: it is theirs.
+    /// Whether the member's administrators already have a policy ConfigMap, which then stays.
     pub(crate) keeps_policy: bool,
     /// The lifetime of the impersonator's token.
     pub(crate) token_life: Duration,
     /// The roles that a ClusterAccess may bind.
     pub(crate) bindable_roles: &'a BTreeSet<String>,
-    /// What the member's administrators refuse.
+    /// The names that the member's administrators refuse.
     pub(crate) refusals: &'a Variables,
 }
 
 static NO_REFUSALS: Variables = Variables::new();
 
 impl<'a> MemberSide<'a> {
-    /// Of a member that nothing has been read of: as if it had nothing of ours.
+    /// The options for a member that could not be read: as if it had none of the objects.
     pub(crate) fn unread(
         cluster: &'a ClusterName,
         host_uid: Option<&'a str>,
@@ -125,7 +125,7 @@ impl<'a> MemberSide<'a> {
         }
     }
 
-    /// The objects in the order in which they are applied.
+    /// The objects in the order of application.
     pub(crate) fn objects(&self, manifest: Vec<Value>) -> Vec<Value> {
         let Self {
             cluster,
@@ -157,7 +157,7 @@ impl<'a> MemberSide<'a> {
             let mut annotations = BTreeMap::from([(CLUSTER, cluster.as_str())]);
             annotations.extend(host_uid.map(|uid| (HOST_UID, uid)));
             object["metadata"]["annotations"] = json!(annotations);
-            // It stays at an unjoin, as it was there before.
+            // A foreign namespace stays at an unjoin, so it gets no labels of the plugin.
             if *foreign_namespace && let Some(metadata) = object["metadata"].as_object_mut() {
                 metadata.remove("labels");
             }
@@ -165,8 +165,8 @@ impl<'a> MemberSide<'a> {
         objects
     }
 
-    /// What a join before this one made and this one does not want: the binding of the host's administrators,
-    /// if it is there and ours.
+    /// The objects of an earlier join that this join does not want: the binding of the host's administrators,
+    /// if it exists and belongs to the plugin.
     pub(crate) fn surplus(&self, host_admins: Option<&Value>) -> Vec<Value> {
         let is_ours = |binding: &&Value| binding["metadata"]["labels"][MANAGED_BY] == KUBECTL_MC;
         let surplus = host_admins.filter(is_ours).filter(|_| !self.host_admins).map(|_| {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn uid_is_that_of_a_join_or_of_an_agent() {
+    fn uid_comes_from_the_annotation_or_the_status() {
         let of_agent = json!({"status": {"uid": "a"}});
         assert_eq!(uid_of(&of_agent), Some("a"));
         let both = json!({"metadata": {"annotations": {MEMBER_UID: "j"}}, "status": {"uid": "a"}});
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_of_others_gets_a_note_and_does_not_become_ours() {
+    fn foreign_namespace_is_annotated_and_not_owned() {
         let name = name();
         let objects = MemberSide { foreign_namespace: true, ..side(&name) }.objects(manifest());
         assert_eq!(objects[0]["metadata"]["labels"], Value::Null);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_of_the_members_administrators_is_not_reset() {
+    fn existing_policy_config_map_is_not_reset() {
         let name = name();
         let kinds = |keeps_policy| -> bool {
             let objects = MemberSide { keeps_policy, ..side(&name) }.objects(manifest());
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn bindable_roles_reach_the_policy_of_a_member_that_keeps_its_list() {
+    fn bindable_roles_reach_the_policy_when_the_list_is_kept() {
         let (name, roles) = (name(), BTreeSet::from(["view".to_owned()]));
         let side = MemberSide { keeps_policy: true, bindable_roles: &roles, ..side(&name) };
         let objects = side.objects(crate::join::manifest::member().unwrap());
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_is_not_left_beside_another_address() {
+    fn credential_is_removed_when_the_address_changes() {
         let mut existing = secret("ns", "m1.member", &endpoint("https://a"));
         assert!(!leads_elsewhere(&existing, &endpoint("https://b")), "there is nothing to lose");
         existing["data"]["token"] = "dA==".into();

@@ -1,4 +1,5 @@
-//! Decides from a [`super::survey`] whether a join may begin. Pure, so that each finding is one line of a test.
+//! Decides from a [`super::survey`] whether a join may begin. It makes no requests, so each finding can be
+//! tested in one line.
 
 use std::time::Duration;
 
@@ -13,14 +14,14 @@ use super::side::apart;
 use super::survey::{HostSurvey, MemberSurvey, Sidecar};
 use crate::cluster::kubernetes_version::{KubernetesVersion, MEMBER_ADMITTED, MEMBER_MINIMUM};
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// Good to know.
+    /// Information for the user.
     Fine(String),
     /// The user must confirm it.
     Warning(String),
-    /// It cannot go on; the second is what to do.
+    /// The join cannot continue: the reason and a hint.
     Refused(String, String),
 }
 
@@ -34,7 +35,7 @@ pub(crate) struct Names<'a> {
     pub(crate) member_context: Option<&'a str>,
 }
 
-/// Everything that can be said beforehand, what refuses included.
+/// All findings before a join, including refusals.
 pub(crate) fn check(
     names: &Names<'_>,
     host: &HostSurvey,
@@ -58,14 +59,14 @@ pub(crate) fn check(
     findings
 }
 
-/// What can be said of the host alone.
+/// The findings about the host alone.
 pub(crate) fn of_host(kubectl: &str, host: &HostSurvey) -> Vec<Finding> {
     let mut findings = vec![sidecar(kubectl, host)];
     findings.extend(rights("host", kubectl, &host.missing));
     findings
 }
 
-/// A member with an agent stays one unless the caller gives an address.
+/// A member with an agent keeps it unless the caller gives an address.
 pub(crate) fn agent_is_kept(cluster: &ClusterName, has_agent: bool, endpoint: &Endpoint) -> Option<Finding> {
     (has_agent && !endpoint.is_given).then(|| {
         Finding::Refused(
@@ -91,7 +92,7 @@ fn sidecar(kubectl: &str, host: &HostSurvey) -> Finding {
     }
 }
 
-/// An address that only the caller's machine knows leads the sidecar to itself.
+/// Refuses an address that is local to the caller's machine: for the sidecar it would be its own.
 pub(super) fn address(names: &Names<'_>, own_server: Option<&str>, endpoint: &Endpoint) -> Option<Finding> {
     let local = endpoint.locality()?;
     let guessed = names.member_context.and_then(address::of_context);
@@ -111,7 +112,7 @@ pub(super) fn address(names: &Names<'_>, own_server: Option<&str>, endpoint: &En
     ))
 }
 
-/// The name must be free, and the cluster must not be joined already.
+/// Checks that the name is free and that the cluster is not joined already.
 fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Option<Finding> {
     let Names { cluster, .. } = names;
     if member.uid == host.uid && !host.uid.is_empty() {
@@ -143,7 +144,7 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
     }
     let same = |entry: &&Value| objects::uid_of(entry) == Some(&member.uid);
     let by_uid = host.registered.iter().filter(same).find_map(|entry| entry["metadata"]["name"].as_str());
-    // The annotation of a deleted registration does not count.
+    // The annotation of a deleted registration is ignored.
     let by_note = note(CLUSTER).filter(|name| {
         note(HOST_UID).is_some() && name.parse().is_ok_and(|name| host.cluster(&name).is_some())
     });
@@ -172,7 +173,8 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
         };
         return Some(Finding::Refused(format!("the name {cluster} is taken: {what}"), hint));
     }
-    // A join marks the namespace before it makes the account, so these accounts were made by hand: for another host perhaps.
+    // A join annotates the namespace before it creates the account, so these accounts were made by hand,
+    // perhaps for another host.
     if member.has_account && note(HOST_UID).is_none() && !joined {
         return Some(Finding::Refused(
             format!(
@@ -244,7 +246,8 @@ fn token_request(names: &Names<'_>, member: &MemberSurvey) -> Option<Finding> {
     })
 }
 
-/// The sidecar renews a token at a third of its life by the host's clock; it expires by the member's.
+/// The sidecar renews a token at a third of its lifetime by the host's clock; the token expires by the
+/// member's clock.
 fn clock(host: &HostSurvey, member: &MemberSurvey, token_life: Duration) -> Option<Finding> {
     let skew = apart(host.clock?, member.clock?);
     if skew >= token_life / 3 {
@@ -264,7 +267,7 @@ fn annotation<'a>(object: Option<&'a Value>, key: &str) -> Option<&'a str> {
     object?["metadata"]["annotations"][key].as_str()
 }
 
-/// Answers take a moment, and are dated by the second.
+/// Responses take time, and their dates have a resolution of one second.
 const TOLERABLE_SKEW: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `kubectl mc join --print`: the commands of a join for two administrators. The member's half prints the tokens
-//! that the host's half needs.
+//! Implements `kubectl mc join --print`: prints the commands of a join for two administrators. The member's
+//! half prints the tokens that the host's half needs.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -31,9 +31,9 @@ pub(crate) struct Halves<'a> {
     /// `kubectl --context=…` of each side.
     pub(crate) host_kubectl: &'a str,
     pub(crate) member_kubectl: &'a str,
-    /// The uid of the host's kube-system, if it could be asked.
+    /// The uid of the host's kube-system, if the host answered.
     pub(crate) host_uid: Option<&'a str>,
-    /// The sidecar's, on the host.
+    /// The sidecar's namespace on the host.
     pub(crate) namespace: &'a str,
 }
 
@@ -65,7 +65,7 @@ impl Halves<'_> {
             "# On the member, as its administrator. Before Kubernetes 1.30, leave out what has ValidatingAdmissionPolicy in its name.\n{kubectl} apply --server-side --field-manager=kubectl-mc -f - <<'EOF'\n"
         );
         text.push_str(&documents(&objects));
-        // What an earlier join may have made.
+        // Objects that an earlier join may have created.
         let mut surplus = match no_host_admins {
             true => format!("{kubectl} delete clusterrolebinding {HOST_ADMINS} --ignore-not-found\n"),
             false => String::new(),
@@ -129,7 +129,7 @@ impl Halves<'_> {
     }
 }
 
-/// A Secret as people read it; the shell puts the token in.
+/// A Secret in readable form (`stringData`); the shell inserts the token.
 fn secret_in_clear(namespace: &str, name: &str, endpoint: &Endpoint, token: &str) -> serde_json::Value {
     let mut data = endpoint.data();
     data.insert("token", token.to_owned());

@@ -1,5 +1,6 @@
-//! The TLS between the sidecar and an https proxy: the files of `--proxy-certificate-authority`,
-//! `--proxy-client-certificate` and `--proxy-client-key`, checked before anything is written.
+//! Reads the TLS files for the connection between the sidecar and an https proxy:
+//! `--proxy-certificate-authority`, `--proxy-client-certificate` and `--proxy-client-key`. They are checked
+//! before anything is written.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,16 +16,16 @@ use crate::cli::ConnectionArgs;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
-/// The keys of a member's Secret for the TLS to its proxy, as PEM.
+/// The keys of a member's Secret for TLS to its proxy, as PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct ProxyTls {
     authority: Option<String>,
-    /// With its private key.
+    /// The certificate and its private key.
     certificate: Option<(String, String)>,
 }
 
 impl ProxyTls {
-    /// Reads the files that the flags name. `proxy_url` is the sidecar's, of the flag or of the kubeconfig.
+    /// Reads the files of the flags. `proxy_url` is the sidecar's proxy, from the flag or the kubeconfig.
     pub(crate) fn read(flags: &ConnectionArgs, proxy_url: Option<&str>) -> Result<Self, ProxyTlsError> {
         let ConnectionArgs {
             proxy_certificate_authority, proxy_client_certificate, proxy_client_key, ..
@@ -66,7 +67,7 @@ impl ProxyTls {
     }
 }
 
-/// Never shows the key.
+/// Omits the private key.
 impl fmt::Debug for ProxyTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProxyTls").field("authority", &self.authority).finish_non_exhaustive()
@@ -105,8 +106,8 @@ fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
     Some(all).filter(|all| !all.is_empty())
 }
 
-/// The blocks of one kind in a PEM file. Other blocks, such as a key beside its certificate, and comments do not get
-/// into a Secret or into printed commands.
+/// The blocks of one kind in a PEM file. Comments and other blocks, such as a key beside its certificate,
+/// stay out of the Secret and of printed commands.
 fn read(flag: &'static str, kind: &str, file: &OsString) -> Result<String, ProxyTlsError> {
     let text = std::fs::read_to_string(file).map_err(|source| ProxyTlsError::Read {
         flag,
@@ -129,7 +130,7 @@ fn invalid(flag: &'static str, file: &OsString, reason: &'static str) -> ProxyTl
     ProxyTlsError::Invalid { flag, file: file.to_string_lossy().into_owned(), reason }
 }
 
-/// Why the flags and their files cannot be used. The content of a file is not in it.
+/// Why the flags and their files cannot be used. Errors never contain the content of a file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProxyTlsError {
     #[error("{flag} needs an https proxy, and there is no --proxy-url")]
@@ -166,7 +167,7 @@ const AUTHORITY: &str = "--proxy-certificate-authority";
 const CHAIN: &str = "--proxy-client-certificate";
 const KEY: &str = "--proxy-client-key";
 
-/// The keys of the Secret that are a credential for the proxy. The member does not see them.
+/// The keys of the Secret that are a credential for the proxy. The member never receives them.
 pub(crate) const CREDENTIAL: [&str; 2] = ["proxy-tls.crt", "proxy-tls.key"];
 
 #[cfg(test)]

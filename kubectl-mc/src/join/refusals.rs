@@ -1,5 +1,5 @@
-//! What a member's administrators refuse, in the variables of the member's policy: what they wrote there stays at a join,
-//! and what only their ConfigMap says is written there too.
+//! Carries over what a member's administrators refuse, as variables of the member's policy: manual changes of
+//! the policy survive a join, and names that only the ConfigMap lists are written into the policy.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::token_policy;
 
-/// Expressions by the name of their variable.
+/// CEL expressions by the name of their variable.
 pub(crate) type Variables = BTreeMap<&'static str, String>;
 
-/// What differs from a new member's policy.
+/// The variables that differ from a new member's policy.
 pub(crate) fn chosen(config_map: Option<&Value>, policy: Option<&Value>) -> Variables {
     let mut chosen = Variables::new();
     for (variable, key) in VARIABLES {
@@ -20,7 +20,7 @@ pub(crate) fn chosen(config_map: Option<&Value>, policy: Option<&Value>) -> Vari
         let written = expression(policy, variable).filter(|&expression| expression != as_shipped(key));
         let expression = match written {
             Some(written) => written.to_owned(),
-            // JSON's strings are CEL's.
+            // A JSON string is also a CEL string.
             None if !listed.is_empty() => json!(listed).to_string(),
             None => continue,
         };
@@ -29,7 +29,7 @@ pub(crate) fn chosen(config_map: Option<&Value>, policy: Option<&Value>) -> Vari
     chosen
 }
 
-/// Writes it into the policy of the manifest.
+/// Writes the variables into the policy of the manifest.
 pub(crate) fn set(object: &mut Value, chosen: &Variables) {
     if object["kind"] == "ValidatingAdmissionPolicy" && object["metadata"]["name"] == MANAGER {
         chosen.iter().for_each(|(variable, expression)| token_policy::set(object, variable, expression));
@@ -50,8 +50,8 @@ fn as_shipped(key: Option<&str>) -> &'static str {
     if key.is_some() { "[]" } else { "false" }
 }
 
-/// Those of the administrators, with the key of the ConfigMap that has the same. That anybody may be impersonated is only
-/// written by hand.
+/// The variables that administrators set, with the matching key of the ConfigMap. `anyUser` has no key: it is
+/// only set by hand.
 const VARIABLES: [(&str, Option<&str>); 4] = [
     ("anyUser", None),
     ("refusedUsers", Some(REFUSED_USERS)),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn policy_of_an_earlier_join_keeps_what_was_written_by_hand() {
+    fn manual_changes_of_the_policy_survive_a_rejoin() {
         assert_eq!(chosen(None, Some(&policy())), Variables::new(), "a policy without changes");
         let (mut before, mut after) = (policy(), policy());
         token_policy::set(&mut before, "anyUser", "true");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_the_config_map_refuses_reach_the_policy() {
+    fn names_refused_in_the_config_map_reach_the_policy() {
         let map = json!({"data": {"users": "Any", REFUSED_USERS: "root\nplatform \"admin\"\n", REFUSED_GROUPS: ""}});
         let expected = Variables::from([("refusedUsers", r#"["root","platform \"admin\""]"#.to_owned())]);
         assert_eq!(chosen(Some(&map), Some(&policy())), expected);

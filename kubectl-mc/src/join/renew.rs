@@ -1,7 +1,7 @@
-//! `kubectl mc join --renew` and `--all-expired`: new tokens for members whose tokens expired while the host was off, or
-//! whose lifetime shall change. A member's kubeconfig context is found by the uid of its kube-system, which the
-//! registration names, so no token is requested from another cluster. An agent that was away for too long gets a new token
-//! as well.
+//! Implements `kubectl mc join --renew` and `--all-expired`: requests new tokens for members whose tokens
+//! expired while the host was off, or whose token lifetime changes. A member's kubeconfig context is found by
+//! the uid of its kube-system in the registration, so no token is requested from another cluster. An agent
+//! that was disconnected for too long gets a new token as well.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ mod contexts;
 
 use contexts::Contexts;
 
-/// Renews the tokens of one member, or of all that need it.
+/// Renews the tokens of one member, or of all members that need it.
 pub(crate) fn run(
     name: Option<&ClusterName>,
     arguments: &JoinArgs,
@@ -70,21 +70,21 @@ struct Member {
     need: Need,
 }
 
-/// Why a member is looked at.
+/// Why a member is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
-    /// Its tokens, by its name or its conditions.
+    /// Its tokens need renewal, by its name or its conditions.
     Tokens,
-    /// Its agent is not connected; its token may have expired, which only the member can tell.
+    /// Its agent is not connected. The agent's token may have expired, which only the member can tell.
     Agent,
 }
 
-/// What one member got.
+/// The result for one member.
 struct Renewed {
     name: ClusterName,
     granted: Granted,
     agent: Option<AgentGranted>,
-    /// The member, where an agent must come back.
+    /// The member, if its agent has to reconnect.
     waits_for: Option<Side>,
 }
 
@@ -101,14 +101,14 @@ async fn all_expired(host: &Side) -> Result<Vec<Member>, RenewError> {
     let member = |cluster: &Value| {
         let need = need(cluster)?;
         let name = cluster["metadata"]["name"].as_str()?.parse().ok()?;
-        // Without the uid the member was registered by hand, with a credential that a join does not know.
+        // A registration without the uid was made by hand, with a credential that a join does not know.
         let uid = objects::uid_of(cluster)?.to_owned();
         Some(Member { name, uid, need })
     };
     Ok(list["items"].as_array().into_iter().flatten().filter_map(member).collect())
 }
 
-/// What the conditions say that new tokens may repair.
+/// The need for new tokens, by the conditions.
 fn need(cluster: &Value) -> Option<Need> {
     if needs_tokens(cluster) {
         return Some(Need::Tokens);
@@ -118,7 +118,7 @@ fn need(cluster: &Value) -> Option<Need> {
     conditions.any(is_away).then_some(Need::Agent)
 }
 
-/// Whether condition `CredentialValid` says what new tokens repair.
+/// Whether condition `CredentialValid` reports a problem that new tokens solve.
 fn needs_tokens(cluster: &Value) -> bool {
     let conditions = cluster["status"]["conditions"].as_array().into_iter().flatten();
     let mut found = conditions.filter(|condition| condition["type"] == "CredentialValid");
@@ -178,7 +178,8 @@ async fn renew(
     })
 }
 
-/// Writes new tokens for one member and its agent; none if its agent is away for another reason.
+/// Writes new tokens for one member and its agent; returns `None` if the agent is disconnected for another
+/// reason.
 async fn renewed(
     host: &Side,
     member: &Member,
@@ -210,7 +211,7 @@ async fn renewed(
     Ok(Some(Renewed { name: name.clone(), granted, agent, waits_for }))
 }
 
-/// Waits until the agent is back and the member's tokens are accepted.
+/// Waits until the agent is connected and the member's tokens are accepted.
 async fn accepted(
     host: &Side,
     renewed: &Renewed,
@@ -331,7 +332,7 @@ impl Explain for RenewError {
     }
 }
 
-/// The reasons of condition `CredentialValid` that end with new tokens and the policy on them.
+/// The reasons of condition `CredentialValid` that new tokens and their policy resolve.
 const REPAIRED: &[&str] =
     &["Expired", "Refused", "ManagerExpired", "ManagerRefused", "ManagerForbidden", "RenewalOverdue"];
 

@@ -1,4 +1,4 @@
-//! Requests to one of the two clusters of a join. Errors name the side, the request and the next step.
+//! Sends requests to one of the two clusters of a join. Errors name the side, the request and the next step.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::cluster::connection::{Connection, NamedCluster};
 use crate::error::Explain;
 use crate::server_text::ServerText;
 
-/// A cluster and what it is to this command.
+/// A cluster and its role in this command.
 #[derive(Clone)]
 pub(crate) struct Side {
     /// `host` or `member`.
@@ -26,12 +26,12 @@ impl Side {
         self.at.target(self.role)
     }
 
-    /// `member, context "m1" (https://…)`
+    /// For messages: `member, context "m1" (https://…)`.
     pub(crate) fn describe(&self) -> String {
         self.target().describe()
     }
 
-    /// The object, unless it is not there.
+    /// The object, or `None` if it does not exist.
     pub(crate) async fn get(&self, path: &str) -> Result<Option<Value>, SideError> {
         let answer = self.send(Method::GET, path, None).await?;
         match answer.status {
@@ -41,7 +41,7 @@ impl Side {
         }
     }
 
-    /// The same, where what may not be read is as if it were not there.
+    /// The object, or `None` if it does not exist or the caller may not read it.
     pub(crate) async fn readable(&self, path: &str) -> Result<Option<Value>, SideError> {
         match self.get(path).await {
             Err(SideError::Refused { status: StatusCode::FORBIDDEN, .. }) => Ok(None),
@@ -54,7 +54,7 @@ impl Side {
         self.success(format!("create {path}"), &answer)
     }
 
-    /// A JSON merge patch (RFC 7386).
+    /// Applies a JSON merge patch (RFC 7386).
     pub(crate) async fn merge(&self, path: &str, patch: &Value) -> Result<Value, SideError> {
         let separator = if path.contains('?') { '&' } else { '?' };
         let to = format!("{path}{separator}fieldManager={FIELD_MANAGER}");
@@ -62,7 +62,7 @@ impl Side {
         self.success(format!("patch {path}"), &answer)
     }
 
-    /// Whether the caller may do this; `attributes` are those of a SubjectAccessReview.
+    /// Whether the caller has this right; `attributes` are those of a SubjectAccessReview.
     pub(crate) async fn may(&self, attributes: &Value) -> Result<bool, SideError> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
@@ -72,7 +72,7 @@ impl Side {
         Ok(answer["status"]["allowed"] == true)
     }
 
-    /// Any request. Only no answer at all is an error.
+    /// Sends any request. Every status is a result; only a missing response is an error.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -104,7 +104,7 @@ impl Side {
     }
 }
 
-/// How far two clocks are apart.
+/// The difference of two clocks.
 pub(crate) fn apart(one: Timestamp, other: Timestamp) -> Duration {
     one.duration_since(other).unsigned_abs()
 }

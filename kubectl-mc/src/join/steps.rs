@@ -20,7 +20,7 @@ use crate::apply::{Applied, Apply, ApplyError, Change};
 use crate::printer::Printer;
 use crate::progress::{Progress, Step};
 
-/// Both sides, and what is to be made.
+/// Both sides, and the objects to write.
 pub(crate) struct Steps<'a> {
     pub(crate) name: &'a ClusterName,
     pub(crate) host: &'a Side,
@@ -28,17 +28,17 @@ pub(crate) struct Steps<'a> {
     pub(crate) endpoint: &'a Endpoint,
     /// The agent that carries the connection.
     pub(crate) agent: Option<AgentSteps<'a>>,
-    /// Whether the member has an agent that is not wanted any more.
+    /// Whether to remove the member's agent.
     pub(crate) removes_agent: bool,
-    /// The sidecar's, on the host.
+    /// The sidecar's namespace on the host.
     pub(crate) namespace: &'a str,
     /// The MemberCluster.
     pub(crate) registration: Value,
     /// The member's objects.
     pub(crate) member_objects: Vec<Value>,
-    /// The change of the list of bindable roles in a ConfigMap that stays.
+    /// The patch of the list of bindable roles in an existing ConfigMap.
     pub(crate) bindable_roles: Option<Value>,
-    /// What a join before made there and is not wanted any more.
+    /// The objects of an earlier join that are no longer wanted.
     pub(crate) surplus: Vec<Value>,
     pub(crate) token_life: Duration,
     pub(crate) timeout: Duration,
@@ -48,7 +48,7 @@ pub(crate) struct Steps<'a> {
 /// A member that is ready.
 pub(crate) struct Joined {
     pub(crate) granted: Granted,
-    /// What the agent's token is worth, if the host gives it one.
+    /// The lifetime of the agent's token, if the host issued one.
     pub(crate) agent: Option<AgentGranted>,
 }
 
@@ -81,7 +81,7 @@ impl Steps<'_> {
             None => Vec::new(),
         };
         let mut new_secrets = Vec::new();
-        // The Secret first, so that a cluster that is there can be tried at once.
+        // The Secret comes first, so that the sidecar can try a registered cluster immediately.
         if switch.is_none() {
             let secret = connection(host, namespace, &secret, endpoint, apply).await?;
             new_secrets.extend(written_now(&secret));
@@ -125,7 +125,7 @@ impl Steps<'_> {
         }
 
         let step = progress.step("preparing the member");
-        // The policy on tokens waits for the first token, which tells it the audiences.
+        // The policy on tokens waits for the first token, which shows the audiences.
         let (token_policies, member_objects): (Vec<_>, Vec<_>) =
             member_objects.into_iter().partition(token_policy::is_policy);
         let written = apply.all(member.target(), member_objects).await?;
@@ -180,7 +180,7 @@ impl Steps<'_> {
     }
 }
 
-/// Writes the connection into a Secret; a credential that is there stays only beside the same connection.
+/// Writes the connection into a Secret; an existing credential stays only with the same connection.
 async fn connection(
     host: &Side,
     namespace: &str,
@@ -195,7 +195,7 @@ async fn connection(
         host.merge(&path, &json!({"data": obsolete})).await?;
     }
     let mut written = apply.all(host.target(), [objects::secret(namespace, secret, endpoint)]).await?;
-    // It gets another token in any case.
+    // The Secret gets a new token in any case.
     written.retain(|applied| applied.outcome() != Change::Unchanged);
     Ok(written)
 }
@@ -205,7 +205,7 @@ fn written_now(written: &[Applied]) -> impl Iterator<Item = String> {
     written.iter().map(|applied| applied.object.name().to_owned())
 }
 
-/// Ends a step and prints what it has written.
+/// Ends a step and prints the written objects.
 fn ended(step: Step<'_>, side: &str, written: &[Applied], printer: &Printer) {
     step.done();
     print_applied(side, written, printer);
@@ -227,10 +227,10 @@ pub(crate) enum StepError {
     Delete(#[from] DeleteError),
     #[error(transparent)]
     Wait(#[from] wait::WaitError),
-    /// The agent is connected, and the member does not answer through it.
+    /// The agent is connected, but the member does not respond through it.
     #[error(transparent)]
     BehindAgent(wait::WaitError),
-    /// The member is connected to as before.
+    /// The member has its previous connection back.
     #[error("{0}; its connection of before is in use again")]
     Undone(Box<Self>),
     #[error(transparent)]

@@ -14,12 +14,12 @@ use super::refusals::{self, Variables};
 use super::side::{Side, SideError};
 use crate::cluster::own_server;
 
-/// The host, as far as a join wants to know it.
+/// The state of the host before a join.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostSurvey {
-    /// The uid of kube-system, by which a cluster is told from others; empty if it may not be known.
+    /// The uid of kube-system, which identifies the cluster; empty if the caller may not read it.
     pub(crate) uid: String,
-    /// Where the sidecar and its Secrets are.
+    /// The namespace of the sidecar and its Secrets.
     pub(crate) namespace: String,
     pub(crate) clock: Option<Timestamp>,
     pub(crate) sidecar: Sidecar,
@@ -29,7 +29,7 @@ pub(crate) struct HostSurvey {
     pub(crate) missing: Vec<String>,
 }
 
-/// Whether the host serves the proxy's group.
+/// Whether the host serves the API group of the proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sidecar {
     #[default]
@@ -38,29 +38,29 @@ pub(crate) enum Sidecar {
     Unavailable(String),
 }
 
-/// The member to be.
+/// The state of the future member.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemberSurvey {
     pub(crate) uid: String,
-    /// `v1.36.3`
+    /// Such as `v1.36.3`.
     pub(crate) version: String,
-    /// Whether it serves ValidatingAdmissionPolicies, as Kubernetes does from 1.30 on unless told not to.
+    /// Whether it serves ValidatingAdmissionPolicies, the default since Kubernetes 1.30.
     pub(crate) validates: bool,
     pub(crate) clock: Option<Timestamp>,
     /// Whether it serves `serviceaccounts/token`.
     pub(crate) token_request: bool,
     /// The namespace of the sidecar's accounts.
     pub(crate) namespace: Option<Value>,
-    /// Whether the impersonator's account is there.
+    /// Whether the impersonator's account exists.
     pub(crate) has_account: bool,
-    /// The ConfigMap in which its administrators have their say on what the host may have there.
+    /// The ConfigMap with the policy of the member's administrators.
     pub(crate) policy: Option<Value>,
-    /// What they refuse, as the member's policy says it.
+    /// The refusals of the administrators, from the member's policy.
     pub(crate) refusals: Variables,
-    /// The names of the bindings of ClusterAccesses that the manager may write there, by an earlier join.
+    /// The names of the ClusterAccess bindings that the manager may write there since an earlier join.
     pub(crate) bindings: BTreeSet<String>,
     pub(crate) missing: Vec<String>,
-    /// Where it says itself that it is reached, if that was wanted.
+    /// The address that the member itself publishes, if requested.
     pub(crate) own_server: Option<String>,
 }
 
@@ -126,7 +126,7 @@ async fn serves(side: &Side, version: &str, resource: &str) -> Result<bool, Side
     Ok(served["resources"].as_array().is_some_and(|list| list.iter().any(|one| one["name"] == resource)))
 }
 
-/// Version and clock. The first request to a side, so what keeps everything off is found here.
+/// Version and clock. This is the first request to a side, so it detects an unreachable server.
 async fn version(side: &Side) -> Result<(Value, Option<Timestamp>), SideError> {
     let answer = side.send(Method::GET, "/version", None).await?;
     if !answer.status.is_success() {
@@ -135,13 +135,13 @@ async fn version(side: &Side) -> Result<(Value, Option<Timestamp>), SideError> {
     Ok((answer.json(), answer.date))
 }
 
-/// The uid of kube-system: made once, and no two clusters have the same.
+/// The uid of kube-system, which is unique to each cluster and never changes.
 pub(crate) async fn uid(side: &Side) -> Result<String, SideError> {
     let namespace = side.readable("/api/v1/namespaces/kube-system").await?.unwrap_or_default();
     Ok(namespace["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
 }
 
-/// The namespace that the aggregated API leads to.
+/// The namespace of the service behind the aggregated API.
 pub(crate) async fn namespace(host: &Side) -> Result<String, SideError> {
     let service =
         host.readable(&format!("/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}")).await?;
@@ -164,7 +164,7 @@ async fn sidecar(host: &Side) -> Result<Sidecar, SideError> {
     })
 }
 
-/// What of these the caller may not do. Asked at the same time: a cluster may be far away.
+/// Which of these rights the caller lacks. The reviews run in parallel, because a cluster may be far away.
 pub(super) async fn missing(side: &Side, rights: Vec<Value>) -> Result<Vec<String>, SideError> {
     let mut reviews = JoinSet::new();
     for (at, attributes) in rights.into_iter().enumerate() {
@@ -182,7 +182,7 @@ pub(super) async fn missing(side: &Side, rights: Vec<Value>) -> Result<Vec<Strin
     Ok(missing.into_iter().map(|(_, words)| words).collect())
 }
 
-/// `patch clusterroles.rbac.authorization.k8s.io`
+/// Such as `patch clusterroles.rbac.authorization.k8s.io`.
 fn in_words(attributes: &Value) -> String {
     let text = |field: &str| attributes[field].as_str().filter(|text| !text.is_empty());
     let mut words = format!("{} {}", text("verb").unwrap_or("?"), text("resource").unwrap_or("?"));
@@ -198,7 +198,8 @@ fn in_words(attributes: &Value) -> String {
     words
 }
 
-/// kubeadm, kind and others publish it for nodes that join; else where the API server says that it is.
+/// The address that kubeadm, kind and others publish for joining nodes, or else the endpoint of the API
+/// server.
 pub(super) async fn own_server(side: &Side) -> Option<String> {
     let info = side.get(own_server::CLUSTER_INFO).await.ok().flatten();
     if let Some(published) = info.as_ref().and_then(own_server::published) {

@@ -1,6 +1,7 @@
-//! Gives a member that is in use another connection without a failed request: direct, through an agent, or at another
-//! address. What the new connection needs is there before; connection and token are then written into each Secret at
-//! once. If no request reaches the member by them, the Secrets get back what they had.
+//! Changes the connection of a member in use without a failed request: direct, through an agent, or at
+//! another address. First it prepares everything that the new connection needs; then it writes the connection
+//! and the token into each Secret in one request. If no request reaches the member this way, it restores the
+//! Secrets.
 
 use std::time::Duration;
 
@@ -23,12 +24,12 @@ pub(crate) struct Switch<'a> {
     host: &'a Side,
     namespace: &'a str,
     endpoint: &'a Endpoint,
-    /// The Secrets as they are, with their names.
+    /// The names and the previous content of the Secrets.
     before: [(String, Value); 2],
 }
 
 impl<'a> Switch<'a> {
-    /// None for a cluster that is new, not ready, or reached by the same connection already.
+    /// Returns `None` for a cluster that is new, not ready, or already uses this connection.
     pub(crate) async fn of(
         name: &'a ClusterName,
         host: &'a Side,
@@ -45,7 +46,8 @@ impl<'a> Switch<'a> {
         Ok(is_due.then_some(Self { name, host, namespace, endpoint, before }))
     }
 
-    /// What each of the Secrets gets beside its token (RFC 7386): the new connection, and nothing else of before.
+    /// The patch of each Secret beside its token (RFC 7386): the new connection, with every previous key
+    /// removed.
     pub(crate) fn patch(&self) -> Map<String, Value> {
         let mut patch: Map<_, _> = nothing();
         let data = self.endpoint.data().into_iter();
@@ -53,19 +55,19 @@ impl<'a> Switch<'a> {
         patch
     }
 
-    /// Waits until a request to the member is answered by the new connection, for `timeout` or 10 s.
+    /// Waits until the member answers a request through the new connection, for `timeout` but at most 10 s.
     pub(crate) async fn until_used(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), WaitError> {
         let Self { name, host, endpoint, .. } = self;
         let (timeout, begin) = (timeout.min(TRIAL), Instant::now());
         let is_read = |cluster: &Value| cluster["status"]["server"] == endpoint.server.as_str();
         wait::until_true(host, name, &["Reachable"], timeout, step, is_read).await?;
-        // Other replicas read the Secret at about the same time.
+        // The other replicas read the Secret at about the same time.
         sleep(OTHERS).await;
         loop {
             let said = match self.ask().await? {
                 Asked::Answered => return Ok(()),
                 Asked::Unknown => {
-                    // A probe by the old connection is over by then.
+                    // Any probe through the old connection has ended by then.
                     sleep(PROBE).await;
                     return wait::until_true(host, name, &["Reachable"], timeout, step, is_read).await;
                 }
@@ -86,7 +88,7 @@ impl<'a> Switch<'a> {
         }
     }
 
-    /// Asks the member as the caller, who may lack the right to use the proxy.
+    /// Sends a request to the member as the caller, who may lack the right to use the proxy.
     async fn ask(&self) -> Result<Asked, SideError> {
         let path = format!("{}/version", path::member_root(self.name));
         let answer = self.host.send(Method::GET, &path, None).await?;
@@ -97,7 +99,7 @@ impl<'a> Switch<'a> {
         })
     }
 
-    /// Writes back what was there before.
+    /// Restores the previous connection.
     pub(crate) async fn undo(&self) -> Result<(), SideError> {
         for (secret, before) in &self.before {
             let mut data = nothing();
@@ -110,20 +112,20 @@ impl<'a> Switch<'a> {
 
 enum Asked {
     Answered,
-    /// The host did not let the caller ask.
+    /// The host did not authorize the caller's request.
     Unknown,
     Refused(String),
 }
 
-/// A patch that takes away every key of a connection and its credential.
+/// A patch that removes every key of a connection and its credential.
 fn nothing() -> Map<String, Value> {
     let keys = endpoint::KEYS.iter().chain(&CREDENTIAL);
     keys.map(|key| ((*key).to_owned(), Value::Null)).collect()
 }
 
-/// Requests of others fail meanwhile, if the new connection does not work.
+/// Until then, other callers' requests fail if the new connection does not work.
 const TRIAL: Duration = Duration::from_secs(10);
-/// Between two questions.
+/// Interval between two requests.
 const POLL: Duration = Duration::from_millis(500);
 const OTHERS: Duration = Duration::from_secs(1);
 const PROBE: Duration = Duration::from_secs(15);

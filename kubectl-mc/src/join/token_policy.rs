@@ -1,5 +1,5 @@
-//! The member's policy for the manager's TokenRequests: their audiences and their lifetime. A kube-apiserver fills
-//! its own audiences into a TokenRequest without any, so the first token shows them.
+//! Fills in the member's policy for the manager's TokenRequests: their audiences and their lifetime. A
+//! kube-apiserver adds its own audiences to a TokenRequest without any, so the first token shows them.
 
 use std::time::Duration;
 
@@ -9,18 +9,19 @@ use serde_json::{Value, json};
 /// The name of the policy and of its binding in `sidecar/deploy/member.yaml`.
 const NAME: &str = "kubectl-mc-manager-tokens";
 
-/// Writes the longest life of a token into the policy.
+/// Writes the maximum lifetime of a token into the policy.
 pub(crate) fn set_longest(policy: &mut Value, life: Duration) {
     set(policy, "maxSeconds", &life.as_secs().to_string());
 }
 
-/// Writes the audiences of the member's API into the policy, as a CEL list: JSON's strings are CEL's.
+/// Writes the audiences of the member's API into the policy, as a CEL list: a JSON string is also a CEL
+/// string.
 pub(crate) fn set_audiences(policy: &mut Value, audiences: &[String]) {
     set(policy, "audiences", &json!(audiences).to_string());
 }
 
-/// Has the policy ask RBAC for the audiences, where the agent has written them when it enrolled: a plugin that does not reach
-/// the member does not know them. An empty list would allow all.
+/// Makes the policy check the audiences by RBAC, for an agent that writes them when it enrolls: a plugin that
+/// cannot reach the member does not know them. An empty list would allow all.
 pub(crate) fn set_enrolled(policy: &mut Value) {
     let asked = "object.spec.?audiences.orValue([])";
     let expression = format!(
@@ -35,7 +36,7 @@ pub(crate) fn is_policy(object: &Value) -> bool {
     object["kind"] == "ValidatingAdmissionPolicy" && object["metadata"]["name"] == NAME
 }
 
-/// Commands that write the audiences that `kubectl create token` of this account tells.
+/// Commands that write the audiences of a token that `kubectl create token` requests for this account.
 pub(crate) fn shell(kubectl: &str, namespace: &str, account: &str) -> String {
     format!(
         "AUDIENCES=$({kubectl} -n {namespace} create token {account} -o jsonpath='{{.spec.audiences}}' | tr '\"' \"'\")\n\

@@ -27,11 +27,11 @@ pub(crate) struct Tokens<'a> {
     pub(crate) life: Duration,
     /// The member's policies on the manager's TokenRequests, without the audiences.
     pub(crate) policies: Vec<Value>,
-    /// What the Secrets get together with their token (RFC 7386).
+    /// What the Secrets get together with their token, as a merge patch (RFC 7386).
     pub(crate) beside: Map<String, Value>,
 }
 
-/// The tokens are in the host's Secrets.
+/// The result, after the tokens are in the host's Secrets.
 pub(crate) struct Written {
     /// The policies on the member.
     pub(crate) policies: Vec<Applied>,
@@ -57,7 +57,7 @@ impl Tokens<'_> {
             answer => answer,
         };
         let manager = of_account(MANAGER, of_manager(life)).await?;
-        // Before the host has the manager's token.
+        // The policy applies before the host has the manager's token.
         let mut policies = policies;
         policies.iter_mut().for_each(|policy| token_policy::set_audiences(policy, &manager.audiences));
         let policies = Apply { dry_run: false, force_conflicts: true }.all(member.target(), policies).await?;
@@ -69,13 +69,13 @@ impl Tokens<'_> {
 }
 
 impl Granted {
-    /// What an outage of the host means for this member.
+    /// Describes how long the host may be off for this member.
     pub(crate) fn outage(self) -> String {
         let (token, outage) = (human(self.impersonator), human(survived_outage(self.manager)));
         format!("its tokens live {token}; the host may be off for {outage} without losing the member")
     }
 
-    /// A weekend's outage of the host would lose the member.
+    /// Warns if an outage of the host over a weekend would lose the member.
     pub(crate) fn warning(self, kubectl_mc: &str, name: &ClusterName) -> Option<String> {
         let outage = survived_outage(self.manager);
         (outage < WEEKEND).then(|| {
@@ -89,10 +89,10 @@ impl Granted {
     }
 }
 
-/// An answer to a TokenRequest.
+/// The response to a TokenRequest.
 struct Token {
     token: String,
-    /// Those that the member's kube-apiserver filled in, its own.
+    /// The audiences that the member's kube-apiserver filled in.
     audiences: Vec<String>,
     life: Duration,
 }
@@ -107,7 +107,7 @@ async fn request(member: &Side, account: &str, life: Duration) -> Result<Token, 
     let token = answer["status"]["token"].as_str().filter(|token| !token.is_empty());
     let token = token.ok_or_else(|| TokenError::Missing(account.to_owned()))?.to_owned();
     let audiences = serde_json::from_value(answer["spec"]["audiences"].clone()).unwrap_or_default();
-    // A kube-apiserver with --service-account-max-token-expiration answers with what it granted.
+    // A kube-apiserver with --service-account-max-token-expiration responds with the granted lifetime.
     let life = answer["spec"]["expirationSeconds"].as_u64().map_or(life, Duration::from_secs);
     Ok(Token { token, audiences, life })
 }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_tokens_are_warned_of_and_long_ones_are_not() {
+    fn only_a_short_token_lifetime_is_warned_about() {
         let hours = |hours: u64| Duration::from_secs(hours * 3600);
         let name = "m1".parse().unwrap();
         let capped = Granted { impersonator: hours(24), manager: hours(24) };

@@ -1,4 +1,5 @@
-//! `kubectl mc unjoin`: removes a cluster from the host, and the objects of the join from the cluster.
+//! Implements `kubectl mc unjoin`: removes a cluster from the host, and the objects of the join from the
+//! cluster.
 
 use std::time::Duration;
 
@@ -92,7 +93,7 @@ async fn unjoin(
         let sides: Vec<_> = sides.into_iter().flatten().map(Side::describe).collect();
         confirm(&format!("Remove {name} from the {}?", sides.join(" and the ")), printer)?;
     }
-    // The host first: without its registration nothing makes the member's objects again.
+    // The host comes first: without the registration, no controller creates the member's objects again.
     let deleted = delete.all(host.target(), on_host.into_iter()).await?;
     let say = |side: &str, object: &dyn std::fmt::Display| {
         let remark = if *dry_run { " (server dry run)" } else { "" };
@@ -126,7 +127,7 @@ async fn unjoin(
     Ok(ExitStatus::Success)
 }
 
-/// The sides on which a cluster and the objects of its join belong together.
+/// The sides on which the objects of this cluster and this name belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Joined {
     host: bool,
@@ -134,11 +135,12 @@ struct Joined {
 }
 
 impl Joined {
-    /// By the uid of a cluster, the registration of the name, and the mark of a join on the cluster: whether
-    /// there is one, and whether it names this host and this name. `None`: the cluster and the name have nothing in common.
+    /// Decides by the uid of the cluster, the registration of the name, and the annotations of a join on the
+    /// cluster: whether they exist, and whether they name this host and this name. `None` means that the
+    /// cluster and the name have nothing in common.
     ///
-    /// The name may be another cluster's by now, whose registration stays. And the cluster may be joined to another host,
-    /// or under another name, whose objects on it stay.
+    /// The name may meanwhile belong to another cluster, whose registration stays. And the cluster may be
+    /// joined to another host, or under another name; its objects for that join stay.
     fn of(uid: &str, registered: Registration<'_>, is_marked: bool, is_ours: bool) -> Option<Self> {
         let is_registered = registered == Registration::Of(uid);
         let joined = Self {
@@ -148,7 +150,7 @@ impl Joined {
         (joined.host || joined.member).then_some(joined)
     }
 
-    /// Says what stays.
+    /// Prints which side stays.
     fn note(self, name: &ClusterName, host: &Side, member: &Side, printer: &Printer) {
         if !self.host {
             printer.note_line(&format!(
@@ -166,17 +168,18 @@ impl Joined {
     }
 }
 
-/// What the host has under a name.
+/// The registration under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Registration<'a> {
     None,
-    /// A cluster whose uid is not known: it was registered by hand.
+    /// A cluster without a known uid, which was registered by hand.
     Unknown,
     /// A cluster with this uid.
     Of(&'a str),
 }
 
-/// The context must be the cluster that was joined under this name: another one's objects are not deleted.
+/// Checks that the context is the cluster that was joined under this name, so that no other cluster's objects
+/// are deleted.
 async fn belongs(
     name: &ClusterName,
     registered: Option<&Value>,
@@ -244,7 +247,7 @@ impl Explain for UnjoinError {
     }
 }
 
-/// A namespace goes when everything in it is gone.
+/// Timeout for the deletion of a namespace and its contents.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[cfg(test)]
@@ -254,21 +257,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_belongs_together_is_removed() {
+    fn only_objects_of_this_join_are_removed() {
         let both = Some(Joined { host: true, member: true });
         let host_only = Some(Joined { host: true, member: false });
         let member_only = Some(Joined { host: false, member: true });
         for (registered, is_marked, is_ours, expected) in [
             (Of("a"), true, true, both),
-            // Left over by an old release, or by half a removal.
+            // Remains of an old release, or of an incomplete removal.
             (Of("a"), false, false, both),
             (Registration::None, true, true, both),
-            // Removed by force, and the name is another cluster's now.
+            // The member was removed by force, and another cluster has the name now.
             (Of("b"), true, true, member_only),
-            // Registered by hand since.
+            // The name was since registered by hand.
             (Unknown, true, true, member_only),
             (Unknown, false, false, None),
-            // Taken over by another host, or joined by another name.
+            // Another host took the cluster over, or it was joined under another name.
             (Of("a"), true, false, host_only),
             (Of("b"), true, false, None),
             (Of("b"), false, false, None),

@@ -10,11 +10,11 @@ use super::side::{Side, SideError};
 use crate::error::Explain;
 use crate::progress::Step;
 
-/// A condition that is waited for.
+/// The state of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     True,
-    /// `False: Reason: message`, or that the condition is not reported yet.
+    /// `False: Reason: message`, or a text that the condition is not reported yet.
     Not(String),
 }
 

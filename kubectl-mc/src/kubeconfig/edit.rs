@@ -1,5 +1,6 @@
-//! Edits of the user's kubeconfig. The file, its comments included, stays as it is byte for byte but for the entries that
-//! change: the edit is one of text, and it is written only if the edited text has exactly the wanted meaning.
+//! Edits the user's kubeconfig. Everything outside the changed entries, including comments, stays byte for
+//! byte: the edit changes the text, and the file is written only if the edited text has exactly the intended
+//! meaning.
 
 mod file;
 mod section;
@@ -18,7 +19,7 @@ use crate::env::Env;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
-/// The user's file that holds the host's context, locked until this is dropped.
+/// The user's file that contains the host's context. It stays locked until this value is dropped.
 pub(crate) struct UserFile {
     path: PathBuf,
     file: LockedFile,
@@ -26,7 +27,7 @@ pub(crate) struct UserFile {
 }
 
 impl UserFile {
-    /// The first file of the user's own that holds the host's context.
+    /// Opens the first of the user's own files that contains the host's context.
     pub(crate) fn open(host: &ClusterContext, env: &Env) -> Result<Self, EditError> {
         let holds_host = |file: &Path| {
             let text = std::fs::read_to_string(file).ok()?;
@@ -49,12 +50,12 @@ impl UserFile {
         &self.path
     }
 
-    /// Its present content.
+    /// Its current content.
     pub(crate) fn content(&self) -> &Value {
         &self.old
     }
 
-    /// Changes the lists, and nothing else. Nothing is written when nothing changes.
+    /// Applies the changes of the lists. Writes nothing if nothing changes.
     pub(crate) fn write(&self, sections: &[Section]) -> Result<(), EditError> {
         if sections.iter().all(Section::is_empty) {
             return Ok(());
@@ -69,7 +70,7 @@ impl UserFile {
         }
     }
 
-    /// Its content afterwards.
+    /// The content after the changes.
     pub(crate) fn wanted(&self, sections: &[Section]) -> Value {
         let mut wanted = self.old.clone();
         for section in sections.iter().filter(|section| !section.is_empty()) {
@@ -79,7 +80,7 @@ impl UserFile {
     }
 }
 
-/// The document as a value; an empty file is an empty mapping.
+/// Parses the document; an empty file is an empty mapping.
 pub(super) fn parse(text: &str) -> Option<Value> {
     match serde_saphyr::from_str(text).ok()? {
         Value::Null => Some(Value::Object(serde_json::Map::new())),

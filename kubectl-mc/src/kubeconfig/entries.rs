@@ -1,5 +1,5 @@
-//! The cluster and the context of each member, as values of a kubeconfig. Both carry a mark, so that a later run changes
-//! its own entries only.
+//! Builds the cluster and the context of each member as kubeconfig entries. Both carry a mark, so that a
+//! later run changes only the plugin's entries.
 
 use kube::config::NamedExtension;
 use kubectl_mc_api::ClusterName;
@@ -13,7 +13,7 @@ use crate::kubectl::overlay;
 /// The entries of one member.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct MemberEntry {
-    /// The name of both.
+    /// The name of the cluster and of the context.
     pub(super) name: String,
     /// `{cluster: …, name: …}`
     pub(super) cluster: Value,
@@ -21,7 +21,7 @@ pub(super) struct MemberEntry {
     pub(super) context: Value,
 }
 
-/// The entries of these clusters, in their order.
+/// The entries of these clusters, in order.
 pub(super) fn entries(
     host: &ClusterContext,
     clusters: &[ClusterName],
@@ -46,7 +46,7 @@ pub(super) fn entries(
         }
         let mut context = serde_json::to_value(context)?;
         if context["context"]["user"] == "" {
-            // No user is no credential, as at the host.
+            // Without a user there is no credential, as for the host.
             context["context"].as_object_mut().map(|context| context.remove("user"));
         }
         Ok(MemberEntry { name, cluster: serde_json::to_value(named)?, context })
@@ -54,16 +54,16 @@ pub(super) fn entries(
     clusters.iter().map(entry).collect::<Result<_, serde_json::Error>>().map_err(EntriesError)
 }
 
-/// The mark of an entry that the plugin made.
+/// The mark of an entry that the plugin created.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Mark {
-    /// The host's context; none in a pod.
+    /// The host's context; `None` in a pod.
     host: Option<String>,
     pub(super) cluster: String,
 }
 
 impl Mark {
-    /// The mark in the extensions of a cluster or of a context.
+    /// Reads the mark from the extensions of a cluster or a context.
     pub(crate) fn find(entry: &Value) -> Option<Self> {
         let mut extensions = entry.get("extensions")?.as_array()?.iter();
         let mark = extensions.find(|extension| extension["name"] == context::EXTENSION)?.get("extension")?;
@@ -71,13 +71,14 @@ impl Mark {
         Some(Self { host: text("context"), cluster: text("cluster")? })
     }
 
-    /// Whether the entry is of a member of this host.
+    /// Whether the entry belongs to a member of this host.
     pub(crate) fn is_of(&self, host: &ClusterContext) -> bool {
         self.host == host.context
     }
 }
 
-/// Refuses names that another entry of the user's kubeconfig has: of two entries of one name, tools take the first.
+/// Refuses names that another entry of the user's kubeconfig has: tools use the first of two entries with one
+/// name.
 pub(super) fn check_names(entries: &[MemberEntry], host: &ClusterContext) -> Result<(), ForeignEntry> {
     let kubeconfig = &host.kubeconfig;
     let is_foreign = |extensions: Option<&[NamedExtension]>| {
@@ -101,7 +102,7 @@ pub(super) fn check_names(entries: &[MemberEntry], host: &ClusterContext) -> Res
     Ok(())
 }
 
-/// Another program or the user made the entry.
+/// Another program or the user created the entry.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("your kubeconfig has a {kind} {name:?} that is not one of the plugin for this host")]
 pub(super) struct ForeignEntry {

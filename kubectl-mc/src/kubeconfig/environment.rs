@@ -1,4 +1,4 @@
-//! `kubectl mc env`: prints the command with which a shell's tools use a cluster.
+//! Implements `kubectl mc env`: prints the command that makes the tools of a shell use a cluster.
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
@@ -73,12 +73,12 @@ fn assignment(syntax: ShellSyntax, value: &OsStr) -> Result<String, NotText> {
     })
 }
 
-/// The text in single quotes, within which each shell takes all but the quote itself as it stands, and fish its `\` too.
+/// Quotes text in single quotes. Inside them only the quote itself is special, and in fish also `\`.
 pub(super) fn quoted(syntax: ShellSyntax, text: &str) -> String {
     let text = match syntax {
         ShellSyntax::Sh | ShellSyntax::Bash | ShellSyntax::Zsh => text.replace('\'', r"'\''"),
         ShellSyntax::Fish => text.replace('\\', r"\\").replace('\'', r"\'"),
-        // PowerShell takes typographic quotes for quotes.
+        // PowerShell also treats typographic quotes as quotes.
         ShellSyntax::Powershell => text
             .chars()
             .flat_map(|c| {
@@ -89,7 +89,7 @@ pub(super) fn quoted(syntax: ShellSyntax, text: &str) -> String {
     format!("'{text}'")
 }
 
-/// How a person runs what the command prints.
+/// How the user runs this command so that its output takes effect.
 fn usage(syntax: ShellSyntax, command: &str) -> String {
     match syntax {
         ShellSyntax::Sh | ShellSyntax::Bash | ShellSyntax::Zsh => format!("eval \"$({command})\""),
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shell_reads_the_value_back() {
+    fn value_round_trips_through_every_shell() {
         let value = OsStr::new(r"/a b/it's\n:/‘c’");
         for (syntax, expected) in [
             (ShellSyntax::Sh, "export KUBECONFIG='/a b/it'\\''s\\n:/‘c’'\n"),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn syntax_is_that_of_the_users_shell() {
+    fn syntax_follows_the_shell_of_the_user() {
         for (shell, expected) in [
             ("/usr/bin/zsh", Some(ShellSyntax::Zsh)),
             ("/opt/fish", Some(ShellSyntax::Fish)),

@@ -1,5 +1,5 @@
-//! `--merge`: writes the entries of members into the user's kubeconfig. Only entries with the plugin's mark are changed or
-//! removed.
+//! Implements `--merge`: writes the entries of members into the user's kubeconfig. Only entries with the
+//! plugin's mark are changed or removed.
 
 mod plan;
 
@@ -16,7 +16,7 @@ use crate::env::Env;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
-/// What a merge did.
+/// The result of a merge.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Report {
     file: PathBuf,
@@ -27,8 +27,8 @@ pub(super) struct Report {
     current_removed: Option<String>,
 }
 
-/// Writes the entries into the file that holds the host's context. With `known`, the host's clusters, entries of others are
-/// removed.
+/// Writes the entries into the file that contains the host's context. If `known` lists the host's clusters,
+/// the entries of other clusters are removed.
 pub(super) fn run(
     host: &ClusterContext,
     entries: &[MemberEntry],

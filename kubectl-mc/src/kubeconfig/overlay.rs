@@ -1,5 +1,5 @@
-//! The overlay kubeconfig of a shell, before the user's own files in `KUBECONFIG`. It holds no secret and lies in the
-//! plugin's private folder.
+//! Builds the overlay kubeconfig of a shell, which comes before the user's own files in `KUBECONFIG`. It
+//! contains no secret and is stored in the plugin's private folder.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,21 +12,22 @@ use crate::kubeconfig::selection::Chosen;
 use crate::kubectl::overlay::{self, OverlayError};
 use crate::yaml;
 
-/// The overlay's text. Its contexts are named mc/CLUSTER; the first is the current one.
+/// The overlay as text. Its contexts have the names mc/CLUSTER; the first is the current one.
 pub(super) fn text(chosen: &Chosen) -> Result<String, OverlayError> {
     let overlay = serde_json::to_value(overlay::overlay_of_reach(&chosen.reached())).map_err(OverlayError)?;
     Ok(yaml::text(&overlay, 0))
 }
 
-/// The value of `KUBECONFIG`: the overlay, then the user's files, all absolute, because a shell changes its folder.
-/// Overlays of shells around this one are left out.
+/// The value of `KUBECONFIG`: the overlay, then the user's files. All paths are absolute, because a shell
+/// changes its folder. Overlays of outer shells are omitted.
 pub(super) fn list(overlay: &Path, chosen: &Chosen, env: &Env) -> Result<OsString, ListError> {
     let own = chosen.files().iter().filter(|file| !cache::is_own_file(file, env)).map(|file| absolute(file));
     let files: Vec<_> = std::iter::once(overlay.to_owned()).chain(own).collect();
     std::env::join_paths(&files).map_err(|_| ListError { files })
 }
 
-/// `KUBECONFIG` without overlays of the plugin: `None` when there is none in it, an empty list when nothing else is in it.
+/// `KUBECONFIG` without the plugin's overlays: `None` if it contains none, and an empty list if only the
+/// default file or nothing is left.
 pub(super) fn without_overlays(env: &Env) -> Option<Vec<PathBuf>> {
     let files: Vec<_> = std::env::split_paths(env.var(env::KUBECONFIG)?).collect();
     let own: Vec<_> = files.iter().filter(|file| !cache::is_own_file(file, env)).cloned().collect();

@@ -1,4 +1,5 @@
-//! `kubectl mc kubeconfig`: prints the contexts of members, or merges them into the user's kubeconfig.
+//! Implements `kubectl mc kubeconfig`: prints the contexts of members, or merges them into the user's
+//! kubeconfig.
 
 use serde_json::{Value, json};
 
@@ -45,8 +46,8 @@ pub(crate) fn run(
     Ok(ExitStatus::Success)
 }
 
-/// A kubeconfig with these entries. It has a current context only if it is complete and has one context, so that it
-/// changes nothing beside the user's own files.
+/// A kubeconfig with these entries. It sets a current context only if it is complete and has one context, so
+/// that it changes nothing when it is used with the user's own files.
 fn document(host: &ClusterContext, entries: Vec<MemberEntry>, users: Vec<Value>) -> Value {
     let is_complete = !users.is_empty() || matches!(host.user, User::Named(None));
     let current = match entries.as_slice() {

@@ -1,4 +1,4 @@
-//! The host and the clusters that a verb was given.
+//! Resolves the host and the clusters of a kubeconfig verb.
 
 use std::cell::OnceCell;
 use std::ffi::OsStr;
@@ -22,17 +22,18 @@ use crate::next_command::quoted;
 use crate::printer::Printer;
 use crate::settings::{ClusterChoiceError, Settings};
 
-/// The members that `kubeconfig` was given.
+/// The members for `kubeconfig`.
 pub(super) struct Members {
     pub(super) host: ClusterContext,
-    /// At least one.
+    /// Never empty.
     pub(super) clusters: Vec<ClusterName>,
     /// All clusters of the host, if its list was needed.
     pub(super) all: Option<Vec<ClusterName>>,
 }
 
 impl Members {
-    /// Without a choice, all of them. With `needs_list` the command fails without the host's list.
+    /// Resolves the members; without a choice, all of them. If `needs_list` is set, the command fails without
+    /// the host's list.
     pub(super) fn resolve(
         terms: &[String],
         needs_list: bool,
@@ -48,16 +49,16 @@ impl Members {
     }
 }
 
-/// The members and contexts that `env` or `shell` was given.
+/// The members and contexts for `env` or `shell`.
 pub(super) struct Chosen {
-    /// None when all clusters are contexts.
+    /// `None` if all clusters are contexts.
     host: Option<ClusterContext>,
-    /// At least one.
+    /// Never empty.
     clusters: Vec<ClusterId>,
 }
 
 impl Chosen {
-    /// Without a choice, the cluster of `kubectl mc use`.
+    /// Resolves the clusters; without a choice, the cluster of `kubectl mc use`.
     pub(super) fn resolve(
         terms: &[String],
         flags: &Flags,
@@ -69,7 +70,7 @@ impl Chosen {
         Ok(Self { host, clusters })
     }
 
-    /// Each cluster with the context by which it is reached.
+    /// Each cluster with the context that reaches it.
     pub(super) fn reached(&self) -> Vec<(&ClusterContext, &ClusterId)> {
         self.clusters.iter().filter_map(|cluster| Some((self.through(cluster)?, cluster))).collect()
     }
@@ -86,17 +87,17 @@ impl Chosen {
         self.reached().first().map_or(&[], |(through, _)| &through.files)
     }
 
-    /// The names, separated by commas.
+    /// The names, joined by commas.
     pub(super) fn names(&self) -> String {
         self.clusters.iter().map(ClusterId::as_str).collect::<Vec<_>>().join(",")
     }
 
-    /// The names without the characters that mean something to a shell: contexts are named as their owners like.
+    /// The names without the characters that are special in a shell, because context names are arbitrary.
     pub(super) fn prompt(&self) -> String {
         self.names().replace(|c: char| !c.is_alphanumeric() && !"-_.,:/@=+".contains(c), "_")
     }
 
-    /// The clusters and where they are from, for messages.
+    /// The clusters and their origin, for messages.
     pub(super) fn describe(&self) -> String {
         let names = self.names();
         match (&self.host, self.clusters.as_slice()) {
@@ -118,25 +119,25 @@ impl Chosen {
         }
     }
 
-    /// The clusters as arguments.
+    /// The clusters in the notation of arguments.
     pub(super) fn terms(&self) -> String {
         let terms = self.clusters.iter().map(ClusterId::as_term).collect::<Vec<_>>().join(",");
         quoted(OsStr::new(&terms))
     }
 }
 
-/// Which verb asks.
+/// The verb of the selection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verb {
-    /// Members only, and all of them without a choice.
+    /// Only members; all of them without a choice.
     Kubeconfig,
-    /// Members and contexts, and the cluster of `kubectl mc use` without a choice.
+    /// Members and contexts; the cluster of `kubectl mc use` without a choice.
     OfTools,
 }
 
-/// What is wanted of a selection.
+/// The input of a selection.
 struct Request<'a> {
-    /// The arguments: terms as those of `--cluster`.
+    /// The arguments, in the notation of `--cluster`.
     terms: &'a [String],
     verb: Verb,
     /// Whether the command fails without the host's list.
@@ -144,7 +145,7 @@ struct Request<'a> {
 }
 
 struct Resolved {
-    /// None when all clusters are contexts.
+    /// `None` if all clusters are contexts.
     host: Option<ClusterContext>,
     clusters: Vec<ClusterId>,
     /// All clusters of the host, if its list was needed.
@@ -152,8 +153,8 @@ struct Resolved {
 }
 
 impl Request<'_> {
-    /// Resolves the arguments and the flags. A name that the host does not know is an error; if the host does not answer,
-    /// exact names are taken as they are.
+    /// Resolves the arguments and the flags. A name that the host does not know is an error; if the host does
+    /// not respond, exact names are accepted.
     fn resolve(&self, flags: &Flags, env: &Env, printer: &Printer) -> Result<Resolved, Failure> {
         if flags.retry_failed {
             return Err(ClusterChoiceError::RetryFailed.into());
@@ -162,7 +163,7 @@ impl Request<'_> {
         flags.cluster.splice(..0, self.terms.iter().cloned());
         let settings = Settings::resolve(&flags, env)?;
         let scanned = Scanned::default();
-        // Contexts need no host.
+        // The host is loaded on first use, because contexts need none.
         let found = OnceCell::new();
         let host = || -> Result<&ClusterContext, HostError> {
             if let Some(host) = found.get() {

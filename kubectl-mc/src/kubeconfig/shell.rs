@@ -1,4 +1,5 @@
-//! `kubectl mc shell`: runs a shell or a command whose tools use a cluster. The kubeconfig lives in a folder of this run.
+//! Implements `kubectl mc shell`: runs a shell or a command whose tools use a cluster. The kubeconfig is in a
+//! folder of this run.
 
 mod prompt;
 #[cfg(unix)]
@@ -50,7 +51,7 @@ pub(crate) fn run(
     Ok(wait(child).map_err(|source| NotStarted { program, source })?)
 }
 
-/// Runs it to its end and takes over its exit code, as shells do.
+/// Waits for the command and returns its exit code, as shells do.
 fn wait(mut command: Command) -> io::Result<ExitStatus> {
     #[cfg(unix)]
     let signals = signals::Forwarder::prepare()?;
@@ -69,7 +70,7 @@ fn wait(mut command: Command) -> io::Result<ExitStatus> {
 const SHELL: &str = "/bin/sh";
 #[cfg(not(unix))]
 const SHELL: &str = "cmd.exe";
-/// What shells add to the number of the signal that killed a command.
+/// Shells add this to the number of the signal that killed a command.
 #[cfg(unix)]
 const KILLED_BY: i32 = 128;
 

@@ -1,5 +1,5 @@
-//! The user's entry for a kubeconfig that stands alone. What leads to a credential is copied: a credential plugin, the
-//! paths of files. A secret is not.
+//! Builds the user's entry for a standalone kubeconfig. It copies references to a credential, such as a
+//! credential plugin or file paths, but no secret.
 
 use serde_json::{Map, Value, json};
 
@@ -8,13 +8,13 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::log::without_credential;
 
-/// The list `users` of a kubeconfig that stands alone; empty when the host's context has no user.
+/// The `users` list of a standalone kubeconfig; empty if the host's context has no user.
 pub(super) fn standalone(host: &ClusterContext) -> Result<Vec<Value>, SecretError> {
     let User::Named(name) = &host.user else { return Ok(of_pod(host)) };
     let Some(name) = name else { return Ok(Vec::new()) };
     let entries = host.kubeconfig.auth_infos.iter();
     let entry = entries.filter(|entry| entry.name == *name).find_map(|entry| entry.auth_info.as_ref());
-    // Of a user without an entry nothing can be copied, and nothing need be.
+    // Without a user entry there is nothing to copy.
     let Some(Ok(Value::Object(mut user))) = entry.map(serde_json::to_value) else { return Ok(Vec::new()) };
     remove_empty(&mut user);
     if let Some(secret) = user.iter().find_map(|(key, value)| secret(key, value)) {
@@ -23,13 +23,13 @@ pub(super) fn standalone(host: &ClusterContext) -> Result<Vec<Value>, SecretErro
     Ok(vec![json!({"name": name, "user": user})])
 }
 
-/// The user that a pod's service account becomes; its token stays in its file.
+/// The user for a pod's service account, whose token stays in its file.
 pub(super) fn of_pod(host: &ClusterContext) -> Vec<Value> {
     let users = crate::kubectl::overlay::users(host);
     users.iter().filter_map(|user| serde_json::to_value(user).ok()).collect()
 }
 
-/// Refuses a host whose URLs hold a password: those would be in the output.
+/// Refuses a host whose URLs contain a password, which would be in the output.
 pub(super) fn check_urls(host: &ClusterContext) -> Result<(), SecretError> {
     let proxy = host.cluster.proxy_url.as_deref();
     let urls = [("server", Some(host.server.as_str())), ("proxy-url", proxy)];
@@ -39,7 +39,7 @@ pub(super) fn check_urls(host: &ClusterContext) -> Result<(), SecretError> {
     }
 }
 
-/// The secret that a field of a user's entry holds. Fields that are not known are taken for secrets.
+/// The secret in a field of a user's entry. Unknown fields count as secrets.
 fn secret(key: &str, value: &Value) -> Option<String> {
     match key {
         "exec" => exec_secret(value),
@@ -56,7 +56,7 @@ fn secret(key: &str, value: &Value) -> Option<String> {
     }
 }
 
-/// A secret among the arguments and the variables of a credential plugin, by their names.
+/// A secret among the arguments and variables of a credential plugin, detected by their names.
 fn exec_secret(exec: &Value) -> Option<String> {
     let sounds_secret = |name: &str| {
         let name = name.to_ascii_lowercase();
@@ -74,7 +74,7 @@ fn exec_secret(exec: &Value) -> Option<String> {
     Some(format!("exec.args {flag}"))
 }
 
-/// Removes fields that say nothing, also within fields.
+/// Removes empty fields recursively.
 fn remove_empty(fields: &mut Map<String, Value>) {
     fields.values_mut().filter_map(Value::as_object_mut).for_each(remove_empty);
     fields.retain(|_, value| !is_empty(value));
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_and_plugins_are_no_secrets() {
+    fn only_inline_credentials_are_secrets() {
         for (key, value, expected) in [
             ("tokenFile", json!("/t"), None),
             ("client-key", json!("/k"), None),

@@ -1,4 +1,4 @@
-//! Finds kubectl, asks for its version, and runs it in place of the plugin.
+//! Finds kubectl, determines its version, and runs it in place of the plugin.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -17,11 +17,11 @@ use crate::trace::{self, Trace};
 #[derive(Clone, Debug)]
 pub(crate) struct Kubectl {
     path: PathBuf,
-    /// Its cache folder, when it would find none and write into the working directory.
+    /// The cache folder to set if kubectl would otherwise write into the working directory.
     cache: Option<PathBuf>,
 }
 
-/// A run of kubectl, complete.
+/// The complete input of a kubectl run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Invocation {
     pub(crate) arguments: Vec<OsString>,
@@ -30,7 +30,7 @@ pub(crate) struct Invocation {
 }
 
 impl Kubectl {
-    /// `KUBECTL_MC_KUBECTL`, else the kubectl that called us as its plugin, else the first in `PATH`.
+    /// Finds kubectl: `KUBECTL_MC_KUBECTL`, else the kubectl that runs the plugin, else the first in `PATH`.
     pub(crate) fn find(env: &Env) -> Result<Self, KubectlError> {
         let has_folder = env.home().is_some() || env.var(env::KUBECACHEDIR).is_some();
         let cache = (!has_folder).then(|| cache::temporary(env).join("kube"));
@@ -49,14 +49,14 @@ impl Kubectl {
         &self.path
     }
 
-    /// The minor version of its 1.x release, as [`Self::version`] has it.
+    /// The minor version of kubectl 1.x, from [`Self::version`].
     pub(crate) fn minor_version(&self, kubeconfig: &OsStr) -> Result<u32, KubectlError> {
         let version = self.version(kubeconfig)?;
         minor(&version).ok_or_else(|| KubectlError::Version { path: self.path.clone() })
     }
 
-    /// Its `gitVersion`. It is asked with the same kubeconfig that it will be run
-    /// with, because dispatching kubectls (gcloud's) choose the real one by the server.
+    /// kubectl's `gitVersion`. The kubeconfig is that of the later run, because dispatching kubectls
+    /// (gcloud's) choose the real program by the server.
     pub(crate) fn version(&self, kubeconfig: &OsStr) -> Result<String, KubectlError> {
         let output = self
             .command()
@@ -69,8 +69,8 @@ impl Kubectl {
         git_version(&output.stdout).ok_or_else(|| KubectlError::Version { path: self.path.clone() })
     }
 
-    /// Runs kubectl in our place, so that terminal, signals, standard input and exit code are its own. `input` takes
-    /// the place of a standard input that was read.
+    /// Replaces this process by kubectl, so that it owns terminal, signals, standard input and exit code.
+    /// `input` replaces a standard input that the plugin has read.
     #[cfg(unix)]
     pub(crate) fn run(
         &self,
@@ -82,7 +82,7 @@ impl Kubectl {
         Err(KubectlError::Start { path: self.path.clone(), source })
     }
 
-    /// Runs kubectl as a child and takes over its exit code, because a process cannot replace itself on Windows.
+    /// Runs kubectl as a child and returns its exit code, because a process cannot replace itself on Windows.
     #[cfg(not(unix))]
     pub(crate) fn run(
         &self,
@@ -102,12 +102,12 @@ impl Kubectl {
         Ok(ExitStatus::of_child(status.code()))
     }
 
-    /// kubectl as a child, or what takes our place.
+    /// The command for kubectl, as a child or in place of this process.
     pub(crate) fn child(&self, invocation: Invocation) -> Command {
         let Invocation { arguments, kubeconfig } = invocation;
         let mut command = self.command();
         command.args(arguments).env(env::KUBECONFIG, kubeconfig);
-        // kubectl ignores it; its credential plugins and editors need not.
+        // For kubectl's credential plugins and editors; kubectl itself ignores it.
         if let Some(parent) = trace::current().and_then(Trace::parent_of_child) {
             command.env(env::TRACEPARENT, parent);
         }
@@ -120,13 +120,13 @@ impl Kubectl {
             command.env(env::KUBECACHEDIR, cache);
         }
         #[cfg(unix)]
-        // Programs that are kubectl only when called so (k3s, minikube) look at their name.
+        // Programs that act as kubectl only under that name (k3s, minikube) check it.
         std::os::unix::process::CommandExt::arg0(&mut command, "kubectl");
         command
     }
 }
 
-/// Whether a plugin of kubectl for these words is in `PATH`: for `a b-c`, kubectl-a-b_c or kubectl-a.
+/// Whether `PATH` has a kubectl plugin for these words: for `a b-c`, kubectl-a-b_c or kubectl-a.
 pub(crate) fn has_plugin(scanned: &Scanned, env: &Env) -> bool {
     let mut name = "kubectl".to_owned();
     scanned.plugin_words().any(|word| {
@@ -179,7 +179,7 @@ impl Explain for KubectlError {
     }
 }
 
-/// A path as it is, a bare name by way of `PATH`.
+/// Returns a path as it is, and looks up a bare name in `PATH`.
 fn resolve(program: &OsStr, env: &Env) -> Option<PathBuf> {
     let path = Path::new(program);
     if path.components().count() > 1 {
@@ -188,7 +188,7 @@ fn resolve(program: &OsStr, env: &Env) -> Option<PathBuf> {
     in_path(path, env).next()
 }
 
-/// All programs of this name in `PATH`, in its order. Several endings count on Windows.
+/// All programs of this name in `PATH`, in order. On Windows several file extensions apply.
 pub(crate) fn executables(name: &str, env: &Env) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for ending in ENDINGS {
@@ -214,13 +214,14 @@ fn is_executable(path: &Path) -> bool {
     path.is_file()
 }
 
-/// The version out of `kubectl version --client -o json`. `gitVersion` is taken, because `minor` may be empty or end in `+`.
+/// Reads the version from `kubectl version --client -o json`. Uses `gitVersion`, because `minor` may be empty
+/// or end in `+`.
 fn git_version(version: &[u8]) -> Option<String> {
     let version: serde_json::Value = serde_json::from_slice(version).ok()?;
     Some(version.pointer("/clientVersion/gitVersion")?.as_str()?.to_owned())
 }
 
-/// `33` of `v1.33.1`, whatever follows.
+/// `33` for `v1.33.1` with any suffix.
 pub(crate) fn minor(git_version: &str) -> Option<u32> {
     let (major, rest) = git_version.strip_prefix('v')?.split_once('.')?;
     let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
@@ -232,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_minor_version_is_read_from_any_build() {
+    fn minor_version_is_read_from_any_build() {
         for (git, expected) in [
             ("v1.33.1", Some(33)),
             ("v1.34.0-rc.1+k3s1", Some(34)),
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn no_kubectl_is_an_error_with_a_code_of_its_own() {
+    fn missing_kubectl_has_its_own_exit_code() {
         let nowhere = tempfile::tempdir().unwrap();
         let env: Env = [(env::PATH, nowhere.path())].into_iter().collect();
         let error = Kubectl::find(&env).unwrap_err();
@@ -258,10 +259,10 @@ mod tests {
         assert_eq!(error.to_string(), "KUBECTL_MC_KUBECTL names no executable: /nowhere/kubectl");
     }
 
-    /// What Windows runs, with a program of Unix as kubectl.
+    /// Tests the Windows code with a program of Unix as kubectl.
     #[cfg(unix)]
     #[test]
-    fn child_gives_its_input_environment_and_exit_code() {
+    fn child_gets_input_and_environment_and_returns_its_code() {
         use std::io::Seek;
         use std::io::Write;
         let kubectl = Kubectl { path: "/bin/sh".into(), cache: None };
@@ -283,7 +284,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn the_kubectl_asked_for_comes_before_the_caller_and_the_path() {
+    fn configured_kubectl_precedes_the_caller_and_the_path() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let make = |name: &str, mode| {

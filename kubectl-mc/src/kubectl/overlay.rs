@@ -1,8 +1,8 @@
-//! The overlay kubeconfig: put before the user's own files in `KUBECONFIG`, it makes the member
-//! the current context. It holds a cluster and a context and names the user's own `user` entry,
-//! so credentials stay where they are, and relative commands of exec plugins still resolve.
+//! Builds the overlay kubeconfig. It comes before the user's own files in `KUBECONFIG` and makes the member
+//! the current context. It contains a cluster and a context and references the user's own `user` entry, so
+//! credentials stay where they are, and relative commands of exec plugins still resolve.
 //!
-//! `--server` would not do: it clears the kubeconfig's `tls-server-name`, and there is no flag for
+//! `--server` would not suffice: it clears the kubeconfig's `tls-server-name`, and there is no flag for
 //! `proxy-url`.
 
 use kube::config::{
@@ -14,17 +14,17 @@ use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::{self, ClusterContext, User};
 use crate::error::Explain;
 
-/// The cluster's API root by way of the context that reaches it: what kubectl takes as its server.
+/// The server for kubectl: the cluster's API root through the context that reaches it.
 pub(crate) fn server(through: &ClusterContext, cluster: &ClusterId) -> String {
     format!("{}{}", through.server, cluster.root(through))
 }
 
-/// The overlay as it is stored.
+/// The overlay in its stored form.
 pub(crate) fn overlay_json(host: &ClusterContext, cluster: &ClusterId) -> Result<Vec<u8>, OverlayError> {
     serde_json::to_vec(&overlay(host, std::slice::from_ref(cluster))).map_err(OverlayError)
 }
 
-/// The overlay of a command that only sends a review of the caller.
+/// The overlay of a command that only sends a review of its caller.
 pub(crate) fn self_review_overlay_json(
     host: &ClusterContext,
     cluster: &ClusterName,
@@ -36,14 +36,14 @@ pub(crate) fn self_review_overlay_json(
     serde_json::to_vec(&overlay).map_err(OverlayError)
 }
 
-/// The overlay for `clusters`, of which the first is the current context. It is the same for the same host, user and
-/// clusters, byte for byte.
+/// The overlay for `clusters`, the first of which is the current context. The same host, user and clusters
+/// give the same bytes.
 pub(crate) fn overlay(host: &ClusterContext, clusters: &[ClusterId]) -> Kubeconfig {
     let entries = clusters.iter().map(|cluster| self::entries(host, cluster, format!("mc/{cluster}")));
     kubeconfig(entries, users(host))
 }
 
-/// The overlay of clusters that are reached by several contexts.
+/// The overlay for clusters that different contexts reach.
 pub(crate) fn overlay_of_reach(clusters: &[(&ClusterContext, &ClusterId)]) -> Kubeconfig {
     let entries = clusters.iter().map(|(through, id)| entries(through, id, format!("mc/{id}")));
     let mut auth_infos: Vec<NamedAuthInfo> = Vec::new();
@@ -55,7 +55,7 @@ pub(crate) fn overlay_of_reach(clusters: &[(&ClusterContext, &ClusterId)]) -> Ku
     kubeconfig(entries, auth_infos)
 }
 
-/// The users that the overlay itself holds.
+/// The users that the overlay itself contains.
 pub(crate) fn users(through: &ClusterContext) -> Vec<NamedAuthInfo> {
     let entry = |name: &str, auth_info: &AuthInfo| NamedAuthInfo {
         name: name.to_owned(),
@@ -64,7 +64,7 @@ pub(crate) fn users(through: &ClusterContext) -> Vec<NamedAuthInfo> {
     };
     match &through.user {
         User::Named(_) => Vec::new(),
-        // Of entries of one name the first counts, and the overlay is the first file.
+        // The first of several entries with one name wins, and the overlay is the first file.
         User::Inline(name, auth_info) => vec![entry(name, auth_info)],
         User::ServiceAccount(auth_info) => vec![entry(SERVICE_ACCOUNT, auth_info)],
     }
@@ -86,7 +86,7 @@ fn kubeconfig(
     }
 }
 
-/// The cluster and the context of a member or a context, both of this name.
+/// The cluster and the context of a member or a context, both with this name.
 pub(crate) fn entries(
     host: &ClusterContext,
     cluster: &ClusterId,
@@ -117,7 +117,7 @@ pub(crate) fn entries(
     (entry, NamedContext { name, context: Some(context), ..Default::default() })
 }
 
-/// The name of the user that a pod's service account becomes.
+/// The name of the user for a pod's service account.
 const SERVICE_ACCOUNT: &str = "mc/service-account";
 
 #[derive(Debug, thiserror::Error)]

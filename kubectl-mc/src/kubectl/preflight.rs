@@ -1,8 +1,8 @@
-//! Asks the member for its version before kubectl does, when kubectl would hide the answer.
+//! Requests the member's version before kubectl runs, if kubectl would hide a refusal.
 //!
-//! While kubectl's discovery cache for a member is cold it swallows what discovery is told: a 403
-//! becomes "unknown", a 404 "could not find the requested resource". So then, and for a cluster
-//! not seen before, one request is made that shows who refused. With a warm cache there is none.
+//! While kubectl's discovery cache for a member is cold, kubectl hides refusals of discovery: a 403 becomes
+//! "unknown", a 404 "could not find the requested resource". In this case, and for a cluster not seen before,
+//! one request shows which hop refused. With a warm cache there is no request.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -20,7 +20,7 @@ use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::kubectl::overlay;
 
-/// Whether the request should be made. `seen`: this cluster was reached by this host before.
+/// Whether the request is needed. `seen` means that this host reached this cluster before.
 pub(crate) fn is_needed(
     scanned: &Scanned,
     host: &ClusterContext,
@@ -37,8 +37,8 @@ pub(crate) fn is_needed(
     !seen || cache.is_none_or(|cache| !is_warm(&discovery_folder(&cache, &server), now))
 }
 
-/// Makes the request. Only a refusal by a hop before the member is an error: where we cannot ask, or where
-/// the member itself answered, kubectl knows best.
+/// Sends the request. Only a refusal by a hop before the member is an error. If the request fails, or the
+/// member itself responds, kubectl reports the result.
 pub(crate) fn run(
     host: &ClusterContext,
     cluster: &ClusterName,
@@ -56,7 +56,7 @@ pub(crate) fn run(
     Err(PreflightError::new("kubectl", scanned, host, cluster, &refusal).into())
 }
 
-/// The same for one of several clusters, by a client that is there already.
+/// The same for one of several clusters, with an existing client.
 pub(crate) async fn refusal(
     host: &ClusterContext,
     client: &kube::Client,
@@ -69,7 +69,7 @@ pub(crate) async fn refusal(
 fn of_answer(host: &ClusterContext, answer: Result<Reply, ClientError>) -> Option<Refusal> {
     match answer {
         Ok(reply) => reply.refusal_before(&host.hub.dialect, VERSION),
-        // kubectl shows the rest in its own words.
+        // kubectl reports other results itself.
         Err(
             ClientError::Setup(_)
             | ClientError::NeedsTerminal
@@ -82,7 +82,7 @@ fn of_answer(host: &ClusterContext, answer: Result<Reply, ClientError>) -> Optio
     }
 }
 
-/// The refusal of a hop: the hop, its message, and the next step.
+/// The refusal of a hop: the hop, its message, and a hint.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct PreflightError {
@@ -119,7 +119,7 @@ impl Explain for PreflightError {
     }
 }
 
-/// Commands that kubectl does by itself, and those that must not be kept waiting (completion).
+/// Whether the command needs no server, or must not be delayed (completion).
 pub(crate) fn needs_no_server(scanned: &Scanned) -> bool {
     let verb = scanned.verb().unwrap_or_default();
     let local = [
@@ -140,7 +140,7 @@ pub(crate) fn needs_no_server(scanned: &Scanned) -> bool {
         || scanned.value("dry-run").is_some_and(|strategy| strategy == "client")
 }
 
-/// client-go's `computeDiscoverCacheDir`.
+/// The same as client-go's `computeDiscoverCacheDir`.
 fn discovery_folder(cache: &Path, server: &str) -> PathBuf {
     let host = server.replacen("https://", "", 1).replacen("http://", "", 1);
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '(' | ')' | '/' | '.');
@@ -148,7 +148,7 @@ fn discovery_folder(cache: &Path, server: &str) -> PathBuf {
     cache.join("discovery").join(safe)
 }
 
-/// kubectl asks again after 6 hours.
+/// kubectl refreshes its cache after 6 hours.
 fn is_warm(folder: &Path, now: SystemTime) -> bool {
     let written = folder.join("servergroups.json").metadata().and_then(|metadata| metadata.modified());
     written.is_ok_and(|written| now.duration_since(written).is_ok_and(|age| age < DISCOVERY_LIFETIME))

@@ -1,4 +1,4 @@
-//! Rewrites the command line to one run of kubectl on one cluster. Pure: no files and no network.
+//! Rewrites the command line for one run of kubectl on one cluster, without access to files or the network.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -10,37 +10,38 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::Invocation;
 
-/// What kubectl does with the path of `--raw`.
+/// How kubectl handles the path of `--raw`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RawPath {
-    /// It is joined to the server's path.
+    /// kubectl joins it to the server's path.
     Joined,
-    /// It replaces the server's path.
+    /// kubectl replaces the server's path with it.
     Replaces,
 }
 
 impl RawPath {
-    /// Up to 1.33 kubectl dropped the server's path for `--raw`, so that `get --raw /version` reached the
-    /// host and not the member; 1.34 joins the two, and a path rewritten for the older ones would be doubled.
+    /// Before 1.34, kubectl replaced the server's path by that of `--raw`, so `get --raw /version` reached
+    /// the host instead of the member. Since 1.34 it joins the two, and a path rewritten for older versions
+    /// would be doubled.
     pub(crate) fn of_minor_version(minor: u32) -> Self {
         if minor >= 34 { Self::Joined } else { Self::Replaces }
     }
 }
 
-/// Refuses what cannot mean the chosen cluster, before anything is asked of anyone.
+/// Refuses arguments that cannot apply to the chosen cluster, before any request.
 pub(crate) fn check(scanned: &Scanned, cluster: &ClusterId) -> Result<(), RewriteError> {
     let Some(verb) = scanned.verb() else { return Err(RewriteError::NoCommand { cluster: cluster.clone() }) };
     if verb == "config" {
         return Err(RewriteError::Config);
     }
-    // After the verb of a plugin `-s` is the plugin's own.
+    // After the verb of a plugin, `-s` belongs to that plugin.
     if scanned.value("server").is_some() && (scanned.verb_is_builtin() || scanned.is_before_verb("server")) {
         return Err(RewriteError::Server { cluster: cluster.clone() });
     }
     Ok(())
 }
 
-/// The run of kubectl that does `scanned` on `cluster`; `raw` is of interest only with `--raw`.
+/// The run of kubectl for `scanned` on `cluster`; `raw` only matters with `--raw`.
 pub(crate) fn rewrite(
     mut scanned: Scanned,
     host: &ClusterContext,
@@ -55,14 +56,14 @@ pub(crate) fn rewrite(
     {
         scanned.set_value("raw", &below_member(&given, host, cluster)?);
     }
-    // `kubectl proxy` serves the root of the server's host otherwise: the host, not the member.
+    // Otherwise `kubectl proxy` would serve the root of the server, which is the host and not the member.
     if scanned.verb().is_some_and(|verb| verb == "proxy") && !scanned.has("append-server-path") {
         scanned.insert_after_verb("--append-server-path");
     }
     Ok(Invocation { arguments: scanned.kubectl, kubeconfig })
 }
 
-/// The overlay first, so that its current context wins, then the files that hold the user's entry.
+/// The overlay comes first, so that its current context wins, then the files with the user's entry.
 pub(crate) fn kubeconfig_list(host: &ClusterContext, overlay: &Path) -> Result<OsString, RewriteError> {
     std::env::join_paths(std::iter::once(overlay).chain(host.files.iter().map(PathBuf::as_path)))
         .map_err(|_| RewriteError::Separator { files: host.files.clone() })
@@ -74,7 +75,7 @@ pub(crate) fn uses_raw(scanned: &Scanned) -> Option<&OsStr> {
     ["get", "create", "replace", "delete"].iter().any(|raw| verb == *raw).then(|| scanned.value("raw"))?
 }
 
-/// The path of `--raw` below the member's root, for a kubectl that would ask the host's root for it.
+/// The path of `--raw` below the member's root, for a kubectl that would send it to the host's root.
 fn below_member(given: &OsStr, host: &ClusterContext, cluster: &ClusterId) -> Result<OsString, RewriteError> {
     let given = given.to_str().filter(|given| !given.contains("://"));
     let given = given.ok_or(RewriteError::RawNotPath)?;

@@ -1,9 +1,10 @@
-//! `auth can-i` and `auth whoami`: both send a review by POST, for which the host's kube-apiserver wants the right to
-//! create. Below a member's `selfreviews` everybody has it (ClusterRole `kubectl-mc-self-reviews`), and the sidecar takes
-//! the review for the read that it is; so kubectl is sent there. Where the host's administrator has taken the right away,
-//! callers who may only read are refused at `proxy`, and kubectl hides that: `whoami` says that the API is not enabled.
-//! Then the plugin names the command that answers the question by reads. At the direct endpoint there is nothing to ask:
-//! the sidecar alone decides.
+//! Routes the reviews of `auth can-i` and `auth whoami`. Both send a review by POST, for which the host's
+//! kube-apiserver requires the right to create. All users have it below a member's `selfreviews` (ClusterRole
+//! `kubectl-mc-self-reviews`), and the sidecar treats the review as a read; so kubectl uses that path. If the
+//! host's administrator has revoked the right, callers with read-only access are refused at `proxy`, and
+//! kubectl hides the refusal: `whoami` reports that the API is not enabled. The plugin then names a command
+//! that answers the question by reads. At the direct endpoint no check is needed, because the sidecar alone
+//! decides.
 
 use std::ffi::OsStr;
 
@@ -22,7 +23,7 @@ use crate::error::Explain;
 use crate::kubectl::preflight;
 use crate::next_command::quoted;
 
-/// Whether kubectl sends a review of the caller.
+/// Whether kubectl sends a review of its caller.
 pub(crate) fn is_sent(scanned: &Scanned) -> bool {
     let word = scanned.word_after_verb().unwrap_or_default();
     scanned.verb().is_some_and(|verb| verb == "auth")
@@ -30,7 +31,7 @@ pub(crate) fn is_sent(scanned: &Scanned) -> bool {
         && !preflight::needs_no_server(scanned)
 }
 
-/// Which subresource of a member a review is sent to.
+/// The subresource of a member that receives the review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subresource {
     Proxy,
@@ -38,7 +39,7 @@ pub(crate) enum Subresource {
 }
 
 impl Subresource {
-    /// The one that the caller may send reviews to, at all members.
+    /// The subresource to which the caller may send reviews on all members.
     pub(crate) async fn of(host: &kube::Client) -> Self {
         match may_create(host, path::SELF_REVIEWS, None).await {
             Some(true) => Self::SelfReviews,
@@ -47,7 +48,7 @@ impl Subresource {
     }
 }
 
-/// The subresource of one cluster. Where the host cannot be asked, kubectl knows best.
+/// The subresource of one cluster. If the host does not respond, kubectl reports the problem.
 ///
 /// # Errors
 ///
@@ -74,7 +75,7 @@ pub(crate) fn check(
     })
 }
 
-/// The refusal of a review that is sent to a member's proxy.
+/// The refusal of a review on a member's proxy.
 pub(crate) async fn refusal(host: &kube::Client, cluster: &ClusterName) -> Option<Refusal> {
     let is_refused = may_create(host, "proxy", Some(cluster)).await == Some(false);
     is_refused.then(|| Refusal {
@@ -86,7 +87,8 @@ pub(crate) async fn refusal(host: &kube::Client, cluster: &ClusterName) -> Optio
     })
 }
 
-/// What the host says of the caller's right to create a subresource of a cluster, or of all.
+/// Whether the caller may create a subresource of a cluster, or of all clusters; `None` if the host does not
+/// respond.
 async fn may_create(host: &kube::Client, subresource: &str, cluster: Option<&ClusterName>) -> Option<bool> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
@@ -124,7 +126,7 @@ fn hint(scanned: &Scanned, host: &ClusterContext, cluster: &ClusterName) -> Stri
     format!("ask by reads: {} access explain -C {cluster} {question}{}", host.kubectl_mc(), flag("namespace"))
 }
 
-/// The refusal of the host, and the next step.
+/// The refusal of the host, with a hint.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct ReviewRefused {
@@ -146,7 +148,7 @@ mod tests {
     use crate::argv::scan;
 
     #[test]
-    fn reviews_are_sent_by_two_verbs() {
+    fn only_can_i_and_whoami_send_self_reviews() {
         for (line, expected) in [
             ("auth can-i get pods", true),
             ("-n x auth -v6 whoami", true),

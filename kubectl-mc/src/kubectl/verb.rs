@@ -1,4 +1,4 @@
-//! The effect of a kubectl command on a cluster, by its verb. An unknown verb counts as a write.
+//! Classifies the effect of a kubectl command on a cluster by its verb. An unknown verb counts as a write.
 
 use std::ffi::OsStr;
 
@@ -7,11 +7,11 @@ use crate::argv::{Scanned, TAIL};
 /// What a command does to a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// It only looks.
+    /// It only reads.
     Reads,
-    /// It opens a way into the cluster that may be used for more than looking.
+    /// It opens a connection into the cluster that can also be used for writes.
     Opens,
-    /// It may change something.
+    /// It may write.
     Writes,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn effect(scanned: &Scanned) -> Effect {
     }
 }
 
-/// Whether the command runs until it is interrupted, or waits for the cluster: its lines are printed as they arrive.
+/// Whether the command streams, or waits for the cluster: its lines are printed as they arrive.
 pub(crate) fn is_stream(scanned: &Scanned) -> bool {
     let verb = scanned.verb().unwrap_or_default();
     let word = scanned.word_after_verb().unwrap_or_default();
@@ -49,7 +49,7 @@ pub(crate) fn is_stream(scanned: &Scanned) -> bool {
         || (verb == "rollout" && word == "status")
 }
 
-/// Whether it talks to a person, or serves a port of its own: that makes sense with one cluster only.
+/// Why the command needs a single cluster: it is interactive, or it serves a local port.
 pub(crate) fn needs_one_cluster(scanned: &Scanned) -> Option<&'static str> {
     let verb = scanned.verb().and_then(OsStr::to_str).unwrap_or_default();
     let word = scanned.word_after_verb().and_then(OsStr::to_str).unwrap_or_default();
@@ -63,16 +63,16 @@ pub(crate) fn needs_one_cluster(scanned: &Scanned) -> Option<&'static str> {
     }
 }
 
-/// The local path that `cp` copies a pod's file to, if it does.
+/// The local target path if `cp` copies from a pod.
 pub(crate) fn download(scanned: &Scanned) -> Option<&OsStr> {
     let mut paths = scanned.words_after_verb().map(|(_, path)| path);
     let (from, to) = (paths.next()?, paths.next()?);
-    // kubectl takes a path with a colon for one in a pod.
+    // kubectl treats a path with a colon as one in a pod.
     let is_remote = |path: &OsStr| path.to_string_lossy().contains(':');
     (scanned.verb().is_some_and(|verb| verb == "cp") && is_remote(from) && !is_remote(to)).then_some(to)
 }
 
-/// Whether it is kubectl's own affair, the same whatever the cluster.
+/// Whether the command is local to kubectl, and thus the same for every cluster.
 pub(crate) fn is_local(scanned: &Scanned) -> bool {
     let verb = scanned.verb().unwrap_or_default();
     let local =
@@ -80,20 +80,20 @@ pub(crate) fn is_local(scanned: &Scanned) -> bool {
     local.iter().any(|local| verb == *local) || scanned.has("help")
 }
 
-/// Whether an exit code of 1 is an answer and no failure.
+/// Whether an exit code of 1 is a negative answer and not a failure.
 pub(crate) fn may_say_no(scanned: &Scanned) -> bool {
     let verb = scanned.verb().unwrap_or_default();
     verb == "diff" || (verb == "auth" && scanned.word_after_verb().is_some_and(|word| word == "can-i"))
 }
 
-/// Whether it reads its standard input.
+/// Whether the command reads standard input.
 pub(crate) fn reads_stdin(scanned: &Scanned) -> bool {
     let verb = scanned.verb().and_then(OsStr::to_str).unwrap_or_default();
     let takes = matches!(verb, "exec" | "attach" | "run" | "debug") && scanned.has("stdin");
     let from = ["filename", "from-file", "from-env-file", "patch-file"];
     let is_stdin = |value: &OsStr| {
         let value = value.to_string_lossy();
-        // --from-file=KEY=FILE
+        // Such as --from-file=KEY=FILE.
         let file = value.rsplit('=').next().unwrap_or_default();
         file == "-" || file == "/dev/stdin"
     };
@@ -104,7 +104,7 @@ fn is_dry(scanned: &Scanned) -> bool {
     let given = scanned.value("dry-run").and_then(OsStr::to_str);
     match given {
         Some(strategy) => matches!(strategy, "client" | "server"),
-        // kubectl reads a bare --dry-run as client.
+        // kubectl treats a bare --dry-run as `client`.
         None => scanned.has("dry-run"),
     }
 }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_input_is_read_only_when_it_is_asked_for() {
+    fn stdin_is_read_only_on_request() {
         for (line, expected) in [
             ("apply -f -", true),
             ("apply --filename=-", true),

@@ -1,5 +1,5 @@
-//! The server that a credential is for: its address, the certificate authority, and the name in its certificate.
-//! The credential is returned for no other, so that a kubeconfig of someone else cannot send it elsewhere.
+//! Binds a credential to a server: its address, the certificate authority, and the name in its certificate.
+//! The credential is returned for no other server, so that a foreign kubeconfig cannot send it elsewhere.
 
 use aws_lc_rs::digest;
 use base64::Engine;
@@ -18,11 +18,11 @@ use crate::log::without_credential;
 /// A login: its name, and the host that its credential is bound to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Binding {
-    /// Two contexts of one host may have two users.
+    /// Distinguishes two contexts of one host with different users.
     name: String,
-    /// `https://host:port/path`, without a trailing slash and without the port of https.
+    /// `https://host:port/path`, without a trailing slash and without the default port.
     server: String,
-    /// The digest of the certificates of the authority; none: the system's authorities.
+    /// The digest of the authority's certificates; `None` means the system's authorities.
     authority: Option<String>,
     tls_server_name: Option<String>,
 }
@@ -35,14 +35,14 @@ impl Binding {
         Self::requested(name, &host.server, &cluster)
     }
 
-    /// The binding of the login's server, if that is where the request goes: to the same address, at its path or below it,
-    /// as members are. `cluster` is `spec.cluster` of an ExecCredential, or null.
+    /// The binding of the login's server, if the request goes to it: to the same address, at its path or
+    /// below it, where members are. `cluster` is `spec.cluster` of an ExecCredential, or null.
     pub(super) fn requested(name: &str, login: &str, cluster: &Value) -> Result<Self, BindingError> {
         let text = |key: &str| cluster.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         let asked = text("server").ok_or(BindingError::NoCluster)?;
         let (server, path) = address(login)?;
         let authority = text("certificate-authority-data").map(digest_of).transpose()?;
-        // client-go takes https for a server without a scheme when there is an authority.
+        // client-go uses https for a server without a scheme if there is an authority.
         let is_bare = !asked.contains("://") && authority.is_some();
         let asked = if is_bare { format!("https://{asked}") } else { asked.to_owned() };
         let (asked_server, asked_path) = address(&asked)?;
@@ -67,16 +67,16 @@ impl Binding {
         &self.server
     }
 
-    /// The name under which the credential is stored.
+    /// The storage key of the credential.
     pub(super) fn key(&self) -> String {
         let Self { name, server, authority, tls_server_name } = self;
-        // A text of JSON has one meaning.
+        // The JSON encoding is unambiguous.
         let text = serde_json::json!([name, server, authority, tls_server_name]).to_string();
         hex(digest::digest(&digest::SHA256, text.as_bytes()).as_ref())
     }
 }
 
-/// The part of a URL that names the server, and its path; both in one form.
+/// The normalized address and path of a URL.
 fn address(url: &str) -> Result<(String, String), BindingError> {
     let unusable = || BindingError::Unusable { server: without_credential(url) };
     let parsed: Uri = url.parse().map_err(|_| unusable())?;
@@ -85,7 +85,7 @@ fn address(url: &str) -> Result<(String, String), BindingError> {
         return Err(BindingError::NoTls { server: without_credential(url) });
     }
     let path = parsed.path().trim_end_matches('/');
-    // Segments that a server might resolve to another path.
+    // A server might resolve such segments to another path.
     let is_ambiguous = path.contains("/.") || path.contains(['%', '\\']) || path.contains("//");
     if authority.as_str().contains('@') || is_ambiguous || parsed.query().is_some() {
         return Err(unusable());
@@ -98,7 +98,7 @@ fn address(url: &str) -> Result<(String, String), BindingError> {
     Ok((server, path.to_owned()))
 }
 
-/// The digest of certificates, whatever their order and the text around them.
+/// The digest of certificates, independent of their order and of surrounding text.
 fn digest_of(data: &str) -> Result<String, BindingError> {
     let pem = STANDARD.decode(data.trim()).map_err(|_| BindingError::Authority)?;
     let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
@@ -110,7 +110,7 @@ fn digest_of(data: &str) -> Result<String, BindingError> {
     certificates.dedup();
     let mut context = digest::Context::new(&digest::SHA256);
     for certificate in certificates {
-        // The digest of each, so that no two lists are one text.
+        // Hashes the digest of each certificate, so that different lists never give the same input.
         context.update(digest::digest(&digest::SHA256, &certificate).as_ref());
     }
     Ok(hex(context.finish().as_ref()))

@@ -1,11 +1,11 @@
-//! A command that prints a credential: a token, or an `ExecCredential` as any credential plugin does. It inherits
-//! `KUBERNETES_EXEC_INFO`, and the terminal if the plugin has it.
+//! Runs a command that prints a credential: a token, or an `ExecCredential` as from a credential plugin. The
+//! command inherits `KUBERNETES_EXEC_INFO`, and the terminal if the plugin has it.
 
 use std::process::{Command, ExitStatus, Stdio};
 
 use super::record::Credential;
 
-/// Runs the command, with these variables besides the environment, and reads what it prints.
+/// Runs the command with these additional variables, and parses its output.
 pub(super) fn run(command: &[String], variables: &[(String, String)]) -> Result<Credential, CommandError> {
     let Some((program, arguments)) = command.split_first() else { return Err(CommandError::None) };
     let mut child = Command::new(program);
@@ -23,7 +23,7 @@ pub(super) fn run(command: &[String], variables: &[(String, String)]) -> Result<
     if !output.status.success() {
         return Err(CommandError::Failed { program, status: output.status });
     }
-    // What it printed stays unsaid: it may be a credential.
+    // The error omits the output, which may be a credential.
     Credential::of_output(&output.stdout).ok_or(CommandError::NoCredential { program })
 }
 

@@ -1,5 +1,5 @@
-//! `kubectl-mc credential`: what a kubeconfig runs for the credential of a login (`client.authentication.k8s.io`). Processes
-//! that run side by side renew it once.
+//! Implements `kubectl-mc credential`, which a kubeconfig runs to get the credential of a login
+//! (`client.authentication.k8s.io`). Parallel processes renew it once.
 
 use std::ffi::OsString;
 
@@ -20,7 +20,7 @@ use crate::exit::ExitStatus;
 use crate::log::Log;
 use crate::printer::Printer;
 
-/// Prints the credential for the server that kubectl names.
+/// Prints the credential for the server in kubectl's request.
 pub(crate) fn run(arguments: &[OsString], env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
     let arguments = match CredentialArgs::try_parse_from(arguments) {
         Ok(arguments) => arguments,
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &[OsString], env: &Env, printer: &Printer) -> Resul
     Ok(ExitStatus::Success)
 }
 
-/// What is stored, if this source made it.
+/// The stored login, if it came from this source.
 fn load(store: &Store, source: &Source, binding: &Binding) -> Result<(Record, CredentialStore), Failure> {
     let server = binding.server();
     let stored = store.load()?.ok_or_else(|| CredentialError::NoLogin(server.to_owned()))?;
@@ -59,7 +59,7 @@ fn load(store: &Store, source: &Source, binding: &Binding) -> Result<(Record, Cr
     Ok(stored)
 }
 
-/// The credential after a renewal, by this process or by the one before it.
+/// The credential after a renewal, by this process or by a parallel one.
 async fn renewed(
     store: &Store,
     source: &Source,
@@ -79,7 +79,7 @@ async fn renewed(
     Ok(record.credential)
 }
 
-/// What kubectl asks for.
+/// kubectl's request.
 struct Request {
     api_version: String,
     /// `spec.cluster`; null without `provideClusterInfo`.
@@ -103,7 +103,7 @@ impl Request {
     }
 }
 
-/// Both have the same fields.
+/// Both versions have the same fields.
 const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
 
 #[derive(Debug, thiserror::Error)]

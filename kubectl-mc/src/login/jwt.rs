@@ -1,4 +1,4 @@
-//! The claims of a JSON Web Token (RFC 7519), not verified: the host does that.
+//! Reads the claims of a JSON Web Token (RFC 7519) without verification, which is the task of the host.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

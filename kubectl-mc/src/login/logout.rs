@@ -1,4 +1,4 @@
-//! `kubectl mc logout`: removes what `login` stored and wrote.
+//! Implements `kubectl mc logout`: removes what `login` stored and wrote.
 
 use super::binding::Binding;
 use super::oidc;
@@ -24,7 +24,7 @@ pub(crate) fn run(flags: &Flags, env: &Env, printer: &Printer) -> Result<ExitSta
         && let Ok(Some((record, _))) = store.load()
         && record.arguments == Source::Oidc(options.clone()).arguments(&binding)
     {
-        // The credential goes from this machine in any case.
+        // The credential is removed from this machine even if the revocation fails.
         let revoked = connection::run(async { Ok(oidc::revoke(options, &record, env).await) })?;
         if let Err(error) = revoked {
             printer.note_line(&format!("warning: the refresh token was not revoked: {}", chain(&error)));

@@ -1,8 +1,8 @@
-//! Login by OpenID Connect: authorization code with PKCE on loopback (RFC 8252, RFC 7636), device code (RFC 8628) and refresh
-//! tokens (RFC 6749). The ID token is what kube-apiserver takes.
+//! Logs in by OpenID Connect: authorization code with PKCE on loopback (RFC 8252, RFC 7636), device code (RFC
+//! 8628) and refresh tokens (RFC 6749). kube-apiserver accepts the ID token.
 //!
-//! The token comes from the issuer itself by TLS, so its signature need not be verified here (OpenID Connect Core,
-//! 3.1.3.7); kube-apiserver verifies it.
+//! The token comes directly from the issuer by TLS, so the plugin need not verify its signature (OpenID
+//! Connect Core, 3.1.3.7); kube-apiserver verifies it.
 
 mod browser;
 mod device;
@@ -45,7 +45,7 @@ impl<'a> Client<'a> {
         Ok(Self { http, options, id, secret: record.client_secret.as_deref(), discovery })
     }
 
-    /// The scopes to ask for. Without `offline_access` many issuers give no refresh token.
+    /// The requested scopes. Without `offline_access` many issuers issue no refresh token.
     fn scope(&self) -> String {
         let offline = self.discovery.scopes.iter().find(|scope| *scope == "offline_access");
         let extra = self.options.oidc_extra_scope.iter();
@@ -59,7 +59,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// What an issuer gave.
+/// The tokens of an issuer.
 struct Tokens {
     id_token: String,
     refresh_token: Option<String>,
@@ -70,21 +70,21 @@ impl Tokens {
         let Self { id_token, refresh_token } = self;
         Record {
             credential: Credential::of_token(id_token),
-            // Some issuers give one once, and others another each time.
+            // Some issuers issue a refresh token only once, and others issue a new one each time.
             refresh_token: refresh_token.or(record.refresh_token),
             ..record
         }
     }
 }
 
-/// Lets a person log in.
+/// Runs an interactive login.
 pub(super) async fn login(
     options: &OidcArgs,
     record: Record,
     env: &Env,
     printer: &Printer,
 ) -> Result<Record, OidcError> {
-    // The one of another login may be another person's.
+    // The refresh token of another login may belong to another user.
     let record = Record { refresh_token: None, ..record };
     let client = Client::new(options, &record, env).await?;
     let tokens = if options.oidc_device_code {
@@ -95,7 +95,7 @@ pub(super) async fn login(
     Ok(tokens.stored_in(record.clone()))
 }
 
-/// Renews the ID token by the refresh token.
+/// Renews the ID token with the refresh token.
 pub(super) async fn refresh(options: &OidcArgs, record: &Record, env: &Env) -> Result<Record, OidcError> {
     let Some(refresh_token) = &record.refresh_token else { return Err(OidcError::NoRefreshToken) };
     let client = Client::new(options, record, env).await?;
@@ -103,7 +103,8 @@ pub(super) async fn refresh(options: &OidcArgs, record: &Record, env: &Env) -> R
     Ok(tokens.stored_in(record.clone()))
 }
 
-/// Why there is no token. Texts of the issuer are shown with control characters escaped, and tokens never.
+/// Why there is no token. Messages of the issuer are printed with escaped control characters; tokens are
+/// never printed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OidcError {
     #[error("{0} is not an https URL")]
@@ -137,11 +138,11 @@ pub(super) enum OidcError {
 }
 
 impl OidcError {
-    /// Whether only a person can go on.
+    /// Whether an interactive login is required.
     pub(super) fn needs_login(&self) -> bool {
         match self {
             Self::NoRefreshToken => true,
-            // RFC 6749, 5.2: it has expired, or was revoked.
+            // RFC 6749, 5.2: the refresh token has expired or was revoked.
             Self::Refused { error, .. } => error.raw() == "invalid_grant",
             _ => false,
         }

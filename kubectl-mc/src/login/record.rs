@@ -1,4 +1,5 @@
-//! What is stored of a login, and the credential in it as kubectl takes it (`client.authentication.k8s.io`).
+//! Defines the stored data of a login, and the credential in it in the format of kubectl
+//! (`client.authentication.k8s.io`).
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -6,19 +7,19 @@ use serde_json::{Value, json};
 
 use super::jwt;
 
-/// What is stored. It has no `Debug`: it is secret.
+/// The stored data. It has no `Debug`, because it is secret.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Record {
-    /// For people who look at what is stored.
+    /// For users who inspect the stored data.
     pub(super) server: String,
-    /// The arguments of the credential plugin: with others, a kubeconfig of someone else could send the refresh token to
-    /// another issuer.
+    /// The arguments of the credential plugin. They must match, because otherwise a foreign kubeconfig could
+    /// send the refresh token to another issuer.
     pub(super) arguments: Vec<String>,
     pub(super) credential: Credential,
-    /// Of OpenID Connect.
+    /// For OpenID Connect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) refresh_token: Option<String>,
-    /// Of OpenID Connect, for clients that have one.
+    /// For OpenID Connect clients with a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) client_secret: Option<String>,
 }
@@ -38,13 +39,13 @@ pub(super) struct Credential {
 }
 
 impl Credential {
-    /// Until the time that the token itself says.
+    /// A bearer token, which expires at the time in its claims.
     pub(super) fn of_token(token: String) -> Self {
         let expires = jwt::expires(&token);
         Self { token: Some(token), expires, ..Self::default() }
     }
 
-    /// What a command printed: an `ExecCredential`, or a token alone.
+    /// Parses the output of a command: an `ExecCredential`, or a bare token.
     pub(super) fn of_output(output: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(output).ok()?.trim();
         if text.starts_with('{') {
@@ -69,12 +70,12 @@ impl Credential {
         Some(Self { token, certificate, key, expires })
     }
 
-    /// Whether it can be used for a while.
+    /// Whether the credential stays valid for long enough.
     pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
         self.expires.is_none_or(|expires| expires.duration_since(now) > MARGIN)
     }
 
-    /// As kubectl reads it, in the version of the API that it asked in.
+    /// The credential as an ExecCredential, in the API version of the request.
     pub(super) fn exec_credential(&self, api_version: &str) -> Value {
         let mut status = json!({});
         let fields = [
@@ -92,12 +93,12 @@ impl Credential {
     }
 }
 
-/// Whether it can be sent as a bearer token (RFC 6750, section 2.1).
+/// Whether the text is a valid bearer token (RFC 6750, section 2.1).
 pub(super) fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// A credential that ends sooner is renewed: a request, and the clocks of two machines, need some time.
+/// A credential that expires sooner is renewed: a request takes time, and clocks differ.
 const MARGIN: SignedDuration = SignedDuration::from_secs(20);
 
 #[cfg(test)]
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn exec_credential_says_what_is_known() {
+    fn exec_credential_has_the_token_and_expiry() {
         let credential =
             Credential { expires: Timestamp::from_second(0).ok(), ..Credential::of_token("t".to_owned()) };
         assert_eq!(

@@ -1,4 +1,5 @@
-//! Where the credential of a login comes from. The kubeconfig holds this as the arguments of the credential plugin.
+//! Defines the source of a login's credential. The kubeconfig contains it as the arguments of the credential
+//! plugin.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
@@ -17,12 +18,12 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 
-/// A way to a credential.
+/// The source of a credential.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Source {
-    /// A token that the user gave.
+    /// A token from the user.
     Token,
-    /// What a command prints.
+    /// The output of a command.
     Command(Vec<String>),
     Oidc(OidcArgs),
 }
@@ -41,11 +42,12 @@ impl Source {
         }
     }
 
-    /// The name and the source of a login, of a user's entry that `login` wrote; `None` for any other entry.
+    /// Reads the name and the source of a login from a user's entry that `login` wrote; `None` for any other
+    /// entry.
     pub(super) fn of_user(exec: &ExecConfig) -> Option<(String, Self)> {
         let program = Path::new(exec.command.as_deref()?).file_stem().and_then(OsStr::to_str)?;
         let arguments = exec.args.as_deref().unwrap_or_default();
-        // Some installations add the version or the platform.
+        // Some installations add the version or the platform to the name.
         if !program.replace('_', "-").starts_with(PROGRAM)
             || arguments.first().map(String::as_str) != Some(CREDENTIAL)
         {
@@ -89,12 +91,12 @@ impl Source {
         arguments
     }
 
-    /// The URL of the issuer, of OpenID Connect.
+    /// The URL of the OpenID Connect issuer.
     pub(super) fn issuer(&self) -> Option<String> {
         if let Self::Oidc(options) = self { options.oidc_issuer_url.clone() } else { None }
     }
 
-    /// Renews what is stored. A person is asked only at a terminal.
+    /// Renews the stored login. Prompts only at a terminal.
     pub(super) async fn renew(
         &self,
         record: Record,
@@ -117,8 +119,7 @@ impl Source {
         }
     }
 
-    /// Gets a credential for the first time, or all over. `record` holds what is known already; `variables` are for a
-    /// command.
+    /// Runs a full login. `record` contains the known data; `variables` are for a command.
     pub(super) async fn log_in(
         &self,
         record: Record,
@@ -134,7 +135,7 @@ impl Source {
     }
 }
 
-/// The program as it is installed.
+/// The name of the installed program.
 pub(super) const PROGRAM: &str = "kubectl-mc";
 
 #[derive(Debug, thiserror::Error)]
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_read_back() {
+    fn arguments_round_trip() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let oidc = OidcArgs {
             oidc_issuer_url: Some("https://i/x".to_owned()),
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn only_entries_that_login_wrote_are_its_own() {
+    fn only_entries_written_by_login_are_recognized() {
         let exec = |command: &str, args: &[&str]| ExecConfig {
             command: Some(command.to_owned()),
             args: Some(args.iter().map(|&arg| arg.to_owned()).collect()),

@@ -1,5 +1,5 @@
-//! Where a login is stored: in the keyring of the operating system, or in a file that only its owner can read. A file
-//! counts before the keyring; a login leaves one of the two.
+//! Stores a login in the keyring of the operating system, or in a file that only its owner can read. A file
+//! takes precedence over the keyring; a login leaves only one of the two.
 
 mod keyring;
 
@@ -15,24 +15,24 @@ use crate::cli::CredentialStore;
 use crate::env::Env;
 use crate::error::Explain;
 
-/// The place of one login.
+/// The storage of one login.
 pub(super) struct Store {
     key: String,
-    /// For people who look into the keyring.
+    /// For users who inspect the keyring.
     label: String,
     file: PathBuf,
     keyring: Box<dyn Keyring>,
 }
 
-/// Where a login is now.
+/// Where a login is stored.
 #[derive(Debug)]
 pub(super) enum Place {
     Keyring,
-    /// With the reason why it is not in the keyring, if that was wanted.
+    /// The path, and the reason if the keyring was wanted but not used.
     File(PathBuf, Option<KeyringError>),
 }
 
-/// Other processes wait while this one renews the login.
+/// A lock: other processes wait while this one renews the login.
 pub(super) struct Turn(#[expect(dead_code, reason = "closing it ends the turn")] File);
 
 impl Store {
@@ -43,7 +43,7 @@ impl Store {
         Ok(Self { key, label, file, keyring: Box::new(SystemKeyring) })
     }
 
-    /// Waits for the processes that renew this login at the moment.
+    /// Waits for other processes that are renewing this login.
     pub(super) fn turn(&self) -> Result<Turn, StoreError> {
         let path = self.file.with_extension("lock");
         let failed = |source| StoreError::File { file: path.clone(), source };
@@ -52,7 +52,7 @@ impl Store {
         Ok(Turn(file))
     }
 
-    /// What is stored, and where.
+    /// The stored login and its location.
     pub(super) fn load(&self) -> Result<Option<(Record, CredentialStore)>, StoreError> {
         if let Some(text) = self.read_file()? {
             let record = serde_json::from_slice(&text);
@@ -81,7 +81,7 @@ impl Store {
         }
     }
 
-    /// Stores the login in place of what was stored before.
+    /// Replaces the stored login.
     pub(super) fn save(&self, record: &Record, wanted: CredentialStore) -> Result<Place, StoreError> {
         let text = serde_json::to_vec(record).map_err(|_| StoreError::Unwritable)?;
         let refused = match wanted {
@@ -99,12 +99,12 @@ impl Store {
         };
         cache::replace(&self.file, &text)
             .map_err(|source| StoreError::File { file: self.file.clone(), source })?;
-        // An older one would be served once the file is gone.
+        // Otherwise an older login in the keyring would be used once the file is gone.
         let _ = self.keyring.remove(&self.key, &self.label);
         Ok(Place::File(self.file.clone(), refused))
     }
 
-    /// Removes the login; returns whether there was one.
+    /// Removes the login; returns whether it existed.
     pub(super) fn remove(&self) -> Result<bool, StoreError> {
         let was_in_file = self.remove_file()?;
         match self.keyring.remove(&self.key, &self.label) {

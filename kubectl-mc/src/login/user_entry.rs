@@ -1,5 +1,6 @@
-//! The user of the kubeconfig that runs the credential plugin. The host's context, and the contexts of members that
-//! `kubectl mc kubeconfig --merge` wrote, name it; the one that they named before is kept in it for `logout`.
+//! Writes the kubeconfig user that runs the credential plugin. The host's context, and the contexts of
+//! members that `kubectl mc kubeconfig --merge` wrote, reference it; it records their previous user for
+//! `logout`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -17,31 +18,31 @@ use crate::kubeconfig::Mark;
 use crate::kubeconfig::edit::{EditError, Section, UserFile, list};
 use crate::next_command::quoted;
 
-/// The name of our extension of the user.
+/// The name of the plugin's extension of the user.
 const EXTENSION: &str = "kubectl-mc.dev/login";
 
-/// The user that the host's context has at present.
+/// The current user of the host's context.
 pub(super) fn current(host: &ClusterContext) -> Option<&AuthInfo> {
     let name = host.user_name()?;
     let mut entries = host.kubeconfig.auth_infos.iter().filter(|entry| entry.name == name);
     entries.find_map(|entry| entry.auth_info.as_ref())
 }
 
-/// Its credential plugin.
+/// The credential plugin of that user.
 pub(super) fn exec(host: &ClusterContext) -> Option<&ExecConfig> {
     current(host)?.exec.as_ref()
 }
 
-/// The name of the host's login: that of the present one, or else of the context.
+/// The name of the host's login: the name of the current one, or else of the context.
 pub(super) fn login(host: &ClusterContext) -> String {
     let present = exec(host).and_then(Source::of_user).map(|(name, _)| name);
     present.or_else(|| host.context.clone()).unwrap_or_default()
 }
 
-/// What the plugin of another program needs besides its command.
+/// What a wrapped credential plugin needs besides its command.
 pub(super) struct Wrapped {
     pub(super) api_version: Option<String>,
-    /// As a kubeconfig has them.
+    /// In the format of a kubeconfig.
     pub(super) variables: Value,
 }
 
@@ -52,7 +53,7 @@ impl Wrapped {
     }
 }
 
-/// Writes the user, and lets contexts name it. Returns the file.
+/// Writes the user and makes contexts reference it. Returns the file.
 pub(super) fn write(
     host: &ClusterContext,
     source: &Source,
@@ -68,7 +69,7 @@ pub(super) fn write(
     let mark = old.and_then(|at| mark(&users[at]));
     let previous = match (old, mark) {
         (Some(_), None) => return Err(UserEntryError::Foreign { name, file: file.path().to_owned() }),
-        // A second login keeps what the first found.
+        // A second login keeps the user that the first one recorded.
         (_, Some(mark)) if used == Some(&name) => mark["user"].clone(),
         _ => used.map_or(Value::Null, Value::from),
     };
@@ -109,7 +110,8 @@ pub(super) fn write(
     }
 }
 
-/// What kubectl writes the same with: it rewrites the whole file.
+/// The kubectl commands with the same effect, for layouts that the plugin does not edit: kubectl rewrites the
+/// whole file.
 fn by_kubectl(host: &ClusterContext, name: &str, exec: &Value) -> String {
     let text = |value: &Value| quoted(OsStr::new(value.as_str().unwrap_or_default()));
     let name = quoted(OsStr::new(name));
@@ -136,16 +138,16 @@ fn by_kubectl(host: &ClusterContext, name: &str, exec: &Value) -> String {
     )
 }
 
-/// What logout did with the kubeconfig.
+/// The effect of logout on the kubeconfig.
 #[derive(Debug, PartialEq)]
 pub(super) enum Removed {
-    /// The contexts have the user of before again, if they had one.
+    /// The contexts have their previous user again, if there was one.
     Restored(Option<String>),
-    /// Login did not write the user that the contexts have.
+    /// The contexts have a user that login did not write.
     Kept,
 }
 
-/// Lets contexts name the user that they had before, and removes ours.
+/// Restores the previous user of the contexts, and removes the plugin's user.
 pub(super) fn remove(host: &ClusterContext, env: &Env) -> Result<Removed, UserEntryError> {
     let file = UserFile::open(host, env)?;
     let name = name(&login(host));
@@ -162,7 +164,7 @@ pub(super) fn remove(host: &ClusterContext, env: &Env) -> Result<Removed, UserEn
     Ok(Removed::Restored(previous))
 }
 
-/// The change of the contexts of the host and its members from one user to another; null is none.
+/// Changes the contexts of the host and its members from one user to another; null means no user.
 fn contexts_with_user(document: &Value, host: &ClusterContext, from: Option<&str>, to: &Value) -> Section {
     let mut section = Section::of(document, "contexts");
     for (at, entry) in list(document, "contexts").iter().enumerate() {
@@ -186,7 +188,7 @@ fn context<'a>(document: &'a Value, host: &ClusterContext) -> Option<&'a Value> 
     list(document, "contexts").iter().find(|entry| entry["name"].as_str() == host.context.as_deref())
 }
 
-/// What `login` noted in the user.
+/// The data that `login` recorded in the user.
 fn mark(user: &Value) -> Option<&Value> {
     let extensions = user["user"]["extensions"].as_array()?;
     extensions.iter().find(|extension| extension["name"] == EXTENSION)?.get("extension")
@@ -196,7 +198,7 @@ fn name(login: &str) -> String {
     format!("{PROGRAM}/{login}")
 }
 
-/// The name by which this program is found, or else its path.
+/// The name of this program if `PATH` finds it, or else its path.
 fn program(env: &Env) -> String {
     let Ok(own) = std::env::current_exe() else { return PROGRAM.to_owned() };
     let file = format!("{PROGRAM}{}", std::env::consts::EXE_SUFFIX);
@@ -218,7 +220,7 @@ const INSTALL_HINT: &str =
 pub(super) enum UserEntryError {
     #[error(transparent)]
     Edit(#[from] EditError),
-    /// The credential is stored.
+    /// The credential was stored, but the kubeconfig was not changed.
     #[error("{source}")]
     ByHand { source: EditError, commands: String },
     #[error("{} has a user {name:?} that `kubectl mc login` did not write", file.display())]

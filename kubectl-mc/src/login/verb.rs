@@ -1,5 +1,5 @@
-//! `kubectl mc login`: gets a credential, tries it at the host, stores it, and lets the kubeconfig use it. What fails before
-//! that leaves all as it was.
+//! Implements `kubectl mc login`: gets a credential, tries it at the host, stores it, and makes the
+//! kubeconfig use it. A failure before the last steps changes nothing.
 
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ pub(crate) fn run(
     Ok(ExitStatus::Success)
 }
 
-/// Where the credential is stored, for the output.
+/// The location of the credential, for the output.
 fn location(place: &Place, printer: &Printer) -> String {
     match place {
         Place::Keyring => "the credential is in the keyring".to_owned(),
@@ -79,7 +79,7 @@ fn location(place: &Place, printer: &Printer) -> String {
     }
 }
 
-/// How to log in: as the arguments say, or as the last time.
+/// The source of the credential: from the arguments, or from the previous login.
 fn source(arguments: &LoginArgs, host: &ClusterContext) -> Result<(Source, Option<Wrapped>), LoginError> {
     let own = user_entry::exec(host).and_then(Source::of_user).map(|(_, source)| source);
     if arguments.cache_plugin {
@@ -90,7 +90,7 @@ fn source(arguments: &LoginArgs, host: &ClusterContext) -> Result<(Source, Optio
     }
     if arguments.oidc.oidc_issuer_url.is_some() {
         let mut oidc = arguments.oidc.clone();
-        // The credential plugin runs in other folders.
+        // The path must be absolute, because the credential plugin runs in other folders.
         oidc.oidc_certificate_authority =
             oidc.oidc_certificate_authority.map(|file| std::path::absolute(&file).unwrap_or(file));
         return Ok((Source::Oidc(oidc), None));
@@ -104,7 +104,7 @@ fn source(arguments: &LoginArgs, host: &ClusterContext) -> Result<(Source, Optio
     }
 }
 
-/// The environment of a command that prints a credential: with the `KUBERNETES_EXEC_INFO` of kubectl.
+/// The environment of a command that prints a credential, with kubectl's `KUBERNETES_EXEC_INFO`.
 fn variables(host: &ClusterContext, wrapped: Option<&Wrapped>) -> Vec<(String, String)> {
     let version = wrapped.and_then(|wrapped| wrapped.api_version.clone());
     let version = version.unwrap_or_else(|| "client.authentication.k8s.io/v1".to_owned());
@@ -122,7 +122,7 @@ fn variables(host: &ClusterContext, wrapped: Option<&Wrapped>) -> Vec<(String, S
     listed.chain([(env::KUBERNETES_EXEC_INFO.to_owned(), info.to_string())]).collect()
 }
 
-/// A token of a file, or one that is typed.
+/// Reads a token from a file, or prompts for it.
 fn token(file: Option<&Path>, host: &ClusterContext) -> Result<String, LoginError> {
     let text = match file {
         Some(file) => read(file)?,
@@ -136,7 +136,7 @@ fn token(file: Option<&Path>, host: &ClusterContext) -> Result<String, LoginErro
     if is_token(token) { Ok(token.to_owned()) } else { Err(LoginError::NoToken) }
 }
 
-/// The secret of the client: of its file, or of the last login in this way.
+/// The client's secret: from its file, or from the previous login with this source.
 fn client_secret(
     given: &LoginArgs,
     store: &Store,
@@ -145,7 +145,7 @@ fn client_secret(
     if let Some(file) = &given.oidc_client_secret_file {
         return Ok(Some(read(file)?.trim().to_owned()));
     }
-    // What cannot be read is replaced.
+    // An unreadable login is replaced.
     let stored = store.load().ok().flatten().map(|(record, _)| record);
     Ok(stored.filter(|record| record.arguments == arguments).and_then(|record| record.client_secret))
 }
@@ -160,7 +160,7 @@ fn read(file: &Path) -> Result<String, LoginError> {
     Ok(text)
 }
 
-/// As whom the host knows the bearer of the credential.
+/// The identity of the credential on the host.
 async fn who_am_i(
     host: &ClusterContext,
     source: &Source,
@@ -194,7 +194,7 @@ async fn who_am_i(
     Ok(name.unwrap_or_default().into())
 }
 
-/// The host with this credential in the place of its user.
+/// The host with this credential instead of its user.
 fn with_user(host: &ClusterContext, user: AuthInfo) -> ClusterContext {
     let mut host = host.clone();
     let name = NAME.to_owned();
@@ -215,9 +215,9 @@ fn with_user(host: &ClusterContext, user: AuthInfo) -> ClusterContext {
     host
 }
 
-/// The user that is tried.
+/// The name of the user for the trial.
 const NAME: &str = "kubectl-mc/login";
-/// Bytes of standard input.
+/// Maximum number of bytes from standard input.
 const LONGEST_TOKEN: u64 = 1024 * 1024;
 
 #[derive(Debug, thiserror::Error)]

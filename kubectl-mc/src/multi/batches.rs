@@ -1,19 +1,19 @@
-//! The batches of a rollout: `1,25%,rest`.
+//! Parses the batches of a rollout: `1,25%,rest`.
 
-/// The sizes of the turns, in order.
+/// The sizes of the batches, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Batches(Vec<Turn>);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Turn {
     Clusters(usize),
-    /// Of all clusters, rounded up.
+    /// Percentage of all clusters, rounded up.
     Percent(usize),
     Rest,
 }
 
 impl Batches {
-    /// Reads `1,25%,rest`.
+    /// Parses `1,25%,rest`.
     pub(crate) fn parse(text: &str) -> Result<Self, BatchesError> {
         let turn = |word: &str| {
             let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
@@ -33,7 +33,8 @@ impl Batches {
         }
     }
 
-    /// How many of `all` clusters have their turn each time. The last size is repeated until all had theirs.
+    /// The number of clusters in each batch, for `all` clusters. The last size repeats until every cluster is
+    /// in a batch.
     pub(crate) fn sizes(&self, all: usize) -> Vec<usize> {
         let mut sizes = Vec::new();
         let mut left = all;
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_turns_cover_all_clusters_once() {
+    fn batches_cover_each_cluster_once() {
         for (text, all, sizes) in [
             ("1,25%,rest", 40, &[1, 10, 29][..]),
             ("1,25%", 10, &[1, 3, 3, 3]),

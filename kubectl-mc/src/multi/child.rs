@@ -1,4 +1,4 @@
-//! One kubectl process in its own process group, read until it ends. No process of the group survives it.
+//! Runs one kubectl process in its own process group until it ends. No process of the group survives it.
 
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use tokio::sync::mpsc::Sender;
 use super::Fault;
 use crate::server_text::ServerText;
 
-/// What a child is and how long it may take.
+/// The input of a child process, and its limits.
 pub(super) struct Child {
     pub(super) command: Command,
-    /// What it finds on its standard input; none is nothing.
+    /// The standard input; `None` means empty.
     pub(super) input: Option<Arc<[u8]>>,
     pub(super) timeout: Option<Duration>,
-    /// Whether its exit code 1 may be an answer.
+    /// Whether exit code 1 may be a negative answer.
     pub(super) may_say_no: bool,
 }
 
-/// What comes of a child.
+/// An event of a child.
 #[derive(Debug)]
 pub(super) enum Event {
     Out(Vec<u8>),
@@ -28,7 +28,7 @@ pub(super) enum Event {
     End(Result<(), Fault>),
 }
 
-/// Runs it to its end. When this is dropped before, nothing of the child goes on.
+/// Runs the child to its end. Dropping the future kills the child.
 pub(super) async fn run(child: Child, events: &Sender<Event>) -> Result<(), Fault> {
     let Child { mut command, input, timeout, may_say_no } = child;
     let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
@@ -44,7 +44,7 @@ pub(super) async fn run(child: Child, events: &Sender<Event>) -> Result<(), Faul
     let ended = async {
         let feed = async {
             if let (Some(mut stdin), Some(input)) = (stdin, input) {
-                // If the child does not read it all, its exit code decides.
+                // If the child does not read all of it, the exit code decides.
                 let _ = stdin.write_all(&input).await;
             }
         };
@@ -60,7 +60,7 @@ pub(super) async fn run(child: Child, events: &Sender<Event>) -> Result<(), Faul
     judge(status, &String::from_utf8_lossy(&said), may_say_no)
 }
 
-/// Passes on what comes, until it ends. Gives the first of it.
+/// Forwards the output until it ends. Returns its beginning.
 async fn pass(
     from: Option<impl AsyncRead + Unpin>,
     events: &Sender<Event>,
@@ -74,7 +74,7 @@ async fn pass(
             Ok(1..) => {
                 let room = SAID.saturating_sub(first.len()).min(chunk.len());
                 first.extend_from_slice(&chunk[..room]);
-                // Without a receiver the command is ending.
+                // Without a receiver, the command is ending.
                 let _ = events.send(event(chunk)).await;
             }
             _ => return first,
@@ -82,7 +82,7 @@ async fn pass(
     }
 }
 
-/// What the exit code and the words of kubectl say.
+/// The result, from the exit code and the error output of kubectl.
 fn judge(status: ExitStatus, said: &str, may_say_no: bool) -> Result<(), Fault> {
     let is_error = |line: &str| ERRORS.iter().any(|error| line.starts_with(error));
     match status.code() {
@@ -92,7 +92,7 @@ fn judge(status: ExitStatus, said: &str, may_say_no: bool) -> Result<(), Fault> 
     }
 }
 
-/// The cause that a line of kubectl names.
+/// The cause in an error line of kubectl.
 fn reason(line: &str) -> Option<&str> {
     if let Some((reason, _)) =
         line.strip_prefix("Error from server (").and_then(|rest| rest.split_once("): "))
@@ -106,7 +106,7 @@ fn reason(line: &str) -> Option<&str> {
     (words.chars().count() <= WORDS).then_some(words)
 }
 
-/// The process group of a child: kubectl may have started others (credential plugins, `diff`).
+/// The process group of a child: kubectl may start other processes (credential plugins, `diff`).
 #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has process groups"))]
 struct Group(Option<u32>);
 
@@ -114,18 +114,18 @@ impl Drop for Group {
     fn drop(&mut self) {
         #[cfg(unix)]
         if let Some(id) = self.0.and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
-            // A group that is gone already is what is wanted.
+            // The group may already be gone.
             let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
         }
     }
 }
 
 const CHUNK: usize = 16 * 1024;
-/// Enough for kubectl's first error.
+/// Enough for the first error of kubectl.
 const SAID: usize = 8 * 1024;
-/// More would fill the summary's line.
+/// A longer text would fill the line of the summary.
 const WORDS: usize = 60;
-/// What kubectl prints for some causes, and their names in a summary.
+/// Error texts of kubectl, and their names in a summary.
 const CAUSES: &[(&str, &str)] = &[
     ("Metrics API not available", "no metrics API"),
     ("error: timed out waiting for", "timed out"),
@@ -136,7 +136,7 @@ const CAUSES: &[(&str, &str)] = &[
     ("Unable to connect to the server", "unreachable"),
     ("The connection to the server", "unreachable"),
 ];
-/// How kubectl begins to tell an error.
+/// The beginnings of kubectl's error lines.
 const ERRORS: &[&str] =
     &["error: ", "Error from server", "Unable to connect", "The connection to the server"];
 
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_kubectl_give_the_reason() {
+    fn kubectl_output_gives_the_reason() {
         let code = |code: i32| ExitStatus::from_raw(code << 8);
         let kubectl =
             |code, reason: Option<&str>| Err(Fault::Kubectl { code, reason: reason.map(Into::into) });

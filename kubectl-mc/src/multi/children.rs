@@ -1,5 +1,5 @@
-//! Runs a kubectl process for each cluster with a limited concurrency. Their output is printed in the order of the
-//! clusters, or as it arrives for commands that do not end.
+//! Runs a kubectl process for each cluster with a limited concurrency. The output is printed in the order of
+//! the clusters, or as it arrives for commands that stream.
 
 mod invocations;
 
@@ -32,20 +32,20 @@ use crate::kubectl::self_review::{self, Subresource};
 use crate::kubectl::verb::{self, Effect};
 use crate::multi::selection::SelectedCluster;
 
-/// What all children of a command share.
+/// The state that all children of a command share.
 pub(super) struct Children<'a> {
     job: &'a Job<'a>,
-    /// By which members are reached, and the context that it is of.
+    /// The client for members, and its context.
     client: Option<(kube::Client, Arc<ClusterContext>)>,
-    /// A client of the host itself, for a command that sends a review to the members' proxies.
+    /// A client of the host itself, for a command that sends reviews to the members' proxies.
     host: Option<kube::Client>,
     input: Option<Arc<[u8]>>,
     invocations: Arc<Invocations>,
     timeout: Option<Duration>,
-    /// It changes nothing.
+    /// Whether the command only reads.
     reads: bool,
     permits: Arc<Semaphore>,
-    /// A preflight needs no slot of a child, but a connection.
+    /// Limits the preflight requests, which need a connection but no slot of a child.
     asks: Arc<Semaphore>,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Children<'a> {
         })
     }
 
-    /// Runs it at `targets`, which are some of the job's; the outcomes are in their order.
+    /// Runs the command on `targets`, a subset of the job's; the outcomes are in the same order.
     pub(super) async fn run(
         &self,
         targets: &[&SelectedCluster],
@@ -120,7 +120,7 @@ impl<'a> Children<'a> {
         let mut ready = Vec::new();
         for (at, target) in targets.iter().enumerate() {
             if let Some(reason) = target.not_ready() {
-                // Reported at once, so that nothing waits for it.
+                // Reported immediately, so that other output does not wait for it.
                 sink.end(at, Err(Fault::NotReady(reason.clone())));
                 progress.ended(&target.name);
                 continue;
@@ -132,7 +132,8 @@ impl<'a> Children<'a> {
             ordered_output::run_unordered(ready, Start::run, &mut sink).await;
         } else {
             let (at_once, progress) = (ready.len(), progress.clone());
-            // A child never waits for its turn to write, because its time runs. Tables and documents are read whole.
+            // A child never waits before it writes, because its timeout runs. Tables and documents are read
+            // whole.
             let way =
                 Concurrency { at_once, ahead: Semaphore::MAX_PERMITS, grace: GRACE, stalled: None, progress };
             ordered_output::run(ready, &way, Start::run, &mut sink).await;
@@ -166,16 +167,16 @@ impl<'a> Children<'a> {
     }
 }
 
-/// A child that is to be run.
+/// A child to start.
 struct Start {
     cluster: ClusterId,
     way: Way,
     invocations: Arc<Invocations>,
-    /// Whether the output is read here, and not only passed on.
+    /// Whether the output is parsed and not only forwarded.
     parsed: bool,
     input: Option<Arc<[u8]>>,
     timeout: Option<Duration>,
-    /// For a command that asks about the caller, by a POST.
+    /// For a command that sends a review of the caller by POST.
     host: Option<kube::Client>,
     may_say_no: bool,
     keep: bool,
@@ -184,10 +185,10 @@ struct Start {
     asks: Arc<Semaphore>,
 }
 
-/// How the cluster of a child is reached.
+/// How a child reaches its cluster.
 enum Way {
     Member(ClusterName, Invocation),
-    /// With its place among all. Its credential may have to be asked for.
+    /// A context and its position. Its credential may come from a plugin.
     Context(Arc<KubeconfigContext>, usize),
 }
 
@@ -197,7 +198,8 @@ impl Start {
         let permits = self.permits.clone();
         let result = match self.prepare().await {
             Ok((invocation, begin)) => {
-                // Both together have the time that the cluster has; waiting for a turn is not its fault.
+                // The preflight and the child share the cluster's timeout; the time in the queue does not
+                // count.
                 let left = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
                 match permits.acquire_owned().await {
                     Ok(_permit) if self.keep => keep::run(|| self.child(&invocation, left), &events).await,
@@ -212,11 +214,11 @@ impl Start {
             (Err(Fault::TimedOut(_)), Some(timeout)) => Err(Fault::TimedOut(timeout)),
             (result, _) => result,
         };
-        // Without a receiver the command is ending.
+        // Without a receiver, the command is ending.
         let _ = events.send(Event::End(result)).await;
     }
 
-    /// The run of kubectl, and when its cluster was first asked something.
+    /// The run of kubectl, and the time of the first request to its cluster.
     async fn prepare(&self) -> Result<(Invocation, Instant), Fault> {
         match &self.way {
             Way::Member(name, invocation) => {
@@ -235,7 +237,7 @@ impl Start {
     fn child(&self, invocation: &Invocation, timeout: Option<Duration>) -> Child {
         let mut command = self.invocations.kubectl.child(invocation.clone());
         if self.parsed {
-            // The user's preferences for kubectl would change the form of what is read here.
+            // The user's kubectl preferences could change the format of the parsed output.
             command.env("KUBECTL_KUBERC", "false");
         }
         Child { command, input: self.input.clone(), timeout, may_say_no: self.may_say_no }
@@ -248,11 +250,11 @@ impl ForCluster for Start {
     }
 }
 
-/// Passes the children's output on, and keeps how they ended.
+/// Forwards the children's output and records their results.
 struct Results<'a, 'o> {
     children: &'a Children<'a>,
     targets: &'a [&'a SelectedCluster],
-    /// The places of those that are run.
+    /// The positions of the children that run.
     ready: Vec<usize>,
     results: Vec<Option<Result<(), Fault>>>,
     output: &'a mut Output<'o>,
@@ -263,7 +265,7 @@ impl Results<'_, '_> {
         self.results[at] = Some(self.output.end(&self.targets[at].name, result));
     }
 
-    /// Breaks when standard output is closed. A change is finished all the same.
+    /// Breaks when standard output is closed. A command that writes still completes.
     fn go_on(&self) -> ControlFlow<()> {
         let Children { job, reads, .. } = self.children;
         if *reads && job.printer.is_reader_gone() {
@@ -274,7 +276,7 @@ impl Results<'_, '_> {
     }
 
     fn outcomes(self) -> Vec<Outcome> {
-        // Without an end standard output was closed: that is no failure.
+        // A child without a result was stopped because standard output was closed, which is not a failure.
         let outcome = |(target, result): (&&SelectedCluster, Option<_>)| Outcome {
             cluster: target.name.clone(),
             result: result.unwrap_or(Ok(())),
@@ -305,7 +307,7 @@ impl Sink<Event> for Results<'_, '_> {
     }
 }
 
-/// Finds a refusing hop before kubectl runs, which waits longer and reports less.
+/// Finds a refusing hop before kubectl runs, which would wait longer and report less.
 async fn refusal(
     client: Option<&(kube::Client, Arc<ClusterContext>)>,
     cluster: &ClusterName,
@@ -332,16 +334,16 @@ async fn refusal(
     Err(Fault::Refused(refusal))
 }
 
-/// A kubectl costs 50 MB and a good part of a core while it starts.
+/// Limits the concurrency, because a kubectl process uses 50 MB and much of a core while it starts.
 fn concurrency(job: &Job<'_>) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let ours = job.options.concurrency.map(std::num::NonZero::get);
-    // Those that do not end by themselves are all needed at once.
+    // Streams do not end by themselves, so all of them must run at once.
     let all = if verb::is_stream(job.scanned) { job.targets.len() } else { 0 };
     ours.unwrap_or_else(|| (2 * cores).clamp(4, 16).max(all))
 }
 
-/// A command that does not end needs a kubectl for each cluster at the same time.
+/// A stream needs a kubectl process for each cluster at the same time.
 #[derive(Debug, thiserror::Error)]
 #[error("the command would run {clusters} kubectl processes at once, at about 50 MB each")]
 struct TooManyStreams {
@@ -361,9 +363,9 @@ impl Explain for TooManyStreams {
     }
 }
 
-/// A kubectl needs the better part of a second to start.
+/// A kubectl process needs almost a second to start.
 const GRACE: Duration = Duration::from_secs(2);
-/// 3 GB of kubectls.
+/// Uses about 3 GB of memory.
 const STREAMS: usize = 64;
-/// As many connections as a host's proxy takes from one user without a word.
+/// The number of connections that a reverse proxy usually accepts from one user.
 const ASKED_AT_ONCE: usize = 64;

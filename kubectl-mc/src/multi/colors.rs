@@ -1,11 +1,12 @@
-//! Colors of cluster names: `--color` first, then `NO_COLOR`, then whether the output is a terminal.
+//! Decides about colors of cluster names: by `--color`, else `NO_COLOR`, else whether the output is a
+//! terminal.
 
 use std::io::{self, IsTerminal};
 
 use crate::cli::Color;
 use crate::env::{self, Env};
 
-/// Which of the two outputs is coloured.
+/// Which of the two outputs is colored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Colors {
     pub(super) out: bool,
@@ -27,13 +28,13 @@ impl Colors {
     }
 }
 
-/// The text in the colour of a cluster's place.
+/// Paints the text in the color of the cluster's position.
 pub(super) fn paint(text: &str, at: usize) -> String {
     let color = PALETTE[at % PALETTE.len()];
     format!("\x1b[{color}m{text}\x1b[0m")
 }
 
-/// Colours that can be read on dark and on light; red is for errors.
+/// Colors that are legible on dark and light backgrounds; red is for errors.
 const PALETTE: &[u8] = &[36, 33, 32, 35, 34, 96, 93, 92, 95, 94];
 
 #[cfg(test)]
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_counts_more_than_the_variable() {
+    fn flag_overrides_the_variable() {
         let no_color: Env = [(env::NO_COLOR, "1")].into_iter().collect();
         assert!(Colors::new(Color::Always, &no_color).out);
         assert!(!Colors::new(Color::Never, &Env::default()).out);

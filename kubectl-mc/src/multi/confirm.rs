@@ -1,5 +1,5 @@
-//! Asks once for confirmation before a change on several clusters. Above ten clusters, the user types their number.
-//! Without a terminal nothing is changed.
+//! Prompts once for confirmation before a change on several clusters. Above ten clusters, the user types
+//! their number. Without a terminal nothing is changed.
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 
@@ -8,13 +8,13 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::next_command::quoted;
 
-/// Asks for the job, unless `--yes` has answered.
+/// Prompts for the job, unless `--yes` is set.
 pub(super) fn confirm(job: &Job<'_>) -> Result<(), ConfirmError> {
     if job.options.yes {
         return Ok(());
     }
     let clusters = job.targets.len();
-    // After the verb of another plugin the flag would be that plugin's.
+    // After the verb of another plugin, the flag would belong to that plugin.
     let plugin = job.scanned.verb().filter(|_| !job.scanned.verb_is_builtin());
     let plugin = plugin.map(|verb| verb.to_string_lossy().into_owned());
     let refused = |_| ConfirmError::NoTerminal { clusters, plugin: plugin.clone() };
@@ -50,7 +50,7 @@ fn ask(begin: &str, clusters: usize, input: &mut dyn BufRead, output: &mut dyn W
     Ok(if many { answer.parse() == Ok(clusters) } else { matches!(answer, "y" | "Y" | "yes") })
 }
 
-/// The terminal itself: standard input may be the command's data.
+/// The terminal itself, because standard input may be the data of the command.
 #[cfg(unix)]
 fn terminal() -> io::Result<BufReader<std::fs::File>> {
     std::fs::File::open("/dev/tty").map(BufReader::new)
@@ -96,7 +96,7 @@ impl Explain for ConfirmError {
     }
 }
 
-/// Above this the number must be typed.
+/// Above this number of clusters, the user types the number.
 const TYPED_ABOVE: usize = 10;
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_clear_yes_is_one() {
+    fn only_an_explicit_yes_confirms() {
         let asked = |clusters, typed: &str| {
             let mut shown = Vec::new();
             let answer = ask("", clusters, &mut typed.as_bytes(), &mut shown).unwrap();

@@ -1,15 +1,16 @@
-//! Runs commands that read (`get`, `logs`, `compare`, some others) on many clusters by direct requests, with one login and one pool of
-//! connections. Only a command that is done exactly as by kubectl has a [`Plan`]; kubectl runs all others.
+//! Runs read commands (`get`, `logs`, `compare` and some others) on many clusters by direct requests, with
+//! one login and one connection pool. Only a command with exactly the same result as in kubectl has a
+//! [`Plan`]; kubectl runs all others.
 //!
-//! - [`kubectl_flags`]: kubectl's flags, read strictly
-//! - [`login`], [`pool`]: the way to the members, with a credential that may run out
-//! - [`member`], [`member_deadline`], [`failure`]: one of them, how long it may take, and why it did not answer
+//! - [`kubectl_flags`]: strict parsing of kubectl's flags
+//! - [`login`], [`pool`]: connections to the members, with a credential that may expire
+//! - [`member`], [`member_deadline`], [`failure`]: one member, its timeout, and its error
 //! - [`arrivals`]: clusters that become Ready while a command runs
-//! - [`discovery`], [`member_types`]: which type a word means
-//! - [`lasting`]: work that goes on until it is interrupted
-//! - [`run_job`]: from a job and to its outcomes
-//! - [`logs`]: the logs of pods; [`compare`]: what differs between clusters
-//! - [`report`]: commands of one text for each cluster
+//! - [`discovery`], [`member_types`]: the type that a word stands for
+//! - [`lasting`]: work that runs until it is interrupted
+//! - [`run_job`]: runs a plan for a job and returns its outcomes
+//! - [`logs`]: the logs of pods; [`compare`]: differences between clusters
+//! - [`report`]: commands with one text for each cluster
 //! - [`get`]: lists and watches; [`server_table`]: the rows of a server's table
 
 mod arrivals;
@@ -56,7 +57,7 @@ use crate::multi::selection::Growth;
 use crate::printer::Printer;
 use crate::server_text::ServerText;
 
-/// A command that is done here.
+/// A command that runs by direct requests.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Plan {
     Get(get::GetPlan),
@@ -66,15 +67,15 @@ pub(crate) enum Plan {
     Report(report::ReportPlan),
 }
 
-/// When kubectl may take over what was begun by direct requests.
+/// Until when kubectl may take over a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TakeOver {
     Never,
-    /// As long as nothing is printed.
+    /// Until the first output.
     BeforeOutput,
 }
 
-/// What came of a plan at a cluster.
+/// The result of a plan on a cluster.
 pub(crate) type Ended = (ClusterId, Result<(), MemberFailure>);
 
 impl Plan {
@@ -86,11 +87,11 @@ impl Plan {
         if let Some(tail) = Self::tail(scanned) {
             return Some(tail);
         }
-        // kubectl's tables of several clusters become one, which is done with the texts of kubectl.
+        // kubectl's tables of several clusters are merged from kubectl's text output.
         Self::of(scanned, env).filter(|plan| !matches!(plan, Self::Report(report) if report.is_table()))
     }
 
-    /// The plan for a command on one cluster, and whether kubectl can take it over.
+    /// The plan for a command on one cluster, and until when kubectl can take over.
     pub(crate) fn for_one(scanned: &Scanned, env: &Env) -> Option<(Self, TakeOver)> {
         if let Some(tail) = Self::tail(scanned) {
             return Some((tail, TakeOver::Never));
@@ -99,7 +100,7 @@ impl Plan {
         if env.var(env::DIRECT).is_some_and(|direct| direct == "only") {
             return Some((plan, TakeOver::Never));
         }
-        // From level 6 on kubectl logs its requests.
+        // From level 6 on, kubectl logs its requests.
         let level = scanned.value("v").map(|level| level.to_str().and_then(|level| level.parse::<u8>().ok()));
         let logs = level.is_some_and(|level| level.is_none_or(|level| level > 5));
         (!plan.lasts() && !logs).then_some((plan, TakeOver::BeforeOutput))
@@ -110,12 +111,12 @@ impl Plan {
         TailPlan::parse(scanned).ok().map(|plan| Self::Tail(Box::new(plan)))
     }
 
-    /// The plan for a command line, if it is one that is done here.
+    /// The plan for a command line, if it runs by direct requests.
     fn of(scanned: &Scanned, env: &Env) -> Option<Self> {
         if env.var(env::DIRECT).is_some_and(|direct| direct == "0") {
             return None;
         }
-        // A file of kubectl's own preferences may change what any command means.
+        // A kubectl preferences file may change the meaning of any command.
         if has_preferences(env) {
             return None;
         }
@@ -125,7 +126,7 @@ impl Plan {
             .or_else(|| report::ReportPlan::parse(scanned).map(Self::Report))
     }
 
-    /// Whether it lasts, so that a cluster may come to it later.
+    /// Whether the plan streams, so that clusters can be added later.
     fn lasts(&self) -> bool {
         match self {
             Self::Get(plan) => plan.is_watch(),
@@ -135,8 +136,8 @@ impl Plan {
         }
     }
 
-    /// Does it. What came of it at each of the clusters, in their order, and then at those that joined; lines of text
-    /// go to `text`.
+    /// Runs the plan. Returns the results of the clusters in their order, then those of clusters that joined.
+    /// Lines of text go to `text`.
     pub(crate) async fn run(&self, task: &Task<'_>, text: &mut dyn Text) -> Result<Vec<Ended>, DirectError> {
         let named =
             |results: Vec<Result<(), MemberFailure>>| task.clusters.iter().cloned().zip(results).collect();
@@ -153,20 +154,20 @@ impl Plan {
 
 /// Writes lines of text.
 pub(crate) trait Text {
-    /// Lines of a cluster; breaks when standard output is closed.
+    /// Prints lines of a cluster; breaks when standard output is closed.
     fn out(&mut self, cluster: &ClusterId, lines: &[u8]) -> ControlFlow<()>;
 
-    /// Something about them, beside the data.
+    /// Prints a remark about a cluster beside the data.
     fn remark(&mut self, cluster: &ClusterId, remark: &str);
 
-    /// Why a cluster has failed, as soon as that is known.
+    /// Reports the failure of a cluster as soon as it is known.
     fn failed(&mut self, cluster: &ClusterId, failure: &MemberFailure);
 
-    /// The last line of a cluster was its last, whether it has an end or not.
+    /// Marks the end of a cluster's output, even without a final line break.
     fn end(&mut self, cluster: &ClusterId);
 }
 
-/// Text of one cluster, as it is.
+/// Prints the text of one cluster unchanged.
 pub(crate) struct PlainText<'a> {
     printer: &'a Printer,
     /// Whether a failure was printed.
@@ -178,7 +179,7 @@ impl<'a> PlainText<'a> {
         Self { printer, has_failed: false }
     }
 
-    /// Prints why the command failed, unless that is printed.
+    /// Prints why the command failed, unless a failure was already printed.
     pub(crate) fn end(&self, failure: &MemberFailure) {
         if !self.has_failed {
             self.printer.note_line(&failure.to_string());
@@ -196,7 +197,7 @@ impl Text for PlainText<'_> {
     }
 
     fn failed(&mut self, _: &ClusterId, failure: &MemberFailure) {
-        // These end the command, with a hint.
+        // These failures end the command, with a hint.
         if !matches!(
             failure,
             MemberFailure::Refused(_) | MemberFailure::OtherHub(_) | MemberFailure::Unreachable(_)
@@ -209,37 +210,37 @@ impl Text for PlainText<'_> {
     fn end(&mut self, _: &ClusterId) {}
 }
 
-/// Where and how a plan is run.
+/// The clusters and options of a plan.
 pub(crate) struct Task<'a> {
     pub(crate) reach: &'a Reach,
     pub(crate) scanned: &'a Scanned,
     pub(crate) env: &'a Env,
     pub(crate) printer: &'a Printer,
     pub(crate) clusters: Vec<ClusterId>,
-    /// Clusters of the command that do not answer, and why. A watch takes them up when they do.
+    /// Clusters of the command that are not ready, and why. A watch includes them when they become ready.
     pub(crate) not_ready: Vec<(ClusterId, ServerText)>,
-    /// The choice of the clusters, if it may come to mean more of them.
+    /// The choice of clusters, if it may match more clusters later.
     pub(crate) growth: Option<&'a Growth>,
     pub(crate) color: Color,
-    /// How many are asked at once; none is as many as are good for one connection.
+    /// Maximum number of parallel clusters; `None` means the default for one connection.
     pub(crate) at_once: Option<usize>,
-    /// How long a cluster has; for what lasts, how long each answer may take to begin.
+    /// Timeout of each cluster. For a stream, the timeout until each response begins.
     pub(crate) timeout: Option<Duration>,
     pub(crate) progress: ClusterProgress,
     pub(crate) merge: Merge,
 }
 
-/// How the answers of several clusters become one.
+/// How the responses of several clusters are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Merge {
-    /// Each row and object says which cluster it is of.
+    /// Each row and object names its cluster.
     Marked,
-    /// One cluster, and the output of kubectl byte for byte.
+    /// One cluster, with the output of kubectl byte for byte.
     Plain,
 }
 
 impl Task<'_> {
-    /// The members, reached by one client that bears so many streams at a time.
+    /// The members, with one client for this number of concurrent streams.
     async fn members(
         &self,
         streams: usize,
@@ -249,12 +250,12 @@ impl Task<'_> {
         member::Members::new(self, streams, || deadline(time)).await
     }
 
-    /// How many clusters are asked at a time.
+    /// Number of parallel clusters.
     fn at_once(&self) -> usize {
         self.at_once.unwrap_or(AT_ONCE).min(self.clusters.len())
     }
 
-    /// How to ask these, which are shown as waited for from now on.
+    /// The concurrency for these requests. From now on, the progress display waits for their clusters.
     fn way(&self, what: &[impl ForCluster]) -> Concurrency {
         self.progress.wait_for(what.iter().map(ForCluster::cluster));
         let (at_once, progress) = (self.at_once(), self.progress.clone());
@@ -262,7 +263,7 @@ impl Task<'_> {
     }
 }
 
-/// kubectl's file of preferences (kuberc): named by a variable, or where kubectl looks for it.
+/// Whether a kubectl preferences file (kuberc) exists: in a variable, or at kubectl's default path.
 fn has_preferences(env: &Env) -> bool {
     if env.var(env::KUBECTL_KUBERC).is_some_and(|on| on == "false") {
         return false;
@@ -271,7 +272,7 @@ fn has_preferences(env: &Env) -> bool {
         || env.home().is_some_and(|home| std::path::Path::new(home).join(".kube").join("kuberc").exists())
 }
 
-/// The client could not be set up.
+/// The client setup failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DirectError {
     #[error("cannot use {host}")]
@@ -284,11 +285,11 @@ impl Explain for DirectError {
     }
 }
 
-/// Short requests that share a connection well.
+/// Number of short requests that share a connection well.
 const AT_ONCE: usize = 64;
-/// What a person waits for without a thought.
+/// A delay that users accept.
 const GRACE: Duration = Duration::from_secs(1);
-/// The same for a cluster that has begun to answer.
+/// The grace period for a cluster that has started to respond.
 const STALLED: Duration = Duration::from_secs(5);
-/// Longer than any command lasts.
+/// Longer than any command runs.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);

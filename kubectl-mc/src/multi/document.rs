@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_at_all_is_a_valid_list_too() {
+    fn empty_output_is_a_valid_list() {
         let yaml = Document::new(Format::Yaml).render();
         assert_eq!(yaml, "apiVersion: v1\nitems: []\nkind: List\nmetadata:\n  resourceVersion: \"\"\n");
     }

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_come_in_the_order_of_the_members_however_fast_each_is() {
+    fn pieces_come_in_the_order_of_the_members() {
         assert_eq!(told(&[900, 10, 20], 3), [0, 1, 2]);
         assert_eq!(told(&[900, 10, 20], 2), [0, 1, 2]);
         assert_eq!(told(&[30_000], 1), [0]);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn many_that_are_silent_cost_the_time_of_one() {
+    fn many_silent_clusters_cost_one_grace_period() {
         let mut millis = vec![10; 100];
         (0..100).step_by(2).for_each(|at| millis[at] = 30_000);
         struct Last(Vec<Duration>, Instant);

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_rows_and_everything_else_is_left() {
+    fn port_lines_become_rows_and_other_lines_stay() {
         let mut ports = Ports::default();
         let mut take = |cluster: &str, line: &str| ports.take(&cluster.parse().unwrap(), line.as_bytes());
         assert!(take("m1", "Forwarding from 127.0.0.1:8080 -> 80"));

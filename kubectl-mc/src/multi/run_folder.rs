@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_its_owners_alone_and_gone_with_the_run() {
+    fn folder_is_private_and_removed_after_the_run() {
         let private = tempfile::tempdir().unwrap();
         let run = RunFolder::new(private.path());
         let file = run.write("m1.json", b"secret").unwrap();

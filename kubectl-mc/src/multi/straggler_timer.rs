@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn straggler_gets_the_grace_or_the_others_time() {
+    async fn straggler_gets_the_grace_or_the_time_of_the_others() {
         let grace = Duration::from_secs(1);
         let mut quiet = StragglerTimer::new(grace);
         let begun = Instant::now();

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn other_columns_are_another_block() {
+    fn other_columns_start_another_block() {
         let two = "NAME      AGE\npod/web   3s\n\nNAME      TYPE\nsvc/web   ClusterIP\n";
         assert_eq!(
             tables(&[("m1", two), ("m2", "NAME      AGE\npod/x     1s\n")]),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_table() {
+    fn empty_output_prints_no_table() {
         assert_eq!(tables(&[]), "");
         assert_eq!(tables(&[("m1", "")]), "");
     }

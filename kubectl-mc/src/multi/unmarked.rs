@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_taken_off_objects() {
+    fn cluster_marks_are_removed_from_objects() {
         let text = format!("{}---\n{}", list(&[object("a", Some("m1"))]), object("b", None));
         let read: Value = serde_json::from_slice(&rewritten(text.as_bytes()).unwrap().unwrap()).unwrap();
         let expected =
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_an_object_are_refused_by_name() {
+    fn several_copies_of_an_object_are_refused() {
         let text = list(&[object("a", Some("m1")), object("b", Some("m1")), object("a", Some("m2"))]);
         let error = rewritten(text.as_bytes()).unwrap_err();
         assert_eq!(
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn other_input_stays_as_it_is() {
+    fn other_input_is_unchanged() {
         let twice = list(&[object("a", None), object("a", None)]);
         for text in [twice.as_str(), "", "no: [yaml fleet.kubectl-mc.dev/cluster", "\u{0}"] {
             assert!(rewritten(text.as_bytes()).unwrap().is_none(), "{text}");

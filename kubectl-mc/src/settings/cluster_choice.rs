@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_patterns_are_chosen_now() {
+    fn names_and_patterns_become_an_immediate_choice() {
         let now =
             |text: &str| Some(ClusterChoice::Now(Choice::parse(&[text], &[], None, false).unwrap().unwrap()));
         assert_eq!(cluster_choice(Some("m1"), &flags(&[])).unwrap(), now("m1"));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_all_clusters_are_kept() {
+    fn labels_and_all_clusters_become_a_selector() {
         let kept = |selector: Option<&str>, all_clusters| {
             let flags =
                 Flags { cluster_selector: selector.map(str::to_owned), all_clusters, ..Flags::default() };
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn filter_chooses_now() {
+    fn filter_becomes_an_immediate_choice() {
         let flags = |clusters: &[&str]| Flags { r#where: vec!["ready=True".to_owned()], ..flags(clusters) };
         let now = |choice| {
             let filter = FieldFilter::parse(&["ready=True"]).unwrap();

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn a_document_is_laid_out_as_kubectl_does() {
+fn document_is_formatted_as_in_kubectl() {
     let value = json!({
         "kind": "List", "apiVersion": "v1", "empty": {}, "none": [], "null": null, "yes": true,
         "items": [{"b": [1, [2, 3]], "a": {"x": "y "}}, "plain", [], {}],
@@ -30,7 +30,7 @@ none: []
 }
 
 #[test]
-fn quotes_are_put_where_yaml_needs_them() {
+fn quotes_are_added_where_yaml_needs_them() {
     for (value, expected) in [
         ("", "\"\""),
         ("plain words", "plain words"),
@@ -76,7 +76,7 @@ fn quotes_are_put_where_yaml_needs_them() {
 }
 
 #[test]
-fn lines_are_kept_as_blocks() {
+fn multi_line_strings_become_block_scalars() {
     for (value, expected) in [
         ("a\nb\n", "|\n  a\n  b\n"),
         ("a\nb", "|-\n  a\n  b\n"),
@@ -91,7 +91,7 @@ fn lines_are_kept_as_blocks() {
 }
 
 #[test]
-fn long_lines_are_folded_behind_column_80() {
+fn long_lines_are_folded_after_column_80() {
     let words = "word ".repeat(30);
     let expected = format!("k: {}\n  {}\n", ["word"; 16].join(" "), ["word"; 14].join(" "));
     assert_eq!(text(&json!({"k": words.trim()}), 0), expected);

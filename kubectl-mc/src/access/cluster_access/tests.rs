@@ -22,12 +22,12 @@ fn user(name: &str) -> GrantSubject {
 }
 
 #[test]
-fn name_is_readable_and_the_same_for_the_same_grant() {
+fn name_is_readable_and_stable_for_equal_grants() {
     let jane = [user("jane")];
     let prod = labelled("env=prod");
     let name = grant(&jane, &prod).name();
     assert!(name.starts_with("view-user-jane-env-prod-"), "{name}");
-    // Neither the order nor the way of writing a selector counts.
+    // The order of subjects and the notation of a selector do not change the name.
     let (both, other) = ([user("jane"), user("joe")], [user("joe"), user("jane")]);
     let (m12, m21) = (named_clusters(&["m1", "m2"]), named_clusters(&["m2", "m1"]));
     assert_eq!(grant(&both, &m12).name(), grant(&other, &m21).name());
@@ -56,7 +56,7 @@ fn different_grants_have_different_names() {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         assert!(name.len() < 100 && name.bytes().all(plain) && !name.contains("--"), "{name}");
     }
-    // The same pattern names the same grant, also after another cluster joined.
+    // The same pattern gives the same name even after another cluster joined.
     let pattern = ["eu-*".to_owned()];
     let (before, after) = (named_clusters(&["eu-1"]), named_clusters(&["eu-1", "eu-2"]));
     let name = |clusters| MaintainedGrant { terms: &pattern, ..grant(&jane, clusters) }.name();
@@ -66,7 +66,7 @@ fn different_grants_have_different_names() {
 }
 
 #[test]
-fn object_is_a_cluster_access() {
+fn object_has_the_kind_and_spec_of_a_cluster_access() {
     let jane = [user("jane")];
     let clusters = named_clusters(&["m1", "m2"]);
     let kept = MaintainedGrant { role: role("view", Some("shop")), ..grant(&jane, &clusters) };
@@ -99,7 +99,7 @@ fn access_ends_after_the_duration() {
 }
 
 #[test]
-fn status_is_settled_when_every_cluster_is_known() {
+fn status_is_settled_once_every_cluster_is_reported() {
     let access = |generation: i64, clusters: Value| {
         json!({
             "metadata": {"generation": 2},

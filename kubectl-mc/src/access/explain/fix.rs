@@ -1,5 +1,5 @@
-//! The command that grants what an authorizer refuses: with the first of the usual roles that includes it, or else with
-//! a role that is made for it.
+//! Finds the command that grants what an authorizer refuses: with the first default role that includes the
+//! right, or else with a new role.
 
 use http::Method;
 use kubectl_mc_api::ClusterName;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::member::Question;
 use crate::access::through;
 
-/// Whose access is explained, and what for.
+/// The user and the right that the command is for.
 pub(super) struct Fix {
     /// `kubectl mc` with the flags that address the host.
     kubectl_mc: String,
@@ -21,7 +21,7 @@ pub(super) struct Fix {
 }
 
 impl Fix {
-    /// Looks at the member's roles, or, where they cannot be read, at what Kubernetes' own include.
+    /// Checks the member's default roles, or the built-in knowledge of them if the caller may not read them.
     pub(super) async fn find(question: &Question<'_>, attributes: &Value) -> Self {
         let mut role = None;
         for name in USUAL {
@@ -51,7 +51,7 @@ impl Fix {
         let right = &attributes["resourceAttributes"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let place = match text(&right["namespace"]) {
-            // A right on a resource without namespaces is given everywhere.
+            // A right on a cluster-scoped resource is granted without a namespace.
             namespace if namespace.is_empty() => String::new(),
             namespace => format!(" -n {namespace}"),
         };
@@ -89,7 +89,7 @@ fn resource(right: &Value) -> String {
     format!("{}{group}{sub}", text("resource"))
 }
 
-/// Whether a ClusterRole includes a right, as RBAC's authorizer reads it.
+/// Whether a ClusterRole includes a right, by the rules of the RBAC authorizer.
 fn includes(role: &Value, attributes: &Value) -> bool {
     let (right, url) = (&attributes["resourceAttributes"], &attributes["nonResourceAttributes"]);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -118,7 +118,7 @@ fn includes(role: &Value, attributes: &Value) -> bool {
     })
 }
 
-/// The first of Kubernetes' own roles that usually includes a right.
+/// The first default role of Kubernetes that usually includes a right.
 fn usual(attributes: &Value) -> Option<&'static str> {
     let right = &attributes["resourceAttributes"];
     let text = |field: &str| right[field].as_str().unwrap_or_default();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_roles_include_what_kubernetes_says() {
+    fn default_roles_include_the_rights_of_kubernetes() {
         for (verb, group, resource, subresource, role) in [
             ("list", "", "pods", "", Some("view")),
             ("get", "", "pods", "log", Some("view")),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_include_rights_as_in_rbac() {
+    fn role_rules_match_rights_as_in_rbac() {
         let role = json!({"rules": [
             {"apiGroups": ["apps"], "resources": ["deployments", "*/scale"], "verbs": ["get", "patch"]},
             {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["one"], "verbs": ["*"]},
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn fix_makes_a_role_where_no_usual_one_helps() {
+    fn fix_creates_a_role_when_no_default_role_fits() {
         let fix = |attributes: Value, role: Option<&str>| {
             let (cluster, subject) = ("m1".parse().unwrap(), subject_flags("jane"));
             let kubectl_mc = "kubectl mc".to_owned();

@@ -1,4 +1,4 @@
-//! The verdicts of an explanation, and the review that each hop is asked.
+//! Defines the verdicts of an explanation, and the review that each hop receives.
 
 use serde_json::{Value, json};
 
@@ -9,13 +9,13 @@ use crate::exit::ExitStatus;
 use crate::server_text::escaped;
 use crate::suggestion;
 
-/// What a hop says.
+/// The verdict of a hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Yes(String),
-    /// The second is the command that changes it.
+    /// The reason, and the command that changes the verdict.
     No(String, String),
-    /// It could not be asked; the second is what would help.
+    /// The hop could not be queried: the reason, and a hint.
     Unknown(String, Option<String>),
 }
 
@@ -42,7 +42,7 @@ impl Hops {
         self.0.iter().all(|(_, verdict)| matches!(verdict, Verdict::Yes(_)))
     }
 
-    /// A line for each hop, and one for each command that would help.
+    /// Prints a line for each hop, then a line for each command that would help.
     pub(super) fn table(&self) -> String {
         let mut text = String::new();
         let width = self.0.iter().map(|(hop, _)| hop.len()).max().unwrap_or_default();
@@ -61,19 +61,19 @@ impl Hops {
     }
 }
 
-/// The verb of clusters/proxy that a verb of kubectl or RBAC comes with.
+/// The verb on `clusters/proxy` that belongs to a verb of kubectl or RBAC.
 pub(super) fn proxy_verb(verb: &str) -> &'static str {
     match verb {
         "get" | "list" | "watch" | "logs" | "describe" | "top" => "get",
         "update" | "replace" => "update",
         "patch" | "apply" | "edit" | "label" | "annotate" | "scale" => "patch",
         "delete" | "deletecollection" => "delete",
-        // exec, attach and port-forward too: an upgrade is a create.
+        // Also exec, attach and port-forward: an upgrade needs create.
         _ => "create",
     }
 }
 
-/// A word that is neither a verb of RBAC nor one of kubectl's that is understood here.
+/// An error for a word that is neither a verb of RBAC nor a known verb of kubectl.
 pub(super) fn unknown_verb(verb: &str) -> Option<UnknownVerb> {
     (!VERBS.contains(&verb)).then(|| UnknownVerb(verb.to_owned()))
 }
@@ -95,7 +95,7 @@ impl Explain for UnknownVerb {
     }
 }
 
-/// RBAC's verbs, then kubectl's.
+/// The verbs of RBAC, then those of kubectl.
 #[rustfmt::skip]
 const VERBS: &[&str] = &[
     "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "approve", "attest", "bind",
@@ -104,7 +104,7 @@ const VERBS: &[&str] = &[
     "scale", "top",
 ];
 
-/// What the member's authorizer is asked: kubectl's word for it made RBAC's.
+/// The attributes for the member's authorizer; a verb of kubectl becomes a verb of RBAC.
 pub(super) fn attributes(arguments: &ExplainArgs, resource: &ResourceAttributes) -> Value {
     let ExplainArgs { namespace, verb, resource: typed, object, .. } = arguments;
     if typed.starts_with('/') {
@@ -125,7 +125,7 @@ pub(super) fn attributes(arguments: &ExplainArgs, resource: &ResourceAttributes)
             resource.group = METRICS.to_owned();
             (if object.is_some() { "get" } else { "list" }, None)
         }
-        // Without a name kubectl lists.
+        // `kubectl get` without a name is a list.
         "get" if object.is_none() && resource.subresource.is_none() => ("list", None),
         verb => (verb, None),
     };
@@ -165,7 +165,7 @@ pub(super) fn right_in_words(right: &Value) -> String {
     format!("{what} {:?}", text("name"))
 }
 
-/// An authorizer's reason is told only when it gave one.
+/// Appends the authorizer's reason if there is one.
 pub(super) fn with_reason(text: &str, reason: &str) -> String {
     if reason.is_empty() { text.to_owned() } else { format!("{text}: {reason}") }
 }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn kubectls_verbs_are_asked_as_rbacs() {
+    fn kubectl_verbs_map_to_rbac_verbs() {
         assert_eq!(
             asked("get", "pods", None, Some("shop")),
             json!({"resourceAttributes": {"verb": "list", "group": "", "resource": "pods", "namespace": "shop"}})
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_verb_is_named_with_the_nearest() {
+    fn unknown_verb_error_suggests_the_nearest() {
         let error = unknown_verb("lits").unwrap();
         assert_eq!(
             (error.to_string().as_str(), error.hint().as_deref()),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_verb_is_that_of_the_http_method() {
+    fn host_verb_comes_from_the_http_method() {
         for (verb, proxy) in [
             ("list", "get"),
             ("logs", "get"),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn each_hop_is_a_line_and_each_no_has_its_command() {
+    fn each_hop_prints_a_line_and_each_denial_a_command() {
         let mut hops = Hops::default();
         hops.add("host", Verdict::yes("jane".to_owned()));
         assert!(hops.all_yes());

@@ -1,4 +1,4 @@
-//! The verdicts of the member, asked by reviews through the caller's proxy path.
+//! Determines the verdicts of the member by reviews through the caller's proxy path.
 
 use http::{Method, StatusCode};
 use kubectl_mc_api::ClusterName;
@@ -17,28 +17,28 @@ use crate::cluster::hop::{Hop, Refusal};
 use crate::error::Failure;
 use crate::join::side::Side;
 
-/// What is asked, and of whom.
+/// The request to explain, and the user.
 pub(super) struct Question<'a> {
     pub(super) host: &'a Side,
-    /// The member, by the caller's proxy path.
+    /// The member, through the caller's proxy path.
     pub(super) member: &'a Side,
     pub(super) cluster: &'a ClusterName,
     pub(super) who: &'a Identity,
-    /// By which the sidecar shows them to the member.
+    /// The rules by which the sidecar presents the user to the member.
     pub(super) rules: &'a Rules,
-    /// Whether the sidecar gets rights on the member when somebody first needs them.
+    /// Whether the sidecar gets rights on the member on demand.
     pub(super) learns: bool,
     pub(super) right: Right,
 }
 
-/// The right that is asked about.
+/// The right to check.
 #[derive(Debug, Default)]
 pub(super) struct Right {
-    /// Those of a review.
+    /// The attributes of a review.
     pub(super) attributes: Value,
-    /// The path of a GET that needs this right and no other.
+    /// The path of a GET that needs exactly this right.
     read: Option<String>,
-    /// What was typed, when the member serves no such resource.
+    /// The resource as typed, if the member does not serve it.
     unknown: Option<String>,
 }
 
@@ -51,7 +51,8 @@ impl Right {
 type Verdicts = Vec<(&'static str, Verdict)>;
 
 impl Question<'_> {
-    /// What is asked of the member's authorizer. Where its resources cannot be read, what was typed.
+    /// Resolves the attributes for the member's authorizer; uses the words as typed if the member's resources
+    /// cannot be read.
     pub(super) async fn resolve(&self, arguments: &ExplainArgs) -> Right {
         let Self { host, member, cluster, .. } = self;
         let typed = &arguments.resource;
@@ -72,7 +73,7 @@ impl Question<'_> {
         Right { attributes, read, unknown: None }
     }
 
-    /// By SubjectAccessReviews: for the sidecar's account and for the impersonated user.
+    /// Checks by SubjectAccessReviews: for the sidecar's account and for the impersonated user.
     pub(super) async fn of_another(&self, grant: &impl Fn() -> String) -> Result<Verdicts, Failure> {
         let Self { cluster, .. } = self;
         let there = match self.who.on_member(self.rules) {
@@ -93,7 +94,7 @@ impl Question<'_> {
         let impersonation = if missing.is_empty() {
             Verdict::yes(format!("the sidecar may impersonate {} on {cluster}", there.in_words()))
         } else if learns {
-            // Names and groups are given on demand, and nothing else of an identity.
+            // On-demand access covers names and groups, and no other part of an identity.
             Verdict::yes(format!(
                 "on-demand access: the first request lets the sidecar impersonate {}",
                 missing.join(", ")
@@ -108,7 +109,8 @@ impl Question<'_> {
         ])
     }
 
-    /// By a SelfSubjectAccessReview, which everybody may make: that it gets there shows the impersonation.
+    /// Checks by a SelfSubjectAccessReview, which every user may make. A review that reaches the member
+    /// proves the impersonation.
     pub(super) async fn of_oneself(&self, grant: &impl Fn() -> String) -> Result<Verdicts, Failure> {
         let Self { member, cluster, .. } = self;
         if let Err(why) = self.who.on_member(self.rules) {
@@ -120,7 +122,7 @@ impl Question<'_> {
         if is_just_granted(&answer) {
             answer = ask().await?;
         }
-        // A review is a POST: callers who may only read make the read itself.
+        // A review is a POST. For callers with read-only access the read itself is made instead.
         let only_reads = answer.refusal().is_some_and(|refusal| refusal.hop == Hop::HostAuthorization);
         let read = self.right.read.as_ref().filter(|_| only_reads);
         if let Some(path) = read {
@@ -146,7 +148,7 @@ impl Question<'_> {
                     match answer.status {
                         StatusCode::FORBIDDEN => self.authorization(false, answer.message().raw(), grant),
                         StatusCode::UNAUTHORIZED => not_asked(answer.message().to_string()),
-                        // What is not there was looked for.
+                        // Any other status means that the member authorized the read.
                         _ => self.authorization(true, "", grant),
                     },
                 ),
@@ -165,12 +167,12 @@ impl Question<'_> {
         })
     }
 
-    /// The command that shows what is missing.
+    /// The command that lists the missing rights.
     fn diff(&self) -> String {
         format!("{} access diff {}", self.host.at.cluster.kubectl_mc(), self.cluster)
     }
 
-    /// Whether the member's authorizer says yes, and why.
+    /// Whether the member's authorizer allows it, and its reason.
     async fn ask(&self, review: &Value) -> Result<(bool, String), Failure> {
         let Self { host, member, cluster, .. } = self;
         let answer =
@@ -182,7 +184,7 @@ impl Question<'_> {
         Ok((status["allowed"] == true, status["reason"].as_str().unwrap_or_default().to_owned()))
     }
 
-    /// The command that lists what the member serves.
+    /// The command that lists the resources of the member.
     pub(super) fn resources(&self) -> String {
         format!("kubectl mc -C {} api-resources", self.cluster)
     }
@@ -200,7 +202,7 @@ impl Question<'_> {
     }
 }
 
-/// A GET that needs the right, and reads as little as can be.
+/// A GET that needs the right and reads as little as possible.
 fn read_path(root: &str, right: &Value) -> Option<String> {
     use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
     let text = |field: &str| right[field].as_str().filter(|text| !text.is_empty());
@@ -220,8 +222,8 @@ fn read_path(root: &str, right: &Value) -> Option<String> {
     Some(format!("{root}{namespace}/{}{name}{sub}{query}", text("resource")?))
 }
 
-/// Whether the member lets the sidecar impersonate the caller since a moment ago, which the question made happen:
-/// the sidecar does not repeat a request that has a body.
+/// Whether the member has just granted impersonation of the caller, as a result of this request. The sidecar
+/// does not repeat a request with a body.
 fn is_just_granted(answer: &Reply) -> bool {
     answer.status == StatusCode::SERVICE_UNAVAILABLE
         && answer.refusal().is_some_and(|refusal| refusal.hop == Hop::MemberImpersonation)
@@ -242,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_have_a_path_of_their_own() {
+    fn read_verbs_map_to_request_paths() {
         let path = |verb: &str, name: Value, subresource: Value| {
             let right = json!({"verb": verb, "resource": "pods", "namespace": "shop", "name": name, "subresource": subresource});
             read_path("/api/v1", &right)
@@ -254,7 +256,7 @@ mod tests {
             path("get", json!("a"), json!("log")),
             Some(format!("{pods}/a/log?tailLines=0&limitBytes=1"))
         );
-        // A GET of these does something, or they are no reads.
+        // A GET of these subresources has side effects, and a delete is not a read.
         for (verb, subresource) in [("get", json!("exec")), ("get", json!("proxy")), ("delete", Value::Null)]
         {
             assert_eq!(path(verb, json!("a"), subresource), None);

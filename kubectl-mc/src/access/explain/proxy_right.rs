@@ -1,6 +1,6 @@
-//! The host's answer about the right on a member's proxy, and the API group of the grant. For members of a hub's inventory a
-//! grant in the hub's group counts too, but only at the sidecar's direct endpoint, or on the hub's own path: the host's
-//! kube-apiserver checks the group of the path before it forwards a request.
+//! Checks the host's right on a member's proxy, and names the API group of the grant. For members of a hub's
+//! inventory, a grant in the hub's group counts too, but only at the sidecar's direct endpoint or on the
+//! hub's own path: the host's kube-apiserver checks the group of the path before it forwards a request.
 
 use http::Method;
 use kubectl_mc_api::{ClusterName, Origin};
@@ -12,22 +12,22 @@ use crate::access::identity::Identity;
 use crate::error::Failure;
 use crate::join::side::Side;
 
-/// Whose right on which member's proxy.
+/// The user and the member of the right.
 pub(super) struct ProxyRight<'a> {
     pub(super) host: &'a Side,
     pub(super) who: &'a Identity,
     pub(super) is_self: bool,
     pub(super) cluster: &'a ClusterName,
-    /// The inventory that the member is in.
+    /// The inventory that lists the member.
     pub(super) origin: Origin,
 }
 
-/// An answer of the host's authorizer.
+/// A response of the host's authorizer.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Allowed(String),
     Refused(String),
-    /// The caller may not ask.
+    /// The caller may not create the review.
     NotAnswered(String),
 }
 
@@ -43,13 +43,13 @@ impl ProxyRight<'_> {
         Ok(of_both(&own, self.origin, &by_hub, &what, grant))
     }
 
-    /// Upgrades need create whatever their method.
+    /// Upgrades need create, whatever their method is.
     async fn ask(&self, needed: &str, group: Origin) -> Result<Answer, Failure> {
         let attributes = json!({"resourceAttributes": {
             "group": group.grant_group(), "version": group.grant_version(), "resource": group.grant_resource(),
             "subresource": "proxy", "name": self.cluster.as_str(), "verb": needed,
         }});
-        // Every user may ask about their own rights.
+        // Every user may review their own rights.
         let (path, review) = if self.is_self {
             (SELF_REVIEWS, hops::self_review(&attributes))
         } else {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_our_own_have_one_group_only() {
+    fn builtin_hub_verdict_omits_the_api_group() {
         let verdict = of_own(&allowed("rule"), "get clusters/proxy of m1", &String::new);
         assert_eq!(verdict, Verdict::Yes("get clusters/proxy of m1: rule".to_owned()));
     }

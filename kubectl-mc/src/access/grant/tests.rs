@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_role_that_only_reads_gets_get_and_no_more() {
+fn read_only_role_grants_the_get_verb_alone() {
     let role = |verbs: Value| json!({"rules": [{"verbs": ["get"]}, {"verbs": verbs}]});
     assert_eq!(Reach::of(&role(json!(["list", "watch"]))), Reach::Read);
     assert_eq!(Reach::of(&role(json!(["list", "create"]))), Reach::Write);
@@ -24,7 +24,7 @@ fn grant_names_only_its_cluster() {
     assert_eq!(everywhere.on_member()["kind"], "ClusterRoleBinding");
     assert_eq!(shop.on_member()["kind"], "RoleBinding");
     assert_eq!(shop.on_member()["metadata"]["namespace"], "shop");
-    // Revoking the one must not take the other away.
+    // Revoking one grant must not remove the other.
     let name = |grant: &Grant<'_>| grant.host_binding()["metadata"]["name"].clone();
     assert_eq!(name(&shop), "kubectl-mc:m1:view@shop:user:jane");
     assert_ne!(name(&shop), name(&everywhere));

@@ -1,5 +1,5 @@
-//! Applies kubectl's flags for the caller and for the trust in the host to the plugin's own requests, so that they
-//! get the same answers as kubectl.
+//! Applies kubectl's flags for the caller and for the trust in the host to the plugin's own requests, so that
+//! they have the same result as those of kubectl.
 
 use std::error::Error;
 
@@ -70,8 +70,8 @@ fn user(user: &mut AuthInfo, scanned: &Scanned, text: &dyn Fn(&str) -> Option<St
     }
 }
 
-/// A token or a password on the command line comes before every other bearer of the kubeconfig; a
-/// client certificate stays beside it.
+/// Removes the bearer credentials of the kubeconfig, which a token or a password on the command line
+/// overrides. A client certificate stays.
 fn without_credential(user: &AuthInfo) -> AuthInfo {
     AuthInfo {
         username: None,

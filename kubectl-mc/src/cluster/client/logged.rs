@@ -13,7 +13,7 @@ use tower::{BoxError, Service};
 use crate::error::chain;
 use crate::log::{Log, without_credential};
 
-/// The same client, with its requests logged if they are wanted.
+/// Wraps the client so that its requests are logged if the log level asks for it.
 pub(crate) fn logged(client: kube::Client, server: &str, log: Log) -> kube::Client {
     if !log.has_requests() {
         return client;
@@ -60,16 +60,16 @@ impl Service<Request<Body>> for Logged {
     }
 }
 
-/// By which the audit logs of the host and of the member, and the sidecar's, have the request.
+/// The id of the request in the audit logs of the host, the member and the sidecar.
 fn audit_id(headers: &HeaderMap) -> Option<&str> {
     let id = headers.get("audit-id")?.to_str().ok()?;
     (1..=MAX_ID).contains(&id.len()).then_some(id)
 }
 
-/// Upstream refuses longer ones.
+/// Kubernetes rejects longer ids.
 const MAX_ID: usize = 64;
 
-/// The error of the client below, which the client above wraps again.
+/// Unwraps the error of the inner client, which the outer client wraps again.
 pub(super) fn unwrapped(error: kube::Error) -> BoxError {
     match error {
         kube::Error::Service(error) => error,
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn audit_id_is_the_first_one_that_is_short() {
+    fn empty_or_long_audit_id_is_ignored() {
         let headers = |ids: &[&'static str]| -> HeaderMap {
             ids.iter()
                 .map(|id| (http::HeaderName::from_static("audit-id"), http::HeaderValue::from_static(id)))

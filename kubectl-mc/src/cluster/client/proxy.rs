@@ -1,4 +1,5 @@
-//! `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` as Go reads them: upper case first, and never for loopback addresses.
+//! Reads `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` by Go's rules: upper case first, and never for loopback
+//! addresses.
 
 use std::net::IpAddr;
 
@@ -7,7 +8,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 
 use crate::env::{self, Env};
 
-/// The proxy that the environment asks for on the way to `server`.
+/// The proxy for `server` from the environment.
 pub(crate) fn from_environment(server: &Uri, env: &Env) -> Option<Uri> {
     let host = server.host()?;
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
@@ -35,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_81_the_proxy_is_that_of_the_servers_scheme() {
+    fn fault_81_proxy_is_chosen_by_the_server_scheme() {
         let both =
             [("HTTPS_PROXY", "http://s:1"), ("http_proxy", "http://p:2"), ("https_proxy", "http://lower:3")];
         assert_eq!(proxy("https://h:6443/prefix", &both).as_deref(), Some("http://s:1/"));
@@ -44,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn some_servers_are_reached_without_it() {
+    fn no_proxy_and_loopback_servers_bypass_the_proxy() {
         let with = |no: &'static str| [("HTTPS_PROXY", "http://s:1"), ("NO_PROXY", no)];
         for (server, no) in [
             ("https://127.0.0.1:6443", ""),

@@ -1,4 +1,4 @@
-//! Sends the trace of the command with each request of a client, and adds a span for it.
+//! Propagates the trace of the command with each request of a client, and adds a span for it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tower::{BoxError, Service};
 use super::logged::unwrapped;
 use crate::trace::{self, Trace};
 
-/// The same client, with its requests traced if the command is.
+/// Wraps the client so that its requests are traced if the command is.
 pub(crate) fn traced(client: kube::Client) -> kube::Client {
     let Some(trace) = trace::current() else { return client };
     let namespace = client.default_namespace().to_owned();

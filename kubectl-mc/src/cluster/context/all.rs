@@ -1,4 +1,5 @@
-//! All contexts of a kubeconfig, each as a cluster of its own. One context that cannot be used hides no other.
+//! Loads all contexts of a kubeconfig, each as a separate cluster. An unusable context does not affect the
+//! others.
 
 use std::collections::HashMap;
 
@@ -8,7 +9,7 @@ use super::{ClusterContext, EXTENSION, HostError, HostOptions, load};
 use crate::cluster::cluster_id::KubeconfigContext;
 use crate::env::Env;
 
-/// The contexts of the files that `options` and `env` name, by name. Contexts without a server are left out.
+/// The contexts in the files of `options` and `env`, sorted by name. Contexts without a server are omitted.
 pub(crate) fn contexts(options: &HostOptions, env: &Env) -> Result<Vec<KubeconfigContext>, HostError> {
     let files = load::files(options, env);
     let Kubeconfig { clusters, auth_infos, contexts, .. } =
@@ -30,14 +31,14 @@ pub(crate) fn contexts(options: &HostOptions, env: &Env) -> Result<Vec<Kubeconfi
     Ok(all)
 }
 
-/// Whether the plugin made it for a shell around this command: the cluster has a context or a host of its own.
+/// Whether the context belongs to an overlay of the plugin, whose cluster has its own context or host.
 fn is_of_overlay(context: &Context) -> bool {
     let mut extensions = context.extensions.iter().flatten();
     let mark = extensions.find(|extension| extension.name == EXTENSION);
     mark.is_some_and(|mark| mark.extension.get("cluster").is_none())
 }
 
-/// The kubeconfig with this context only: each is kept for itself, so all entries in each would be a square of them.
+/// The kubeconfig with this context only. Keeping all entries in each copy would need quadratic memory.
 fn alone(
     name: &str,
     context: &Context,

@@ -1,4 +1,4 @@
-//! The cluster of a pod, with its service account (client-go: `InClusterConfig`).
+//! Loads the cluster of a pod, with its service account (client-go: `InClusterConfig`).
 
 use std::path::Path;
 
@@ -50,7 +50,7 @@ pub(super) fn host(env: &Env, service_account: &Path) -> Option<ClusterContext> 
     })
 }
 
-/// The same as a kubeconfig, for our own requests.
+/// The same as a kubeconfig, for requests of the plugin.
 fn kubeconfig(cluster: &Cluster, user: &AuthInfo) -> Kubeconfig {
     let name = || "in-cluster".to_owned();
     Kubeconfig {

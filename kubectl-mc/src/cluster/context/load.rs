@@ -26,7 +26,7 @@ pub(super) fn files(options: &HostOptions, env: &Env) -> Vec<PathBuf> {
     env.home().map(|home| Path::new(home).join(".kube").join("config")).into_iter().collect()
 }
 
-/// All files as one. A file that was asked for by `--kubeconfig` must be there.
+/// Merges all files. The file of `--kubeconfig` must exist.
 pub(super) fn merged(files: &[PathBuf], required: bool) -> Result<Kubeconfig, HostError> {
     let mut merged = Kubeconfig::default();
     for file in files {
@@ -36,7 +36,7 @@ pub(super) fn merged(files: &[PathBuf], required: bool) -> Result<Kubeconfig, Ho
             Err(source) => return Err(HostError::Read { file: file.clone(), source }),
         };
         let parse = |error: KubeconfigError| {
-            // The lines after the first quote the file, which may hold a secret.
+            // The following lines quote the file, which may contain a secret.
             let reason = chain(&error).lines().next().unwrap_or_default().to_owned();
             let reason = reason.rsplit_once("YAML: ").map_or(reason.as_str(), |(_, reason)| reason);
             let reason = reason.strip_prefix("error: ").unwrap_or(reason).to_owned();
@@ -46,17 +46,17 @@ pub(super) fn merged(files: &[PathBuf], required: bool) -> Result<Kubeconfig, Ho
         let absolute =
             std::path::absolute(file).map_err(|source| HostError::Read { file: file.clone(), source })?;
         resolve_paths(&mut next, absolute.parent().unwrap_or_else(|| Path::new("/")));
-        // An empty current context is none: the next file may name one.
+        // An empty current context counts as absent: the next file may set one.
         next.current_context = next.current_context.filter(|context| !context.is_empty());
-        // client-go does not compare these two, so neither do we.
+        // client-go ignores differences in these two fields.
         (next.kind, next.api_version) = (None, None);
         merged = merged.merge(next).map_err(parse)?;
     }
     Ok(merged)
 }
 
-/// The same as `Kubeconfig::from_yaml`, which is compiled for size: a kubeconfig of hundreds of contexts is half of a
-/// command's start.
+/// Equivalent to `Kubeconfig::from_yaml`, which is compiled for size: parsing a kubeconfig with hundreds of
+/// contexts takes half of a command's start.
 fn parsed(text: &str) -> Result<Kubeconfig, KubeconfigError> {
     let documents: Vec<Kubeconfig> =
         serde_saphyr::from_multiple(text).map_err(|error| KubeconfigError::Parse(Box::new(error)))?;

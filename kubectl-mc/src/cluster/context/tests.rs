@@ -2,7 +2,7 @@ use std::fs;
 
 use super::*;
 
-/// A folder with kubeconfig files in it.
+/// A temporary folder with kubeconfig files.
 struct Files(tempfile::TempDir);
 
 impl Files {
@@ -20,7 +20,7 @@ impl Files {
         self.0.path().join(name)
     }
 
-    /// `KUBECONFIG` of these names.
+    /// An environment with these files in `KUBECONFIG`.
     fn env(&self, names: &[&str]) -> Env {
         let list = std::env::join_paths(names.iter().map(|name| match *name {
             "" => PathBuf::new(),
@@ -55,7 +55,7 @@ users:
 "#;
 
 #[test]
-fn the_first_file_that_has_an_entry_wins() {
+fn first_file_with_an_entry_wins() {
     let files = Files::new(&[("one/a", A), ("b", B)]);
     let host = load(&files.env(&["one/a", "", "missing", "b", "b"]), None).unwrap();
     assert_eq!(host.context.as_deref(), Some("a"), "an empty current context is none");
@@ -80,7 +80,7 @@ fn cluster_entry_is_kept_with_paths_relative_to_its_file() {
 }
 
 #[test]
-fn a_server_without_scheme_gets_the_one_that_kubectl_takes() {
+fn server_without_scheme_gets_the_default_of_kubectl() {
     let files = Files::new(&[("a", A), ("b", B)]);
     let host = load(&files.env(&["a", "b"]), Some("elsewhere")).unwrap();
     assert_eq!((host.server.as_str(), host.prefix()), ("https://b.example/prefix", "/prefix"));
@@ -89,7 +89,7 @@ fn a_server_without_scheme_gets_the_one_that_kubectl_takes() {
 }
 
 #[test]
-fn without_a_list_the_file_in_the_home_folder_is_read() {
+fn file_in_the_home_folder_is_the_default() {
     let files = Files::new(&[(".kube/config", A)]);
     let env: Env = [(env::HOME, files.0.path()), (env::KUBECONFIG, Path::new(""))].into_iter().collect();
     assert_eq!(load(&env, Some("a")).unwrap().server, "https://a:6443");
@@ -107,7 +107,7 @@ fn kubeconfig_flag_replaces_all_files_and_must_exist() {
 }
 
 #[test]
-fn missing_rights_are_named() {
+fn load_errors_name_the_context_and_the_file() {
     let files = Files::new(&[("a", A), ("bad", "clusters: [")]);
     let error = |names: &[&str], context| {
         let error = load(&files.env(names), context).unwrap_err();
@@ -147,7 +147,7 @@ fn pod_without_kubeconfig_uses_its_service_account() {
 }
 
 #[test]
-fn below_an_overlay_the_host_is_still_the_host() {
+fn overlay_keeps_the_original_host() {
     let overlay = r#"
 current-context: mc/m1
 clusters: [{name: mc/m1, cluster: {server: "https://a:6443/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy"}}]

@@ -8,7 +8,7 @@ fn refusal(status: u16, hop: Option<Hop>, body: &str) -> Option<(Hop, String)> {
     Refusal::of(status, hop, body.as_bytes()).map(|refusal| (refusal.hop, refusal.message.raw().to_owned()))
 }
 
-/// A Status that names a hop in its causes, as the sidecar's do and a member's can.
+/// A Status that names a hop in its causes; both the sidecar and a member can send one.
 fn status(message: &str, hop: &str) -> String {
     let causes = [serde_json::json!({"reason": "Hop", "message": hop})];
     serde_json::json!({"kind": "Status", "message": message, "details": {"causes": causes}}).to_string()
@@ -35,7 +35,7 @@ fn host() -> ClusterContext {
 }
 
 #[test]
-fn every_hop_on_the_wire_has_a_sentence_and_a_hint() {
+fn every_hop_has_a_message_and_a_hint() {
     let m1 = "m1".parse().unwrap();
     for (wire, hint) in [
         ("host unreachable", "check the network"),
@@ -66,7 +66,7 @@ fn every_hop_on_the_wire_has_a_sentence_and_a_hint() {
 }
 
 #[test]
-fn a_hop_in_the_body_of_a_member_is_not_believed() {
+fn hop_in_a_member_response_body_is_ignored() {
     let member = from_head(&head("member"));
     for code in [401, 403, 404, 429, 500, 502, 503] {
         let forbidden = status("clusters.proxy.kubectl-mc.dev is forbidden", "host authorization");
@@ -77,7 +77,7 @@ fn a_hop_in_the_body_of_a_member_is_not_believed() {
 }
 
 #[test]
-fn a_hop_in_a_body_without_the_header_is_not_believed() {
+fn hop_in_a_body_without_the_header_is_ignored() {
     for body in [status("log in at evil.example", "host authentication"), "proxy off: x".to_owned()] {
         assert_eq!(refusal(400, None, &body), None, "{body}");
         assert_eq!(refusal(403, None, &body).map(|(hop, _)| hop), Some(Hop::HostAuthorization), "{body}");
@@ -87,7 +87,7 @@ fn a_hop_in_a_body_without_the_header_is_not_believed() {
 }
 
 #[test]
-fn a_hop_of_a_newer_sidecar_is_the_sidecars() {
+fn unknown_hop_is_attributed_to_the_sidecar() {
     assert_eq!(from_head(&head("member exploded")), Some(Hop::Sidecar));
     assert_eq!(from_head(&HeaderMap::new()), None);
 }
@@ -110,20 +110,20 @@ fn host_answers_map_to_their_hops() {
 }
 
 #[test]
-fn a_long_page_is_cut() {
+fn long_response_body_is_truncated() {
     let (_, message) = refusal(502, None, &"ä".repeat(5000)).unwrap();
     assert_eq!(message.chars().count(), MAX_MESSAGE + 1);
 }
 
 #[test]
-fn an_unknown_cluster_has_an_exit_code_of_its_own() {
+fn unknown_cluster_has_its_own_exit_code() {
     let of = |hop| Refusal { hop, message: ServerText::default() }.exit_status();
     assert_eq!(of(Hop::ClusterUnknown), ExitStatus::NoSuchCluster);
     assert_eq!(of(Hop::MemberUnreachable), ExitStatus::Failed);
 }
 
 #[test]
-fn only_answers_about_the_hubs_api_are_the_hubs() {
+fn only_hub_api_errors_are_attributed_to_the_hub() {
     let by = |hub: Dialect, code: u16, body: &str, path: &str| {
         let status = StatusCode::from_u16(code).unwrap();
         Refusal::by_hub(&hub, status, body.as_bytes(), path).map(|refusal| refusal.hop)
@@ -140,20 +140,20 @@ fn only_answers_about_the_hubs_api_are_the_hubs() {
         assert_eq!(by(Dialect::KubeAdmiral, code, &of_hub, pods), None);
         assert_eq!(by(Dialect::Clusternet, code, &about("proxies.clusternet.io"), pods), Some(hop));
     }
-    // A member serves these, so they say that the hub does not serve the member.
+    // Every member serves these paths, so a 404 means that the hub does not serve the member.
     let page = "404 page not found\n";
     for path in ["", "/api", "/apis?x", "/version", pods] {
         assert_eq!(by(Dialect::KubeAdmiral, 404, page, path), Some(Hop::Hub), "{path}");
     }
     assert_eq!(by(Dialect::KubeAdmiral, 404, page, "/apis/apps/v1/deployments"), None);
     assert_eq!(by(Dialect::Karmada, 404, &of_member, "/version"), None);
-    // Without a group nothing is the template's own.
+    // A path template has no API group of its own.
     let template = Dialect::Template("/{cluster}".parse().unwrap());
     assert_eq!(by(template, 403, &about(""), pods), None);
 }
 
 #[test]
-fn another_hub_has_hints_of_its_own() {
+fn other_hubs_have_their_own_hints() {
     let m1 = "m1".parse().unwrap();
     let at = |dialect: Dialect| ClusterContext { hub: dialect.into(), ..host() };
     for dialect in Dialect::HUBS {

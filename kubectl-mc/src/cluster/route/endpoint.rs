@@ -1,4 +1,4 @@
-//! The direct endpoint: reads what the host publishes, and makes the requests that show whether it can be used.
+//! Reads the direct endpoint that the host publishes, and sends the requests that check whether it is usable.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -18,11 +18,11 @@ use crate::cluster::context::ClusterContext;
 use crate::env::Env;
 use crate::server_text::ServerText;
 
-/// What the host publishes.
+/// The published endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Endpoint {
     pub(super) server: String,
-    /// CA certificates (PEM); none means the system's.
+    /// CA certificates (PEM); `None` means those of the system.
     authority: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Fault {
     NotAccepted { server: String },
     #[error("{0}")]
     Client(String),
-    /// One of the above, found out by an earlier command.
+    /// One of the above, found by an earlier command.
     #[error("{0} (found by an earlier command)")]
     Remembered(ServerText),
 }
@@ -61,7 +61,8 @@ impl Endpoint {
             .map_err(|reason| Fault::NotRead(reason.into()))?;
         match reply.status {
             StatusCode::OK => Self::of(&reply).ok_or(Fault::NotPublished),
-            // The Role that allows reading is created with the ConfigMap: without the Role there is no ConfigMap.
+            // The Role for reading is created with the ConfigMap, so a refusal means that there is no
+            // ConfigMap.
             StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Err(Fault::NotPublished),
             _ => Err(Fault::NotRead(reply.message())),
         }
@@ -72,7 +73,7 @@ impl Endpoint {
         Some(Self { server: server.url().to_owned(), authority })
     }
 
-    /// Whether the endpoint still accepts connections. Behind a proxy this machine cannot tell.
+    /// Whether the endpoint still accepts connections. Behind a proxy this cannot be checked.
     pub(super) fn connect(&self, env: &Env) -> Result<(), Fault> {
         let fault = |reason: String| Fault::NotReached { server: self.server.clone(), reason: reason.into() };
         let url: http::Uri =
@@ -93,7 +94,7 @@ impl Endpoint {
         Err(fault(last))
     }
 
-    /// Whether the endpoint answers with a certificate of its CA. No credential is sent.
+    /// Whether the endpoint presents a certificate of its CA. Sends no credential.
     pub(super) async fn reach(&self, host: &ClusterContext, env: &Env) -> Result<(), Fault> {
         let mut context = self.context(host);
         for entry in &mut context.kubeconfig.auth_infos {
@@ -108,7 +109,7 @@ impl Endpoint {
         Err(Fault::NotReached { server: self.server.clone(), reason })
     }
 
-    /// Whether the endpoint knows the caller. What the caller may do is not asked.
+    /// Whether the endpoint authenticates the caller. Does not check the caller's rights.
     pub(super) async fn try_credential(
         &self,
         host: &ClusterContext,
@@ -138,7 +139,7 @@ impl Endpoint {
     }
 }
 
-/// An answer within a time, or why there is none.
+/// Sends a GET with a timeout.
 async fn get(
     context: &ClusterContext,
     scanned: &Scanned,
@@ -156,8 +157,8 @@ async fn get(
     }
 }
 
-/// Of a name with addresses of both families.
+/// For a name with addresses of both families.
 const MOST_ADDRESSES: usize = 2;
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
-/// A person hardly notices it, and it happens once in minutes.
+/// Short enough for an interactive user, and needed only once in minutes.
 const REACH_TIMEOUT: Duration = Duration::from_millis(700);

@@ -1,4 +1,5 @@
-//! What was found out about the direct endpoint of a host, as a file of the cache folder. Times are seconds since 1970.
+//! Stores the findings about the direct endpoint of a host in a file of the cache folder. Times are seconds
+//! since 1970.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,19 +13,19 @@ use crate::cluster::context::{ClusterContext, User};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Findings {
-    /// When the publication was read.
+    /// The time when the publication was read.
     read: u64,
     endpoint: Option<Endpoint>,
-    /// When the endpoint was last reached.
+    /// The time when the endpoint was last reached.
     reached: u64,
-    /// Whether it has accepted the caller's credential.
+    /// Whether it accepted the caller's credential.
     accepts: bool,
-    /// What was wrong last, and until when that counts.
+    /// The last fault, and its expiry time.
     fault: Option<(String, u64)>,
 }
 
 impl Findings {
-    /// The name of the file: for a user of a host, by the same kubeconfig.
+    /// The file name for a user of a host in a kubeconfig.
     pub(super) fn key(host: &ClusterContext, scanned: &Scanned) -> String {
         let user = match &host.user {
             User::Named(name) => name.as_deref().unwrap_or_default(),
@@ -44,7 +45,8 @@ impl Findings {
         cache.store_named(KIND, key, &serde_json::to_vec(self).unwrap_or_default(), now).map(drop)
     }
 
-    /// What needs no request: the endpoint, or why it is not used. A fault does not count if the endpoint is demanded.
+    /// The result that needs no request: the endpoint, or why it is not used. A cached fault is ignored if
+    /// the endpoint is required.
     pub(super) fn usable(&self, now: SystemTime, demanded: bool) -> Option<Result<Endpoint, Fault>> {
         if let Some((reason, until)) = &self.fault
             && !demanded
@@ -60,7 +62,7 @@ impl Findings {
         self.endpoint.is_none() || !is_within(self.read, now, PUBLICATION)
     }
 
-    /// Whether the publication was not read just now.
+    /// Whether the publication was read earlier.
     pub(super) fn may_be_outdated(&self, now: SystemTime) -> bool {
         !is_within(self.read, now, Duration::from_secs(1))
     }
@@ -77,7 +79,7 @@ impl Findings {
         self.endpoint.clone().ok_or(Fault::NotPublished)
     }
 
-    /// Keeps the publication. Another endpoint may accept other credentials.
+    /// Stores the publication. Another endpoint may accept other credentials.
     pub(super) fn read(&mut self, published: &Result<Endpoint, Fault>, now: SystemTime) {
         self.keep(published, now);
         match published {
@@ -106,7 +108,7 @@ impl Findings {
     }
 }
 
-/// How long a fault counts.
+/// How long to cache a fault.
 fn life(fault: &Fault) -> Duration {
     match fault {
         Fault::NotPublished | Fault::NotAccepted { .. } => UNUSABLE,
@@ -115,7 +117,7 @@ fn life(fault: &Fault) -> Duration {
     }
 }
 
-/// A time in the future is that of another clock.
+/// A time in the future comes from a clock that was set back.
 fn is_within(time: u64, now: SystemTime, life: Duration) -> bool {
     seconds(now).checked_sub(time).is_some_and(|age| age < life.as_secs())
 }
@@ -125,11 +127,11 @@ fn seconds(time: SystemTime) -> u64 {
 }
 
 const KIND: &str = "route";
-/// How long a publication counts; one that no longer works is read again at once.
+/// How long to cache a publication; one that no longer works is read again immediately.
 const PUBLICATION: Duration = Duration::from_secs(6 * 60 * 60);
-/// How long a reached endpoint is used without a probe.
+/// How long to use a reached endpoint without another probe.
 const REACHED: Duration = Duration::from_secs(60);
-/// How long commands go through the host after the endpoint was not reached.
+/// How long commands go through the host after the endpoint was unreachable.
 const OUTAGE: Duration = Duration::from_secs(5 * 60);
-/// The same if it is not published, or not for this caller.
+/// How long commands go through the host if the endpoint is not published, or not for this caller.
 const UNUSABLE: Duration = Duration::from_secs(60 * 60);

@@ -21,7 +21,7 @@ fn scanned(words: &[&str]) -> Scanned {
 }
 
 #[test]
-fn what_only_the_host_can_serve_goes_through_the_host() {
+fn commands_that_need_the_host_go_through_the_host() {
     let get = scanned(&["get", "pods"]);
     let needs = |cluster: &str, user: &str| needs_host(&host(cluster, user), &get);
     for user in
@@ -55,7 +55,7 @@ fn what_only_the_host_can_serve_goes_through_the_host() {
 }
 
 #[test]
-fn direct_context_keeps_the_user_and_nothing_of_the_hosts_trust() {
+fn direct_context_keeps_the_user_and_drops_the_host_ca() {
     let endpoint = r#"{"server": "https://mc:8443", "authority": "PEM"}"#;
     let endpoint: Endpoint = serde_json::from_str(endpoint).unwrap();
     let host = host("tls-server-name: name, insecure-skip-tls-verify: false", "token: t");
@@ -87,7 +87,7 @@ fn found() -> Findings {
 }
 
 #[test]
-fn endpoint_is_used_without_a_request_for_a_minute() {
+fn endpoint_is_cached_for_a_minute() {
     let findings = found();
     assert_eq!(findings.usable(at(1_059), false), Some(Ok(endpoint())));
     assert_eq!(findings.usable(at(1_060), false), None);
@@ -97,7 +97,7 @@ fn endpoint_is_used_without_a_request_for_a_minute() {
 }
 
 #[test]
-fn fault_counts_for_a_time_unless_direct_is_demanded() {
+fn failure_is_cached_unless_direct_is_requested() {
     let not_reached = Fault::NotReached { server: "https://mc".to_owned(), reason: "refused".into() };
     let mut findings = found();
     findings.reached(&Err(not_reached), at(1_100));
@@ -118,7 +118,7 @@ fn endpoint_that_is_no_longer_published_is_forgotten() {
 }
 
 #[test]
-fn another_endpoint_is_asked_about_the_credential_again() {
+fn new_endpoint_invalidates_the_credential_check() {
     let mut findings = found();
     findings.read(&Ok(endpoint()), at(1_010));
     assert!(!findings.accepts_credential());

@@ -1,4 +1,4 @@
-//! Flags that a verb of the plugin does not take, and the next step.
+//! Defines the errors for flags that a verb of the plugin does not take, with the next step.
 
 use super::COMPLETION;
 use crate::error::Explain;
@@ -45,7 +45,7 @@ impl Explain for FlagError {
     }
 }
 
-/// The arguments of a verb cannot be read back from the parser: a defect of this program.
+/// The parsed arguments of a verb cannot be read: a bug in the plugin.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the arguments")]
 pub(super) struct Unreadable(#[source] pub(super) clap::Error);

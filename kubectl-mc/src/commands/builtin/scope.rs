@@ -1,4 +1,4 @@
-//! What the flags that choose clusters and the host's hub mean to a verb of the plugin.
+//! Checks the flags that choose clusters, and the host's hub, against what a verb of the plugin supports.
 
 use crate::cli::{Flags, HubChoice};
 use crate::cluster::context::ClusterContext;
@@ -6,33 +6,33 @@ use crate::cluster::hub::NeedsSidecar;
 use crate::env::Env;
 use crate::settings::Settings;
 
-/// Which hubs a verb works with.
+/// The hubs that a verb works with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hubs {
     Any,
-    /// kubectl-mc's own sidecar.
+    /// The sidecar of kubectl-mc.
     Own,
-    /// The host is a cluster like any other, whatever its hub is.
+    /// None: the verb uses the host as an ordinary cluster.
     None,
 }
 
-/// Which flags that choose clusters mean something to a verb.
+/// The flags that choose clusters and that a verb supports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Clusters {
     None,
-    /// A filter of the list.
+    /// The filter of the list.
     Where,
     /// Exact names: an argument or `--cluster`.
     ByName,
-    /// All of them.
+    /// All flags that choose members.
     Choice,
-    /// The same for contexts too.
+    /// The same, and contexts.
     Tool,
-    /// All of them, and the flags for several clusters.
+    /// All flags that choose members, and the flags for several clusters.
     Members,
-    /// The same for contexts too.
+    /// The same, and contexts.
     Any,
-    /// The same with the color of lines.
+    /// The same, and the color of lines.
     Lines,
 }
 
@@ -62,13 +62,13 @@ impl Clusters {
 }
 
 impl Hubs {
-    /// The flags of a verb; an error if the verb cannot work with the host's hub.
+    /// The flags of a verb; an error if the verb does not support the host's hub.
     pub(super) fn check(self, verb: &'static str, flags: Flags, env: &Env) -> Result<Flags, NeedsSidecar> {
         match self {
             Self::Any => Ok(flags),
             Self::None => Ok(Flags { hub: Some(HubChoice::OWN), ..flags }),
             Self::Own => {
-                // What is wrong with the host is the verb's to say.
+                // The verb itself reports problems with the host.
                 let options = Settings::host_of(&flags, env).ok();
                 let host = options.and_then(|options| ClusterContext::load(&options, env).ok());
                 match host.filter(|host| host.hub.is_foreign()) {

@@ -12,9 +12,9 @@ fn parser_is_consistent() {
     parser().debug_assert();
 }
 
-/// An argument with the id of a global flag takes its place, and reading the flag panics.
+/// An argument with the id of a global flag would hide the flag, and reading the flag would panic.
 #[test]
-fn arguments_of_verbs_have_ids_of_their_own() {
+fn verb_arguments_do_not_clash_with_global_flags() {
     fn check(command: &clap::Command, global: &HashMap<&clap::Id, &clap::Arg>) {
         for argument in command.get_arguments() {
             let [own, flag] = [Some(argument), global.get(argument.get_id()).copied()]
@@ -69,14 +69,14 @@ fn help_fits_eighty_columns() {
         for line in cli::wrap(&help).lines() {
             assert!(line.chars().count() <= 80, "{page:?}: {line}");
         }
-        // A command that is cut is none.
+        // Truncated commands are skipped.
         for line in help.lines().filter(|line| line.trim_start().starts_with("kubectl ")) {
             assert!(line.chars().count() <= 80, "{page:?}: {line}");
         }
     }
 }
 
-/// The help page of a verb, words after `kubectl mc`.
+/// The help page of a verb; `words` follow `kubectl mc`.
 fn help_of(words: &[&str]) -> String {
     let words = std::iter::once("kubectl mc").chain(words.iter().copied()).chain(["--help"]);
     parser().try_get_matches_from(words).unwrap_err().render().to_string()
@@ -125,9 +125,9 @@ fn every_example_of_the_help_is_a_command_that_parses() {
     assert!(tried > 12, "{tried}");
 }
 
-/// The help is wrapped at 80 columns, and the rest of a wrapped comment would be a command.
+/// The help is wrapped at 80 columns, so the rest of a wrapped comment would look like a command.
 #[test]
-fn lines_around_the_help_are_short() {
+fn text_around_the_help_fits_78_columns() {
     fn visit(command: &clap::Command, long: &mut Vec<String>) {
         let texts = [command.get_before_help(), command.get_after_help()];
         for line in texts

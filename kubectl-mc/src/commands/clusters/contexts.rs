@@ -1,4 +1,4 @@
-//! `kubectl mc clusters --contexts`: lists the contexts of the kubeconfig, without a request.
+//! Implements `kubectl mc clusters --contexts`: lists the contexts of the kubeconfig, without a request.
 
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ pub(super) fn run(
     if let Some(choice) = settings.choice.filter(|_| !flags.cluster.is_empty() || !flags.exclude.is_empty()) {
         let chosen = choice.resolve(&settings.sets, &mut |from: &ListOf| match from {
             ListOf::Contexts => Ok(found.clone()),
-            // The members of a set are no contexts.
+            // The members of a set are not contexts.
             ListOf::Members(_) => Ok(Vec::new()),
         });
         all = chosen.map_err(|error| error.in_file(config_file::path(env)))?.iter().cloned().collect();
@@ -85,7 +85,7 @@ fn object(context: &KubeconfigContext) -> Value {
     })
 }
 
-/// The first given argument that only the host's list knows.
+/// The first given argument that is only supported for the host's list.
 fn of_members(arguments: &ClustersArgs, flags: &Flags) -> Option<&'static str> {
     let selector = arguments.selector.is_some().then_some("--selector");
     let filter = (!flags.r#where.is_empty()).then_some("--where");

@@ -1,6 +1,6 @@
-//! Runs a command on one cluster by direct requests, which saves the start of kubectl. The output is held back until every
-//! request has succeeded, or the answer to `auth can-i` is no. After any other result kubectl runs the command and prints
-//! the error.
+//! Runs a command on one cluster by direct requests, which saves the start of kubectl. The output is held
+//! back until every request has succeeded, or the answer to `auth can-i` is no. After any other result
+//! kubectl runs the command and prints the error.
 
 use std::io::{self, IsTerminal};
 
@@ -28,7 +28,7 @@ pub(super) struct OneCluster<'a> {
     pub(super) printer: &'a Printer,
 }
 
-/// Runs the plan at a member; none when kubectl is to take over.
+/// Runs the plan on a member; returns `None` if kubectl must take over.
 pub(super) fn run(
     plan: &Plan,
     take_over: TakeOver,
@@ -42,7 +42,7 @@ pub(super) fn run(
     }
 }
 
-/// The same at a context.
+/// Runs the plan on a context; returns `None` if kubectl must take over.
 pub(super) fn run_context(
     plan: &Plan,
     take_over: TakeOver,
@@ -120,7 +120,7 @@ fn at(
     }
 }
 
-/// The server of a context does not answer, and kubectl does not take over.
+/// The server of a context does not respond, and kubectl does not take over.
 #[derive(Debug, thiserror::Error)]
 #[error("kubectl mc {verb} on context {context} ({server}): unreachable: {reason}")]
 struct Unreachable {
@@ -136,7 +136,7 @@ impl Explain for Unreachable {
     }
 }
 
-/// Why the cluster failed, if it did.
+/// The failure of the cluster, if any.
 fn ended(
     results: Result<Vec<crate::multi::direct::Ended>, DirectError>,
 ) -> Result<Option<MemberFailure>, DirectError> {

@@ -34,7 +34,7 @@ pub(super) fn run(
     if verb::is_local(&scanned) && !settings.show_clusters {
         return local(scanned, &settings.host, env);
     }
-    // Contexts need no host, and a command without a request no login.
+    // Contexts need no host, and a command without a request needs no login.
     let found = LazyHost { scanned: &scanned, options: &settings.host, env, host: OnceCell::new() };
     let login = LazyLogin { host: &found, login: OnceCell::new() };
     let mut list = |from: &ListOf| match from {
@@ -76,7 +76,8 @@ pub(super) fn run(
         printer.out(&multi::show(&scanned, &Reach { host: host.map(HostReach::unused) }, &targets));
         return Ok(ExitStatus::Success);
     }
-    // One cluster that a person has picked or named, or that is needed for itself, has kubectl's whole attention.
+    // Passes the terminal to kubectl for a cluster that the user picked or named, and for a command that
+    // needs a single one.
     let alone = picked || choice.is_exact_context() || verb::needs_one_cluster(&scanned).is_some();
     if let Some(only) = targets.only().filter(|_| alone).map(|only| only.name.clone()) {
         match &only {
@@ -111,7 +112,7 @@ pub(super) fn run(
     })
 }
 
-/// The host, found when it is first needed.
+/// The host, loaded on first use.
 struct LazyHost<'a> {
     scanned: &'a Scanned,
     options: &'a HostOptions,
@@ -129,7 +130,7 @@ impl LazyHost<'_> {
     }
 }
 
-/// The login at the host, begun when it is first needed.
+/// The login at the host, started on first use.
 struct LazyLogin<'a> {
     host: &'a LazyHost<'a>,
     login: OnceCell<Login<'a>>,
@@ -142,14 +143,15 @@ impl<'a> LazyLogin<'a> {
     }
 }
 
-/// Help and the like: the same for every cluster, asked of none, and printed without a host too.
+/// Runs a local command, such as help: it is the same for every cluster, sends no request and needs no host.
 fn local(scanned: Scanned, host: &HostOptions, env: &Env) -> Result<ExitStatus, Failure> {
     let files = ClusterContext::load_for(&scanned, host, env).map(|host| host.files).unwrap_or_default();
     let kubeconfig = std::env::join_paths(files).unwrap_or_default();
     Ok(Kubectl::find(env)?.run(Invocation { arguments: scanned.kubectl, kubeconfig }, None)?)
 }
 
-/// Nothing was chosen: asks at a terminal, and elsewhere fails with the clusters there are; `None` if the user cancels.
+/// Handles a command without a choice: prompts at a terminal, and otherwise fails with the list of clusters.
+/// Returns `None` if the user cancels.
 fn ask(scanned: &Scanned, list: &mut List<'_>, kind: Kind, env: &Env) -> Result<Option<Choice>, Failure> {
     let meant = scanned.misspelled_choice();
     let (all, unlisted) = match kind {
@@ -159,7 +161,7 @@ fn ask(scanned: &Scanned, list: &mut List<'_>, kind: Kind, env: &Env) -> Result<
         },
         Kind::Contexts => (list(&ListOf::Contexts)?, None),
     };
-    // A person would choose the same clusters again.
+    // A prompt would only repeat the misspelled choice.
     if meant.is_some() {
         return Err(NoCluster { known: Vec::new(), kind, unlisted: None, meant }.into());
     }
@@ -196,9 +198,9 @@ impl Explain for NothingToCompare {
 struct NoCluster {
     known: Vec<ClusterId>,
     kind: Kind,
-    /// Why the clusters could not be listed.
+    /// The error of listing the clusters.
     unlisted: Option<String>,
-    /// The flag that a misspelled one was meant to be.
+    /// The correct name of a misspelled flag.
     meant: Option<String>,
 }
 

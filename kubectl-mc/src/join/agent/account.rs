@@ -1,4 +1,5 @@
-//! The account of an agent on the host: `kubectl-mc-agents/CLUSTER`. Its name is the only cluster that it may attach to.
+//! Manages the account of an agent on the host: `kubectl-mc-agents/CLUSTER`. The account's name is the only
+//! cluster that the agent may attach to.
 
 use std::time::Duration;
 
@@ -25,25 +26,25 @@ pub(crate) struct Account<'a> {
     pub(crate) host: &'a Side,
 }
 
-/// The token that an agent is to have.
+/// The token for an agent.
 pub(crate) struct AgentToken {
-    /// None keeps the one that the agent has.
+    /// `None` keeps the agent's present token.
     pub(crate) fresh: Option<String>,
     pub(crate) granted: AgentGranted,
 }
 
-/// The lifetime that the host granted; none lives forever.
+/// The lifetime that the host granted. Without a lifetime, the token never expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AgentGranted(Option<Duration>);
 
 impl Account<'_> {
-    /// Creates it, unless it is there.
+    /// Applies the account.
     pub(crate) async fn apply(&self) -> Result<Vec<Applied>, AgentError> {
         let apply = Apply { dry_run: false, force_conflicts: true };
         Ok(apply.all(self.host.target(), [object(self.name)]).await?)
     }
 
-    /// A token of the wanted lifetime; the one that is there, if it serves.
+    /// A token of the requested lifetime, or the present one if it is still good.
     pub(crate) async fn token(
         &self,
         wanted: Option<AgentTokenLife>,
@@ -72,7 +73,7 @@ impl Account<'_> {
         }
     }
 
-    /// Another token than the agent has, of the same kind unless a lifetime is wanted.
+    /// A token that replaces the agent's present one. It is of the same kind unless a lifetime is requested.
     pub(crate) async fn renewed(&self, wanted: Option<AgentTokenLife>) -> Result<AgentToken, AgentError> {
         let had_forever = self.host.get(&self.secret_path()).await?.is_some();
         match wanted {
@@ -86,7 +87,7 @@ impl Account<'_> {
         }
     }
 
-    /// Revokes a token that lives forever, after another has taken its place.
+    /// Revokes a token that never expires, after another token has replaced it.
     pub(crate) async fn forget_forever(&self) -> Result<(), AgentError> {
         let delete = Delete { dry_run: false, timeout: TIMEOUT };
         delete.all(self.host.target(), std::iter::once(token_secret(self.name))).await?;
@@ -106,12 +107,12 @@ impl Account<'_> {
         let answer = self.host.create(&format!("{}/token", self.path()), &request).await?;
         let token = answer["status"]["token"].as_str().filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| AgentError::NoToken(self.name.to_string()))?.to_owned();
-        // A kube-apiserver with --service-account-max-token-expiration answers with what it granted.
+        // A kube-apiserver with --service-account-max-token-expiration responds with the granted lifetime.
         let life = answer["spec"]["expirationSeconds"].as_u64().map_or(life, Duration::from_secs);
         Ok(AgentToken { fresh: Some(token), granted: AgentGranted(Some(life)) })
     }
 
-    /// The token of a Secret, as soon as the host has made it.
+    /// The token of a Secret, as soon as the host has filled it in.
     async fn forever(&self) -> Result<String, AgentError> {
         let apply = Apply { dry_run: false, force_conflicts: true };
         apply.all(self.host.target(), [token_secret(self.name)]).await?;
@@ -139,7 +140,7 @@ impl Account<'_> {
 }
 
 impl AgentGranted {
-    /// What an absence of the agent means.
+    /// Describes how long the agent may be disconnected.
     pub(crate) fn absence(self) -> String {
         match self.0 {
             None => "its agent's token never expires".to_owned(),
@@ -151,7 +152,7 @@ impl AgentGranted {
         }
     }
 
-    /// An agent that is off for a weekend would need a new token.
+    /// Warns if an agent that is off for a weekend would need a new token.
     pub(crate) fn warning(self, kubectl_mc: &str, name: &ClusterName) -> Option<String> {
         let life = self.0?;
         let absence = survived_absence(life);
@@ -166,7 +167,7 @@ impl AgentGranted {
     }
 }
 
-/// The account. Its token is requested, never mounted.
+/// The account. Its token is requested and never mounted.
 pub(crate) fn object(name: &ClusterName) -> Value {
     json!({
         "apiVersion": "v1",
@@ -176,7 +177,7 @@ pub(crate) fn object(name: &ClusterName) -> Value {
     })
 }
 
-/// The Secret of a token that lives forever.
+/// The Secret of a token that never expires.
 pub(crate) fn token_secret(name: &ClusterName) -> Value {
     json!({
         "apiVersion": "v1",
@@ -191,12 +192,12 @@ pub(crate) fn token_secret(name: &ClusterName) -> Value {
     })
 }
 
-/// The account of this cluster's agent, below the host's root.
+/// The API path of the account of this cluster's agent.
 pub(crate) fn path_of(name: &ClusterName) -> String {
     format!("/api/v1/namespaces/{AGENTS}/serviceaccounts/{name}")
 }
 
-/// The host's controller fills the Secret in, which takes a moment.
+/// Timeout for the host's controller to fill in the Secret.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(300);
 
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_tokens_are_warned_of_and_long_ones_are_not() {
+    fn only_a_short_token_lifetime_is_warned_about() {
         let name = "m1".parse().unwrap();
         let of = |hours: u64| AgentGranted(Some(Duration::from_secs(hours * 3600)));
         let warning = of(24).warning("kubectl mc --context=h", &name).unwrap();

@@ -1,4 +1,4 @@
-//! The objects of an agent on its member, and the token in its Secret.
+//! Builds the objects of an agent on its member, and writes the token into its Secret.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ use super::plan::AgentPlan;
 use super::survey::Found;
 use crate::join::side::{Side, SideError};
 
-/// What is applied before the token is there, and what after it.
+/// The objects to apply before the token is written, and those to apply after it.
 pub(crate) fn objects(plan: &AgentPlan, found: &Found) -> Result<(Vec<Value>, Vec<Value>), AgentError> {
     let secret = plan.host.secret();
     if found.owner().is_some() {
@@ -33,7 +33,7 @@ pub(crate) fn token(secret: Option<&Value>) -> Option<String> {
     String::from_utf8(token).ok()
 }
 
-/// Whether the agent logs in by a client certificate, which its owner renews.
+/// Whether the agent authenticates with a client certificate, which its owner renews.
 pub(crate) fn has_certificate(secret: Option<&Value>) -> bool {
     secret.is_some_and(|secret| secret["data"]["tls.crt"].is_string())
 }
@@ -44,9 +44,10 @@ pub(crate) async fn store(member: &Side, token: &str) -> Result<(), SideError> {
     member.merge(&path::secret(AGENT_NAMESPACE, AGENT), &data).await.map(drop)
 }
 
-/// Has the pods use what was written into the Secret. Those that are connected read it again when they need it: a kubelet
-/// mounts a changed Secret within a minute or so, and at once when the pod changes. The others are replaced, because an
-/// agent that the host refuses waits for minutes before it dials again. Without the right to do so, they take that time.
+/// Makes the pods use the changed Secret. Connected pods read it again when they need it: a kubelet mounts a
+/// changed Secret within about a minute, and immediately when the pod changes. Other pods are replaced,
+/// because an agent that the host refuses waits for minutes before it dials again. Without the right to
+/// replace pods, the agent takes that time.
 pub(crate) async fn refresh(member: &Side) {
     let pods = format!("/api/v1/namespaces/{AGENT_NAMESPACE}/pods");
     let selected = format!("{pods}?labelSelector={}", AGENT_SELECTOR.replace('=', "%3D"));
@@ -67,7 +68,7 @@ fn is_ready(pod: &Value) -> bool {
     conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// Annotation of an agent's pods: when the plugin last wrote their token.
+/// Annotation of an agent's pods: the time when the plugin last wrote their token.
 const RENEWED: &str = "fleet.kubectl-mc.dev/agent-token-written";
 
 #[cfg(test)]
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn namespace_of_others_is_not_changed() {
+    fn foreign_namespace_is_not_changed() {
         let found = Found { namespace: Some(json!({"metadata": {}})), ..Found::default() };
         assert_eq!(kinds(&objects(&plan(), &found).unwrap().0)[0], "ServiceAccount");
     }

@@ -1,4 +1,4 @@
-//! The agent that the flags describe, and how it reaches the host.
+//! Describes the agent that the flags request, and how it reaches the host.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,21 +18,22 @@ use crate::join::address::{self, Local};
 use crate::join::agent::survey::Found;
 use crate::join::endpoint::{self, CaError, Endpoint};
 
-/// What is to run on the member.
+/// The agent to run on the member.
 pub(crate) struct AgentPlan {
     cluster: ClusterName,
     image: Option<String>,
     values: AgentValues,
     pub(crate) host: HostConnection,
-    /// Whether the caller gave the host's server: then its address is not second-guessed.
+    /// Whether a flag gave the host's server, whose address is then not checked for locality.
     is_given: bool,
-    /// Whether the caller said how to verify it.
+    /// Whether a flag gave the CA or the TLS server name.
     is_trust_given: bool,
     pub(crate) token: Option<AgentTokenLife>,
 }
 
 impl AgentPlan {
-    /// `host` is the server and the cluster of the host's context; without it, only a server that was given is known.
+    /// `host` is the server and the cluster of the host's context. Without it, only a server from a flag is
+    /// known.
     pub(crate) fn of(
         name: &ClusterName,
         arguments: &AgentArgs,
@@ -75,7 +76,7 @@ impl AgentPlan {
             server: endpoint::checked(&server).map_err(|reason| PlanError::Server { server, reason })?,
             ca,
             tls_server_name: agent_tls_server_name.clone().or_else(of_context).and_then(filled),
-            // That of the kubeconfig is for this machine.
+            // The proxy of the kubeconfig is for this machine.
             proxy_url: agent_proxy.clone(),
         };
         Ok(Self {
@@ -89,7 +90,8 @@ impl AgentPlan {
         })
     }
 
-    /// Verifies the host's direct endpoint as the host publishes it, if the agent dials that and the caller did not say how.
+    /// Verifies the host's direct endpoint with the CA that the host publishes, if the agent dials that
+    /// endpoint and no flag gave the CA or the TLS server name.
     pub(crate) fn with_direct_endpoint(mut self, config_map: &Value) -> Self {
         let published = direct::published(config_map).filter(|_| self.is_given && !self.is_trust_given);
         if let Some((_, ca)) = published.filter(|(server, _)| server.url() == self.host.server) {
@@ -99,7 +101,7 @@ impl AgentPlan {
         self
     }
 
-    /// The same agent, which enrolls its member by tokens of this lifetime.
+    /// The same agent, which enrolls its member with tokens of this lifetime.
     pub(crate) fn enrolling(mut self, until: Timestamp, token_life: Duration) -> Self {
         self.values.extra_args.extend([
             format!("--enroll-until={until}"),
@@ -108,14 +110,14 @@ impl AgentPlan {
         self
     }
 
-    /// All objects of the member but the Secret, in the order to apply them.
+    /// All objects of the member except the Secret, in the order to apply them.
     pub(crate) fn objects(&self) -> Result<Vec<Value>, AgentError> {
         let image = self.image.clone().ok_or(AgentError::NoImage)?;
         let (cluster, values) = (self.cluster.clone(), self.values.clone());
         Ok(Agent { cluster, image, values }.objects()?)
     }
 
-    /// The same without a question to the host for a better address.
+    /// The same plan, without a request to the host for a better address.
     pub(crate) fn for_others(self) -> Result<Self, PlanError> {
         match self.locality() {
             Some(local) => Err(PlanError::Local { server: self.host.server, what: local.what }),
@@ -123,14 +125,15 @@ impl AgentPlan {
         }
     }
 
-    /// The member's connection, which the agent carries. An agent of another tool has its target already.
+    /// The member's connection, which the agent carries. An agent that another tool installed keeps its
+    /// target.
     pub(crate) fn endpoint(&self, found: Option<&Found>, ca: Option<String>) -> Endpoint {
         let theirs = found.filter(|found| found.owner().is_some()).and_then(Found::target);
         let theirs = theirs.filter(|target| is_target(target));
         Endpoint::via_agent(theirs.as_deref().unwrap_or(&self.values.target), ca)
     }
 
-    /// Why only this machine can use the address of the host.
+    /// Why only this machine can use the host's address.
     pub(crate) fn locality(&self) -> Option<Local> {
         if self.is_given { None } else { address::local(&self.host.server) }
     }
@@ -146,7 +149,7 @@ fn read(file: &PathBuf) -> Result<AgentValues, String> {
     AgentValues::parse(&text).map_err(|error: manifests::Error| error.to_string())
 }
 
-/// Flags that describe no agent.
+/// Flags from which no agent can be planned.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlanError {
     #[error("cannot read the agent's values of {}: {reason}", file.display())]
@@ -194,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn agent_reaches_the_host_as_its_context_says() {
+    fn agent_uses_the_server_of_the_host_context() {
         let host = Cluster {
             tls_server_name: Some("kubernetes".to_owned()),
             proxy_url: Some("socks5://localhost:1080".to_owned()),
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn host_that_cannot_be_verified_or_is_unknown_is_refused() {
+    fn unknown_or_unverifiable_host_is_refused() {
         let of = |server, cluster: &Cluster| {
             let plan = AgentPlan::of(&name(), &AgentArgs::default(), Some((server, cluster)));
             plan.err().unwrap().to_string()

@@ -1,4 +1,4 @@
-//! A new token for an agent that was away for longer than its token lives.
+//! Renews the token of an agent that was disconnected for longer than the token's lifetime.
 
 use jiff::Timestamp;
 use kubectl_mc_api::ClusterName;
@@ -13,22 +13,22 @@ use crate::cli::AgentTokenLife;
 use crate::join::endpoint;
 use crate::join::side::{Side, SideError};
 
-/// Which tokens are renewed.
+/// Which tokens to renew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// All.
+    /// Every token.
     Any,
-    /// Those of which a third of their life is left, or less.
+    /// Tokens with a third of their lifetime left, or less.
     Aged,
 }
 
-/// Whether the member is joined by an agent.
+/// Whether the member is joined through an agent.
 pub(crate) async fn is_by_agent(host: &Side, namespace: &str, name: &ClusterName) -> Result<bool, SideError> {
     let secret = host.readable(&path::secret(namespace, &name.member_secret())).await?;
     Ok(secret.as_ref().is_some_and(endpoint::is_via_agent))
 }
 
-/// Writes another token into the member's Secret; none if the agent's token still serves.
+/// Writes a new token into the member's Secret; returns `None` if the agent's token is still good.
 pub(crate) async fn renew(
     name: &ClusterName,
     host: &Side,

@@ -1,4 +1,5 @@
-//! The agent's part of the commands for two administrators. The agent starts last, when the host knows the cluster.
+//! Prints the agent's part of the commands for two administrators. The agent starts last, when the host knows
+//! the cluster.
 
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::names::AGENTS;
@@ -11,7 +12,7 @@ use super::plan::AgentPlan;
 use crate::apply::diff::documents;
 use crate::cli::AgentTokenLife;
 
-/// The variable that takes the member's certificate authority to the host: base64, as in a Secret's `data`.
+/// The variable that passes the member's certificate authority to the host: base64, as in a Secret's `data`.
 pub(crate) const MEMBER_CA: &str = "MEMBER_CA";
 
 /// The command that reads the member's certificate authority.
@@ -31,7 +32,7 @@ pub(crate) fn account(name: &ClusterName, plan: &AgentPlan) -> Vec<Value> {
     objects
 }
 
-/// The command that takes the token of the agent's account.
+/// The command that requests the token of the agent's account.
 pub(crate) fn token(kubectl: &str, name: &ClusterName, plan: &AgentPlan) -> String {
     let command = match plan.token {
         Some(AgentTokenLife::Forever) => format!(
@@ -46,13 +47,13 @@ pub(crate) fn token(kubectl: &str, name: &ClusterName, plan: &AgentPlan) -> Stri
     format!("export AGENT_TOKEN=$({command})\n")
 }
 
-/// The commands that start the agent, in a shell that has its token.
+/// The commands that start the agent, in a shell that has its token in a variable.
 pub(crate) fn start(kubectl: &str, plan: &AgentPlan) -> Result<String, AgentError> {
     let objects = plan.objects()?;
     let (pods, others): (Vec<_>, Vec<_>) =
         objects.into_iter().partition(|object| object["kind"] == "Deployment");
     let apply = format!("{kubectl} apply --server-side --field-manager=kubectl-mc -f -");
-    // The Secret goes through the shell, for its one variable.
+    // The Secret passes through the shell, which expands its one variable.
     let secret = shell_text(&documents(&[plan.host.secret_in_clear(TOKEN)])).replace(TOKEN, "$AGENT_TOKEN");
     Ok(format!(
         "{apply} <<'EOF'\n{}EOF\n{apply} --force-conflicts <<EOF\n{secret}EOF\n{apply} <<'EOF'\n{}EOF\n",
@@ -61,12 +62,12 @@ pub(crate) fn start(kubectl: &str, plan: &AgentPlan) -> Result<String, AgentErro
     ))
 }
 
-/// Text that an unquoted here-document gives back as it is.
+/// Escapes text for an unquoted here-document.
 fn shell_text(text: &str) -> String {
     text.replace('\\', r"\\").replace('$', r"\$").replace('`', r"\`")
 }
 
-/// Stands for the token in the Secret, and occurs nowhere else.
+/// A placeholder for the token in the Secret; it occurs nowhere else.
 const TOKEN: &str = "TOKEN-OF-THE-AGENT";
 
 #[cfg(test)]
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shell_gives_text_back_as_it_was() {
+    fn shell_text_round_trips_through_a_here_document() {
         let text = "proxy-url: \"http://u:$p`\\w@proxy\"\n";
         let script = format!("cat <<EOF\n{}EOF\n", shell_text(text));
         let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();

@@ -1,5 +1,5 @@
-//! The steps of a join that an agent adds: its account on the host, then the agent on the member with a token of that
-//! account, then the wait until it is connected.
+//! Runs the steps that an agent adds to a join: its account on the host, then the agent on the member with a
+//! token of that account, then the wait until it is connected.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ use crate::join::cleanup;
 use crate::join::side::Side;
 use crate::progress::Step;
 
-/// An agent that is to run.
+/// The agent to start.
 pub(crate) struct AgentSteps<'a> {
     pub(crate) name: &'a ClusterName,
     pub(crate) plan: &'a AgentPlan,
     pub(crate) found: &'a Found,
     pub(crate) host: &'a Side,
     pub(crate) member: &'a Side,
-    /// The host's clock, by which tokens expire.
+    /// The host's clock, which decides when tokens expire.
     pub(crate) clock: Option<Timestamp>,
 }
 
@@ -37,7 +37,7 @@ impl AgentSteps<'_> {
         Account { name: self.name, host: self.host }.apply().await
     }
 
-    /// The agent on the member, with a token.
+    /// Starts the agent on the member with a token.
     pub(crate) async fn start(&self) -> Result<(Vec<Applied>, Option<AgentGranted>), AgentError> {
         let Self { name, plan, found, host, member, clock } = self;
         let apply = Apply { dry_run: false, force_conflicts: true };
@@ -76,7 +76,7 @@ impl AgentSteps<'_> {
         self.waiting().until_connected(timeout, step).await
     }
 
-    /// Until no pod of before is there.
+    /// Waits until no old pod is left.
     pub(crate) async fn until_replaced(
         &self,
         timeout: Duration,
@@ -85,7 +85,7 @@ impl AgentSteps<'_> {
         self.waiting().until_replaced(timeout, step).await
     }
 
-    /// The same of a member that is still connected to directly.
+    /// Waits until the agent is ready, while the member is still connected directly.
     pub(crate) async fn until_ready(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), AgentError> {
         self.waiting().until_ready(timeout, step).await
     }
@@ -95,12 +95,12 @@ impl AgentSteps<'_> {
         Waiting { name, host, member, server: &plan.host.server }
     }
 
-    /// What a dry run asks of the host.
+    /// The objects of a dry run on the host.
     pub(crate) fn on_host(&self) -> Vec<Value> {
         vec![account::object(self.name)]
     }
 
-    /// What a dry run asks of the member.
+    /// The objects of a dry run on the member.
     pub(crate) fn on_member(&self) -> Result<Vec<Value>, AgentError> {
         let (mut before, after) = member::objects(self.plan, self.found)?;
         before.extend(after);
@@ -108,7 +108,7 @@ impl AgentSteps<'_> {
     }
 }
 
-/// Takes the agent away from a member that is reached directly now, with its account on the host.
+/// Removes the agent from a member that is now connected directly, and the agent's account from the host.
 pub(crate) async fn remove(
     name: &ClusterName,
     host: &Side,

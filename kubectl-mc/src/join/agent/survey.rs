@@ -1,4 +1,5 @@
-//! Reads what both sides have of an agent before a join, and decides whether the join may begin.
+//! Reads the existing objects of an agent on both sides before a join, and decides whether the join may
+//! begin.
 
 use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE, AGENTS, KUBECTL_MC, MANAGED_BY};
 use kubectl_mc_api::path;
@@ -11,10 +12,10 @@ use crate::join::preflight::{Finding, Names, rights};
 use crate::join::side::{Side, SideError};
 use crate::join::survey::{Right, missing, own_server, right};
 
-/// What both sides have.
+/// The state of both sides.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AgentSurvey {
-    /// Whether the host has the namespace of the agents' accounts.
+    /// Whether the host has the namespace for the accounts of agents.
     pub(crate) host_serves: bool,
     /// The certificate authority that the member's own pods trust.
     pub(crate) root_ca: Option<String>,
@@ -24,7 +25,7 @@ pub(crate) struct AgentSurvey {
     local: Option<LocalServer>,
 }
 
-/// What the member has of an agent.
+/// The objects of an agent on the member.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) namespace: Option<Value>,
@@ -36,7 +37,7 @@ pub(crate) struct Found {
 #[derive(Clone, Debug)]
 struct LocalServer {
     local: Local,
-    /// Where the host is likely reached.
+    /// The address at which the host is likely reachable.
     likely: Option<String>,
 }
 
@@ -52,7 +53,7 @@ impl AgentSurvey {
         })
     }
 
-    /// What the host has.
+    /// Reads the host's side.
     pub(crate) async fn of_host(plan: &AgentPlan, host: &Side) -> Result<Self, SideError> {
         let rights = RIGHTS_ON_HOST.iter();
         let of_secrets =
@@ -69,7 +70,7 @@ impl AgentSurvey {
         })
     }
 
-    /// What refuses, and what is good to know.
+    /// The findings: refusals, warnings and remarks.
     pub(crate) fn findings(&self, names: &Names<'_>, plan: &AgentPlan) -> Vec<Finding> {
         let mut findings = self.findings_of_host(names.host_kubectl, plan);
         if self.root_ca.is_none() {
@@ -87,7 +88,7 @@ impl AgentSurvey {
         findings
     }
 
-    /// What of it is about the host.
+    /// The findings about the host.
     pub(crate) fn findings_of_host(&self, kubectl: &str, plan: &AgentPlan) -> Vec<Finding> {
         let mut findings = Vec::new();
         if !self.host_serves {
@@ -126,7 +127,7 @@ impl Found {
         })
     }
 
-    /// Another tool that made the agent: Helm, say.
+    /// The other tool that installed the agent, such as Helm.
     pub(crate) fn owner(&self) -> Option<&str> {
         let label = &self.deployment.as_ref()?["metadata"]["labels"][MANAGED_BY];
         Some(label.as_str().unwrap_or("another tool")).filter(|owner| *owner != KUBECTL_MC)
@@ -146,7 +147,7 @@ impl Found {
     }
 }
 
-/// Where the host says itself that it is reached.
+/// The address that the host itself publishes.
 async fn likely_server(host: &Side) -> Option<String> {
     let own = own_server(host).await.filter(|server| !address::is_local(server));
     own.or_else(|| address::of_context(host.at.cluster.context.as_deref()?))

@@ -1,5 +1,5 @@
-//! What a service account's token (a JWT, RFC 7519) says of itself. Nothing is verified: it decides only whether a join
-//! keeps a token that is there.
+//! Reads the claims of a service account's token (a JWT, RFC 7519). Nothing is verified: the claims only
+//! decide whether a join keeps an existing token.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// The claims that tell how long a token serves, and for whom.
+/// The claims about the lifetime of a token and its account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claims {
-    /// None lives forever.
+    /// `None` if the token never expires.
     pub(crate) life: Option<Life>,
-    /// The account's uid, which an account of the same name that is made later does not have.
+    /// The account's uid. A later account of the same name has another one.
     pub(crate) account: Option<String>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Life {
 }
 
 impl Claims {
-    /// None of what is no token.
+    /// Returns `None` for text that is not a token.
     pub(crate) fn parse(token: &str) -> Option<Self> {
         let payload = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
         let claims: Value = serde_json::from_slice(&payload).ok()?;
@@ -33,13 +33,13 @@ impl Claims {
             Some(expires) => Some(Life { issued: time("iat")?, expires }),
             None => None,
         };
-        // The second is that of tokens in Secrets, which live forever.
+        // The second claim is that of tokens in Secrets, which never expire.
         let account = claims["kubernetes.io"]["serviceaccount"]["uid"].as_str();
         let account = account.or_else(|| claims["kubernetes.io/serviceaccount/service-account.uid"].as_str());
         Some(Self { life, account: account.map(str::to_owned) })
     }
 
-    /// Whether more than a third of its life is left, and it is of this account.
+    /// Whether the token is of this account and more than a third of its lifetime is left.
     pub(crate) fn serves(&self, account: &str, now: Timestamp) -> bool {
         self.account.as_deref() == Some(account)
             && self.life.is_none_or(|life| life.left(now) > life.whole() / 3)
@@ -47,7 +47,7 @@ impl Claims {
 }
 
 impl Life {
-    /// From its issue to its end.
+    /// The time from issue to expiry.
     pub(crate) fn whole(self) -> Duration {
         Duration::try_from(self.expires.duration_since(self.issued)).unwrap_or_default()
     }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn token_serves_until_a_third_of_its_life_is_left() {
+    fn token_is_kept_until_a_third_of_its_lifetime_is_left() {
         let claims = json!({"iat": 1000, "exp": 4000, "kubernetes.io": {"serviceaccount": {"uid": "u"}}});
         let claims = Claims::parse(&token(&claims)).unwrap();
         assert_eq!(claims.life.unwrap().whole(), Duration::from_secs(3000));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn token_of_a_secret_lives_forever() {
+    fn token_of_a_secret_never_expires() {
         let claims = json!({"kubernetes.io/serviceaccount/service-account.uid": "u"});
         let claims = Claims::parse(&token(&claims)).unwrap();
         assert_eq!(claims.life, None);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_no_token() {
+    fn other_text_is_not_a_token() {
         for text in ["", "opaque", "a.b.c", "e30.e30"] {
             let serves = Claims::parse(text).is_some_and(|claims| claims.serves("u", at(0)));
             assert!(!serves, "{text:?}");

@@ -1,5 +1,5 @@
-//! Waits until the host reports the agent as connected, shows what its pods wait for, and stops early on problems that
-//! waiting cannot solve.
+//! Waits until the host reports the agent as connected, shows the state of its pods, and stops early on
+//! problems that do not resolve by waiting.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use crate::join::side::{Side, SideError};
 use crate::join::wait::{State, state};
 use crate::progress::Step;
 
-/// The condition of a MemberCluster whose agent is connected.
+/// The condition of a MemberCluster that reports whether the agent is connected.
 pub(crate) const CONNECTED: &str = "Connected";
 
-/// An agent that is waited for.
+/// The agent to wait for.
 pub(crate) struct Waiting<'a> {
     pub(crate) name: &'a ClusterName,
     pub(crate) host: &'a Side,
     pub(crate) member: &'a Side,
-    /// The host's server, as the agent has it.
+    /// The host's server, as configured for the agent.
     pub(crate) server: &'a str,
 }
 
@@ -40,8 +40,8 @@ impl Waiting<'_> {
         self.until(connected, timeout, step).await
     }
 
-    /// The same while the member is still connected to directly, and no condition tells of its agent: a pod is ready while
-    /// it has a tunnel.
+    /// Waits for ready pods instead, because a member that is still connected directly has no condition about
+    /// its agent. A pod is ready while it has a tunnel.
     pub(crate) async fn until_ready(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), AgentError> {
         let ready = async || {
             let deployment = self.deployment().await?;
@@ -50,7 +50,7 @@ impl Waiting<'_> {
         self.until(ready, timeout, step).await
     }
 
-    /// Until no pod of before is there: its tunnel leads where the member was expected before.
+    /// Waits until no old pod is left, because its tunnel leads to the previous target.
     pub(crate) async fn until_replaced(
         &self,
         timeout: Duration,

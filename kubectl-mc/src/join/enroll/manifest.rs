@@ -1,4 +1,5 @@
-//! The manifest that makes a cluster a member: the member's side, the agent with its token, and the agent's right to enroll.
+//! Builds the manifest that makes a cluster a member: the member's side, the agent with its token, and the
+//! agent's right to enroll.
 
 use jiff::Timestamp;
 use kubectl_mc_api::ClusterName;
@@ -11,7 +12,7 @@ use crate::join::agent::plan::AgentPlan;
 use crate::join::objects::MemberSide;
 use crate::join::{manifest, token_policy};
 
-/// Everything but the token.
+/// All values of the manifest except the token.
 pub(super) struct Manifest<'a> {
     plan: &'a AgentPlan,
     head: String,
@@ -46,7 +47,7 @@ impl<'a> Manifest<'a> {
         Ok(Self { plan, head: head(name, &plan.host.server, until), before, after })
     }
 
-    /// The documents, with the agent's token in its Secret.
+    /// The YAML documents, with the agent's token in its Secret.
     pub(super) fn text(&self, token: &str) -> String {
         let secret = self.plan.host.secret_in_clear(token);
         let all = self.before.iter().chain([&secret]).chain(&self.after);

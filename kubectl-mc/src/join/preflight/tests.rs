@@ -52,7 +52,7 @@ fn findings(host: &HostSurvey, member: &MemberSurvey, endpoint: &Endpoint) -> Ve
     check(&names, host, member, endpoint, LIFE)
 }
 
-/// What refuses, with its hint.
+/// The refusals, with their hints.
 fn refusals(host: &HostSurvey, member: &MemberSurvey) -> Vec<String> {
     let findings = findings(host, member, &endpoint("https://m1.example:6443"));
     findings
@@ -73,13 +73,13 @@ fn refused(host: &HostSurvey, member: &MemberSurvey, words: &[&str]) {
 }
 
 #[test]
-fn a_new_cluster_under_a_free_name_is_let_through() {
+fn new_cluster_with_a_free_name_is_accepted() {
     let other = registered("m2", Some("other-uid"));
     assert_eq!(refusals(&HostSurvey { registered: vec![other], ..host() }, &member()), Vec::<String>::new());
 }
 
 #[test]
-fn without_a_sidecar_nothing_is_joined() {
+fn join_without_a_sidecar_is_refused() {
     refused(
         &HostSurvey { sidecar: Sidecar::Missing, ..host() },
         &member(),
@@ -90,7 +90,7 @@ fn without_a_sidecar_nothing_is_joined() {
 }
 
 #[test]
-fn joining_again_goes_on_and_a_name_of_another_is_taken() {
+fn rejoin_continues_and_a_taken_name_is_refused() {
     let at = |uid| HostSurvey { registered: vec![registered("m1", uid)], ..host() };
     assert_eq!(refusals(&at(Some("member-uid")), &member()), Vec::<String>::new());
     refused(&at(Some("other-uid")), &member(), &["the name m1 is taken", "another cluster"]);
@@ -100,24 +100,24 @@ fn joining_again_goes_on_and_a_name_of_another_is_taken() {
     refused(&of_karmada, &member(), &["the name m1 is taken: Karmada registers it", "karmadactl unjoin"]);
     let by_hand = MemberSurvey { has_account: true, ..member() };
     refused(&at(Some("other-uid")), &by_hand, &["the name m1 is taken", "another cluster"]);
-    // Joined by who could not read this uid: the member knows it.
+    // The earlier caller could not read this uid, but the member has the annotation.
     let noted = MemberSurvey { namespace: joined_to("host-uid", "m1"), ..member() };
     assert_eq!(refusals(&at(None), &noted), Vec::<String>::new());
 }
 
 #[test]
-fn one_cluster_has_one_name() {
+fn second_name_for_a_cluster_is_refused() {
     let by_uid = HostSurvey { registered: vec![registered("m0", Some("member-uid"))], ..host() };
     refused(&by_uid, &member(), &["joined already, as m0", "unjoin m0"]);
     let noted = MemberSurvey { namespace: joined_to("host-uid", "m0"), ..member() };
     let by_note = HostSurvey { registered: vec![registered("m0", None)], ..host() };
     refused(&by_note, &noted, &["joined already, as m0"]);
-    // The registration is gone: its note is of no importance.
+    // Without the registration, the annotation is ignored.
     assert_eq!(refusals(&host(), &noted), Vec::<String>::new());
 }
 
 #[test]
-fn a_cluster_has_one_host_and_is_not_its_own() {
+fn second_host_and_the_host_itself_are_refused() {
     let noted = MemberSurvey { namespace: joined_to("other-host", "x"), ..member() };
     let take_over = "annotate namespace kubectl-mc-system fleet.kubectl-mc.dev/host=host-uid --overwrite";
     refused(&host(), &noted, &["another host already, as x", "unjoin x", take_over]);
@@ -125,11 +125,11 @@ fn a_cluster_has_one_host_and_is_not_its_own() {
 }
 
 #[test]
-fn accounts_made_by_hand_are_not_taken_over() {
+fn manually_created_accounts_are_not_taken_over() {
     let by_hand = MemberSurvey { has_account: true, ..member() };
     let take_over = "annotate namespace kubectl-mc-system fleet.kubectl-mc.dev/host=host-uid --overwrite";
     refused(&host(), &by_hand, &["another host may use the cluster", take_over]);
-    // After that command, and where this host has joined it.
+    // Accepted after that command, and where this host has joined the member.
     let marked = MemberSurvey {
         namespace: Some(json!({"metadata": {"annotations": {HOST_UID: "host-uid"}}})),
         ..by_hand.clone()
@@ -151,7 +151,7 @@ fn every_missing_right_is_named() {
 }
 
 #[test]
-fn a_local_address_is_refused_with_the_likely_right_one() {
+fn local_address_is_refused_with_a_suggestion() {
     let hint = |member: &MemberSurvey| {
         let findings = findings(&host(), member, &endpoint("https://127.0.0.1:34567"));
         let found = findings.into_iter().find_map(|finding| match finding {
@@ -171,7 +171,7 @@ fn a_local_address_is_refused_with_the_likely_right_one() {
 }
 
 #[test]
-fn clocks_may_differ_less_than_a_third_of_a_tokens_life() {
+fn clock_skew_over_a_third_of_token_lifetime_is_refused() {
     let at = |seconds: i64| Some(jiff::Timestamp::from_second(1_000_000 + seconds).unwrap());
     let host = HostSurvey { clock: at(0), ..host() };
     let off = |seconds| MemberSurvey { clock: at(seconds), ..member() };
@@ -197,7 +197,7 @@ fn member_before_the_minimum_is_refused() {
     assert_eq!(refusals(&host(), &version("of an unknown version")), Vec::<String>::new());
 }
 
-/// What the user must confirm of this member.
+/// The warnings about this member.
 fn warnings(member: &MemberSurvey) -> Vec<String> {
     let warning = |finding| match finding {
         Finding::Warning(text) => Some(text),

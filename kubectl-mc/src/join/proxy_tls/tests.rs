@@ -3,7 +3,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A folder with `a.crt`, `a.key`, `b.crt`, `b.key` and files that are of no use.
+/// A folder with `a.crt`, `a.key`, `b.crt`, `b.key` and invalid files.
 fn files() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
@@ -24,7 +24,7 @@ fn files() -> TempDir {
     folder
 }
 
-/// The files of the authority, the certificate and the key; an empty name is no flag.
+/// The files of the authority, the certificate and the key; an empty name means no flag.
 fn read_of(folder: &TempDir, files: [&str; 3], proxy_url: Option<&str>) -> Result<ProxyTls, ProxyTlsError> {
     let [proxy_certificate_authority, proxy_client_certificate, proxy_client_key] =
         files.map(|name| Some(folder.path().join(name).into_os_string()).filter(|_| !name.is_empty()));
@@ -53,7 +53,7 @@ fn files_become_the_keys_of_the_secret() {
     let pair = [("proxy-tls.crt", content("b.crt")), ("proxy-tls.key", content("b.key"))];
     assert_eq!(data(["", "b.crt", "b.key"]), BTreeMap::from(pair.clone()));
     assert_eq!(data(["a.crt", "b.crt", "b.key"]).len(), 3);
-    // Of one file with everything, each flag takes its own.
+    // Each flag takes its own block of a combined file.
     let all = format!("$(comment)\n{}x\r\n{}", content("b.key"), content("b.crt").replace('\n', "\r\n"));
     std::fs::write(folder.path().join("all"), all).unwrap();
     assert_eq!(data(["", "all", "all"]), BTreeMap::from(pair));

@@ -1,4 +1,4 @@
-//! The contexts of members in the kubeconfig, found by the uid of each cluster's kube-system.
+//! Finds the kubeconfig contexts of members by the uid of each cluster's kube-system.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::join::survey;
 /// The kubeconfig contexts by the uid of their cluster's kube-system.
 pub(super) struct Contexts {
     found: BTreeMap<String, Side>,
-    /// Contexts that did not answer, with the reason.
+    /// Contexts that did not respond, with the reason.
     failed: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ impl Contexts {
         Ok(Self { found: BTreeMap::from([(uid, member)]), failed: Vec::new() })
     }
 
-    /// Asks the clusters of all contexts for their uid until every member is found.
+    /// Queries the clusters of all contexts for their uid until every member is found.
     pub(super) async fn of_kubeconfig(
         arguments: &JoinArgs,
         options: &HostOptions,
@@ -41,7 +41,7 @@ impl Contexts {
     ) -> Result<Self, Failure> {
         let file = arguments.member.member_kubeconfig.as_ref().map(Into::into);
         let kubeconfig = file.clone().or_else(|| options.kubeconfig.clone());
-        // Which context is loaded does not matter: it is the list of all that is read.
+        // Any context will do: only the list of all contexts is read.
         let any = HostOptions::plain(kubeconfig.clone(), None);
         let loaded = if file.is_some() { ClusterContext::load(&any, env)? } else { host.at.cluster.clone() };
         let names = loaded.kubeconfig.contexts.into_iter().map(|context| context.name);
@@ -91,7 +91,7 @@ async fn ask(options: &HostOptions, env: &Env) -> Result<(String, Side), String>
     }
 }
 
-/// Contexts that are asked at the same time.
+/// Number of contexts that are queried in parallel.
 const AT_ONCE: usize = 8;
-/// A cluster that does not answer may be gone for good; the others are not kept waiting.
+/// Timeout for a cluster that may be gone for good, so that it does not delay the others.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn expired_members_are_told_from_those_in_order() {
+fn expired_members_are_distinguished_from_healthy_ones() {
     let cluster = |reason: &str| {
         json!({"status": {"conditions": [
             {"type": "Ready", "reason": "Expired"}, {"type": "CredentialValid", "reason": reason},

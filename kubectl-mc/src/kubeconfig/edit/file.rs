@@ -1,4 +1,5 @@
-//! The user's kubeconfig, locked as client-go locks it (`FILE.lock`) and replaced as a whole, with its mode and owner.
+//! Locks the user's kubeconfig as client-go does (`FILE.lock`) and replaces it as a whole, with its mode and
+//! owner.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -6,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Explain;
 
-/// The file, until this is dropped.
+/// The locked file. Dropping this value releases the lock.
 pub(super) struct LockedFile {
-    /// Behind symbolic links, which stay.
+    /// The target of symbolic links, which stay.
     path: PathBuf,
     text: String,
     _lock: Lock,
@@ -27,10 +28,10 @@ impl LockedFile {
         &self.text
     }
 
-    /// Writes a new file and renames it, so that no reader sees half of it.
+    /// Writes a new file and renames it, so that readers never see a partial file.
     pub(super) fn replace(&self, text: &str) -> Result<(), FileError> {
         let temporary = with_ending(&self.path, &format!(".{}.tmp", std::process::id()));
-        // Left over by a process of the same id that was killed.
+        // A killed process with the same id may have left it.
         let _ = fs::remove_file(&temporary);
         let written = self.write(&temporary, text).and_then(|()| fs::rename(&temporary, &self.path));
         if written.is_err() {
@@ -57,7 +58,7 @@ impl LockedFile {
     }
 }
 
-/// kubectl fails while the lock is there, and so do we while kubectl writes.
+/// kubectl fails while the lock exists, and the plugin fails while kubectl holds it.
 struct Lock(PathBuf);
 
 impl Lock {

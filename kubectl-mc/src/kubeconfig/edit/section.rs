@@ -1,4 +1,4 @@
-//! The changes of one list of a kubeconfig.
+//! Describes the changes of one list of a kubeconfig.
 
 use serde_json::Value;
 
@@ -7,15 +7,15 @@ use serde_json::Value;
 pub(crate) struct Section {
     /// `clusters`, `contexts` or `users`.
     pub(crate) key: &'static str,
-    /// How many entries the list has.
+    /// The length of the list.
     pub(crate) length: usize,
-    /// By position in the list: the entry afterwards, or none.
+    /// By position in the list: the new entry, or `None` to remove it.
     pub(crate) changed: Vec<(usize, Option<Value>)>,
     pub(crate) added: Vec<Value>,
 }
 
 impl Section {
-    /// No change of this list of a document.
+    /// An empty set of changes for this list of a document.
     pub(crate) fn of(document: &Value, key: &'static str) -> Self {
         Self { key, length: list(document, key).len(), ..Self::default() }
     }
@@ -24,12 +24,12 @@ impl Section {
         self.changed.is_empty() && self.added.is_empty()
     }
 
-    /// The entry at this position afterwards, if it changes.
+    /// The new entry at this position, if it changes.
     pub(crate) fn change(&self, at: usize) -> Option<&Option<Value>> {
         self.changed.iter().find(|(changed, _)| *changed == at).map(|(_, entry)| entry)
     }
 
-    /// The list of this document afterwards.
+    /// The list of this document after the changes.
     pub(super) fn apply(&self, document: &Value) -> Vec<Value> {
         let list = list(document, self.key);
         let kept = list.iter().enumerate().filter_map(|(at, entry)| match self.change(at) {

@@ -1,5 +1,5 @@
-//! Edits the text of a kubeconfig in the form in which kubectl writes it: a block list below each key at the left edge.
-//! It knows little of YAML. The caller compares the meaning of the edited text with what is wanted.
+//! Edits the text of a kubeconfig in the layout of kubectl: a block list below each key at the left edge. It
+//! does not parse YAML. The caller verifies the meaning of the edited text.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::Section;
 use crate::{json, yaml};
 
-/// The edited text; `None` when the text has another form.
+/// The edited text; `None` if the text has another layout.
 pub(super) fn edit(text: &str, sections: &[Section], wanted: &Value) -> Option<String> {
     if text.trim_start().starts_with('{') {
-        // JSON has no comments to lose.
+        // JSON has no comments that could be lost.
         serde_json::from_str::<Value>(text).ok()?;
         let end = if text.ends_with('\n') { "\n" } else { "" };
         return Some(json::text(wanted, 0) + end);
@@ -44,7 +44,7 @@ fn edit_section(text: &str, section: &Section, line_end: &str) -> Option<String>
         > section.changed.iter().filter(|(_, entry)| entry.is_none()).count();
     let mut edited = lines[..header].concat();
     match (is_left, value) {
-        // The block is the value.
+        // The value is the block below the key.
         (true, "") => edited.push_str(&lines[header]),
         (true, _) => edited.push_str(&lines[header].replacen(value, "", 1)),
         (false, _) => edited.push_str(&lines[header].replacen(':', ": []", 1)),
@@ -73,12 +73,13 @@ fn edit_section(text: &str, section: &Section, line_end: &str) -> Option<String>
 /// The entries of a list.
 struct List {
     indent: usize,
-    /// The lines of each, without the blank lines and comments after it.
+    /// The line range of each entry, without the blank lines and comments after it.
     entries: Vec<Range<usize>>,
 }
 
 impl List {
-    /// The list that begins at this line. It ends before the next key at the left edge, or the end of the document.
+    /// Finds the list that begins at this line. It ends before the next key at the left edge, or at the end
+    /// of the document.
     fn find(lines: &[String], begin: usize) -> Self {
         let is_outside =
             |line: &String| line.starts_with("---") || !line.starts_with([' ', '\t', '#', '-', '\r', '\n']);
@@ -105,7 +106,7 @@ impl List {
     }
 }
 
-/// The value on the line of the key.
+/// The value in the same line as the key.
 fn header_value(rest: &str) -> &str {
     rest.split('#').next().unwrap_or_default().trim()
 }

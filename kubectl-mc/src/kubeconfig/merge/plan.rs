@@ -1,4 +1,4 @@
-//! Which entries of a kubeconfig change.
+//! Determines which entries of a kubeconfig change.
 
 use kubectl_mc_api::ClusterName;
 use serde_json::{Map, Value};
@@ -32,7 +32,7 @@ impl Plan {
         Ok(Self { sections })
     }
 
-    /// Counts contexts; one of which only the cluster changes counts as updated.
+    /// Counts contexts. A context counts as updated if only its cluster changes.
     pub(super) fn report(&self, file: &UserFile) -> Report {
         let [clusters, contexts] = &self.sections;
         let count = |section: &Section, is_removed: bool| {
@@ -52,7 +52,7 @@ impl Plan {
     }
 }
 
-/// The changes of one list that these wishes make.
+/// The changes of one list for the wanted entries.
 fn section<'a>(
     mut section: Section,
     kind: &'static str,
@@ -87,8 +87,8 @@ fn section<'a>(
     Ok(section)
 }
 
-/// The entry with the fields that are the plugin's. The namespace of a context, which kubectl and others set, and fields
-/// that the plugin does not know stay.
+/// Updates the plugin's fields of an entry. A context's namespace, which kubectl and other tools set, and
+/// unknown fields stay.
 fn updated(old: &Value, wish: &Value, kind: &str) -> Value {
     let ours: &[&str] = match kind {
         "cluster" => &CLUSTER_FIELDS,
@@ -107,7 +107,7 @@ fn updated(old: &Value, wish: &Value, kind: &str) -> Value {
     entry
 }
 
-/// Sets the wished extensions and keeps the others.
+/// Sets the wanted extensions and keeps the others.
 fn merge_extensions(fields: &mut Map<String, Value>, wished: Option<&Value>) {
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let mut extensions = list(fields.get("extensions"));
@@ -121,7 +121,7 @@ fn merge_extensions(fields: &mut Map<String, Value>, wished: Option<&Value>) {
     fields.insert("extensions".to_owned(), extensions.into());
 }
 
-/// What the host's cluster says of a member's: all but the extensions.
+/// The fields that a member's cluster takes from the host's: all except the extensions.
 const CLUSTER_FIELDS: [&str; 7] = [
     "server",
     "insecure-skip-tls-verify",

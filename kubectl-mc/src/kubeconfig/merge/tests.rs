@@ -67,7 +67,7 @@ impl Scene {
 }
 
 #[test]
-fn text_of_others_stays_as_it_is() {
+fn foreign_text_is_unchanged() {
     let scene = Scene::new(FILE);
     assert_eq!(scene.counts(&["m1", "m2"], None), (2, 0, 0));
     let text = scene.text();
@@ -130,7 +130,7 @@ fn merge_and_prune_restore_the_file() {
 }
 
 #[test]
-fn prune_says_that_the_current_context_is_gone() {
+fn prune_reports_a_removed_current_context() {
     let scene = Scene::new(FILE);
     scene.merge(&["m1"], None).unwrap();
     std::fs::write(scene.file(), scene.text().replace("current-context: host", "current-context: m1"))
@@ -140,7 +140,7 @@ fn prune_says_that_the_current_context_is_gone() {
 }
 
 #[test]
-fn what_users_set_in_our_entries_stays() {
+fn user_changes_in_plugin_entries_survive() {
     let scene = Scene::new(FILE);
     scene.merge(&["m1"], None).unwrap();
     let text = scene.text();
@@ -150,7 +150,7 @@ fn what_users_set_in_our_entries_stays() {
     std::fs::write(scene.file(), &changed).unwrap();
     assert_eq!(scene.counts(&["m1"], None), (0, 0, 0));
     assert_eq!(scene.text(), changed);
-    // Another server of the host is one of the members too.
+    // A new server of the host also applies to its members.
     std::fs::write(scene.file(), changed.replace("https://h:6443   #", "https://h2:6443   #")).unwrap();
     assert_eq!(scene.counts(&["m1"], None), (0, 1, 0));
     let text = scene.text();
@@ -161,7 +161,7 @@ fn what_users_set_in_our_entries_stays() {
 }
 
 #[test]
-fn entries_of_others_are_never_overwritten() {
+fn foreign_entries_are_never_overwritten() {
     let foreign = FILE.replace("contexts:\n", "contexts:\n- {context: {cluster: c}, name: m1}\n");
     let other_host = {
         let scene = Scene::new(FILE);
@@ -183,7 +183,7 @@ fn entries_of_others_are_never_overwritten() {
     }
 }
 
-/// JSON as text, as kubectl and this plugin read it too.
+/// The file as JSON, which kubectl and the plugin read too.
 fn json_file() -> String {
     let json = json!({
         "clusters": [{"name": "c", "cluster": {"server": "https://h:6443"}}],
@@ -195,7 +195,7 @@ fn json_file() -> String {
 }
 
 #[test]
-fn other_forms_are_edited() {
+fn other_yaml_layouts_are_edited() {
     let indented = FILE.replace("- context: {", "  - context: {").replace("  name: host", "    name: host");
     let windows = FILE.replace('\n', "\r\n");
     let no_end = FILE.replace("unknown: [1, two]\n", "unknown: [1, two]");
@@ -228,7 +228,7 @@ fn other_forms_are_edited() {
 }
 
 #[test]
-fn forms_that_an_edit_might_break_are_refused() {
+fn layouts_that_an_edit_could_break_are_refused() {
     let cluster = "{cluster: {server: 'https://h:6443'}, name: c}";
     let flow = format!(
         "clusters: [{cluster}]\ncontexts:\n- context: {{cluster: c, user: u}}\n  name: host\nusers: [{{name: u, user: {{}}}}]\n"
@@ -262,7 +262,7 @@ fn forms_that_an_edit_might_break_are_refused() {
 
 #[cfg(unix)]
 #[test]
-fn mode_and_links_stay_and_a_lock_is_respected() {
+fn mode_and_symlink_stay_and_a_lock_is_respected() {
     use std::os::unix::fs::PermissionsExt;
     let scene = Scene::new(FILE);
     let real = scene.folder.path().join("real");

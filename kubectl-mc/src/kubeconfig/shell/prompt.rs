@@ -1,5 +1,5 @@
-//! Interactive shells with the names of the clusters in the prompt. The user's own files are read first; a `KUBECONFIG` that
-//! they set is overruled. Other shells get the environment only.
+//! Starts interactive shells with the names of the clusters in the prompt. The user's own startup files are
+//! read first; a `KUBECONFIG` that they set is overridden. Other shells only get the environment.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::error::Failure;
 use crate::kubeconfig::environment::quoted;
 use crate::multi::RunFolder;
 
-/// The shell, which finds its files in the folder of the run.
+/// The shell, which reads its startup files from the folder of the run.
 pub(super) fn interactive(
     shell: &OsStr,
     names: &str,
@@ -20,7 +20,7 @@ pub(super) fn interactive(
     env: &Env,
 ) -> Result<Command, Failure> {
     let mut command = Command::new(shell);
-    // A value that is not text cannot be written into a script; the environment has it.
+    // A value that is not UTF-8 cannot be written into a script; the environment still contains it.
     let Some(kubeconfig) = kubeconfig.to_str() else { return Ok(command) };
     match Path::new(shell).file_name().and_then(OsStr::to_str) {
         Some("bash") => {
@@ -57,7 +57,7 @@ fn zsh_variables(folder: &str, own: &str) -> String {
     format!("__kubectl_mc_folder={folder}\n__kubectl_mc_zdotdir={own}\n")
 }
 
-/// A prompt that is set anew before each command is marked anew.
+/// Marks the prompt again before each command, because other tools may reset it.
 const BASH: &str = r#"[ -f ~/.bashrc ] && . ~/.bashrc
 export KUBECONFIG=KUBECONFIG_VALUE
 __kubectl_mc_prompt() {
@@ -70,7 +70,7 @@ PROMPT_COMMAND="${PROMPT_COMMAND:+$PROMPT_COMMAND
 }__kubectl_mc_prompt"
 "#;
 
-/// The user's files see the user's own ZDOTDIR, or none.
+/// The user's startup files see the user's own ZDOTDIR, or none.
 const ZSHENV: &str = r#"__kubectl_mc_own() {
     if [[ -n $__kubectl_mc_zdotdir ]]; then ZDOTDIR=$__kubectl_mc_zdotdir; else unset ZDOTDIR; fi
 }
@@ -91,7 +91,7 @@ autoload -Uz add-zsh-hook
 add-zsh-hook precmd __kubectl_mc_prompt
 "#;
 
-/// The status of the last command reaches the user's prompt.
+/// Passes the status of the last command on to the user's prompt.
 const FISH: &str = r#"set -gx KUBECONFIG KUBECONFIG_VALUE
 functions -q fish_prompt; and functions -c fish_prompt __kubectl_mc_fish_prompt
 function __kubectl_mc_status; return $argv[1]; end

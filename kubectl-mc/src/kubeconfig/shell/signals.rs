@@ -1,5 +1,6 @@
-//! Signals while a child runs. The terminal sends Ctrl-C and Ctrl-\ to the child as well, and the child decides what they
-//! mean; signals to end are passed on to it. So the kubeconfig is removed after the child has ended.
+//! Handles signals while a child runs. The terminal sends Ctrl-C and Ctrl-\ to the child as well, and the
+//! child decides how to react; termination signals are forwarded to it. So the kubeconfig is removed after
+//! the child has exited.
 
 use std::io;
 use std::thread::{self, JoinHandle};
@@ -8,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
-/// Handlers of the signals. They are in place before the child starts; in the child they have their default action again.
+/// Signal handlers. They are installed before the child starts; in the child the default actions apply.
 pub(super) struct Forwarder(Signals);
 
 impl Forwarder {
@@ -16,7 +17,7 @@ impl Forwarder {
         Ok(Self(Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM])?))
     }
 
-    /// Passes signals on to this process until the result is dropped.
+    /// Forwards signals to this process until the returned value is dropped.
     pub(super) fn forward_to(mut self, child: u32) -> io::Result<Forwarding> {
         let handle = self.0.handle();
         let forward = move || {
@@ -28,7 +29,7 @@ impl Forwarder {
                     _ => continue,
                 };
                 if let Some(child) = child {
-                    // A child that has ended needs no signal.
+                    // The child may have exited already.
                     let _ = kill_process(child, signal);
                 }
             }

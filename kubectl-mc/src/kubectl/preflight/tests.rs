@@ -27,7 +27,7 @@ fn host() -> ClusterContext {
     }
 }
 
-/// Whether a request is made `age` after kubectl wrote its discovery cache into `cache`.
+/// Whether a request is sent `age` after kubectl wrote its discovery cache into `cache`.
 fn needed(line: &str, variables: &[(&str, &Path)], seen: bool, age: Duration) -> bool {
     let env: Env = variables.iter().copied().collect();
     is_needed(&scan(line), &host(), &"m1".parse().unwrap(), &env, seen, SystemTime::now() + age)
@@ -41,7 +41,7 @@ fn warm(cache: &Path) {
 }
 
 #[test]
-fn a_warm_cache_costs_no_request_and_a_cold_one_does() {
+fn only_a_cold_cache_costs_a_request() {
     let cache = tempfile::tempdir().unwrap();
     let variables = [(env::KUBECACHEDIR, cache.path())];
     assert!(needed("get pods", &variables, true, Duration::ZERO), "nothing is cached");
@@ -52,7 +52,7 @@ fn a_warm_cache_costs_no_request_and_a_cold_one_does() {
 }
 
 #[test]
-fn kubectls_cache_is_found_by_flag_variable_and_home() {
+fn kubectl_cache_is_found_by_flag_variable_and_home() {
     let cache = tempfile::tempdir().unwrap();
     let nowhere = Path::new("/nowhere");
     warm(cache.path());
@@ -70,7 +70,7 @@ fn kubectls_cache_is_found_by_flag_variable_and_home() {
 }
 
 #[test]
-fn commands_that_need_no_server_are_not_kept_waiting() {
+fn commands_without_a_server_skip_the_preflight() {
     for line in [
         "version --client",
         "help get",
@@ -93,7 +93,7 @@ fn commands_that_need_no_server_are_not_kept_waiting() {
 }
 
 #[test]
-fn the_discovery_folder_is_named_as_client_go_names_it() {
+fn discovery_folder_has_the_name_of_client_go() {
     assert_eq!(
         discovery_folder(Path::new("/c"), "https://10.0.0.1:6443/apis/proxy.kubectl-mc.dev/v1/x(y)é"),
         Path::new("/c/discovery/10.0.0.1_6443/apis/proxy.kubectl_mc.dev/v1/x(y)_")

@@ -39,7 +39,7 @@ fn run(line: &str, raw: RawPath) -> Result<String, RewriteError> {
 const ROOT: &str = "/prefix/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy";
 
 #[test]
-fn kubectl_gets_its_words_and_none_of_ours() {
+fn kubectl_gets_its_words_without_plugin_flags() {
     for (line, expected) in [
         ("--cluster=m1 get pods -A", "get pods -A"),
         (
@@ -107,7 +107,7 @@ fn commands_without_a_member_are_refused_with_a_hint() {
 }
 
 #[test]
-fn the_overlay_holds_the_member_and_names_the_users_own_entry() {
+fn overlay_holds_the_member_and_names_the_user_entry() {
     let overlay = serde_json::to_value(overlay::overlay(&host("https://h:6443/prefix"), &[m1()])).unwrap();
     let expected = serde_json::json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "mc/m1",
@@ -130,7 +130,7 @@ fn overlay_of_a_review_names_another_subresource() {
 }
 
 #[test]
-fn in_a_pod_the_overlay_points_to_the_token_and_stands_alone() {
+fn pod_overlay_is_self_contained_and_names_the_token() {
     let token = AuthInfo { token_file: Some("/sa/token".to_owned()), ..AuthInfo::default() };
     let host = ClusterContext {
         context: None,
@@ -149,7 +149,7 @@ fn in_a_pod_the_overlay_points_to_the_token_and_stands_alone() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_name_that_cannot_be_in_a_list_is_refused() {
+fn file_name_with_the_list_separator_is_refused() {
     let host = ClusterContext { files: vec!["/a:b".into()], ..host("https://h") };
     let error = kubeconfig_list(&host, Path::new("/c/overlay")).unwrap_err();
     assert!(matches!(error, RewriteError::Separator { .. }));

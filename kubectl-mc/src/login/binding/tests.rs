@@ -7,7 +7,7 @@ fn certificate() -> String {
     CertificateParams::new(Vec::new()).unwrap().self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
 }
 
-/// `spec.cluster` for this server, with more fields.
+/// A `spec.cluster` for this server, with additional fields.
 fn cluster(server: &str, more: Value) -> Value {
     let mut cluster = json!({"server": server});
     cluster.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -19,7 +19,7 @@ fn requested(login: &str, server: &str) -> Result<Binding, BindingError> {
 }
 
 #[test]
-fn members_below_the_host_are_the_hosts() {
+fn members_below_the_host_share_its_binding() {
     let host = requested("https://h:6443", "https://h:6443").unwrap();
     let member = "https://h:6443/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy";
     assert_eq!(requested("https://h:6443", member).unwrap().key(), host.key());
@@ -49,7 +49,7 @@ fn other_servers_get_nothing() {
 }
 
 #[test]
-fn addresses_that_could_be_another_are_refused() {
+fn ambiguous_addresses_are_refused() {
     for asked in [
         "https://h/k8s/c1/../c2",
         "https://h/k8s/c1/./x",
@@ -106,7 +106,7 @@ fn requests_without_a_server_get_nothing() {
 }
 
 #[test]
-fn logins_of_two_contexts_of_one_host_are_two() {
+fn two_contexts_of_one_host_have_separate_logins() {
     let key =
         |name: &str| Binding::requested(name, "https://h", &cluster("https://h", json!({}))).unwrap().key();
     assert_ne!(key("hub"), key("hub-admin"));

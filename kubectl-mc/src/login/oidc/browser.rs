@@ -1,5 +1,5 @@
-//! The login in a browser on this machine (RFC 8252): the issuer sends it back to a port of localhost with a code, which is
-//! of use only with the secret word of this login (PKCE, RFC 7636).
+//! Logs in with a browser on this machine (RFC 8252): the issuer redirects the browser to a port of localhost
+//! with a code, which is only valid together with the secret verifier of this login (PKCE, RFC 7636).
 
 mod redirect;
 

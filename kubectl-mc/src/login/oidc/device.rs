@@ -1,4 +1,4 @@
-//! The login on another device (RFC 8628).
+//! Logs in with another device (RFC 8628).
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) async fn login(client: &Client<'_>, printer: &Printer) -> Result<Toke
     let unexpected = |what| OidcError::Unexpected { url: url.clone(), what };
     let device_code = text("device_code").ok_or_else(|| unexpected("no device_code"))?;
     let user_code = text("user_code").ok_or_else(|| unexpected("no user_code"))?;
-    // Older issuers write verification_url.
+    // Older issuers use the field verification_url.
     let at = text("verification_uri").or_else(|| text("verification_url"));
     let at = at.ok_or_else(|| unexpected("no verification_uri"))?;
     printer.note_line(&format!("open {} and enter the code {}", escaped(&at), escaped(&user_code)));
@@ -38,7 +38,7 @@ pub(super) async fn login(client: &Client<'_>, printer: &Printer) -> Result<Toke
             Err(OidcError::Refused { error, .. }) if error.raw() == "slow_down" => {
                 pause += Duration::from_secs(5);
             }
-            // The next request may get through.
+            // A later request may succeed.
             Err(OidcError::Unreachable { .. }) => {}
             answer => return answer,
         }
@@ -47,5 +47,5 @@ pub(super) async fn login(client: &Client<'_>, printer: &Printer) -> Result<Toke
 }
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
-/// Seconds; issuers give codes for minutes.
+/// In seconds; the codes of issuers expire after minutes.
 const LONGEST: u64 = 900;

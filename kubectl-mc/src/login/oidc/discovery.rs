@@ -1,11 +1,11 @@
-//! The discovery document of an issuer (OpenID Connect Discovery, section 4).
+//! Reads the discovery document of an issuer (OpenID Connect Discovery, section 4).
 
 use serde_json::Value;
 
 use super::OidcError;
 use super::http::HttpClient;
 
-/// The parts of the document that a login needs.
+/// The fields of the document that a login needs.
 pub(super) struct Discovery {
     pub(super) issuer: String,
     pub(super) authorization_endpoint: Option<String>,
@@ -13,7 +13,7 @@ pub(super) struct Discovery {
     pub(super) device_endpoint: Option<String>,
     pub(super) revocation_endpoint: Option<String>,
     pub(super) scopes: Vec<String>,
-    /// Whether the secret of a client may be in the header Authorization.
+    /// Whether the issuer accepts the client's secret in the Authorization header.
     pub(super) takes_basic: bool,
 }
 
@@ -35,7 +35,7 @@ impl Discovery {
         if found != issuer {
             return Err(OidcError::OtherIssuer { wanted: issuer.to_owned(), found: found.into() });
         }
-        // RFC 8414: basic is the default.
+        // RFC 8414: basic authentication is the default.
         let methods = list("token_endpoint_auth_methods_supported");
         Ok(Self {
             issuer: found,
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn issuer_has_to_be_the_one_that_was_asked() {
+    fn issuer_in_the_discovery_document_must_match() {
         let read = |issuer: &str| {
             let document = json!({"issuer": issuer, "token_endpoint": "https://i/token"});
             Discovery::of(&document, "https://i", "u").map(|found| found.issuer)

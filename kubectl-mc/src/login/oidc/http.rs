@@ -1,4 +1,5 @@
-//! Requests to an issuer: by TLS only, without following redirects, and with a bound on the answer.
+//! Sends requests to an issuer: only by TLS, without following redirects, and with a size limit for the
+//! response.
 
 use std::path::Path;
 
@@ -15,15 +16,15 @@ use crate::env::Env;
 use crate::log::Log;
 
 pub(super) struct HttpClient {
-    /// DER; none: the system's authorities.
+    /// DER; `None` means the system's authorities.
     authorities: Option<Vec<Vec<u8>>>,
     env: Env,
 }
 
-/// An answer of the issuer.
+/// A response of the issuer.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
-    /// Null when it is no JSON.
+    /// Null if it is not JSON.
     pub(super) body: Value,
 }
 
@@ -47,7 +48,7 @@ impl HttpClient {
         Err(OidcError::Answered { url: url.to_owned(), status: reply.status.as_u16(), text: reply.message() })
     }
 
-    /// Sends a form, with the value of the header Authorization if there is one.
+    /// Posts a form, with the given Authorization header if there is one.
     pub(super) async fn post(
         &self,
         url: &str,
@@ -72,7 +73,7 @@ impl HttpClient {
         let unreachable = |error| OidcError::Unreachable { url: url.to_owned(), error };
         let setup = |error| unreachable(ClientError::Setup(error));
         let proxy_url = client::proxy_from_environment(&uri, &self.env);
-        // The path is the request's: kube puts that of the server before it.
+        // The request contains the path, because kube prepends the path of the server.
         let origin = format!("https://{authority}");
         let server = Uri::builder().scheme("https").authority(authority).path_and_query("/").build();
         let mut config = kube::Config::new(server.map_err(|error| setup(Box::new(error)))?);
@@ -92,7 +93,7 @@ impl HttpClient {
     }
 }
 
-/// A form as text.
+/// Encodes a form.
 pub(super) fn form(fields: &[(&str, &str)]) -> String {
     let fields = fields.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
     fields.collect::<Vec<_>>().join("&")
@@ -102,7 +103,7 @@ pub(super) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
-/// All but the unreserved characters (RFC 3986, 2.3).
+/// All characters except the unreserved ones (RFC 3986, 2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Documents and tokens are smaller.
+/// More than documents and tokens need.
 const MAX_ANSWER: usize = 1024 * 1024;

@@ -1,4 +1,4 @@
-//! Whether an ID token is of this login (OpenID Connect Core, 3.1.3.7, without the signature).
+//! Validates that an ID token belongs to this login (OpenID Connect Core, 3.1.3.7, without the signature).
 
 use jiff::Timestamp;
 use serde_json::Value;

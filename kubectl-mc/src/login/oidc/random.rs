@@ -1,4 +1,4 @@
-//! Random words: verifiers of PKCE, states and nonces.
+//! Generates random words: PKCE verifiers, states and nonces.
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use base64::Engine;
@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::OidcError;
 
-/// 256 random bits, in letters that need no encoding in a URL (RFC 7636, 4.1).
+/// 256 random bits, in letters that are safe in a URL (RFC 7636, 4.1).
 pub(super) fn word() -> Result<String, OidcError> {
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).map_err(|_| OidcError::Random)?;

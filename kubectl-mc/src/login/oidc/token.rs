@@ -1,4 +1,4 @@
-//! The token endpoint (RFC 6749, sections 2.3.1, 4.1.3, 5 and 6).
+//! Sends requests to the token endpoint (RFC 6749, sections 2.3.1, 4.1.3, 5 and 6).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::http::{Answer, encoded};
 use super::{Client, OidcError, Tokens, id_token};
 
-/// Exchanges the refresh token.
+/// Exchanges the refresh token for new tokens.
 pub(super) async fn refresh(client: &Client<'_>, refresh_token: &str) -> Result<Tokens, OidcError> {
     let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh_token)];
     request(client, &fields, None).await
 }
 
-/// Asks for tokens. With a nonce, the ID token has to hold it.
+/// Requests tokens. With a nonce, the ID token must contain it.
 pub(super) async fn request(
     client: &Client<'_>,
     fields: &[(&str, &str)],
@@ -43,7 +43,7 @@ pub(super) async fn post(
     client.http.post(url, &fields, authorization.as_deref()).await
 }
 
-/// What the issuer gave, or why it gave nothing.
+/// The tokens in the response, or the issuer's error.
 pub(super) fn tokens(
     client: &Client<'_>,
     url: &str,

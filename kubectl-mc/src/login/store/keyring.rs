@@ -1,22 +1,22 @@
-//! The keyring of the operating system: Keychain, Credential Manager or a Secret Service. It may ask its user to unlock
-//! it, and a broken one may not answer: each call has a limit.
+//! Accesses the keyring of the operating system: Keychain, Credential Manager or a Secret Service. It may
+//! prompt the user to unlock it, and a broken one may hang, so each call has a timeout.
 
 use std::sync::mpsc;
 use std::time::Duration;
 
 use keyring::{Entry, Error};
 
-/// Holds secrets, each under a key; the label is for people who look into it.
+/// Stores secrets by key; the label is for users who inspect the keyring.
 pub(super) trait Keyring {
     fn load(&self, key: &str, label: &str) -> Result<Option<Vec<u8>>, KeyringError>;
 
     fn save(&self, key: &str, label: &str, secret: Vec<u8>) -> Result<(), KeyringError>;
 
-    /// Returns whether there was one.
+    /// Returns whether the secret existed.
     fn remove(&self, key: &str, label: &str) -> Result<bool, KeyringError>;
 }
 
-/// That of the operating system.
+/// The keyring of the operating system.
 pub(super) struct SystemKeyring;
 
 impl Keyring for SystemKeyring {
@@ -39,14 +39,14 @@ impl Keyring for SystemKeyring {
     }
 }
 
-/// One call, in a thread of its own.
+/// Runs one call in a separate thread.
 fn call<T: Send + 'static>(
     key: &str,
     label: &str,
     ask: impl FnOnce(&Entry) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, KeyringError> {
     let (sender, answer) = mpsc::channel();
-    // The service names the plugin and the login; the user is what keyrings show.
+    // The service identifies the plugin and the login; keyrings display the user.
     let (service, user) = (format!("kubectl-mc {}", &key[..32]), label.to_owned());
     std::thread::spawn(move || {
         let answer = match Entry::store_status() {
@@ -55,13 +55,13 @@ fn call<T: Send + 'static>(
                 Entry::new(&service, &user).and_then(|entry| ask(&entry)).map_err(KeyringError::Refused)
             }
         };
-        // Without a receiver it came too late.
+        // A missing receiver means that the call timed out.
         let _ = sender.send(answer);
     });
     answer.recv_timeout(LIMIT).unwrap_or(Err(KeyringError::Silent))
 }
 
-/// Why the keyring does not serve.
+/// Why the keyring is not usable.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::login) enum KeyringError {
     #[error("this system has no keyring that can be used: {0}")]

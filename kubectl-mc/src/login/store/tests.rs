@@ -40,7 +40,7 @@ fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o777
 }
 
-/// A keyring with a limit, as those of Windows and macOS have one.
+/// A keyring with a size limit, as on Windows and macOS.
 #[derive(Clone, Default)]
 struct SmallKeyring(std::rc::Rc<std::cell::RefCell<Option<Vec<u8>>>>);
 
@@ -84,7 +84,7 @@ fn credential_too_large_for_the_keyring_is_in_a_file() {
     assert_eq!(token(), (large.clone(), CredentialStore::File));
     assert!(keyring.0.borrow().is_none(), "the older credential is gone");
 
-    // The keyring alone was wanted: nothing changes.
+    // Only the keyring was wanted, so the stored login does not change.
     let error = save(&"y".repeat(3000), CredentialStore::Keyring).unwrap_err();
     assert!(error.hint().unwrap().contains("--credential-store=file"));
     assert_eq!(token(), (large, CredentialStore::File));
@@ -95,7 +95,7 @@ fn credential_too_large_for_the_keyring_is_in_a_file() {
 }
 
 #[test]
-fn file_and_folder_are_for_their_owner_alone() {
+fn file_and_folder_are_private_to_the_owner() {
     let scene = Scene::new();
     let Ok(Place::File(file, None)) = scene.save("one") else { panic!("not in a file") };
     assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
@@ -107,7 +107,7 @@ fn file_and_folder_are_for_their_owner_alone() {
 }
 
 #[test]
-fn file_that_others_may_read_is_not_used() {
+fn file_readable_by_others_is_not_used() {
     let scene = Scene::new();
     scene.save("one").unwrap();
     let file = &scene.store.file;
@@ -119,7 +119,7 @@ fn file_that_others_may_read_is_not_used() {
 }
 
 #[test]
-fn broken_file_is_said() {
+fn corrupt_file_is_reported() {
     let scene = Scene::new();
     scene.save("one").unwrap();
     std::fs::write(&scene.store.file, "{").unwrap();
@@ -127,7 +127,7 @@ fn broken_file_is_said() {
 }
 
 #[test]
-fn one_process_at_a_time_has_the_turn() {
+fn turn_locks_out_other_processes() {
     let scene = Scene::new();
     let turn = scene.store.turn().unwrap();
     let lock = File::open(scene.store.file.with_extension("lock")).unwrap();

@@ -77,7 +77,7 @@ fn host_and_its_members_use_the_login_and_logout_undoes_it() {
     assert_eq!(text.matches("\n    user: u\n").count(), 1, "of the other context: {text}");
     assert_eq!(exec(&scene.host()).and_then(Source::of_user), Some(("hub".to_owned(), Source::Token)));
     assert_eq!(remove(&scene.host(), &scene.env).unwrap(), Removed::Restored(Some("u".to_owned())));
-    // Comments within an entry that was changed are lost.
+    // Comments inside a changed entry are lost.
     assert_eq!(scene.text(), FILE.replace("   # of the hub", ""));
 }
 
@@ -94,7 +94,7 @@ fn second_login_keeps_the_user_before_the_first() {
 }
 
 #[test]
-fn user_of_someone_else_is_left_alone() {
+fn foreign_user_entry_is_left_alone() {
     let scene = Scene::new();
     let foreign = FILE.to_owned() + "- name: kubectl-mc/hub\n  user:\n    token: other\n";
     std::fs::write(scene.folder.path().join("config"), &foreign).unwrap();
@@ -105,7 +105,7 @@ fn user_of_someone_else_is_left_alone() {
 }
 
 #[test]
-fn form_that_cannot_be_edited_is_left_to_kubectl() {
+fn layout_that_cannot_be_edited_is_left_to_kubectl() {
     let scene = Scene::new();
     let json = "{current-context: hub, clusters: [{name: c, cluster: {server: 'https://h'}}], \
                 contexts: [{name: hub, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}";

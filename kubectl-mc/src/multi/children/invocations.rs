@@ -1,4 +1,4 @@
-//! The kubectl of each cluster: its words, and the kubeconfig that leads it there.
+//! Builds the kubectl invocation of each cluster: its arguments and its kubeconfig.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,21 +17,21 @@ use crate::kubectl::self_review::Subresource;
 use crate::multi::local_port;
 use crate::multi::run_folder::RunFolder;
 
-/// What all of them share.
+/// The input of all invocations.
 pub(super) struct Invocations {
     pub(super) kubectl: Kubectl,
-    /// The words for kubectl; those of one cluster may differ.
+    /// The arguments for kubectl; they may be adapted for each cluster.
     pub(super) scanned: Scanned,
-    /// Where a review of the caller is sent.
+    /// The subresource that receives reviews of the caller.
     pub(super) review: Subresource,
     pub(super) cache: Cache,
-    /// Where overlays with a credential are kept, as long as this lives.
+    /// The folder of overlays with a credential, which is deleted when this value is dropped.
     pub(super) folder: RunFolder,
     pub(super) credentials: SharedCredentials,
 }
 
 impl Invocations {
-    /// That of a context, with the credential that its plugin gives.
+    /// The invocation for a context, with the credential of its plugin.
     pub(super) async fn of_context(
         &self,
         cluster: &ClusterId,
@@ -42,7 +42,7 @@ impl Invocations {
         self.make(cluster, &self.credentials.obtain(context, &self.scanned, limit).await?, at)
     }
 
-    /// That of the cluster at this place, which the context reaches.
+    /// The invocation for the cluster at this position, which the context reaches.
     pub(super) fn make(
         &self,
         cluster: &ClusterId,

@@ -1,5 +1,5 @@
-//! The clusters that become Ready, or join the choice of a command, while the command runs. The host's `clusters` are
-//! watched; what labels and sets mean is asked of the host again.
+//! Detects clusters that become Ready, or newly match the choice of a command, while the command runs. It
+//! watches the host's `clusters`, and queries the host again to resolve labels and sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,14 +23,14 @@ use crate::server_text::ServerText;
 
 pub(super) type Names = BTreeSet<ClusterId>;
 
-/// The clusters that were not Ready at the start and are now, and those that have joined since.
+/// The clusters that have become Ready since the start, and those that newly match the choice.
 pub(super) struct Arrivals {
     names: watch::Sender<Names>,
     following: Option<Abort<()>>,
 }
 
 impl Arrivals {
-    /// Follows them until this is dropped.
+    /// Follows arrivals until the returned value is dropped.
     pub(super) fn follow(login: &Login, task: &Task<'_>) -> Self {
         let names = watch::Sender::new(Names::new());
         let host = task.reach.host.as_ref();
@@ -48,7 +48,7 @@ impl Arrivals {
         let following = is_needed.then(|| {
             Abort(tokio::spawn(async move {
                 loop {
-                    // A host that does not answer is asked again, as is one that ends the watch.
+                    // Retries if the host does not respond or ends the watch.
                     let _ = follower.follow().await;
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -57,7 +57,7 @@ impl Arrivals {
         Self { names, following }
     }
 
-    /// All that have arrived, if any can.
+    /// A receiver for all arrivals; `None` if there can be none.
     pub(super) fn subscribe(&self) -> Option<watch::Receiver<Names>> {
         self.following.as_ref().map(|_| self.names.subscribe())
     }
@@ -80,11 +80,11 @@ struct Event {
 }
 
 impl Follower {
-    /// One watch, to its end. It begins with all clusters that there are.
+    /// Runs one watch to its end. It begins with all existing clusters.
     async fn follow(&mut self) -> Option<()> {
         let mut body = self.open("?watch=true").await?;
         let mut lines = EventLines::default();
-        // Clusters that the choice did not mean, by the labels that they had then.
+        // Clusters outside the choice, with their labels at that time.
         let mut others = BTreeMap::new();
         while let Some(frame) = body.frame().await {
             let events = lines.take(&frame.ok()?.into_data().unwrap_or_default()).ok()?;
@@ -106,7 +106,7 @@ impl Follower {
         Some(())
     }
 
-    /// Whether the cluster may be one that has joined the choice.
+    /// Checks whether the cluster may newly match the choice.
     fn look_at(
         &self,
         cluster: SelectedCluster,

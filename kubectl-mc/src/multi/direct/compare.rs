@@ -1,5 +1,6 @@
-//! `kubectl mc compare`: the differences between objects of several clusters as a unified diff of each field, with the
-//! odd one out marked. What a cluster writes itself is left out, and a Secret's values are only compared, never shown.
+//! Implements `kubectl mc compare`: prints the differences between objects of several clusters as a unified
+//! diff of each field, and marks the odd one out. It omits fields that a cluster sets itself. It compares the
+//! values of Secrets but never prints them.
 
 mod fields;
 mod render;
@@ -13,16 +14,16 @@ use super::{MemberFailure, Task};
 use crate::argv::Scanned;
 use crate::cluster::client::ClientError;
 
-/// What is compared: the objects of a `kubectl get`.
+/// The objects to compare, in the syntax of `kubectl get`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ComparePlan {
     objects: get::GetPlan,
-    /// `--all-fields`: nothing is left out.
+    /// `--all-fields`: no field is omitted.
     all_fields: bool,
 }
 
 impl ComparePlan {
-    /// The plan for these words, if there is one: `compare [get] TYPE/NAME …`.
+    /// The plan for these arguments, if they are supported: `compare [get] TYPE/NAME …`.
     pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
         let objects = get::GetPlan::of_objects(scanned, crate::argv::COMPARE, ALL_FIELDS)?;
         Some(Self { objects, all_fields: scanned.has(ALL_FIELDS) })
@@ -32,10 +33,10 @@ impl ComparePlan {
 /// The fields of an object, by their paths.
 type Fields = BTreeMap<String, String>;
 
-/// Each object at each cluster that has it.
+/// Each object on each cluster that has it.
 type Objects = BTreeMap<String, BTreeMap<usize, Fields>>;
 
-/// Compares. A cluster whose objects differ from those of the first that answered says no.
+/// Compares the objects. A cluster that differs from the first responding cluster has a negative answer.
 pub(super) async fn run(
     plan: &ComparePlan,
     task: &Task<'_>,
@@ -83,16 +84,16 @@ pub(super) async fn run(
     Ok(results)
 }
 
-/// A field whose value differs.
+/// A field with different values.
 #[derive(Debug, PartialEq)]
 struct Difference {
     field: String,
-    /// Each value, and the clusters that have it: the one that most clusters have comes first. No value is none.
+    /// Each value with its clusters, the most frequent value first. `None` means that the field is missing.
     values: Vec<(Option<String>, Vec<usize>)>,
 }
 
 impl Difference {
-    /// What the clusters have, if it differs.
+    /// Groups the clusters by value; `None` if all values are equal.
     fn between(field: &str, values: impl Iterator<Item = (usize, Option<String>)>) -> Option<Self> {
         let mut groups: Vec<(Option<String>, Vec<usize>)> = Vec::new();
         for (place, value) in values {
@@ -101,12 +102,12 @@ impl Difference {
                 None => groups.push((value, vec![place])),
             }
         }
-        // Stable: among equals the first cluster's.
+        // The sort is stable: among equally frequent values, that of the first cluster comes first.
         groups.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
         (groups.len() > 1).then(|| Self { field: field.to_owned(), values: groups })
     }
 
-    /// The one cluster that has another value than all others.
+    /// The only cluster with another value than all others.
     fn odd_one_out(&self) -> Option<usize> {
         match self.values.as_slice() {
             [(_, most), (_, odd)] if most.len() > 1 && odd.len() == 1 => odd.first().copied(),
@@ -121,7 +122,7 @@ fn differences(at: &BTreeMap<usize, Fields>, answered: &[usize]) -> Vec<Differen
     let mut names: Vec<&String> = at.values().flat_map(BTreeMap::keys).collect();
     names.sort_unstable();
     names.dedup();
-    // What is missing altogether does not differ in each of its fields.
+    // A missing object is one difference and not a difference in each field.
     let fields = names.into_iter().filter_map(|name| {
         Difference::between(name, at.iter().map(|(place, fields)| (*place, fields.get(name).cloned())))
     });
@@ -138,7 +139,7 @@ fn name(object: &Value) -> String {
 }
 
 const ALL_FIELDS: &str = "all-fields";
-/// In the place of a field: the object itself.
+/// Takes the place of a field for the object itself.
 const OBJECT: &str = "(object)";
 const THERE: &str = "there";
 
@@ -150,7 +151,7 @@ mod tests {
     use crate::argv;
 
     #[test]
-    fn the_words_are_those_of_get() {
+    fn compare_takes_the_words_of_get() {
         let plan = |words: &str| ComparePlan::of(&argv::scan(words.split(' ').map(Into::into).collect()));
         assert!(plan("compare get deploy/web -n x").is_some());
         assert_eq!(plan("compare deploy web -n x"), plan("compare get deploy web -n x"));
@@ -169,7 +170,7 @@ mod tests {
         let values = vec![(Some("1".to_owned()), vec![1, 2]), (Some("2".to_owned()), vec![0])];
         assert_eq!(differing, [Difference { field: ".spec.replicas".to_owned(), values }]);
         assert_eq!(differing[0].odd_one_out(), Some(0));
-        // Of two clusters none is the odd one.
+        // With two clusters, neither is the odd one out.
         let at = BTreeMap::from([(0, of(2)), (1, of(1))]);
         assert_eq!(differences(&at, &[0, 1])[0].odd_one_out(), None);
     }

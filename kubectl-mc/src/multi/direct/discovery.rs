@@ -1,5 +1,5 @@
-//! Resolves a word of `kubectl get` to a type of a member, as kubectl's REST mapper does: short names, categories
-//! and the order of groups, from aggregated discovery.
+//! Resolves a word of `kubectl get` to a type of a member by the rules of kubectl's REST mapper: short names,
+//! categories and the order of groups, from aggregated discovery.
 
 mod core;
 mod document;
@@ -32,8 +32,8 @@ pub(crate) struct ApiResource {
 }
 
 impl ApiResource {
-    /// A type without namespaces, short names and categories. One that names no singular is called by its
-    /// kind, as kubectl does it.
+    /// A type without namespaces, short names and categories. Without a singular, its kind is used, as in
+    /// kubectl.
     pub(super) fn new(group: &str, version: &str, kind: String, plural: String, singular: String) -> Self {
         let singular = if singular.is_empty() { kind.to_lowercase() } else { singular };
         let (group, version) = (group.to_owned(), version.to_owned());
@@ -51,23 +51,23 @@ impl ApiResource {
         Self { namespaced, ..self }
     }
 
-    /// `pods`, `deployments.apps`
+    /// Such as `pods` or `deployments.apps`.
     pub(crate) fn qualified(&self) -> String {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// `pod`, `deployment.apps`: what kubectl writes before an object's name.
+    /// The prefix that kubectl prints before an object's name, such as `pod` or `deployment.apps`.
     pub(crate) fn prefix(&self) -> String {
         let kind = self.kind.to_lowercase();
         if self.group.is_empty() { kind } else { format!("{kind}.{}", self.group) }
     }
 
-    /// `v1`, `apps/v1`
+    /// Such as `v1` or `apps/v1`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The path of a list, in a namespace when the type has them and one is given.
+    /// The path of a list, with a namespace if the type is namespaced and one is given.
     pub(crate) fn path(&self, namespace: Option<&str>) -> String {
         let root = if self.group.is_empty() { "/api" } else { "/apis" };
         let version = self.api_version();
@@ -78,12 +78,13 @@ impl ApiResource {
     }
 }
 
-/// All types of a member in the order of discovery: `/api` first, of each group its preferred version first.
+/// All types of a member in the order of discovery: `/api` first, and the preferred version of each group
+/// first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Discovery(Vec<ApiResource>);
 
 impl Discovery {
-    /// The types that a word means: one, or all of a category.
+    /// The types for a word: one type, or all types of a category.
     pub(crate) fn expand(&self, word: &str) -> Result<Vec<ApiResource>, NoSuchType> {
         let mut of_category: Vec<&ApiResource> = Vec::new();
         for resource in self.0.iter().filter(|resource| resource.categories.iter().any(|name| name == word)) {
@@ -97,14 +98,14 @@ impl Discovery {
         of_category.into_iter().map(|resource| Ok(self.resolve(&resource.qualified())?.clone())).collect()
     }
 
-    /// The type that a word means: `pods`, `pod`, `po`, `deployments.apps`, `deployments.v1.apps`, `Pod`.
+    /// The type for a word: `pods`, `pod`, `po`, `deployments.apps`, `deployments.v1.apps` or `Pod`.
     pub(crate) fn resolve(&self, word: &str) -> Result<&ApiResource, NoSuchType> {
         let (name, rest) = word.split_once('.').unwrap_or((word, ""));
         let versioned = rest.split_once('.').and_then(|(version, group)| {
             self.named(name, group, true).find(|resource| resource.version == version)
         });
         let exact = || self.named(name, rest, !rest.is_empty()).next();
-        // A group may be cut short: `deployments.app`.
+        // A group may be abbreviated: `deployments.app`.
         let by_prefix =
             || self.0.iter().find(|r| !rest.is_empty() && r.is_named(name) && r.group.starts_with(rest));
         let by_kind = || self.0.iter().find(|r| r.kind == name && (rest.is_empty() || r.group == rest));
@@ -115,7 +116,7 @@ impl Discovery {
             .ok_or_else(|| NoSuchType(name.to_owned()))
     }
 
-    /// The types of that name, short names when no type has it as its own.
+    /// The types with that name, or with that short name if no type has the name.
     fn named<'a>(&'a self, name: &str, group: &str, in_group: bool) -> impl Iterator<Item = &'a ApiResource> {
         let lower = name.to_lowercase();
         let is_plural = self.0.iter().any(|resource| resource.plural == name);
@@ -146,13 +147,13 @@ impl FromIterator<ApiResource> for Discovery {
     }
 }
 
-/// The type that a word means on every Kubernetes: one of `v1`, which comes before all groups, by its
-/// full name. Nothing needs to be asked for these.
+/// The type for a word on every Kubernetes version: a full name in `v1`, which precedes all groups. These
+/// need no discovery request.
 pub(super) fn everywhere(word: &str) -> Option<ApiResource> {
     core::resource(word)
 }
 
-/// kubectl's own words.
+/// The error text of kubectl.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("the server doesn't have a resource type {0:?}")]
 pub(crate) struct NoSuchType(pub(super) String);
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_category_is_all_its_types_once_in_the_order_of_discovery() {
+    fn category_lists_its_types_once_in_discovery_order() {
         let names: Vec<_> = discovery().expand("all").unwrap().iter().map(ApiResource::qualified).collect();
         assert_eq!(names, ["pods", "deployments.apps", "horizontalpodautoscalers.autoscaling"]);
         assert_eq!(discovery().expand("all").unwrap()[2].version, "v2");

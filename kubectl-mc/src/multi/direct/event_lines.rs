@@ -1,13 +1,13 @@
-//! The events of a watch: one JSON object a line, in frames that end anywhere.
+//! Splits the body of a watch into events: one JSON object per line, in frames with arbitrary boundaries.
 
 use super::failure::MemberFailure;
 
-/// Joins frames to whole events.
+/// Joins frames to complete events.
 #[derive(Debug, Default)]
 pub(super) struct EventLines(Vec<u8>);
 
 impl EventLines {
-    /// Takes a frame, and gives the events that are complete with it.
+    /// Adds a frame and returns the events that it completes.
     pub(super) fn take(&mut self, data: &[u8]) -> Result<Events, MemberFailure> {
         let begun = self.0.len();
         self.0.extend_from_slice(data);
@@ -22,7 +22,7 @@ impl EventLines {
     }
 }
 
-/// Whole events.
+/// Complete events.
 #[derive(Debug)]
 pub(super) struct Events(Vec<u8>);
 
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_whole_however_frames_are_cut() {
+    fn events_are_whole_across_frame_boundaries() {
         let mut lines = EventLines::default();
         assert_eq!(take(&mut lines, "{\"a\""), [""; 0]);
         assert_eq!(take(&mut lines, ":1}\n{\"b\":2}\n\n{"), ["{\"a\":1}", "{\"b\":2}"]);
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn event_without_end_is_refused() {
+    fn endless_event_is_refused() {
         let mut lines = EventLines::default();
         let piece = vec![b'x'; MAX_EVENT / 2];
         assert!(lines.take(&piece).is_ok() && lines.take(&piece).is_ok());

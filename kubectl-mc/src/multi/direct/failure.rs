@@ -1,4 +1,4 @@
-//! The failure of one member: the hop, and the message of the server there.
+//! Describes the failure of one member: the hop, and the message of the server there.
 
 use std::time::Duration;
 
@@ -12,34 +12,34 @@ use crate::cluster::hop::{self, Hop, Refusal};
 use crate::cluster::hub::OtherHub;
 use crate::server_text::ServerText;
 
-/// One failure at one member.
+/// A failure on one member.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum MemberFailure {
     /// A hop before the member refused.
     #[error("{0}")]
     Refused(Refusal),
-    /// The host is a hub of another project; the command is begun again.
+    /// The host is a hub of another project; the command restarts.
     #[error(transparent)]
     OtherHub(OtherHub),
-    /// The member's own answer, in kubectl's words.
+    /// The member's own error, in kubectl's format.
     #[error("Error from server{}: {message}", in_parentheses(reason))]
     Server { code: u16, reason: ServerText, message: ServerText },
-    /// The server of a context.
+    /// The server of a context is unreachable.
     #[error("unreachable: {0}")]
     Unreachable(ServerText),
-    /// The host knew that it does not answer, so that it was not asked.
+    /// The host reports the member as not ready, so no request was sent.
     #[error("not ready: {0}")]
     NotReady(ServerText),
-    /// Nothing came for so long.
+    /// The timeout has passed.
     #[error("no answer within {}", seconds(*.0))]
     TimedOut(Duration),
-    /// An answer that cannot be read.
+    /// The response cannot be parsed.
     #[error("cannot read the answer: {0}")]
     Unreadable(ServerText),
-    /// The answer was cut off.
+    /// The response was truncated.
     #[error("the answer ended early: {0}")]
     BrokenOff(ServerText),
-    /// No failure: the answer to the question of the command is no, as by exit code 1 of `diff`.
+    /// Not a failure: the answer of the command is negative, like exit code 1 of `diff`.
     #[error("the answer is no")]
     NegativeAnswer,
     /// An error that kubectl prints before its first request.
@@ -48,9 +48,9 @@ pub(crate) enum MemberFailure {
 }
 
 impl MemberFailure {
-    /// What an answer that is no success says.
+    /// Parses an error response.
     pub(super) fn of(reply: &Reply, cluster: &ClusterId, hub: &Dialect, path: &str) -> Self {
-        // Before a context there is no other hop.
+        // For a context there is no other hop.
         let refusal = reply.refusal_before(hub, path);
         if let Some(refusal) = refusal.filter(|_| cluster.member().is_some()) {
             return Self::Refused(refusal);
@@ -60,12 +60,12 @@ impl MemberFailure {
         Self::Server { code: reply.status.as_u16(), reason: status.reason, message }
     }
 
-    /// The same for an event of a watch.
+    /// The failure in an error event of a watch.
     pub(super) fn of_status(status: Status) -> Self {
         Self::Server { code: status.code, reason: status.reason, message: status.message }
     }
 
-    /// There is no object of that name.
+    /// An object of that name does not exist.
     pub(super) fn not_found(kind: &str, name: &str) -> Self {
         let message = format!("{kind} {name:?} not found").into();
         Self::Server { code: 404, reason: "NotFound".into(), message }
@@ -83,12 +83,12 @@ impl MemberFailure {
         }
     }
 
-    /// Whether the host may be without kubectl-mc's own sidecar.
+    /// Whether the host may lack kubectl-mc's own sidecar.
     pub(super) fn may_lack_the_sidecar(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.may_lack_the_sidecar())
     }
 
-    /// Whether the server that the caller logs in to refuses the credential.
+    /// Whether the server of the login rejects the credential.
     pub(super) fn is_of_the_login(&self) -> bool {
         match self {
             Self::Refused(Refusal { hop, .. }) => *hop == Hop::HostAuthentication,
@@ -101,18 +101,18 @@ impl MemberFailure {
         matches!(self, Self::Server { code: 404, .. })
     }
 
-    /// The resourceVersion or the continue token is too old.
+    /// Whether the resourceVersion or the continue token has expired.
     pub(super) fn is_expired(&self) -> bool {
         matches!(self, Self::Server { code: 410, .. })
     }
 
-    /// Whether another request to the same member would end the same way.
+    /// Whether another request to the same member would fail the same way.
     pub(super) fn is_of_the_member(&self) -> bool {
         !matches!(self, Self::Server { .. } | Self::Said(_) | Self::NegativeAnswer)
             && !matches!(self, Self::Refused(Refusal { hop: Hop::Request, .. }))
     }
 
-    /// Whether it may go by itself: what is followed is then tried again.
+    /// Whether the failure is transient, so that a stream retries.
     pub(super) fn is_passing(&self) -> bool {
         match self {
             Self::TimedOut(_) | Self::BrokenOff(_) | Self::Unreachable(_) => true,
@@ -135,7 +135,7 @@ impl MemberFailure {
     }
 }
 
-/// What is read of a `metav1.Status`.
+/// The fields of a `metav1.Status` that are used.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Status {
     #[serde(default)]
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_on_the_way_names_the_hop() {
+    fn refusal_before_the_member_names_the_hop() {
         let body = r#"{"kind":"Status","message":"dial: no route"}"#;
         let refused = of(502, Hop::MemberUnreachable, body);
         assert_eq!(refused.to_string(), "member unreachable: dial: no route");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overload_of_the_sidecar_passes_and_a_bad_request_does_not() {
+    fn sidecar_overload_is_transient_and_bad_request_is_not() {
         let overload = of(429, Hop::Sidecar, "too many requests");
         assert!(overload.is_of_the_member() && overload.is_passing());
         let request = of(400, Hop::Request, "a dot segment");

@@ -1,5 +1,5 @@
-//! `kubectl get` on many clusters: resolves the types at each, then requests one type after the other from all
-//! clusters in parallel.
+//! Implements `kubectl get` on many clusters: resolves the types on each, then requests one type after the
+//! other from all clusters in parallel.
 
 mod list;
 mod plan;
@@ -29,7 +29,7 @@ use crate::cluster::client::ClientError;
 use crate::multi::Fault;
 use crate::multi::ordered_output::{self, Sink};
 
-/// What is asked of one member in a round.
+/// The request to one member in a round.
 #[derive(Clone)]
 pub(super) struct Ask {
     pub(super) member: Member,
@@ -43,7 +43,7 @@ pub(super) async fn run(
     text: &mut dyn Text,
 ) -> Result<Vec<Ended>, ClientError> {
     if plan.watch {
-        // More follow the clusters themselves, and clusters that join.
+        // Additional streams follow the clusters themselves and clusters that join.
         let members = task.members(task.clusters.len() + SPARE, MemberDeadline::each).await?;
         return Ok(watch::run(plan, task, &members, text).await);
     }
@@ -66,7 +66,7 @@ async fn list_all(plan: &GetPlan, task: &Task<'_>) -> Result<Vec<Result<(), Memb
         let Some(round) = rounds.pop_front() else { break };
         namespaced &= round.wanted.iter().flat_map(Wanted::resource).all(|resource| resource.namespaced);
         sink.begin();
-        // A member that cannot be reached is not asked again.
+        // No further request goes to an unreachable member.
         let reachable = |place: usize| !failures[place].as_ref().is_some_and(MemberFailure::is_of_the_member);
         let wanted: Vec<_> = round.wanted.into_iter().filter(|wanted| reachable(wanted.place)).collect();
         let places: Vec<_> = wanted.iter().map(|wanted| wanted.place).collect();
@@ -86,7 +86,7 @@ async fn list_all(plan: &GetPlan, task: &Task<'_>) -> Result<Vec<Result<(), Memb
     Ok(outcomes(failures))
 }
 
-/// The objects of a plan, each with the place of its cluster.
+/// The objects of a plan, each with the position of its cluster.
 pub(super) async fn objects(
     plan: &GetPlan,
     task: &Task<'_>,
@@ -115,7 +115,7 @@ pub(super) async fn objects(
     Ok((found.objects, outcomes(failures)))
 }
 
-/// Objects as they come.
+/// Collects objects as they arrive.
 #[derive(Default)]
 struct Found {
     places: Vec<usize>,
@@ -130,7 +130,7 @@ impl Sink<Vec<Value>> for Found {
     }
 }
 
-/// Asks what is wanted, as soon as it is known what that is at the member; what failed.
+/// Sends the request as soon as its type on the member is known. Returns the failure, if any.
 async fn asked<F: Future<Output = Option<MemberFailure>>>(
     wanted: Wanted,
     fetch: impl FnOnce(Ask) -> F,
@@ -146,7 +146,7 @@ fn outcomes(failures: Vec<Option<MemberFailure>>) -> Vec<Result<(), MemberFailur
     failures.into_iter().map(|failure| failure.map_or(Ok(()), Err)).collect()
 }
 
-/// Takes the answers.
+/// The receivers of the responses.
 enum Sinks<'a> {
     Table(TableSink<'a>),
     Items(ItemSink<'a>),
@@ -179,7 +179,7 @@ impl<'a> Sinks<'a> {
         }
     }
 
-    /// Asks, and gives what failed; none when standard output is closed.
+    /// Sends the requests and returns the failures; `None` when standard output is closed.
     async fn run(
         &mut self,
         plan: &GetPlan,
@@ -244,11 +244,11 @@ impl<'a> Sinks<'a> {
                 let not_ready = task.not_ready.iter().cloned();
                 sink.end(not_ready.map(|(name, reason)| (name, Fault::NotReady(reason))).chain(failed));
             }
-            // As kubectl: when there was no error, and nothing was written.
+            // As in kubectl, if there was no error and no output.
             Self::Table(sink)
                 if sink.wrote_nothing() && failures.iter().all(Option::is_none) && !plan.ignore_not_found =>
             {
-                // Contexts may have namespaces of their own.
+                // Contexts may have different namespaces.
                 let mut names: Vec<_> =
                     members.iter().map(|member| member.namespace(plan.namespace.as_deref())).collect();
                 names.dedup();

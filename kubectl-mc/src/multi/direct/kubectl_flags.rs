@@ -1,19 +1,19 @@
-//! Reads the flags of a kubectl command strictly. An unknown flag makes the command unknown, so that kubectl runs it.
+//! Parses the flags of a kubectl command strictly. A command with an unknown flag is left to kubectl.
 
 use std::ffi::OsStr;
 
 use crate::argv::{Scanned, parse_bool};
 
-/// What a verb's flags are.
+/// The known flags of a verb.
 pub(super) struct Grammar<'a> {
-    /// Flags that take a value.
+    /// Flags with a value.
     pub(super) values: &'a [&'static str],
-    /// Flags that are on or off.
+    /// Boolean flags.
     pub(super) switches: &'a [&'static str],
 }
 
 impl Grammar<'_> {
-    /// The first word with a flag that is not known, has no value or stands where it means nothing.
+    /// The first word with a flag that is unknown, lacks its value or is misplaced.
     pub(super) fn unknown<'s>(&self, scanned: &'s Scanned) -> Option<&'s OsStr> {
         let is_known = |name: &str, value: Option<&OsStr>| {
             if GLOBAL.contains(&name) || self.values.contains(&name) {
@@ -23,7 +23,7 @@ impl Grammar<'_> {
                 is_switch && value.is_none_or(|value| value.to_str().and_then(parse_bool).is_some())
             }
         };
-        // Before the verb kubectl knows its global flags only.
+        // Before the verb, kubectl only accepts its global flags.
         let is_placed = |name: &str| {
             !(self.values.contains(&name) || self.switches.contains(&name)) || !scanned.is_before_verb(name)
         };
@@ -33,7 +33,7 @@ impl Grammar<'_> {
     }
 }
 
-/// The words of a command, all of which are known.
+/// The arguments of a command with only known flags.
 #[derive(Debug)]
 pub(super) struct Words<'a> {
     pub(super) arguments: Vec<String>,
@@ -41,7 +41,7 @@ pub(super) struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// Reads the words of one run of kubectl. `None` when anything is not known.
+    /// Parses the arguments of one kubectl command. `None` if anything is unknown.
     pub(super) fn read(scanned: &'a Scanned, verb: &str, grammar: &Grammar<'_>) -> Option<Self> {
         let is_text = scanned.kubectl.iter().all(|word| word.to_str().is_some());
         let is_read = scanned.verb()? == verb && is_text && grammar.unknown(scanned).is_none();
@@ -50,7 +50,7 @@ impl<'a> Words<'a> {
         is_read.then_some(Self { arguments, scanned })
     }
 
-    /// The same for a verb of two words, which stand together: kubectl reads `auth -A can-i` in another way.
+    /// The same for a verb of two adjacent words: kubectl parses `auth -A can-i` differently.
     pub(super) fn read_two(
         scanned: &'a Scanned,
         verb: &str,
@@ -64,22 +64,22 @@ impl<'a> Words<'a> {
         Some(words)
     }
 
-    /// The value of a flag; the last one counts.
+    /// The value of a flag; the last one wins.
     pub(super) fn value(&self, name: &str) -> Option<&'a str> {
         self.values(name).last()
     }
 
-    /// The value of a flag that is not empty, as most of kubectl's flags are absent when empty.
+    /// The non-empty value of a flag. For most flags of kubectl, an empty value means absence.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         self.value(name).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
-    /// The values of a flag that may be repeated.
+    /// The values of a repeatable flag.
     pub(super) fn values(&self, name: &str) -> impl Iterator<Item = &'a str> {
         self.scanned.values(name).filter_map(OsStr::to_str)
     }
 
-    /// Whether a flag was given, whatever its value.
+    /// Whether a flag is present, with any value.
     pub(super) fn is_given(&self, name: &str) -> bool {
         self.scanned.flags().any(|(flag, _)| flag == name)
     }
@@ -90,7 +90,8 @@ impl<'a> Words<'a> {
     }
 }
 
-/// kubectl's global flags that our client keeps to ([`crate::cluster::client`]), and the namespace.
+/// The global flags of kubectl that the plugin's client supports ([`crate::cluster::client`]), and the
+/// namespace.
 #[rustfmt::skip]
 const GLOBAL: &[&str] = &[
     "namespace", "as", "as-group", "as-uid", "as-user-extra", "certificate-authority", "client-certificate",
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_write_a_flag_is_read() {
+    fn every_form_of_a_flag_is_parsed() {
         for words in [
             &["get", "-Aw", "-o", "wide", "pods", "-la=b"][..],
             &["get", "pods", "--all-namespaces=true", "--watch", "--output=wide", "--selector", "a=b"],

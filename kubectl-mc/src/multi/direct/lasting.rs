@@ -1,5 +1,5 @@
-//! Work that lasts (watches, followed logs) at all clusters of a command, and at those that become Ready or join the
-//! choice of the command while it runs.
+//! Runs streaming work (watches, followed logs) on all clusters of a command, and on those that become Ready
+//! or newly match the choice while it runs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
@@ -17,15 +17,15 @@ use super::{Ended, Task};
 use crate::cluster::context::ClusterContext;
 use crate::multi::ordered_output::{self, Sink};
 
-/// Something of a member.
+/// A piece of output of a member.
 pub(super) struct Of<P> {
     pub(super) member: Member,
     pub(super) piece: P,
 }
 
-/// Does `work` at each member, with whether the member has just become Ready, and gives the pieces to the sink as they
-/// come. It ends with standard output, or when all work has ended. What came of it: first at the clusters of the
-/// command in their order, then at those that joined.
+/// Runs `work` on each member, with a flag for members that have just become Ready, and passes the pieces to
+/// the sink as they arrive. It ends when standard output is closed or all work has ended. Returns the results
+/// of the command's clusters in order, then those of clusters that joined.
 pub(super) async fn run<P, F>(
     task: &Task<'_>,
     members: &Members,
@@ -73,17 +73,17 @@ where
     results.chain(joined).collect()
 }
 
-/// What runs beside each other.
+/// The tasks that run in parallel.
 enum Part {
     /// A cluster that was Ready at the start.
     Now(Member),
-    /// All that become so.
+    /// All clusters that become Ready later.
     Later(Later),
 }
 
 struct Later {
     known: BTreeMap<ClusterId, Member>,
-    /// Any member, of which one for a cluster that joins is made.
+    /// Any member, as a template for clusters that join.
     model: Member,
     through: Box<ClusterContext>,
     names: watch::Receiver<Names>,
@@ -107,7 +107,7 @@ impl Later {
         loop {
             tokio::select! {
                 biased;
-                // Waiting alone, it would wait for ever.
+                // Alone, this task would wait forever.
                 _ = others.wait_for(|going| *going == 0) => return all,
                 Some(ended) = running.join_next() => {
                     all.extend(ended);
@@ -130,7 +130,7 @@ impl Later {
     }
 }
 
-/// The work of one member, whose pieces name it.
+/// Runs the work of one member and adds its name to the pieces.
 async fn at<P, F>(
     member: Member,
     is_late: bool,
@@ -146,7 +146,7 @@ where
     let pass_on = async {
         while let Some(piece) = pieces.recv().await {
             if sender.send(Of { member: member.clone(), piece }).await.is_err() {
-                // Without a receiver the work ends.
+                // Without a receiver, the work ends.
                 pieces.close();
                 return;
             }
@@ -155,5 +155,5 @@ where
     (name, tokio::join!(work, pass_on).0)
 }
 
-/// Streams for this many clusters that may join while a command runs, at least.
+/// Minimum number of streams for clusters that join while a command runs.
 pub(super) const SPARE: usize = 8;

@@ -1,5 +1,5 @@
-//! The login that all members share, and that of each context. When a server rejects a credential that came from a
-//! plugin, the plugin runs again, once for all requests, as in client-go.
+//! Manages the login that all members share, and that of each context. If a server rejects a credential from
+//! a plugin, the plugin runs again, once for all requests, as in client-go.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,29 +15,29 @@ use crate::cluster::reach::HostReach;
 use crate::cluster::shared_credentials::SharedCredentials;
 use crate::env::Env;
 
-/// A client that may be made anew.
+/// A client that can be renewed.
 #[derive(Clone)]
 pub(super) struct Login(Arc<Shared>);
 
 struct Shared {
     current: watch::Sender<Option<Current>>,
-    /// One asks for all.
+    /// One request renews for all.
     renewing: Mutex<()>,
     again: Option<Again>,
-    /// Where the first credential comes from, when it is not there at the start.
+    /// The source of the first credential, if it is not available at the start.
     first: Option<SharedCredentials>,
 }
 
 #[derive(Clone)]
 struct Current {
     client: kube::Client,
-    /// How often it was made anew.
+    /// Number of renewals.
     round: u64,
-    /// Whether the server has taken this credential before.
+    /// Whether the server has accepted this credential.
     taken: bool,
 }
 
-/// What it takes to log in again.
+/// The input of another login.
 struct Again {
     context: ClusterContext,
     scanned: Scanned,
@@ -59,7 +59,7 @@ impl Again {
 }
 
 impl Login {
-    /// Logs in at the host, with one client that bears so many lasting streams.
+    /// Logs in at the host, with one client for this number of streams.
     pub(super) async fn at_host(
         host: &HostReach,
         task: &Task<'_>,
@@ -67,12 +67,13 @@ impl Login {
     ) -> Result<Self, ClientError> {
         let client = pool::open(&host.through, task.scanned, task.env, streams).await?;
         let again = host.plugin().map(|found| Again::new(found, task, streams));
-        // The first one is worth a second try: a plugin may have kept one that has run out.
+        // `taken` is true, so that a first failure is retried: a plugin may have cached an expired
+        // credential.
         let current = watch::Sender::new(Some(Current { client, round: 0, taken: true }));
         Ok(Self(Arc::new(Shared { current, renewing: Mutex::new(()), again, first: None })))
     }
 
-    /// Logs in at a context when it is first asked.
+    /// Logs in at a context on the first request.
     pub(super) fn at_context(
         context: &ClusterContext,
         task: &Task<'_>,
@@ -84,7 +85,7 @@ impl Login {
         Self(Arc::new(Shared { current, renewing: Mutex::new(()), again, first }))
     }
 
-    /// The client, and which one it is.
+    /// The client, and its renewal number.
     pub(super) async fn client(&self) -> Result<(kube::Client, u64), ClientError> {
         if let Some(Current { client, round, .. }) = self.current() {
             return Ok((client, round));
@@ -106,7 +107,7 @@ impl Login {
         self.0.current.borrow().clone()
     }
 
-    /// The server has taken the credential of this client.
+    /// Records that the server accepted the credential of this client.
     pub(super) fn taken(&self, taken: u64) {
         self.0.current.send_modify(|current| {
             if let Some(current) = current {
@@ -115,13 +116,13 @@ impl Login {
         });
     }
 
-    /// The server has refused the credential of this client: whether there is another to try.
+    /// Handles a rejected credential of this client; returns whether there is another one to try.
     pub(super) async fn renew(&self, refused: u64) -> Result<bool, ClientError> {
         let Some(again) = &self.0.again else { return Ok(false) };
         let _alone = self.0.renewing.lock().await;
         let (round, taken) = self.current().map_or((0, true), |current| (current.round, current.taken));
         if round != refused || !taken {
-            // Another request renewed it before, or the plugin returned the same credential.
+            // Another request has already renewed it, or the server rejected the renewed credential too.
             return Ok(round != refused);
         }
         let Some(plugin) = credential::Plugin::of(&again.context, &again.scanned) else { return Ok(false) };

@@ -1,5 +1,5 @@
-//! `kubectl logs` on many clusters as whole lines that name their cluster. A followed log resumes after a drop from
-//! the last line, with a remark.
+//! Implements `kubectl logs` on many clusters as whole lines that name their cluster. After a lost
+//! connection, a followed log resumes from the last line, with a remark.
 
 mod lines;
 mod plan;
@@ -31,14 +31,14 @@ use crate::cluster::client::ClientError;
 use crate::multi::ordered_output::{self, Abort, Sink};
 use crate::server_text::escaped;
 
-/// What the logs of one member say.
+/// A message from the logs of one member.
 pub(super) enum Said {
     /// Whole lines.
     Lines(Vec<u8>),
-    /// The last line of a log, which may have no end.
+    /// The last line of a log, which may lack a line break.
     Last(Vec<u8>),
     Remark(String),
-    /// One of them could not be had.
+    /// One of the logs failed.
     Failed(MemberFailure),
 }
 
@@ -67,7 +67,7 @@ pub(super) async fn run(
     Ok(task.clusters.iter().cloned().zip(results).collect())
 }
 
-/// Tells of a member that has just become Ready.
+/// Prints a remark for a member that has just become Ready.
 async fn greet(is_late: bool, sender: &Sender<Said>) {
     if is_late {
         // The receiver may be gone.
@@ -75,7 +75,7 @@ async fn greet(is_late: bool, sender: &Sender<Said>) {
     }
 }
 
-/// One member's logs in order. Some of those whose turn has not come are read already.
+/// Reads the logs of one member in order. Prefetches some of the later logs.
 async fn member_logs(plan: LogsPlan, member: Member, sender: Sender<Said>) -> Result<(), MemberFailure> {
     let read = |(stream, plain): (LogStream, Arc<PlainLines>), sender: Sender<Said>| async move {
         stream.read(&plain, &sender).await
@@ -84,7 +84,7 @@ async fn member_logs(plan: LogsPlan, member: Member, sender: Sender<Said>) -> Re
     in_order(streams, BESIDE, read, &sender).await
 }
 
-/// Reads logs in order. Some of those whose turn has not come are read already.
+/// Reads logs in order. Prefetches some of the later logs.
 async fn in_order<S, F>(
     streams: Vec<S>,
     beside: usize,
@@ -114,7 +114,7 @@ where
     Ok(())
 }
 
-/// One member's logs as they come. It has failed when one of them could not be had at all.
+/// Follows the logs of one member. It fails if one of them could not be opened at all.
 async fn member_follow(
     plan: LogsPlan,
     member: Member,
@@ -125,13 +125,13 @@ async fn member_follow(
     let mut pause = Pause::default();
     let streams = loop {
         match streams(&plan, &member, &sender).await {
-            // It has just become Ready, and may not be so for good.
+            // The member has just become Ready and may still fail.
             Err(failure) if is_late && failure.is_passing() && !sender.is_closed() => pause.wait().await,
             streams => break streams,
         }
     };
     let streams = match streams {
-        // kubectl's own words.
+        // The error text of kubectl.
         Ok(streams) if streams.len() > plan.most => Err(MemberFailure::Said(format!(
             "error: you are attempting to follow {} log streams, but maximum allowed concurrency is {}, \
              use --max-log-requests to increase the limit",
@@ -155,7 +155,7 @@ async fn member_follow(
     let mut result = Ok(());
     while let Some(ended) = running.join_next().await {
         if let Ok(Err(failure)) = ended {
-            // The other logs of the member may last for days.
+            // The other logs of the member may run for days.
             let _ = sender.send(Said::Failed(failure.clone())).await;
             result = result.and(Err(failure));
         }
@@ -163,7 +163,7 @@ async fn member_follow(
     result
 }
 
-/// The logs that a plan means at a member: pods in the server's order, containers in the pod's.
+/// The logs of a plan on a member: pods in the server's order, containers in the pod's.
 async fn streams(
     plan: &LogsPlan,
     member: &Member,
@@ -181,7 +181,7 @@ async fn streams(
             let _ = sender.send(Said::Remark(remark)).await;
         }
         for container in containers {
-            // Each on a stream of its own, spread over the connections.
+            // Each log has its own stream; the streams are spread over the connections.
             let most = if plan.options.follow { plan.most } else { BESIDE };
             let place = member.place.saturating_mul(most) + streams.len() % most.max(1);
             let name = &pod.metadata.name;
@@ -205,7 +205,7 @@ async fn streams(
     Ok(streams)
 }
 
-/// Text in the order of the members.
+/// Prints text in the order of the members.
 struct Texts<'a, 't> {
     task: &'a Task<'a>,
     text: &'t mut dyn Text,
@@ -216,7 +216,7 @@ impl Texts<'_, '_> {
         match said {
             Said::Lines(lines) => self.text.out(cluster, &lines),
             Said::Last(mut line) => {
-                // Other logs of the cluster may follow; kubectl leaves it as it is.
+                // Other logs of the cluster may follow; kubectl leaves the last line unchanged.
                 if self.task.merge == Merge::Marked && !line.is_empty() && !line.ends_with(b"\n") {
                     line.push(b'\n');
                 }
@@ -234,14 +234,14 @@ impl Texts<'_, '_> {
     }
 }
 
-/// Logs that are followed.
+/// For followed logs.
 impl Sink<Of<Said>> for Texts<'_, '_> {
     fn take(&mut self, _: usize, Of { member, piece }: Of<Said>) -> ControlFlow<()> {
         self.print(&member.name, piece)
     }
 }
 
-/// Logs that are read once.
+/// For logs that are read once.
 impl Sink<Said> for Texts<'_, '_> {
     fn take(&mut self, place: usize, said: Said) -> ControlFlow<()> {
         let Some(cluster) = self.task.clusters.get(place) else { return ControlFlow::Continue(()) };
@@ -255,5 +255,5 @@ impl Sink<Said> for Texts<'_, '_> {
     }
 }
 
-/// Logs of one member that are read at a time: as many as kubectl follows.
+/// Number of logs of one member that are read in parallel, the number that kubectl follows.
 const BESIDE: usize = 5;

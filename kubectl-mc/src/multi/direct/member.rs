@@ -1,4 +1,4 @@
-//! One member, and the requests to it through the host.
+//! Sends requests to one member through the host.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -29,17 +29,17 @@ use crate::multi::ordered_output::ForCluster;
 use crate::printer::Printer;
 use crate::server_text::ServerText;
 
-/// All members that are asked.
+/// All members of a task.
 pub(super) struct Members {
     pub(super) all: Vec<Member>,
-    /// The login at the host; none when all are contexts.
+    /// The login at the host; `None` if all clusters are contexts.
     pub(super) host: Option<Login>,
     warnings: mpsc::UnboundedReceiver<ServerText>,
     warned: HashSet<ServerText>,
 }
 
 impl Members {
-    /// Those of a task. The streams of one client are those of all members, and those of one context its own.
+    /// The members of a task. One client carries the streams of all members; each context has its own client.
     pub(super) async fn new(
         task: &Task<'_>,
         streams: usize,
@@ -73,7 +73,7 @@ impl Members {
         Ok(Self { all, host, warnings, warned: HashSet::new() })
     }
 
-    /// Tells what the members have warned of, each warning once.
+    /// Prints the warnings of the members, each once.
     pub(super) fn warn(&mut self, printer: &Printer) {
         while let Ok(warning) = self.warnings.try_recv() {
             if self.warned.insert(warning.clone()) {
@@ -83,18 +83,18 @@ impl Members {
     }
 }
 
-/// A member that is asked.
+/// A member that receives requests.
 #[derive(Clone)]
 pub(super) struct Member {
     pub(super) name: ClusterId,
     login: Login,
-    /// The context by which it is reached.
+    /// The context that reaches the member.
     through: Arc<ClusterContext>,
-    /// The namespace that kubectl takes when none is given.
+    /// The default namespace of kubectl for this member.
     namespace: Arc<str>,
-    /// The key of its discovery.
+    /// The cache key of its discovery.
     pub(super) discovery: Arc<str>,
-    /// Its place among the members, by which streams are spread over connections.
+    /// Its position among the members, which spreads streams over connections.
     pub(super) place: usize,
     deadline: MemberDeadline,
     warnings: mpsc::UnboundedSender<ServerText>,
@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warnings_text_is_between_quotes() {
+    fn warning_text_is_read_from_the_quotes() {
         assert_eq!(warning_text(r#"299 - "a \"b\" c""#).as_deref(), Some("a \"b\" c"));
         for other in ["199 - \"x\"", "299 - x", "299 - \"x", ""] {
             assert_eq!(warning_text(other), None, "{other}");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_encoded() {
+    fn query_is_encoded() {
         let query =
             Query::default().with("labelSelector", "a=b,c in (d)").with_some("limit", None).with("x", "1");
         assert_eq!(query.to_string(), "?labelSelector=a%3Db%2Cc%20in%20%28d%29&x=1");

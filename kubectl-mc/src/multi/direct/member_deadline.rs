@@ -86,7 +86,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn all_answers_together_have_the_time() {
+    async fn whole_deadline_covers_all_answers() {
         let deadline = MemberDeadline::whole(SECOND * 10);
         let begun = Instant::now();
         assert_eq!(deadline.limit(sleep(SECOND * 4)).await, Ok(()));

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_page_is_asked_for_by_the_token_of_the_one_before() {
+    fn each_page_is_requested_by_the_previous_continue_token() {
         let mut pages = Pages::default();
         assert_eq!(pages.query(Query::default()).to_string(), "?limit=500");
         assert!(pages.has_next("more".to_owned()).unwrap());
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn list_without_end_is_refused() {
+    fn endless_list_is_refused() {
         let mut pages = Pages::default();
         for _ in 1..MAX_PAGES {
             assert!(pages.has_next("more".to_owned()).unwrap());

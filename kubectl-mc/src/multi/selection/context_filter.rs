@@ -141,7 +141,7 @@ contexts:
     }
 
     #[test]
-    fn mistakes_are_refused() {
+    fn invalid_filters_are_refused() {
         for (text, hint) in
             [("usr=x", "did you mean user?"), ("", "the fields are"), ("user", "the fields are")]
         {

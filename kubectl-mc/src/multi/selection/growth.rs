@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn names_do_not_grow_and_everything_else_does() {
+    fn only_a_list_of_names_cannot_grow() {
         assert!(growth(&["m1", "m2"], None).is_none());
         for (terms, selector) in [
             (&["eu-*"][..], None),

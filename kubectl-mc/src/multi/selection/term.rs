@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_cut_at_its_commas_and_at_no_others() {
+    fn list_is_split_only_at_its_own_commas() {
         let terms = parse_list("m1,!/a{1,2}/,@prod,!eu-*,/b,c/", Kind::Members).unwrap();
         let kinds: Vec<_> = terms.iter().map(|term| (term.exclude, format!("{:?}", term.pattern))).collect();
         assert_eq!(kinds[0], (false, "Exact(ClusterName(\"m1\"))".to_owned()));

@@ -112,7 +112,7 @@ fn patterns_sets_exclusions_and_labels_choose() {
 }
 
 #[test]
-fn the_host_is_asked_once_for_each_selector() {
+fn host_is_queried_once_per_selector() {
     assert_eq!(resolve(&choice("eu-*,us-*,!m1")).1, [None]);
     let (_, asked) = resolve(&Choice::parse(&["@prod"], &[], Some("env=prod"), false).unwrap().unwrap());
     assert_eq!(asked, [Some("env=prod,env=prod".to_owned())]);
@@ -141,7 +141,7 @@ fn pattern_without_match_lists_the_clusters() {
 }
 
 #[test]
-fn one_name_alone_is_kubectls_own_case() {
+fn only_a_single_name_is_an_exact_choice() {
     assert_eq!(choice("m1").exact().unwrap().as_str(), "m1");
     for terms in ["m1,m2", "m*", "!m1", "@x", "/m1/"] {
         assert_eq!(choice(terms).exact(), None, "{terms}");
@@ -153,7 +153,7 @@ fn one_name_alone_is_kubectls_own_case() {
 }
 
 #[test]
-fn the_list_tells_labels_and_readiness() {
+fn list_provides_labels_and_readiness() {
     let list = serde_json::json!({"items": [
         {"metadata": {"name": "m1", "labels": {"env": "prod"}}, "status": {"version": "v1.36.3", "conditions": [
             {"type": "Ready", "status": "False", "reason": "Unreachable", "message": "no route to host"}]}},
@@ -184,7 +184,7 @@ fn filter_never_selects_an_unknown_name() {
 }
 
 #[test]
-fn excluded_name_is_one_of_a_cluster() {
+fn excluded_name_must_be_a_cluster_name() {
     for (terms, excluded) in [("*,!eu-9", "eu-9"), ("m1,eu-1,!m2", "m2"), ("@prod,!eu1", "eu1")] {
         let error = resolve(&choice(terms)).0.unwrap_err();
         assert_eq!(error.to_string(), format!("cannot exclude {excluded}: no such cluster"));

@@ -8,7 +8,7 @@ fn survey() -> AgentSurvey {
     AgentSurvey { host_serves: true, root_ca: Some("PEM".to_owned()), ..AgentSurvey::default() }
 }
 
-/// The texts of what refuses, with their hints.
+/// The texts of the refusals, with their hints.
 fn refusals(survey: &AgentSurvey, server: &str) -> Vec<String> {
     let cluster = "m1".parse().unwrap();
     let names = Names {
@@ -28,7 +28,7 @@ fn refusals(survey: &AgentSurvey, server: &str) -> Vec<String> {
 }
 
 #[test]
-fn whole_survey_refuses_nothing() {
+fn complete_survey_has_no_refusals() {
     assert_eq!(refusals(&survey(), "https://h"), [""; 0]);
 }
 
@@ -81,7 +81,7 @@ fn missing_rights_are_named_for_each_side() {
 }
 
 #[test]
-fn agent_is_its_makers() {
+fn agent_owner_is_the_tool_that_created_it() {
     let by = |owner: &str| Found {
         deployment: Some(json!({"metadata": {"labels": {MANAGED_BY: owner}}})),
         ..Found::default()

@@ -1,5 +1,6 @@
-//! The port to which a browser returns. Anyone on this machine can reach it, and any web page can lead a browser there:
-//! what does not hold the state of this login is answered, and forgotten.
+//! Listens on the port to which a browser is redirected. Any process on this machine can connect to it, and
+//! any web page can redirect a browser there: a request without the state of this login gets a response and
+//! is ignored.
 
 use std::io;
 use std::sync::Arc;
@@ -15,12 +16,12 @@ use tokio::time::timeout;
 use crate::login::oidc::OidcError;
 
 pub(super) struct Redirects {
-    /// Of IPv4 and, where there is one, of IPv6: browsers take either for localhost.
+    /// Listeners for IPv4 and, if available, IPv6: browsers use either for localhost.
     listeners: Vec<TcpListener>,
     port: u16,
 }
 
-/// What a browser brings.
+/// The parameters that a browser brings.
 #[derive(Debug, PartialEq)]
 enum Returned {
     Code(String),
@@ -49,18 +50,18 @@ impl Redirects {
         format!("http://localhost:{}", self.port)
     }
 
-    /// The code of the login with this state.
+    /// Waits for the code of the login with this state.
     pub(super) async fn code(&self, state: &str) -> Result<String, OidcError> {
         let (sender, mut returned) = mpsc::channel::<Returned>(1);
         let places = Arc::new(Semaphore::new(MOST_AT_ONCE));
-        // All of them end with this.
+        // Dropping the set ends all tasks.
         let mut tasks = JoinSet::new();
         loop {
             let accepted = tokio::select! {
                 Some(returned) = returned.recv() => return returned.into_code(),
                 accepted = accept(&self.listeners) => accepted,
             };
-            // More than the places: closed at once, and a browser tries again.
+            // A connection above the limit is closed immediately, and the browser retries.
             let (Ok(stream), Ok(place)) = (accepted, places.clone().try_acquire_owned()) else {
                 tokio::time::sleep(PAUSE).await;
                 continue;
@@ -87,7 +88,7 @@ impl Returned {
         }
     }
 
-    /// The result in the target of a request, if it is of the login with this state.
+    /// Parses the target of a request; `None` without the state of this login.
     fn of(target: &str, state: &str) -> Option<Self> {
         let (path, query) = target.split_once('?')?;
         let value = |wanted: &str| {
@@ -108,7 +109,7 @@ impl Returned {
     }
 }
 
-/// The next connection of any listener.
+/// Accepts the next connection of any listener.
 async fn accept(listeners: &[TcpListener]) -> io::Result<TcpStream> {
     match listeners {
         [one, other] => tokio::select! {
@@ -121,7 +122,7 @@ async fn accept(listeners: &[TcpListener]) -> io::Result<TcpStream> {
     .map(|(stream, _)| stream)
 }
 
-/// Reads one request and answers it.
+/// Reads one request and responds to it.
 async fn serve(mut stream: TcpStream, state: &str) -> io::Result<Option<Returned>> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -150,14 +151,14 @@ async fn serve(mut stream: TcpStream, state: &str) -> io::Result<Option<Returned
     Ok(returned)
 }
 
-/// For a person with a password and a second factor.
+/// Enough for a password and a second factor.
 pub(super) const LIMIT: Duration = Duration::from_secs(300);
-/// Those of kubelogin, which issuers may allow already.
+/// The ports of kubelogin, which issuers may already allow.
 const USUAL_PORTS: [u16; 2] = [8000, 18000];
-/// A browser opens a few connections ahead.
+/// Browsers open a few connections in advance.
 const MOST_AT_ONCE: usize = 32;
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
-/// Before the next connection when one could not be served.
+/// Delay before the next connection if one could not be served.
 const PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_HEAD: usize = 64 * 1024;
 

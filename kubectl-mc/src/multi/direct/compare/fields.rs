@@ -1,15 +1,15 @@
-//! An object as a map from field paths to texts, without the fields that a cluster writes itself.
+//! Converts an object into a map from field paths to texts, without the fields that a cluster sets itself.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// The fields of an object by their paths, without those that a cluster writes itself.
+/// The fields of an object by their paths, without those that a cluster sets itself.
 pub(super) fn of(object: &Value) -> BTreeMap<String, String> {
     let mut object = object.clone();
     for (parent, name) in OF_THE_CLUSTER {
         if let Some(fields) = object.pointer_mut(parent).and_then(Value::as_object_mut) {
-            // A headless Service has no address of the cluster.
+            // A headless Service has no cluster IP.
             let is_chosen = |value: &Value| *value == "None" || *value == serde_json::json!(["None"]);
             if !fields.get(*name).is_some_and(is_chosen) {
                 fields.remove(*name);
@@ -30,7 +30,8 @@ pub(super) fn of(object: &Value) -> BTreeMap<String, String> {
     all(&object)
 }
 
-/// Kubernetes before 1.34 writes `creationTimestamp: null` into the metadata of templates; later ones leave it out.
+/// Removes unset timestamps: Kubernetes before 1.34 writes `creationTimestamp: null` into the metadata of
+/// templates, and later versions omit it.
 fn remove_unset_timestamps(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -51,7 +52,7 @@ pub(super) fn all(object: &Value) -> BTreeMap<String, String> {
     fields
 }
 
-/// Whether every cluster makes an object of this name for itself: its own CA, and tokens of its own.
+/// Whether every cluster generates this object itself, such as its CA or its tokens.
 pub(super) fn is_of_the_cluster(object: &Value) -> bool {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     match text("/kind") {
@@ -61,7 +62,7 @@ pub(super) fn is_of_the_cluster(object: &Value) -> bool {
     }
 }
 
-/// Whether a Secret keeps its values there, or copies of them.
+/// Whether the field contains values of a Secret, or copies of them.
 pub(super) fn is_secret(field: &str) -> bool {
     [".data", ".stringData", ".metadata.annotations"].iter().any(|secret| field.starts_with(secret))
 }
@@ -77,7 +78,7 @@ fn walk(path: &str, value: &Value, fields: &mut BTreeMap<String, String>) {
         }
         Value::Array(items) if !items.is_empty() => {
             for (at, item) in items.iter().enumerate() {
-                // Containers, ports and variables are known by their names, wherever they stand.
+                // Containers, ports and variables are identified by their names, at any position.
                 let key = by_name(items, item).map_or_else(|| at.to_string(), |name| format!("name={name}"));
                 walk(&format!("{path}[{key}]"), item, fields);
             }
@@ -88,7 +89,7 @@ fn walk(path: &str, value: &Value, fields: &mut BTreeMap<String, String>) {
     }
 }
 
-/// The name of an item in a list whose items all have one of their own.
+/// The name of a list item, if all items have unique names.
 fn by_name<'a>(items: &[Value], item: &'a Value) -> Option<&'a str> {
     let name = |item: &'a Value| item.as_object().and_then(named);
     let mine = name(item)?;
@@ -102,7 +103,7 @@ fn named(fields: &Map<String, Value>) -> Option<&str> {
     fields.get("name").and_then(Value::as_str)
 }
 
-/// Parents and names of what each cluster writes of itself.
+/// Parents and names of the fields that each cluster sets itself.
 const OF_THE_CLUSTER: &[(&str, &str)] = &[
     ("", "status"),
     ("/metadata", "creationTimestamp"),
@@ -125,7 +126,7 @@ const OF_THE_CLUSTER: &[(&str, &str)] = &[
     ("/spec/claimRef", "uid"),
 ];
 
-/// What Kubernetes, OpenShift and Istio put into each namespace.
+/// ConfigMaps that Kubernetes, OpenShift and Istio create in each namespace.
 const OWN_CONFIG_MAPS: &[&str] = &["kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert"];
 
 #[cfg(test)]
@@ -166,7 +167,7 @@ mod tests {
         );
         assert_eq!(of(&old), of(&new));
         assert_ne!(all(&old), all(&new));
-        // A user wrote any other null.
+        // Any other null comes from a user.
         assert_ne!(of(&template(serde_json::json!({"other": null, "name": "x"}))), of(&new));
     }
 
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_each_cluster_makes_are_known() {
+    fn objects_generated_per_cluster_are_recognized() {
         let is = |kind: &str, name: &str, of_type: &str| {
             is_of_the_cluster(&serde_json::json!({"kind": kind, "type": of_type, "metadata": {"name": name}}))
         };

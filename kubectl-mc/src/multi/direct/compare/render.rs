@@ -1,4 +1,4 @@
-//! The differences of one object as a unified diff of each field.
+//! Renders the differences of one object as a unified diff of each field.
 
 use crate::cluster::cluster_id::ClusterId;
 use similar::{ChangeTag, TextDiff};
@@ -6,7 +6,7 @@ use similar::{ChangeTag, TextDiff};
 use super::{Difference, OBJECT, fields};
 use crate::server_text::escaped;
 
-/// Nothing when nothing differs.
+/// Renders one object; empty without differences.
 ///
 /// ```text
 /// Deployment.apps shop/web
@@ -28,7 +28,7 @@ pub(super) fn object(name: &str, differences: &[Difference], clusters: &[Cluster
         let shown = difference.values.iter().enumerate().map(|(at, (value, _))| match value {
             None if difference.field == OBJECT => "missing".to_owned(),
             None => "<none>".to_owned(),
-            // Which values are the same, and not what they are.
+            // Shows which values are equal, without the values.
             Some(_) if veiled => format!("(value {})", at + 1),
             Some(value) => value.clone(),
         });
@@ -49,7 +49,7 @@ fn names(places: &[usize], clusters: &[ClusterId]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Two values, line by line; of long ones what is near a difference.
+/// Renders two values line by line. Of long values, only the lines near a difference.
 fn lines(before: &str, after: &str, text: &mut String) {
     let diff = TextDiff::from_lines(before, after);
     let same_last = before.lines().last() == after.lines().last();
@@ -58,20 +58,20 @@ fn lines(before: &str, after: &str, text: &mut String) {
             text.push_str("…\n");
         }
         for change in group.iter().flat_map(|operation| diff.iter_changes(operation)) {
-            // With the space no line of a value is taken for one of ours.
+            // The space distinguishes lines of a value from lines of the diff.
             text.push_str(match change.tag() {
                 ChangeTag::Delete => "- ",
                 ChangeTag::Insert => "+ ",
                 ChangeTag::Equal => "| ",
             });
             text.push_str(&escaped(change.value().trim_end_matches('\n')));
-            // A value that differs in its last line break alone would look the same.
+            // Otherwise values that differ only in the last line break would look equal.
             text.push_str(if same_last && change.missing_newline() { " (no line break)\n" } else { "\n" });
         }
     }
 }
 
-/// Lines around a difference, as diff shows them.
+/// Number of lines around a difference, as in diff.
 const CONTEXT: usize = 3;
 
 #[cfg(test)]

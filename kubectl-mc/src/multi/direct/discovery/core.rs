@@ -1,5 +1,5 @@
-//! The types of `v1` that every Kubernetes has. kubectl's mapper prefers them to all groups, so their full names
-//! need no discovery.
+//! Lists the types of `v1` that every Kubernetes version has. kubectl's mapper prefers them to all groups, so
+//! their full names need no discovery.
 
 use super::ApiResource;
 

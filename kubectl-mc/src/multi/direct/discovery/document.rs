@@ -1,11 +1,11 @@
-//! The documents of discovery as members send them: aggregated (`apidiscovery.k8s.io`, Kubernetes 1.27
-//! and later), whose first version of a group is the preferred one.
+//! Parses the discovery documents of members: aggregated (`apidiscovery.k8s.io`, Kubernetes 1.27 and later),
+//! with the preferred version of a group first.
 
 use serde::Deserialize;
 
 use super::ApiResource;
 
-/// The answer to `/api` or `/apis`.
+/// The response to `/api` or `/apis`.
 #[derive(Debug, Deserialize)]
 pub(in crate::multi::direct) struct Document {
     kind: String,
@@ -32,7 +32,7 @@ struct Version {
     version: String,
     #[serde(default)]
     resources: Vec<Entry>,
-    /// `Stale` when the server that has the version did not answer.
+    /// `Stale` if the server of this version did not respond.
     #[serde(default)]
     freshness: String,
 }
@@ -61,16 +61,16 @@ struct Kind {
 }
 
 impl Document {
-    /// What to ask for.
+    /// The Accept header of the request.
     pub(in crate::multi::direct) const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
         application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
-    /// Whether it is of the aggregated form.
+    /// Whether the document is aggregated.
     pub(in crate::multi::direct) fn is_aggregated(&self) -> bool {
         self.kind == "APIGroupDiscoveryList"
     }
 
-    /// Whether a server of one of its groups did not answer.
+    /// Whether the server of one of its groups did not respond.
     pub(in crate::multi::direct) fn has_stale(&self) -> bool {
         self.items.iter().flat_map(|group| &group.versions).any(|version| version.freshness == "Stale")
     }

@@ -1,5 +1,5 @@
-//! The cache of discovery in the private folder. It has the TTL of kubectl's own, and is refreshed when a word is
-//! not found.
+//! Caches discovery in the private folder. The TTL is that of kubectl's cache, and the cache is refreshed if
+//! a word is not found.
 
 use std::time::SystemTime;
 
@@ -10,7 +10,7 @@ use crate::cache::Cache;
 use crate::cluster::context::ClusterContext;
 use crate::kubectl::overlay::server;
 
-/// Where discovery is kept. Without a folder nothing is kept, and everything works.
+/// The cache of discovery. Without a folder nothing is cached, and commands still work.
 pub(in crate::multi::direct) struct Store {
     cache: Option<Cache>,
 }
@@ -20,7 +20,7 @@ impl Store {
         Self { cache }
     }
 
-    /// What is known of a member, if it is not too old.
+    /// The cached types of a member, if they are not too old.
     pub(in crate::multi::direct) fn load(&self, key: &str) -> Option<Discovery> {
         let kept = self.cache.as_ref()?.load_named(KIND, key, SystemTime::now())?;
         serde_json::from_slice(&kept).ok()
@@ -28,12 +28,12 @@ impl Store {
 
     pub(in crate::multi::direct) fn keep(&self, key: &str, discovery: &Discovery) {
         if let (Some(cache), Ok(text)) = (&self.cache, serde_json::to_vec(discovery)) {
-            // Without the cache the next command asks again.
+            // If the cache cannot be written, the next command sends the request again.
             let _ = cache.store_named(KIND, key, &text, SystemTime::now());
         }
     }
 
-    /// The name under which a cluster's is kept.
+    /// The cache key of a cluster.
     pub(in crate::multi::direct) fn key(through: &ClusterContext, cluster: &ClusterId) -> String {
         server(through, cluster)
     }

@@ -1,4 +1,4 @@
-//! Prints objects as JSON, YAML or names. They are requested in chunks and printed as they arrive.
+//! Prints objects as JSON, YAML or names. It requests them in chunks and prints them as they arrive.
 
 use std::ops::ControlFlow;
 
@@ -24,11 +24,11 @@ use crate::multi::ordered_output::Sink;
 use crate::server_text::escaped;
 use crate::yaml;
 
-/// Where objects are asked for.
+/// The source of the objects.
 #[derive(Clone)]
 pub(super) struct Source {
     all_namespaces: bool,
-    /// None is that of the kubeconfig context.
+    /// `None` means the namespace of the kubeconfig context.
     namespace: Option<String>,
     selector: Option<String>,
     field_selector: Option<String>,
@@ -48,7 +48,7 @@ impl Source {
         }
     }
 
-    /// The query that chooses the objects of a list.
+    /// The query that selects the objects of a list.
     pub(super) fn query(&self) -> Query {
         Query::default()
             .with_some("labelSelector", self.selector.as_deref())
@@ -60,7 +60,7 @@ impl Source {
         ask.resource.path(namespace)
     }
 
-    /// Asks for the objects of a list in chunks, or for each by its name. `take` reads a body and gives
+    /// Requests the objects of a list in chunks, or each object by its name. `take` parses a body and returns
     /// the token of the next chunk.
     pub(super) async fn fetch<T>(
         &self,
@@ -107,7 +107,7 @@ impl Source {
     }
 }
 
-/// How an object is written.
+/// The output format of an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ItemFormat {
     Json { depth: usize },
@@ -115,18 +115,18 @@ pub(super) enum ItemFormat {
     Name,
 }
 
-/// Objects on their way to text.
+/// Converts objects to text.
 #[derive(Clone)]
 pub(super) struct Items {
     pub(super) source: Source,
     pub(super) form: ItemFormat,
     pub(super) merge: Merge,
     pub(super) managed_fields: bool,
-    /// Of the longest name of a cluster.
+    /// Length of the longest cluster name.
     pub(super) width: usize,
 }
 
-/// A list as it came, its items not looked at yet.
+/// A list with unparsed items.
 #[derive(Deserialize)]
 struct List<'a> {
     #[serde(default)]
@@ -135,7 +135,7 @@ struct List<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
-/// What names need.
+/// The fields that the output of names needs.
 #[derive(Deserialize)]
 struct Named {
     metadata: Name,
@@ -147,7 +147,7 @@ struct Name {
 }
 
 impl Items {
-    /// Asks one member, and sends its objects as text.
+    /// Requests the objects of one member, and sends them as text.
     pub(super) async fn fetch(self, ask: Ask, sender: Sender<Vec<String>>) -> Option<MemberFailure> {
         let source = self.source.clone();
         let write = |item: &RawValue| self.write(item, &ask);
@@ -198,7 +198,7 @@ impl Items {
     }
 }
 
-/// Asks one member, and sends its objects as they are.
+/// Requests the objects of one member, and sends them as JSON values.
 pub(super) async fn values(source: Source, ask: Ask, sender: Sender<Vec<Value>>) -> Option<MemberFailure> {
     let is_list = ask.names.is_none();
     let take = |body: Bytes| {
@@ -212,7 +212,7 @@ pub(super) async fn values(source: Source, ask: Ask, sender: Sender<Vec<Value>>)
     source.fetch(&ask, OBJECTS, OBJECTS_CHUNK, take, &sender).await
 }
 
-/// An object with its type, which items of a list may come without.
+/// An object with its type, which items of a list may lack.
 fn value(item: &RawValue, resource: &ApiResource) -> Result<Value, MemberFailure> {
     let mut item: Value = parse(item.get().as_bytes())?;
     if let Some(fields) = item.as_object_mut() {
@@ -222,11 +222,11 @@ fn value(item: &RawValue, resource: &ApiResource) -> Result<Value, MemberFailure
     Ok(item)
 }
 
-/// Writes a list around the objects, whatever comes.
+/// Writes a list around the objects as they arrive.
 pub(super) struct ItemSink<'a> {
     task: &'a Task<'a>,
     form: ItemFormat,
-    /// The one object that was asked for is written alone.
+    /// Whether a single requested object is written without a list.
     alone: bool,
     written: usize,
 }
@@ -245,7 +245,7 @@ impl<'a> ItemSink<'a> {
         self.form
     }
 
-    /// Ends the list, with what is missing in it.
+    /// Ends the list, with the errors of missing clusters in its metadata.
     pub(super) fn end(&mut self, failures: impl Iterator<Item = (ClusterId, Fault)>) {
         let failures: Vec<Value> =
             failures.filter_map(|(cluster, fault)| document::cluster_error(&cluster, &fault)).collect();
@@ -310,6 +310,6 @@ impl Sink<Vec<String>> for ItemSink<'_> {
 const OBJECTS: &str = "application/json";
 const NAMES: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
 const NAME: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json";
-/// Whole objects are large: fewer at once keep the memory small.
+/// Whole objects are large, so a smaller chunk saves memory.
 const OBJECTS_CHUNK: u32 = 100;
 const NAMES_CHUNK: u32 = 500;

@@ -1,14 +1,15 @@
-//! A `kubectl get` that is done by direct requests. kubectl runs every command that is not exactly understood.
+//! Plans a `kubectl get` for direct requests. kubectl runs every command that the plan does not cover
+//! exactly.
 
 use crate::argv::Scanned;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 use crate::multi::direct::server_table::Columns;
 
-/// One `kubectl get`.
+/// A `kubectl get`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GetPlan {
     pub(super) objects: Objects,
-    /// `--namespace`; none is the host context's.
+    /// `--namespace`; `None` means the context's namespace.
     pub(super) namespace: Option<String>,
     pub(super) all_namespaces: bool,
     pub(super) selector: Option<String>,
@@ -17,20 +18,20 @@ pub(crate) struct GetPlan {
     pub(super) watch: bool,
     pub(super) ignore_not_found: bool,
     pub(super) managed_fields: bool,
-    /// How many objects are asked for at once; kubectl's `--chunk-size`.
+    /// Maximum number of objects per request; kubectl's `--chunk-size`.
     pub(super) chunk: Option<u32>,
 }
 
-/// Which objects.
+/// The selected objects.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Objects {
-    /// All of these types; a word may be a category.
+    /// All objects of these types; a word may be a category.
     All(Vec<String>),
-    /// Some by name, in the order given: types and names.
+    /// Objects by type and name, in the given order.
     Named(Vec<(String, String)>),
 }
 
-/// How they are shown.
+/// The output format.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Output {
     Table(Columns),
@@ -40,13 +41,13 @@ pub(super) enum Output {
 }
 
 impl GetPlan {
-    /// The plan for these words, if there is one.
+    /// The plan for these arguments, if they are supported.
     pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
         Self::read(&Words::read(scanned, "get", &GRAMMAR)?)
     }
 
-    /// The plan of the objects that `VERB [get] TYPE/NAME …` means, of which none need be there. `own` is a switch
-    /// that the verb has beside those of get.
+    /// The plan for the objects of `VERB [get] TYPE/NAME …`, which may be missing. `own` is an additional
+    /// switch of the verb.
     pub(in crate::multi::direct) fn of_objects(
         scanned: &Scanned,
         verb: &str,
@@ -62,7 +63,7 @@ impl GetPlan {
         plain.then_some(Self { output: Output::Json, ignore_not_found: true, ..plan })
     }
 
-    /// Whether it lasts until it is interrupted.
+    /// Whether the plan streams until it is interrupted.
     pub(crate) fn is_watch(&self) -> bool {
         self.watch
     }
@@ -80,7 +81,7 @@ impl GetPlan {
         };
         let output = match words.value("output").unwrap_or_default() {
             "" | "wide" => Output::Table(columns),
-            // kubectl refuses some of these together, and in its own words.
+            // kubectl refuses some of these combinations with its own message.
             _ if columns != Columns::default() => return None,
             "json" => Output::Json,
             "yaml" => Output::Yaml,
@@ -102,11 +103,11 @@ impl GetPlan {
         plan.is_plain().then_some(plan)
     }
 
-    /// Whether kubectl would do it without a complaint of its own.
+    /// Whether kubectl would run the command without an error of its own.
     fn is_plain(&self) -> bool {
         let by_name = matches!(self.objects, Objects::Named(_));
         let narrowed = self.selector.is_some() || self.field_selector.is_some() || self.all_namespaces;
-        // An object by name is not narrowed further, and a watch is of one type and as a table.
+        // Names exclude selectors, and a watch has one type and prints a table.
         let watchable = matches!(&self.output, Output::Table(_))
             && match &self.objects {
                 Objects::All(types) => types.len() == 1,
@@ -117,7 +118,7 @@ impl GetPlan {
 }
 
 impl Objects {
-    /// `pods`, `pods,services`, `pod a b`, `pod/a service/b`
+    /// Parses `pods`, `pods,services`, `pod a b` or `pod/a service/b`.
     fn of(arguments: &[String]) -> Option<Self> {
         let plain = |word: &str| !word.is_empty() && !word.contains(['/', ',']);
         if arguments.iter().all(|word| word.contains('/')) {
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_kubectls() {
+    fn other_requests_are_left_to_kubectl() {
         for words in [
             "get",
             "get -f pods.yaml",

@@ -1,5 +1,5 @@
-//! Resolves the words of a plan at each member. A word may mean different versions, and a category different types.
-//! A slow member delays no other: it is asked as soon as its types are known.
+//! Resolves the words of a plan on each member. A word may have different versions, and a category different
+//! types. A slow member delays no other: its request is sent as soon as its types are known.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::multi::direct::member_types::{self, Meant};
 use crate::multi::direct::{GRACE, Task};
 use crate::multi::ordered_output::{Abort, ForCluster};
 
-/// One type, at the members that have it: what is asked at the same time.
+/// One type on the members that have it, requested in parallel.
 pub(super) struct Round {
     /// In the order of the members.
     pub(super) wanted: Vec<Wanted>,
 }
 
-/// What is to be asked of a member.
+/// A request to a member.
 #[derive(Clone)]
 pub(super) struct Wanted {
     pub(super) place: usize,
@@ -36,7 +36,8 @@ pub(super) struct Wanted {
 #[derive(Clone)]
 enum Kind {
     Known(ApiResource),
-    /// What a word means there, when it is this type; none is whatever it is, if it is one.
+    /// The type of a word on a slow member. With `name`, only that type; without, the word's type whatever it
+    /// is.
     Late {
         meaning: Meaning,
         word: usize,
@@ -45,7 +46,7 @@ enum Kind {
 }
 
 impl Wanted {
-    /// What it is, when it is known already.
+    /// The type, if it is already known.
     pub(super) fn resource(&self) -> Option<&ApiResource> {
         match &self.kind {
             Kind::Known(resource) => Some(resource),
@@ -53,7 +54,7 @@ impl Wanted {
         }
     }
 
-    /// The question, as soon as it is known; none when the member has no such type.
+    /// The request, as soon as its type is known; `None` if the member has no such type.
     pub(super) async fn ask(self) -> Result<Option<Ask>, MemberFailure> {
         let Self { place: _, member, names, kind } = self;
         let resource = match kind {
@@ -76,7 +77,7 @@ impl ForCluster for Wanted {
     }
 }
 
-/// What the words mean at a member, once that is known.
+/// The types of the words on a member, once they are known.
 #[derive(Clone)]
 struct Meaning(watch::Receiver<Option<Meant>>);
 
@@ -91,21 +92,21 @@ impl Meaning {
     }
 }
 
-/// The search for the types.
+/// Resolves the types on all members.
 pub(super) struct Search<'a> {
     members: &'a [Member],
-    /// Of each word the objects that are wanted by name, if they are.
+    /// For each word, the names of the requested objects, if any.
     words: Vec<Option<Vec<String>>>,
     meanings: Vec<Meaning>,
-    /// Members whose types are not known yet.
+    /// Members with unknown types.
     late: Vec<usize>,
-    /// Which types are in a round: the word's place, and the type's name.
+    /// The types that already have a round: the position of the word, and the name of the type.
     seen: Vec<(usize, String)>,
     _running: Vec<Abort<()>>,
 }
 
 impl<'a> Search<'a> {
-    /// Begins, and waits until all have told; or, unless `all` must, until those have that are quick.
+    /// Starts discovery and waits for all members; unless `all` is set, only for the fast ones.
     pub(super) async fn begin(plan: &GetPlan, task: &Task<'_>, members: &'a [Member], all: bool) -> Self {
         let words: Vec<(String, Option<Vec<String>>)> = match &plan.objects {
             Objects::All(types) => types.iter().map(|word| (word.clone(), None)).collect(),
@@ -119,13 +120,13 @@ impl<'a> Search<'a> {
         Self { members, words, meanings, late, seen: Vec::new(), _running: running }
     }
 
-    /// The rounds, in the order of the words. Members at which a word means nothing have failed.
+    /// The rounds, in the order of the words. A member on which a word has no type fails.
     pub(super) fn rounds(&mut self, failures: &mut [Option<MemberFailure>]) -> VecDeque<Round> {
         let known = (0..self.members.len()).filter(|place| !self.late.contains(place)).collect::<Vec<_>>();
         self.of(&known, failures)
     }
 
-    /// The rounds of the types that only late members have.
+    /// The rounds of the types that only slow members have.
     pub(super) async fn rest(&mut self, failures: &mut [Option<MemberFailure>]) -> VecDeque<Round> {
         let late = std::mem::take(&mut self.late);
         for place in &late {
@@ -134,7 +135,7 @@ impl<'a> Search<'a> {
         self.of(&late, failures)
     }
 
-    /// What the one word of a plan means at each member, where it must be one type.
+    /// The type of the plan's only word on each member.
     pub(super) fn each(&self, failures: &mut [Option<MemberFailure>]) -> Vec<Wanted> {
         let mut each = Vec::new();
         for (place, meaning) in self.meanings.iter().enumerate() {
@@ -156,7 +157,7 @@ impl<'a> Search<'a> {
         each
     }
 
-    /// The rounds of what these members have and no round is of.
+    /// The rounds for types of these members that have none yet.
     fn of(&mut self, places: &[usize], failures: &mut [Option<MemberFailure>]) -> VecDeque<Round> {
         let mut rounds = VecDeque::new();
         let mut meant = Vec::new();
@@ -181,7 +182,7 @@ impl<'a> Search<'a> {
         rounds
     }
 
-    /// The round of one type: those that have it, and those of which it is not known.
+    /// The round of one type: the members that have it, and those with unknown types.
     fn round(&self, word: usize, name: &str, meant: &[(usize, Vec<Vec<ApiResource>>)]) -> Round {
         let known = meant.iter().filter_map(|(place, words)| {
             let resource = words.get(word)?.iter().find(|resource| resource.qualified() == name)?;
@@ -202,7 +203,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The one word of a plan at any member.
+/// Resolves the only word of a plan on any member.
 #[derive(Clone)]
 pub(super) struct LaterWord {
     word: String,
@@ -210,14 +211,14 @@ pub(super) struct LaterWord {
     store: Arc<Store>,
 }
 
-/// The same at a member that is not asked yet.
+/// The same for a member that joins later.
 pub(super) struct Later {
     word: LaterWord,
     member: Member,
 }
 
 impl LaterWord {
-    /// None when the plan has no word.
+    /// Returns `None` if the plan has no word.
     pub(super) fn new(plan: &GetPlan, task: &Task<'_>) -> Option<Self> {
         let (word, names) = match &plan.objects {
             Objects::All(types) => (types.first()?.clone(), None),
@@ -236,7 +237,7 @@ impl LaterWord {
 }
 
 impl Later {
-    /// The question; none when the member has no such type.
+    /// The request; `None` if the member has no such type.
     pub(super) async fn ask(&self) -> Result<Option<Ask>, MemberFailure> {
         let Self { word: LaterWord { word, names, store }, member } = self;
         let meant = match discovery::everywhere(word) {
@@ -253,13 +254,13 @@ impl Later {
 
 fn single(mut resources: Vec<ApiResource>) -> Result<Option<ApiResource>, MemberFailure> {
     if resources.len() > 1 {
-        // kubectl's own words.
+        // The error text of kubectl.
         return Err(MemberFailure::Said("error: you may only specify a single resource type".to_owned()));
     }
     Ok(resources.pop())
 }
 
-/// `pod/a pod/b svc/c` is two runs: pods a and b, service c.
+/// Groups by type: `pod/a pod/b svc/c` becomes pods a and b, and service c.
 fn runs(named: &[(String, String)]) -> Vec<(String, Vec<String>)> {
     let mut runs: Vec<(String, Vec<String>)> = Vec::new();
     for (word, name) in named {
@@ -271,7 +272,7 @@ fn runs(named: &[(String, String)]) -> Vec<(String, Vec<String>)> {
     runs
 }
 
-/// What the words mean at each member, and the work that finds it out.
+/// Starts the lookup of the words on each member.
 async fn lookup(
     words: &[String],
     task: &Task<'_>,

@@ -1,8 +1,8 @@
-//! One table of many clusters: a CLUSTER column first, one line of names, columns aligned over all.
+//! Prints one table for many clusters: a CLUSTER column first, one header, and aligned columns.
 //!
-//! Rows are held back until all clusters have answered, or half a second has passed, or there are
-//! many; what comes later keeps the widths and is shown at once. Clusters whose table has other columns
-//! come behind the others, as a table of their own.
+//! Rows are held back until all clusters have responded, half a second has passed, or there are many rows.
+//! Later rows keep the column widths and are printed immediately. Clusters with other columns follow in a
+//! separate table.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::multi::direct::{Merge, Task};
 use crate::multi::ordered_output::Sink;
 use crate::tabwriter::TabWriter;
 
-/// Tables on their way to lines.
+/// Converts tables to lines.
 #[derive(Clone)]
 pub(super) struct Rows {
     pub(super) source: Source,
@@ -28,7 +28,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Asks one member, and sends its rows.
+    /// Requests the rows of one member and sends them.
     pub(super) async fn fetch(self, ask: Ask, sender: Sender<TableLines>) -> Option<MemberFailure> {
         let Self { source, mut shown } = self;
         shown.namespace &= ask.resource.namespaced;
@@ -47,20 +47,20 @@ impl Rows {
     }
 }
 
-/// Writes the table.
+/// Prints the table.
 pub(super) struct TableSink<'a> {
     task: &'a Task<'a>,
     shown: Shown,
     names: Vec<String>,
-    /// The table that is being shown: its header, and whether it was written.
+    /// The header of the current table, and whether it was printed.
     header: Option<String>,
     writer: TabWriter,
-    /// Tables of other columns: header and lines.
+    /// Tables with other columns: header and lines.
     others: Vec<(String, Vec<String>)>,
-    /// Since when lines are held back; none when they are shown as they come.
+    /// When lines were first held back; `None` while they are printed as they arrive.
     begun: Option<Instant>,
     at_once: bool,
-    /// Whether anything was written, and an empty line must come first.
+    /// Whether there was output, so that an empty line must come first.
     written: bool,
     separate: bool,
 }
@@ -86,12 +86,12 @@ impl<'a> TableSink<'a> {
         self.shown.clone()
     }
 
-    /// The clusters that are asked in this round.
+    /// Sets the clusters of this round.
     pub(super) fn names(&mut self, wanted: &[Wanted]) {
         self.names = wanted.iter().map(|wanted| wanted.member.name.to_string()).collect();
     }
 
-    /// Another type: a table of its own.
+    /// Starts the table of another type.
     pub(super) fn begin(&mut self) {
         self.separate = self.written && !self.shown.columns.no_headers;
         self.header = None;
@@ -99,7 +99,7 @@ impl<'a> TableSink<'a> {
         (self.begun, self.at_once) = (None, false);
     }
 
-    /// Writes all that is held back of this type.
+    /// Prints all held lines of this type.
     pub(super) fn end_round(&mut self) -> ControlFlow<()> {
         self.show()?;
         for (header, lines) in std::mem::take(&mut self.others) {
@@ -153,7 +153,7 @@ impl Sink<TableLines> for TableSink<'_> {
     }
 
     fn due(&self) -> Option<Instant> {
-        // kubectl shows all of one cluster together.
+        // kubectl prints the rows of one cluster together.
         let held = self.task.merge == Merge::Marked && !self.at_once;
         self.begun.filter(|_| held).map(|begun| begun + HELD_TIME)
     }
@@ -174,9 +174,9 @@ impl Sink<TableLines> for TableSink<'_> {
 
 pub(super) const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,\
     application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
-/// kubectl's own.
+/// The default of kubectl.
 const CHUNK: u32 = 500;
-/// What a person does not notice.
+/// A delay that users do not notice.
 const HELD_TIME: Duration = Duration::from_millis(500);
-/// Rows that are held back so that columns can be aligned: some hundred kilobytes.
+/// Limit of rows that are held back to align columns: some hundred kilobytes.
 const HELD_LINES: usize = 2000;

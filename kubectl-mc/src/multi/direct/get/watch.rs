@@ -1,6 +1,7 @@
-//! `get --watch` on many clusters as one stream of whole lines. Each member is listed, then watched from there. A
-//! watch that ends resumes from the last version, and one whose version is too old starts again. A cluster that is
-//! not ready at the beginning, or joins the choice later, is watched from when it is ready.
+//! Implements `get --watch` on many clusters as one stream of whole lines. Each member is listed, then
+//! watched from that version. A watch that ends resumes from the last version, and an expired one starts
+//! again with a list. A cluster that is not ready at the start, or joins the choice later, is watched once it
+//! is ready.
 
 mod screen;
 
@@ -23,14 +24,14 @@ use crate::multi::direct::watch_request::{Gap, WatchRequest, parse_event};
 use crate::multi::direct::{Ended, Task, Text};
 use crate::multi::ordered_output::Sink;
 
-/// What the watch of one member tells.
+/// A message from the watch of one member.
 enum Told {
-    /// All objects that there are.
+    /// All existing objects.
     Listed(TableLines),
     Changed(TableLines),
-    /// What a person should know of the stream itself.
+    /// A remark about the stream itself.
     Remark(String),
-    /// It was not ready, and now is.
+    /// The member has become ready.
     Begun,
     Ended(MemberFailure),
 }
@@ -73,7 +74,7 @@ pub(super) async fn run(
                 (None, None, Some(later)) if is_late => {
                     later_on(&later.at(member), source, shown, &sender).await
                 }
-                // The word means nothing there.
+                // The member has no such type.
                 _ => Ok(()),
             };
             if let Err(failure) = &result {
@@ -88,7 +89,7 @@ pub(super) async fn run(
     ended
 }
 
-/// The watch of a member that was ready at the start.
+/// Watches a member that was ready at the start.
 async fn first(
     wanted: Wanted,
     source: Source,
@@ -97,12 +98,12 @@ async fn first(
 ) -> Result<(), MemberFailure> {
     match wanted.ask().await? {
         Some(ask) => Watch::new(source, shown, ask, sender.clone()).follow().await,
-        // The word means nothing there that could be watched.
+        // The member has no such type to watch.
         None => Ok(()),
     }
 }
 
-/// The watch of a member that has just become ready, and may not be so for good.
+/// Watches a member that has just become ready and may still fail.
 async fn later_on(
     later: &Later,
     source: Source,
@@ -129,7 +130,7 @@ struct Watch {
     ask: Ask,
     sender: Sender<Told>,
     columns: Vec<Column>,
-    /// The version of each object that was shown, so that a list after a gap tells only what is new.
+    /// The version of each printed object, so that a list after a gap prints only changes.
     versions: HashMap<String, String>,
 }
 
@@ -163,7 +164,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Shows all there is, and gives the version to watch from.
+    /// Prints all objects, and returns the version to watch from.
     async fn list(&mut self, first: bool) -> Result<String, MemberFailure> {
         let path = self.source.path(&self.ask);
         let mut all = TableLines::default();
@@ -207,7 +208,7 @@ impl Watch {
         }
     }
 
-    /// One request, until it ends. The version moves on with what comes.
+    /// Runs one watch request to its end. Advances the version with each event.
     async fn watch(&mut self, version: &mut String) -> Result<(), Gap> {
         let path = self.source.path(&self.ask);
         let mut watch = WatchRequest::open(&self.ask.member, &path, self.query(), version, ACCEPT).await?;
@@ -253,7 +254,7 @@ impl Watch {
         }
     }
 
-    /// The one object that is watched.
+    /// The name of the watched object, if there is one.
     fn name(&self) -> Option<&str> {
         Some(self.ask.names.as_ref()?.first()?.as_str())
     }
@@ -263,7 +264,7 @@ impl Watch {
     }
 
     async fn tell(&self, told: Told) {
-        // Without a receiver the watch ends.
+        // Without a receiver, the watch ends.
         let _ = self.sender.send(told).await;
     }
 }

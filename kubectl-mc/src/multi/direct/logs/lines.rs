@@ -1,23 +1,24 @@
-//! Log lines with timestamps, and the position from which a log resumes after a drop.
+//! Splits a log into lines with timestamps, and tracks the position from which it resumes after a lost
+//! connection.
 
 use crate::multi::lines::LONGEST_LINE;
 
-/// Cuts bytes into whole lines, and leaves out what was shown before.
+/// Splits bytes into whole lines, and skips lines that were already printed.
 #[derive(Debug)]
 pub(super) struct Cutter {
-    /// Longer lines are given in parts of this length.
+    /// Longer lines are split into parts of this length.
     longest: usize,
-    /// Whether the line of which parts were given is shown.
+    /// While a line is split into parts: whether it is printed.
     part: Option<bool>,
-    /// The beginning of a line whose end has not come.
+    /// The beginning of an incomplete line.
     torn: Vec<u8>,
     place: Option<Place>,
-    /// How many lines of the place's own time are to be left out.
+    /// Number of lines to skip with the time of the position.
     skip: usize,
     resumed: bool,
 }
 
-/// The time of the last line that was shown, and how many lines of that time there were.
+/// The time of the last printed line, and the number of printed lines with that time.
 #[derive(Clone, Debug, PartialEq)]
 struct Place {
     time: String,
@@ -31,13 +32,13 @@ impl Default for Cutter {
 }
 
 impl Cutter {
-    /// Holds no more than so many bytes of a line.
+    /// Buffers at most this number of bytes of a line.
     fn with_longest_line(longest: usize) -> Self {
         Self { longest, part: None, torn: Vec::new(), place: None, skip: 0, resumed: false }
     }
 
-    /// Takes bytes as they come, and gives whole lines, each with its timestamp. Of the parts of a line that is too
-    /// long only the first has one.
+    /// Adds received bytes and passes on whole lines, each with its timestamp. If a long line is split, only
+    /// its first part has a timestamp.
     pub(super) fn take(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8])) {
         let begun = self.torn.len();
         self.torn.extend_from_slice(bytes);
@@ -60,7 +61,7 @@ impl Cutter {
         }
     }
 
-    /// The last line, which has no end.
+    /// Passes on the last line, which has no line break.
     pub(super) fn finish(&mut self, mut line: impl FnMut(&[u8])) {
         let text = std::mem::take(&mut self.torn);
         if !text.is_empty() && self.part.take().unwrap_or_else(|| self.is_new(&text)) {
@@ -68,20 +69,20 @@ impl Cutter {
         }
     }
 
-    /// Forgets half a line, and gives the time from which the log is asked for again.
+    /// Drops an incomplete line, and returns the time from which to request the log again.
     pub(super) fn resume(&mut self) -> Option<String> {
         self.torn.clear();
         let is_part = self.part.take() == Some(true);
         let place = self.place.as_mut()?;
         if is_part {
-            // Its end was not shown, so the line is shown again.
+            // Its end was not printed, so the line is printed again.
             place.lines = place.lines.saturating_sub(1);
         }
         (self.skip, self.resumed) = (place.lines, true);
         Some(place.time.clone())
     }
 
-    /// Servers give lines from the whole second on; what was shown of it is left out.
+    /// Servers resume from the start of a second; lines of it that were printed are skipped.
     fn is_new(&mut self, text: &[u8]) -> bool {
         let Some(time) = time(text) else { return true };
         if let Some(place) = &mut self.place {
@@ -104,7 +105,7 @@ impl Cutter {
     }
 }
 
-/// A line without its timestamp.
+/// The line without its timestamp.
 pub(super) fn without_time(text: &[u8]) -> &[u8] {
     split_time(text).1
 }
@@ -116,14 +117,14 @@ pub(super) fn split_time(text: &[u8]) -> (Option<&str>, &[u8]) {
     (Some(time), rest.strip_prefix(b" ").unwrap_or(rest))
 }
 
-/// The timestamp before a line: RFC 3339, in UTC.
+/// The timestamp of a line: RFC 3339, in UTC.
 fn time(text: &[u8]) -> Option<&str> {
     let end = text.iter().position(|byte| matches!(byte, b' ' | b'\n')).unwrap_or(text.len());
     let time = std::str::from_utf8(&text[..end]).ok()?;
     time.parse::<jiff::Timestamp>().is_ok().then_some(time)
 }
 
-/// The order of two times, whose fractions may be cut to different lengths.
+/// Compares two times, whose fractions may have different lengths.
 fn order(a: &str, b: &str) -> std::cmp::Ordering {
     let time = |text: &str| text.parse::<jiff::Timestamp>().ok();
     time(a).cmp(&time(b))
@@ -155,20 +156,20 @@ mod tests {
     }
 
     #[test]
-    fn after_a_drop_no_line_is_doubled_and_none_is_lost() {
+    fn reconnect_neither_repeats_nor_loses_a_line() {
         let mut cutter = Cutter::default();
         let before = "2026-01-01T00:00:00.1Z a\n2026-01-01T00:00:00.2Z b\n2026-01-01T00:00:00.2Z c\n2026-01-01T00:00:00.2Z d";
         assert_eq!(take(&mut cutter, before), ["a\n", "b\n", "c\n"]);
         assert_eq!(cutter.resume().as_deref(), Some("2026-01-01T00:00:00.2Z"));
         let again = "2026-01-01T00:00:00.1Z a\n2026-01-01T00:00:00.200Z b\n2026-01-01T00:00:00.2Z c\n2026-01-01T00:00:00.2Z d\n2026-01-01T00:00:00.3Z e\n";
         assert_eq!(take(&mut cutter, again), ["d\n", "e\n"]);
-        // Twice in a row, too.
+        // Resumes twice in a row.
         assert_eq!(cutter.resume().as_deref(), Some("2026-01-01T00:00:00.3Z"));
         assert_eq!(take(&mut cutter, "2026-01-01T00:00:00.3Z e\n2026-01-01T00:00:00.3Z f\n"), ["f\n"]);
     }
 
     #[test]
-    fn long_line_is_given_in_parts_of_bounded_size() {
+    fn long_line_is_split_into_bounded_parts() {
         let mut cutter = Cutter::with_longest_line(30);
         let long = format!("2026-01-01T00:00:01Z {}", "x".repeat(20));
         assert_eq!(take(&mut cutter, &long), ["x".repeat(20)]);
@@ -177,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn long_line_without_its_end_is_shown_again() {
+    fn long_line_cut_by_a_reconnect_is_shown_again() {
         let mut cutter = Cutter::with_longest_line(30);
         let (first, long) = ("2026-01-01T00:00:01Z a\n", format!("2026-01-01T00:00:01Z {}", "x".repeat(20)));
         assert_eq!(take(&mut cutter, &format!("{first}{long}")).len(), 2);
         assert_eq!(cutter.resume().as_deref(), Some("2026-01-01T00:00:01Z"));
         assert_eq!(take(&mut cutter, &format!("{first}{long}")), ["x".repeat(20)]);
-        // A line that was shown whole is left out whole.
+        // A line that was printed whole is skipped whole.
         assert_eq!(take(&mut cutter, "end\n"), ["end\n"]);
         assert!(cutter.resume().is_some());
         assert_eq!(take(&mut cutter, &format!("{first}{long}")), [""; 0]);
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_loses_nothing() {
+    fn clock_step_backwards_loses_no_line() {
         let mut cutter = Cutter::default();
         assert_eq!(take(&mut cutter, "2026-01-01T00:00:02Z a\n2026-01-01T00:00:01Z b\n"), ["a\n", "b\n"]);
     }

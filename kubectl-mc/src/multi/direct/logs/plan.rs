@@ -1,4 +1,4 @@
-//! A `kubectl logs` that is done by direct requests: of pods, by name or by label.
+//! Plans a `kubectl logs` for direct requests: for pods by name or by label.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::stream::LogOptions;
 use crate::argv::Scanned;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 
-/// One `kubectl logs`.
+/// A `kubectl logs`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LogsPlan {
     pub(super) pods: Pods,
@@ -17,18 +17,18 @@ pub(crate) struct LogsPlan {
     pub(super) options: LogOptions,
     pub(super) timestamps: bool,
     pub(super) prefix: bool,
-    /// How many logs of one cluster are followed at most.
+    /// Maximum number of logs of one cluster to follow.
     pub(super) most: usize,
 }
 
-/// Whose logs.
+/// The selected pods.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Pods {
     Named(String),
     Selected(String),
 }
 
-/// Which of a pod's containers.
+/// The selected containers of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Containers {
     Default,
@@ -36,7 +36,7 @@ pub(super) enum Containers {
     Named(String),
 }
 
-/// How far back.
+/// The start of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Since {
     Ever,
@@ -45,7 +45,7 @@ pub(super) enum Since {
 }
 
 impl Since {
-    /// The flags `--since` and `--since-time`; `None` when they are wrong.
+    /// Parses the flags `--since` and `--since-time`; `None` if they are invalid.
     pub(super) fn parse(since: Option<String>, time: Option<String>) -> Option<Self> {
         Some(match (since, time) {
             (None, None) => Self::Ever,
@@ -57,12 +57,12 @@ impl Since {
 }
 
 impl LogsPlan {
-    /// Whether it lasts.
+    /// Whether the plan follows the logs.
     pub(crate) fn follows(&self) -> bool {
         self.options.follow
     }
 
-    /// The plan for these words, if there is one.
+    /// The plan for these arguments, if they are supported.
     pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
         let words = Words::read(scanned, "logs", &GRAMMAR)?;
         let selector = words.text("selector");
@@ -76,12 +76,12 @@ impl LogsPlan {
             (false, None, None) => Containers::Default,
             (true, None, None) => Containers::All,
             (false, Some(name), None) | (false, None, Some(name)) => Containers::Named(name),
-            // kubectl refuses these, in its own words.
+            // kubectl refuses these with its own message.
             _ => return None,
         };
         let since = Since::parse(words.text("since"), words.text("since-time"))?;
         let tail = match words.value("tail").map(str::parse::<i64>).transpose().ok()? {
-            // kubectl shows the last ten lines of what a label chooses.
+            // kubectl prints the last ten lines of pods that a label selects.
             None => matches!(pods, Pods::Selected(_)).then_some(10),
             Some(-1) => None,
             Some(lines) => Some(u64::try_from(lines).ok()?),
@@ -103,7 +103,7 @@ impl LogsPlan {
     }
 }
 
-/// `web`, `pod/web`; of what else has pods, kubectl chooses them.
+/// Parses `web` or `pod/web`. For other types, kubectl selects the pods.
 fn pod_name(word: &str) -> Option<String> {
     let name = match word.split_once('/') {
         None => word,
@@ -113,10 +113,10 @@ fn pod_name(word: &str) -> Option<String> {
     (!name.is_empty() && !name.contains(['/', ','])).then(|| name.to_owned())
 }
 
-/// A duration of Go to the nearest second.
+/// Parses a duration in Go's notation, rounded to seconds.
 fn go_seconds(text: &str) -> Option<u64> {
     let ago = go_duration::parse(text).ok().flatten()?;
-    // kubectl itself takes what is less than a second.
+    // kubectl handles durations below a second.
     let seconds = ago.as_secs_f64().round();
     (seconds >= 1.0).then(|| Duration::from_secs_f64(seconds).as_secs())
 }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_kubectls() {
+    fn other_requests_are_left_to_kubectl() {
         for words in [
             "logs",
             "logs deploy/web",

@@ -1,4 +1,4 @@
-//! The pods of a plan, and the containers of each that kubectl would choose.
+//! Finds the pods of a plan, and the containers of each that kubectl would select.
 
 use serde::Deserialize;
 
@@ -27,7 +27,7 @@ pub(super) struct Metadata {
     pub(super) uid: String,
     #[serde(default)]
     pub(super) resource_version: String,
-    /// The pod is being deleted since then.
+    /// When the deletion of the pod started.
     pub(super) deletion_timestamp: Option<String>,
     #[serde(default)]
     annotations: std::collections::BTreeMap<String, String>,
@@ -82,7 +82,7 @@ struct ContainerStatus {
 }
 
 impl ContainerStatus {
-    /// What the run is known by that the log is of.
+    /// The id of the container run that the log belongs to.
     fn run(&self) -> Option<&str> {
         let Self { id, state, last_state, .. } = self;
         if state.running.is_some() {
@@ -119,7 +119,7 @@ pub(super) async fn of(plan: &LogsPlan, member: &Member, namespace: &str) -> Res
         Pods::Named(name) => match named(member, namespace, name).await {
             Ok(pod) => Ok(vec![pod]),
             Err(MemberFailure::Server { code: 404, message, .. }) => Err(MemberFailure::Said(format!(
-                // kubectl's own words, which it has for logs alone.
+                // kubectl uses this text for logs only.
                 "error: error from server (NotFound): {message} in namespace {namespace:?}"
             ))),
             Err(failure) => Err(failure),
@@ -138,7 +138,7 @@ pub(super) async fn named(member: &Member, namespace: &str, name: &str) -> Resul
 }
 
 impl Pod {
-    /// The containers whose logs are shown, and what kubectl remarks about the choice.
+    /// The containers whose logs are printed, and kubectl's remark about the selection.
     pub(super) fn containers(
         &self,
         wanted: &Containers,
@@ -174,21 +174,21 @@ impl Pod {
         )))
     }
 
-    /// What a running container is known by: another one of the same name is a restart.
+    /// The id of a running container; a new id under the same name means a restart.
     pub(super) fn running(&self, container: &str) -> Option<&str> {
         let mut all = self.status.all();
         let status = all.find(|status| status.name == container && status.state.running.is_some())?;
         Some(&status.id)
     }
 
-    /// The containers that have a log, and the run of each that the log is of: that of a container which is about to
-    /// start again is the last one's.
+    /// The containers with a log, each with the run that it belongs to. For a container that is about to
+    /// restart, this is the last run.
     pub(super) fn logs(&self) -> impl Iterator<Item = (&str, &str)> {
         let logs = self.status.all().filter_map(|status| Some((status.name.as_str(), status.run()?)));
         logs.filter(|(_, id)| !id.is_empty())
     }
 
-    /// The node that it runs on.
+    /// The node of the pod.
     pub(super) fn node(&self) -> &str {
         &self.spec.node_name
     }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_container_is_the_one_that_kubectl_takes() {
+    fn default_container_is_that_of_kubectl() {
         let (names, remark) = pod("{}").containers(&Containers::Default).unwrap();
         assert_eq!(names, ["a"]);
         assert_eq!(remark.as_deref(), Some("Defaulted container \"a\" out of: a, b, i (init)"));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn log_is_of_the_run_that_has_one() {
+    fn logs_name_the_last_run_of_each_container() {
         let json = r#"{"metadata": {"name": "p"}, "status": {
             "initContainerStatuses": [{"name": "i", "containerID": "x://i", "state": {"terminated": {"containerID": "x://i"}}}],
             "containerStatuses": [
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_runs_is_known_by_its_id() {
+    fn running_container_is_identified_by_its_id() {
         assert_eq!((pod("{}").running("a"), pod("{}").running("b")), (Some("x://1"), None));
     }
 }

@@ -1,4 +1,4 @@
-//! The log of one container.
+//! Streams the log of one container.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,23 +13,23 @@ use super::pods;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query};
 
-/// Where it is, and how it is asked for.
+/// The location of the log, and its options.
 pub(super) struct LogStream {
     pub(super) options: LogOptions,
     pub(super) member: Member,
     pub(super) namespace: String,
     pub(super) pod: String,
     pub(super) container: String,
-    /// The container that runs when the log is first asked for.
+    /// The id of the container at the first request.
     pub(super) id: Option<String>,
     pub(super) format: Arc<dyn LineFormat>,
-    /// How this log is named in remarks.
+    /// The name of this log in remarks.
     pub(super) title: String,
-    /// Whether the first request is repeated too when its failure may pass.
+    /// Whether to retry the first request too after a transient failure.
     pub(super) is_patient: bool,
 }
 
-/// What of a log is asked for.
+/// Which part of a log to request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LogOptions {
     pub(super) follow: bool,
@@ -39,15 +39,15 @@ pub(super) struct LogOptions {
 }
 
 impl LogOptions {
-    /// The same for all of a log.
+    /// The same options for the whole log.
     pub(super) fn whole(&self) -> Self {
         Self { follow: self.follow, previous: self.previous, since: Since::Ever, tail: None }
     }
 }
 
-/// How a line is shown.
+/// The output format of a line.
 pub(super) trait LineFormat: Send + Sync {
-    /// Adds a line with its timestamp, as the server sent it, to what is shown.
+    /// Appends a line to the output. The line starts with the server's timestamp.
     fn show(&self, line: &[u8], to: &mut Vec<u8>);
 }
 
@@ -65,7 +65,7 @@ impl LineFormat for PlainLines {
     }
 }
 
-/// A part of a line that is too long becomes a line: other logs may follow it.
+/// Ends a part of a long line with a line break, because other logs may follow.
 fn end_line(to: &mut Vec<u8>) {
     if to.last().is_some_and(|&last| last != b'\n') {
         to.push(b'\n');
@@ -73,7 +73,7 @@ fn end_line(to: &mut Vec<u8>) {
 }
 
 impl LogStream {
-    /// The log as it is now, byte for byte.
+    /// Reads the current log byte for byte.
     pub(super) async fn read(&self, plain: &PlainLines, sender: &Sender<Said>) -> Result<(), MemberFailure> {
         let query = self.query(plain.timestamps, None);
         let mut body = self.member.open(&self.path(&query), "*/*").await?.into_body();
@@ -91,7 +91,7 @@ impl LogStream {
                 return Ok(());
             }
         }
-        // The last line may have no line break.
+        // The last line may lack a line break.
         let mut last = Vec::new();
         cutter.finish(|line| {
             last.extend_from_slice(prefix);
@@ -101,7 +101,7 @@ impl LogStream {
         Ok(())
     }
 
-    /// The log as it is now, line by line.
+    /// Reads the current log line by line.
     pub(super) async fn read_lines(
         &self,
         cutter: &mut Cutter,
@@ -120,8 +120,8 @@ impl LogStream {
         Ok(())
     }
 
-    /// The log as it grows, until the container ends. It always is asked for with timestamps: they are
-    /// what it goes on from, also where another log of the same cutter ended.
+    /// Follows the log until the container ends. It always requests timestamps, because they are the position
+    /// to resume from, also where another log of the same cutter ended.
     pub(super) async fn follow(
         &self,
         cutter: &mut Cutter,
@@ -129,7 +129,7 @@ impl LogStream {
     ) -> Result<(), MemberFailure> {
         let mut since = cutter.resume();
         let mut pause = FIRST_PAUSE;
-        // None until the log was opened once.
+        // `None` until the log was opened once.
         let mut lost = None;
         loop {
             let query = self.query(true, since.as_deref());
@@ -142,7 +142,7 @@ impl LogStream {
                     return Err(failure);
                 }
                 Err(failure) if failure.is_passing() => failure.to_string(),
-                // The end of the log, or a log that is gone when it is asked for again.
+                // The log has ended, or it is gone when it is requested again.
                 ended => match self.still_runs().await {
                     Ok(true) => match ended {
                         Ok(()) => "the log ended while the container runs".to_owned(),
@@ -165,7 +165,7 @@ impl LogStream {
         }
     }
 
-    /// One request, to its end.
+    /// Runs one request to its end.
     async fn one(
         &self,
         query: &Query,
@@ -190,12 +190,12 @@ impl LogStream {
         Ok(())
     }
 
-    /// Sends the lines that `cut` gives, as they are shown.
+    /// Sends the lines that `cut` passes on, in the output format.
     async fn send(&self, sender: &Sender<Said>, is_last: bool, cut: impl FnOnce(&mut dyn FnMut(&[u8]))) {
         let mut lines = Vec::new();
         cut(&mut |line| {
             self.format.show(line, &mut lines);
-            // The last line may have no line break.
+            // The last line may lack a line break.
             if !is_last {
                 end_line(&mut lines);
             }
@@ -206,7 +206,7 @@ impl LogStream {
         }
     }
 
-    /// Whether the container is the one that ran before, and is to go on running.
+    /// Whether the same container still runs in a pod that is not being deleted.
     async fn still_runs(&self) -> Result<bool, MemberFailure> {
         let pod = pods::named(&self.member, &self.namespace, &self.pod).await?;
         let same = self.id.is_some() && pod.running(&self.container) == self.id.as_deref();

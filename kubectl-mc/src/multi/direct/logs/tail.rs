@@ -1,5 +1,6 @@
-//! `kubectl mc tail`: the logs of all pods whose names match a regular expression, on one cluster or on many. Pods that
-//! start later and containers that start again are followed too, and so are clusters that become Ready.
+//! Implements `kubectl mc tail`: prints the logs of all pods whose names match a regular expression, on one
+//! or many clusters. It also follows pods that start later, restarted containers, and clusters that become
+//! Ready.
 
 mod container_log;
 mod follow;
@@ -26,7 +27,7 @@ use crate::multi::direct::Ended;
 use crate::multi::direct::lasting::{self, Of, SPARE};
 use crate::multi::ordered_output::{self, Sink};
 
-/// One `tail`, as all its clusters need it.
+/// The state of one `tail` for all its clusters.
 struct Tail {
     plan: TailPlan,
     look: Look,
@@ -44,13 +45,13 @@ impl Tail {
         Arc::new(Self { plan: plan.clone(), look })
     }
 
-    /// Lasting requests of one cluster: its logs, and a watch of pods for each namespace.
+    /// Number of streaming requests to one cluster: its logs, and a watch of pods for each namespace.
     fn streams(&self) -> usize {
         self.plan.most.saturating_add(self.plan.namespaces("").len())
     }
 }
 
-/// Shows the logs. What came of it at each cluster, those included that joined while it ran.
+/// Prints the logs. Returns the result of each cluster, including those that joined while it ran.
 pub(in crate::multi::direct) async fn run(
     plan: &TailPlan,
     task: &Task<'_>,
@@ -91,7 +92,7 @@ pub(in crate::multi::direct) async fn run(
     Ok(ended)
 }
 
-/// Prints what comes.
+/// Prints the messages.
 struct TailSink<'a, 't> {
     task: &'a Task<'a>,
     text: &'t mut dyn Text,
@@ -108,7 +109,7 @@ impl TailSink<'_, '_> {
     }
 }
 
-/// Logs that are read once.
+/// For logs that are read once.
 impl Sink<Said> for TailSink<'_, '_> {
     fn take(&mut self, place: usize, said: Said) -> ControlFlow<()> {
         let Some(cluster) = self.task.clusters.get(place) else { return ControlFlow::Continue(()) };
@@ -116,12 +117,12 @@ impl Sink<Said> for TailSink<'_, '_> {
     }
 }
 
-/// Logs that are followed.
+/// For followed logs.
 impl Sink<Of<Said>> for TailSink<'_, '_> {
     fn take(&mut self, _: usize, Of { member, piece }: Of<Said>) -> ControlFlow<()> {
         self.print(&member.name, piece)
     }
 }
 
-/// Connections of 80 streams: more would be a denial of service.
+/// With 80 streams per connection. More connections could overload the host.
 const MOST_STREAMS: usize = 80 * 256;

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_preferred_version_of_a_group_comes_first() {
+    fn preferred_version_of_a_group_comes_first() {
         let groups = br#"{"kind":"APIGroupList","groups":[
             {"name":"batch","versions":[{"version":"v1beta1"},{"version":"v1"}],"preferredVersion":{"version":"v1"}},
             {"name":"apps","versions":[{"version":"v1"}]}]}"#;

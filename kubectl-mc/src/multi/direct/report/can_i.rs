@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_read() {
+    fn can_i_questions_are_parsed() {
         for line in [
             "auth can-i get pods",
             "-n x auth can-i create deployments.apps/web --subresource=scale",
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn no_names_the_reason() {
+    fn denial_includes_the_reason() {
         let status = |value| serde_json::from_value::<Status>(value).unwrap().line();
         assert_eq!(status(json!({"allowed": true, "reason": "RBAC"})), "yes\n");
         assert_eq!(status(json!({"allowed": false})), "no\n");

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_read_as_kubernetes_reads_them() {
+    fn quantities_are_parsed_as_in_kubernetes() {
         for (text, millis, value) in [
             ("0", 0, 0),
             ("100m", 100, 1),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_no_amount() {
+    fn other_text_is_not_a_quantity() {
         for text in ["", "m", "1x", "1 Gi", "--1", "0.1n", "1e99", "9999999999999999999999999E"] {
             assert_eq!(Quantity::parse(text), None, "{text}");
         }

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_no_version() {
+    fn other_text_is_not_a_version() {
         for text in ["", "v", "1", "v1", "1.", "1.2.3.4", "1.34x", "x1.34", "1..2", "*", "99999999999.1"] {
             assert_eq!(Version::parse(text), None, "{text}");
         }

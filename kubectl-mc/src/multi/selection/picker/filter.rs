@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_match_fuzzily_and_labels_by_a_part() {
+    fn names_match_fuzzily_and_labels_by_substring() {
         let list = json!({"items": [
             {"metadata": {"name": "eu-prod-1", "labels": {"tier": "one"}}},
             {"metadata": {"name": "eu-test-1", "labels": {"tier": "two"}}},

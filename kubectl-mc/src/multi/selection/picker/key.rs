@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_sequence_waits_for_its_end() {
+    fn incomplete_sequence_waits_for_the_rest() {
         for (bytes, length) in [(&b"a\x1b"[..], 1), (b"a\x1b[", 1), (b"\x1b[1;", 0), (b"\x1bO", 0)] {
             assert_eq!(keys(bytes).1, length, "{bytes:?}");
         }

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_names_and_patterns_are_understood() {
+    fn numbers_names_and_patterns_are_parsed() {
         let choice = |text: &str| Choice::parse(&[text], &[], None, false).unwrap();
         assert_eq!(picked("3\n").0, choice("m1"));
         assert_eq!(picked("1, 3\n").0, choice("eu-1,m1"));

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terminal_is_restored_also_by_a_panic() {
+    fn terminal_is_restored_after_a_panic() {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         unlockpt(&terminal).unwrap();
         let is_raw =

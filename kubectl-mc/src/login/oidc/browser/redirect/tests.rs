@@ -2,7 +2,7 @@ use tokio::io::AsyncReadExt;
 
 use super::*;
 
-/// What a server at the port answers to a request.
+/// The response of a server at the port.
 async fn ask(port: u16, request: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -47,7 +47,7 @@ async fn only_the_login_with_the_state_ends_the_wait() {
 }
 
 #[tokio::test]
-async fn refusal_of_the_issuer_is_said() {
+async fn issuer_refusal_is_reported() {
     let (redirects, port) = listening().await;
     let target = "/?error=access_denied&error_description=not+today%1b&state=s";
     let request = get(target);
@@ -73,7 +73,7 @@ async fn silent_and_endless_connections_do_not_block_the_login() {
 }
 
 #[tokio::test]
-async fn taken_port_is_named() {
+async fn port_in_use_is_reported() {
     let (_redirects, port) = listening().await;
     let error = Redirects::listen(Some(port)).await.err().unwrap();
     assert_eq!(error.to_string(), format!("cannot listen on port {port} of localhost"));

@@ -1,4 +1,4 @@
-//! The watches of all members as one stream of lines.
+//! Merges the watches of all members into one stream of lines.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::multi::direct::{Merge, Task, Text};
 use crate::multi::ordered_output::Sink;
 use crate::tabwriter::TabWriter;
 
-/// One stream of lines. The lists of all members come first and together, as far as they are quick.
+/// One stream of lines. The lists of all fast members come first and together.
 pub(super) struct Screen<'a, 't> {
     task: &'a Task<'a>,
     text: &'t mut dyn Text,
     no_headers: bool,
-    /// What is held back until all have listed.
+    /// The lists that are held back until all members have listed.
     lists: Vec<(Member, TableLines)>,
     unlisted: usize,
     due: Option<Instant>,
@@ -28,7 +28,7 @@ pub(super) struct Screen<'a, 't> {
 }
 
 impl<'a, 't> Screen<'a, 't> {
-    /// `unlisted` members will list.
+    /// Expects the lists of `unlisted` members.
     pub(super) fn new(task: &'a Task<'_>, text: &'t mut dyn Text, shown: &Shown, unlisted: usize) -> Self {
         Self {
             task,
@@ -111,7 +111,7 @@ impl Sink<Of<Told>> for Screen<'_, '_> {
         self.due
     }
 
-    /// Shows what is held back, in the order of the members.
+    /// Prints the held lists, in the order of the members.
     fn show(&mut self) -> ControlFlow<()> {
         self.due = None;
         let mut lists = std::mem::take(&mut self.lists);
@@ -121,5 +121,5 @@ impl Sink<Of<Told>> for Screen<'_, '_> {
     }
 }
 
-/// What a person does not notice.
+/// A delay that users do not notice.
 const HELD: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! The log of one container over all its runs.
+//! Follows the log of one container across restarts.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::slots::Slots;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
 
-/// The logs of a pod that match.
+/// The matching logs of a pod.
 pub(super) fn streams_of<'a>(
     tail: &'a Arc<Tail>,
     member: &'a Member,
@@ -52,19 +52,19 @@ pub(super) fn streams_of<'a>(
 /// One container, whose runs are followed one after the other.
 pub(super) struct ContainerLog {
     pub(super) stream: LogStream,
-    /// The present run. Its sender is dropped with the pod.
+    /// The current run. The sender is dropped with the pod.
     pub(super) run: watch::Receiver<String>,
     pub(super) slots: Arc<Slots>,
-    /// The place of the first of the cluster's logs among all streams.
+    /// The position of the cluster's first log among all streams.
     pub(super) first_place: usize,
-    /// Logs of the cluster that are followed at a time.
+    /// Number of logs of the cluster that are followed in parallel.
     pub(super) most: usize,
 }
 
 impl ContainerLog {
-    /// Follows it until the pod is gone. A failure ends only this log.
+    /// Follows the container until the pod is gone. A failure ends only this log.
     pub(super) async fn follow(mut self, sender: &Sender<Said>) {
-        // One for all runs: where a log of two runs is the same, no line is doubled.
+        // One cutter for all runs, so that no line is repeated if the logs of two runs overlap.
         let mut cutter = Cutter::default();
         loop {
             self.stream.id = Some(self.run.borrow_and_update().clone());
@@ -74,7 +74,7 @@ impl ContainerLog {
             self.stream.member = self.stream.member.at(self.first_place + slot.place);
             let _ = sender.send(Said::Remark(format!("+ {title}"))).await;
             match self.stream.follow(&mut cutter, sender).await {
-                // The pod is gone, or the container is about to start again.
+                // The pod is gone, or the container is about to restart.
                 Ok(()) | Err(MemberFailure::Server { code: 400 | 404, .. }) => {
                     let _ = sender.send(Said::Remark(format!("- {title}"))).await;
                 }
@@ -84,7 +84,7 @@ impl ContainerLog {
             if sender.is_closed() || self.run.changed().await.is_err() {
                 return;
             }
-            // All of what comes later is new.
+            // Everything in later runs is new.
             self.stream.options = self.stream.options.whole();
         }
     }

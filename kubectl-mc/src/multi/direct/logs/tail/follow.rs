@@ -1,4 +1,4 @@
-//! The logs of one cluster as they grow, of all pods that match now or later.
+//! Follows the logs of one cluster, for all pods that match now or later.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::slots::Slots;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
 
-/// Follows them until standard output is closed, or the pods cannot be watched.
+/// Follows the logs until standard output is closed, or the pods cannot be watched.
 pub(super) async fn member(
     tail: Arc<Tail>,
     member: Member,
@@ -78,22 +78,22 @@ pub(super) async fn member(
     }
 }
 
-/// The logs that are followed.
+/// The followed logs.
 struct Logs<'a> {
     tail: Arc<Tail>,
     member: Member,
     slots: Arc<Slots>,
     first_place: usize,
-    /// Namespaces whose pods are not known yet.
+    /// Namespaces whose pods are not listed yet.
     unlisted: HashSet<usize>,
-    /// The pods that were there when it began, until all are known.
+    /// The pods at the start, until all namespaces are listed.
     first: Vec<(usize, Pod)>,
     containers: HashMap<Container, watch::Sender<String>>,
     running: JoinSet<()>,
     sender: &'a Sender<Said>,
 }
 
-/// One container of one pod, seen by the watch of a namespace.
+/// A container of a pod, seen by the watch of a namespace.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Container {
     watch: usize,
@@ -127,7 +127,7 @@ impl Logs<'_> {
         Ok(())
     }
 
-    /// Follows what was there at the start, unless it is too much.
+    /// Follows the logs that exist at the start, unless there are too many.
     async fn begin(&mut self) -> Result<(), MemberFailure> {
         let pods = std::mem::take(&mut self.first);
         let running = |pod: &Pod| {
@@ -148,7 +148,7 @@ impl Logs<'_> {
         Ok(())
     }
 
-    /// Follows the logs of a pod that are not followed. All of a log that `is_new` is wanted.
+    /// Starts to follow the other logs of a pod. `is_new` requests the whole log.
     fn follow(&mut self, at: usize, pod: &Pod, is_new: bool) {
         let tail = Arc::clone(&self.tail);
         let streams: Vec<_> = streams_of(&tail, &self.member, pod).collect();
@@ -182,5 +182,5 @@ impl Logs<'_> {
     }
 }
 
-/// Events of pods that may wait.
+/// Maximum number of buffered pod events.
 const AHEAD: usize = 16;

@@ -1,4 +1,4 @@
-//! How the lines of a log look: filtered, and with what they are of before them.
+//! Formats the lines of a log: filtered, and with their origin before them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use crate::multi::colors;
 use crate::multi::lines::after_each_return;
 use crate::server_text::escaped;
 
-/// What all lines have.
+/// The formatting that all lines share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Look {
     pub(super) colors: bool,
-    /// Whether the default format names the cluster, and how wide the names are.
+    /// Whether the default format names the cluster, padded to a common width.
     pub(super) cluster: bool,
     pub(super) width: usize,
     /// Whether the default format names the namespace.
     pub(super) namespace: bool,
 }
 
-/// What a log is of.
+/// The origin of a log.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub(super) cluster: ClusterId,
-    /// The place of the cluster, which gives its color.
+    /// The position of the cluster, which determines its color.
     pub(super) place: usize,
     pub(super) namespace: String,
     pub(super) pod: String,
@@ -38,15 +38,15 @@ pub(super) struct Origin {
     pub(super) node: String,
 }
 
-/// The lines of one log.
+/// Formats the lines of one log.
 pub(super) struct TailLines {
     tail: Arc<Tail>,
     origin: Origin,
-    /// None is JSON.
+    /// `None` means JSON.
     template: Option<Vec<Piece>>,
 }
 
-/// A part of the template with all that is the same in each line.
+/// A part of the template, with everything constant already filled in.
 enum Piece {
     Text(Vec<u8>),
     Time,
@@ -113,7 +113,7 @@ impl TailLines {
         let message = String::from_utf8_lossy(message);
         let cluster = cluster.as_str();
         let line = JsonLine { cluster, namespace, pod, container, node, time, message };
-        // A vector takes all, and strings are JSON.
+        // Writing to a vector cannot fail, and strings always serialize.
         let _ = serde_json::to_writer(&mut *to, &line);
     }
 }
@@ -134,7 +134,7 @@ impl LineFormat for TailLines {
                         Piece::Text(text) => to.extend_from_slice(text),
                         Piece::Time => to.extend_from_slice(time.unwrap_or_default().as_bytes()),
                         Piece::Message => {
-                            // A carriage return goes back over what stands before the message.
+                            // A carriage return would overwrite the text before the message.
                             let before = to.split_off(begin);
                             to.extend_from_slice(&after_each_return(&before, message));
                         }
@@ -146,7 +146,7 @@ impl LineFormat for TailLines {
     }
 }
 
-/// One line as an object.
+/// One line as a JSON object.
 #[derive(Serialize)]
 struct JsonLine<'a> {
     cluster: &'a str,

@@ -1,4 +1,4 @@
-//! The logs of one cluster as they are now, pod by pod.
+//! Reads the current logs of one cluster, pod by pod.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::pod_watch::PodWatch;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
 
-/// Reads the logs. The error of one log is printed at once, and the other logs are still read.
+/// Reads the logs. The error of one log is printed immediately, and the other logs are still read.
 pub(super) async fn read(
     tail: &Arc<Tail>,
     member: &Member,

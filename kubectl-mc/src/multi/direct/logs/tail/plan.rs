@@ -1,4 +1,4 @@
-//! What one `kubectl mc tail` asks for.
+//! Parses the arguments of `kubectl mc tail`.
 
 use regex::bytes::Regex;
 
@@ -11,10 +11,10 @@ use crate::exit::ExitStatus;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 use crate::multi::selection::expression_error;
 
-/// One `kubectl mc tail`.
+/// A parsed `kubectl mc tail`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TailPlan {
-    /// None is all of them; without any it is the one of the kubeconfig.
+    /// `None` means all namespaces; an empty list means that of the kubeconfig.
     namespaces: Option<Vec<String>>,
     pub(super) selector: Option<String>,
     pub(super) field_selector: Option<String>,
@@ -23,11 +23,11 @@ pub(crate) struct TailPlan {
     pub(super) lines: Patterns,
     pub(super) options: LogOptions,
     pub(super) format: Format,
-    /// How many logs of one cluster are open at a time.
+    /// Maximum number of open logs of one cluster.
     pub(super) most: usize,
 }
 
-/// How a line is shown.
+/// The output format of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Format {
     Default { timestamps: bool },
@@ -35,10 +35,10 @@ pub(super) enum Format {
     Json,
 }
 
-/// Which texts are wanted.
+/// Filters texts by patterns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Patterns {
-    /// One of these must match, if there are any.
+    /// If there are any, one of these must match.
     include: Vec<Pattern>,
     exclude: Vec<Pattern>,
 }
@@ -58,7 +58,7 @@ impl Patterns {
 struct Pattern(Regex);
 
 impl Pattern {
-    /// The values of a flag; an empty one is an absent one, as for kubectl.
+    /// The values of a flag; an empty value means absence, as in kubectl.
     fn of_flag(words: &Words<'_>, flag: &'static str) -> Result<Vec<Self>, TailError> {
         words.values(flag).filter(|text| !text.is_empty()).map(|text| Self::read(flag, text)).collect()
     }
@@ -80,7 +80,7 @@ impl PartialEq for Pattern {
 }
 
 impl TailPlan {
-    /// Reads the words of a command line.
+    /// Parses the words of a command line.
     pub(crate) fn parse(scanned: &Scanned) -> Result<Self, TailError> {
         if let Some(word) = GRAMMAR.unknown(scanned) {
             return Err(TailError::Flag(word.to_string_lossy().into_owned()));
@@ -149,12 +149,12 @@ impl TailPlan {
         })
     }
 
-    /// Whether more namespaces than one are looked into.
+    /// Whether the plan covers several namespaces.
     pub(super) fn has_several_namespaces(&self) -> bool {
         self.namespaces.as_ref().is_none_or(|names| names.len() > 1)
     }
 
-    /// Where pods are looked for; none is all of them.
+    /// The namespaces to search; `None` means all of them.
     pub(super) fn namespaces(&self, default: &str) -> Vec<Option<String>> {
         match &self.namespaces {
             None => vec![None],
@@ -163,7 +163,7 @@ impl TailPlan {
         }
     }
 
-    /// Whether it lasts.
+    /// Whether the plan follows the logs.
     pub(crate) fn follows(&self) -> bool {
         self.options.follow
     }
@@ -185,7 +185,8 @@ fn format(words: &Words<'_>) -> Result<Format, TailError> {
     }
 }
 
-/// Whether this can be the name of a pod or a namespace. It becomes part of a path, and a member may say anything.
+/// Whether this is a valid name of a pod or a namespace. It becomes part of a path, and a member may send
+/// anything.
 pub(super) fn is_name(text: &str) -> bool {
     let is_letter = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
     let bytes = text.as_bytes();
@@ -213,11 +214,11 @@ const GRAMMAR: Grammar<'_> = Grammar {
     switches: &["all-namespaces", "follow", "timestamps"],
 };
 
-/// Of each log, as `tail` shows of each file.
+/// For each log, as `tail` prints for each file.
 const LINES: u64 = 10;
-/// What stern follows.
+/// The limit of stern for followed logs.
 const FOLLOWED: usize = 50;
-/// What kubectl reads.
+/// The number of logs that kubectl reads in parallel.
 const READ: usize = 5;
 
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,5 @@
-//! The pods of one cluster that match: listed, and watched from there. A watch that ends resumes from the last
-//! version, and one whose version is too old starts again with a list.
+//! Lists the matching pods of one cluster and watches them from there. A watch that ends resumes from the
+//! last version, and an expired one starts again with a list.
 
 use serde::Deserialize;
 use tokio::sync::mpsc::Sender;
@@ -14,16 +14,16 @@ use crate::multi::direct::pause::Pause;
 use crate::multi::direct::server_table::parse;
 use crate::multi::direct::watch_request::{Gap, WatchRequest, parse_event};
 
-/// What becomes of the pods.
+/// A change of the pods.
 pub(super) enum PodEvent {
-    /// All that there are now.
+    /// All current pods.
     Listed(Vec<Pod>),
     Changed(Pod),
     Deleted(Pod),
     Remark(String),
 }
 
-/// The pods of a namespace, or of all.
+/// The pods of one namespace, or of all.
 pub(super) struct PodWatch<'a> {
     pub(super) tail: &'a Tail,
     pub(super) member: &'a Member,
@@ -53,7 +53,7 @@ struct Bookmark {
 }
 
 impl PodWatch<'_> {
-    /// All pods that match, and the version of the list.
+    /// All matching pods, and the version of the list.
     pub(super) async fn list(&self) -> Result<(Vec<Pod>, String), MemberFailure> {
         let mut pods = Vec::new();
         let mut pages = Pages::default();
@@ -68,7 +68,8 @@ impl PodWatch<'_> {
         }
     }
 
-    /// Tells of the pods until nothing listens. The first list is tried again only for a cluster that is `late`.
+    /// Reports the pods until the receiver is gone. The first list is retried only for a cluster that is
+    /// `late`.
     pub(super) async fn follow(&self, is_late: bool, sender: &Sender<PodEvent>) -> Result<(), MemberFailure> {
         let mut pause = Pause::default();
         let mut is_first = !is_late;
@@ -119,7 +120,7 @@ impl PodWatch<'_> {
         Ok(())
     }
 
-    /// One request, until it ends or nothing listens any more. The version moves on with what comes.
+    /// Runs one watch request until it ends or the receiver is gone. Advances the version with each event.
     async fn watch(
         &self,
         version: &mut String,

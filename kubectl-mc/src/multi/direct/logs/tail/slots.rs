@@ -1,11 +1,11 @@
-//! The limit of logs that are followed at a time on one cluster.
+//! Limits the number of logs that are followed in parallel on one cluster.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc};
 
-/// Places for logs.
+/// Slots for logs.
 pub(super) struct Slots {
     free: Mutex<mpsc::UnboundedReceiver<usize>>,
     back: mpsc::UnboundedSender<usize>,
@@ -17,13 +17,13 @@ impl Slots {
     pub(super) fn new(most: usize) -> Self {
         let (back, free) = mpsc::unbounded_channel();
         for place in 0..most {
-            // The receiver is there.
+            // The receiver exists.
             let _ = back.send(place);
         }
         Self { free: Mutex::new(free), back, is_told: AtomicBool::new(false) }
     }
 
-    /// A place, as soon as there is one. `waits` is called for the first log that waits for long.
+    /// Takes a slot as soon as one is free. Calls `waits` for the first log that waits for long.
     pub(super) async fn take<F: Future<Output = ()>>(&self, waits: impl FnOnce() -> F) -> Slot {
         let place = async { self.free.lock().await.recv().await };
         tokio::pin!(place);
@@ -36,12 +36,12 @@ impl Slots {
                 place.await
             }
         };
-        // It never ends, because this holds a sender.
+        // The channel never closes, because this value holds a sender.
         Slot { place: place.unwrap_or_default(), back: self.back.clone() }
     }
 }
 
-/// One place, until it is dropped.
+/// One slot; dropping it frees the slot.
 pub(super) struct Slot {
     pub(super) place: usize,
     back: mpsc::UnboundedSender<usize>,
@@ -53,7 +53,7 @@ impl Drop for Slot {
     }
 }
 
-/// Logs that have ended free their places sooner.
+/// Logs that have ended free their slots sooner.
 const LONG: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn log_above_the_limit_waits_and_is_told_of_once() {
+    async fn log_above_the_limit_waits_and_is_reported_once() {
         let slots = Slots::new(2);
         let told = AtomicBool::new(false);
         let tell = || async { assert!(!told.swap(true, Ordering::Relaxed)) };
@@ -74,7 +74,7 @@ mod tests {
         assert!(told.load(Ordering::Relaxed));
         drop(second);
         assert_eq!(third.await.place, 1);
-        // Another one that waits says nothing.
+        // Another waiting log prints nothing.
         let fourth = slots.take(tell);
         assert!(tokio::time::timeout(LONG * 2, fourth).await.is_ok());
     }

@@ -1,6 +1,6 @@
-//! The template of a line: text with `{field}`s. Nothing in it is evaluated.
+//! Parses the template of a line: text with `{field}`s. Nothing in it is evaluated.
 
-/// A template that was read.
+/// A parsed template.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Template(pub(super) Vec<Part>);
 
@@ -10,7 +10,7 @@ pub(super) enum Part {
     Field(Field),
 }
 
-/// What a line is of, and what it says.
+/// The origin and the content of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Cluster,
@@ -23,7 +23,7 @@ pub(super) enum Field {
 }
 
 impl Template {
-    /// Reads a template; `{{` and `}}` are braces.
+    /// Parses a template; `{{` and `}}` are literal braces.
     pub(super) fn parse(text: &str) -> Result<Self, TemplateError> {
         let mut parts = Vec::new();
         let mut plain = String::new();

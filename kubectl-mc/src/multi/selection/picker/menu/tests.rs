@@ -106,7 +106,7 @@ fn list_scrolls_with_the_cursor() {
 }
 
 #[test]
-fn text_of_a_server_cannot_steer_the_terminal() {
+fn server_text_cannot_control_the_terminal() {
     let all = SelectedCluster::of_list(&json!({"items": [{
         "metadata": {"name": "m1", "labels": {"a\u{1b}[2J": "b\u{9b}31m\r\n日本\u{202e}"}},
         "status": {"version": "v1\u{1b}]0;title\u{7}\n\u{200b}"}}]}));

@@ -2,7 +2,7 @@ use super::*;
 use crate::argv;
 use crate::multi::direct::logs::tail::plan::TailPlan;
 
-/// What is shown of these lines.
+/// The output for these lines.
 fn shown(words: &str, look: Look, lines: &[&str]) -> String {
     let words = ["tail", "."].into_iter().chain(words.split('|').filter(|word| !word.is_empty()));
     let plan = TailPlan::parse(&argv::scan(words.map(Into::into).collect())).unwrap();
@@ -24,7 +24,7 @@ fn shown(words: &str, look: Look, lines: &[&str]) -> String {
 const LINE: &str = "2026-01-01T00:00:00.5Z it \"runs\"\n";
 
 #[test]
-fn default_format_says_what_a_line_is_of() {
+fn default_format_shows_the_origin_of_a_line() {
     let many = Look { cluster: true, width: 4, ..Look::default() };
     assert_eq!(shown("", many, &[LINE]), "m1   web-1 main | it \"runs\"\n");
     let one = Look { namespace: true, ..Look::default() };
@@ -34,7 +34,7 @@ fn default_format_says_what_a_line_is_of() {
 }
 
 #[test]
-fn template_gives_the_form_of_a_line() {
+fn template_formats_a_line() {
     let words = "--template={time} {cluster}/{namespace}/{pod}/{container}@{node}: {message}";
     assert_eq!(
         shown(words, Look::default(), &[LINE]),
@@ -60,7 +60,7 @@ fn only_wanted_lines_are_shown_whole() {
         shown("-i|error$", Look::default(), &lines),
         "web-1 main | an error\r\nweb-1 main | an error\n"
     );
-    // The time is not part of a line.
+    // The timestamp is not part of a line.
     assert_eq!(shown("-i|^2026", Look::default(), &lines), "web-1 main | 2026-01-01 fine\n");
 }
 

@@ -41,7 +41,7 @@ fn lines_are_included_and_excluded() {
 }
 
 #[test]
-fn wrong_words_are_named() {
+fn invalid_words_are_named_in_the_error() {
     for (words, expected) in [
         ("tail", "no pods chosen: give a regular expression that matches their names, or a label selector"),
         ("tail deploy/web", "\"deploy/web\" is an object, not a regular expression for names of pods"),
@@ -75,7 +75,7 @@ fn wrong_words_are_named() {
 }
 
 #[test]
-fn names_that_would_leave_their_path_are_none() {
+fn names_that_would_change_the_path_are_invalid() {
     for (name, expected) in [
         ("web-1", true),
         ("a.b", true),

@@ -242,7 +242,8 @@ impl Audited {
             .find(|folder| folder.join("tests/audit").exists());
         let tests = module.context("no tests/audit")?.join("tests");
         let mut reader = Command::new("go")
-            .args(["run", "-mod=readonly", "-trimpath", "../../audit/main.go"])
+            .args(["run", "-mod=readonly", "-trimpath", testbed::programs::COMPILED_AS_UPSTREAM])
+            .arg("../../audit/main.go")
             .envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local")])
             .current_dir(tests.join("kubernetes").join(testbed::programs::DEFAULT_VERSION))
             .stdin(Stdio::piped())

@@ -28,6 +28,7 @@
 //! - [`prometheus`]: a real one that scrapes sidecars; [`monitoring`]: the alert rules and the dashboard
 //! - [`kubeadmiral`]: members of KubeAdmiral's inventory
 //! - [`karmada_host`]: a host whose kube-apiserver asks the authorization webhook about the agents of Karmada
+//! - [`karmada_keeper`]: a sidecar that keeps the RBAC of agents on such a host
 //! - [`karmada_own`]: Karmada's own server, definitions and agent on such a host
 //! - [`relay`]: a way that can be cut and mended
 //! - [`turn`]: one test at a time; [`wait`]: until something is so; [`noise`]: bytes that tell when one is lost
@@ -50,6 +51,7 @@ pub mod http1;
 pub mod http2;
 pub mod karmada;
 pub mod karmada_host;
+pub mod karmada_keeper;
 pub mod karmada_own;
 pub mod konnectivity;
 pub mod kubeadmiral;

@@ -3,6 +3,7 @@
 //! - [`policies`]: admission policies for what no authorizer sees: names of new objects, owners
 //! - [`webhook`]: what leads from the host's kube-apiserver to the sidecar's webhooks
 //! - [`admission`]: the admission webhooks of the sidecar: requests for certificates, owners
+//! - [`keeper`]: the rights by which the sidecar keeps the RBAC of agents, and the policy that limits them
 //! - [`objects`]: all objects of the host
 //! - [`generate`]: prints them, and the files of a kube-apiserver
 //! - [`apply`], [`remove`]: writes and removes them
@@ -13,6 +14,7 @@
 mod admission;
 mod apply;
 mod generate;
+mod keeper;
 mod objects;
 mod policies;
 mod register_command;
@@ -95,6 +97,12 @@ enum AuthzError {
     },
     #[error("invalid namespaces: {0}")]
     Layout(#[from] InvalidLayout),
+    #[error(
+        "the host does not enforce policy {} after {} s: the sidecar's account gets no rights",
+        keeper::NAME,
+        apply::ENFORCED.as_secs()
+    )]
+    NotEnforced,
 }
 
 impl Explain for AuthzError {
@@ -108,13 +116,14 @@ impl Explain for AuthzError {
                  rbac-generator"
                     .to_owned(),
             ),
+            Self::NotEnforced => Some("run the same command again".to_owned()),
             Self::Layout(_) | Self::Random | Self::CaFile { .. } => None,
         }
     }
 
     fn status(&self) -> ExitStatus {
         match self {
-            Self::NoKarmada | Self::Random => ExitStatus::Failed,
+            Self::NoKarmada | Self::Random | Self::NotEnforced => ExitStatus::Failed,
             Self::Name(_) | Self::Layout(_) | Self::CaFile { .. } => ExitStatus::Usage,
         }
     }

@@ -169,7 +169,9 @@ impl TryFrom<Serve> for Config {
         let admin_groups = sent::admin_groups(admin_groups);
         let admission_webhook = authorization_webhook.admission_webhook_port;
         let admission_webhook = admission_webhook.map(|port| SocketAddr::new(bind_address, port));
-        let webhook = AuthorizationWebhook::parse(authorization_webhook, bind_address, &karmada_namespace)?;
+        let agents = self::authorization_webhook::layout(&authorization_webhook, &karmada_namespace)?;
+        let agent_rbac = authorization_webhook.karmada_agent_rbac.then(|| agents.clone());
+        let webhook = AuthorizationWebhook::parse(authorization_webhook, bind_address, agents)?;
         let namespaces = [(Origin::Karmada, karmada_namespace), (Origin::KubeAdmiral, kubeadmiral_namespace)];
         let inventories = self::inventories::parse(inventory, namespaces, inventory_allow_refs)?;
         Trust::parse(&trust).map_err(|error| Error::Flag(error.to_string()))?;
@@ -236,6 +238,7 @@ impl TryFrom<Serve> for Config {
                     member_resync_period,
                     publishes_direct_endpoint: direct_server.is_some(),
                     cluster_profile_server,
+                    agent_rbac,
                     token_renewal_fraction: Some(token_renewal_fraction)
                         .filter(|part| *part > 0.0 && *part < credentials::MAX_RENEWAL_FRACTION)
                         .ok_or_else(|| {

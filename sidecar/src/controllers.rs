@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubectl_mc_api::direct::Server;
+use kubectl_mc_api::ownership::Layout;
 use kubectl_mc_api::{ClusterName, Origin};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -26,6 +27,7 @@ use crate::retry;
 use crate::tunnel::registry::AgentTunnels;
 
 mod access;
+mod agent_rbac;
 mod agents;
 mod cluster_access;
 mod cluster_profiles;
@@ -95,6 +97,8 @@ pub struct Settings {
     pub publishes_direct_endpoint: bool,
     /// The host's server in ClusterProfiles; none are written without it (`--cluster-profile-server`).
     pub cluster_profile_server: Option<Server>,
+    /// Where Karmada has the objects of its agents, if their RBAC is kept (`--karmada-agent-rbac`).
+    pub agent_rbac: Option<Layout>,
 }
 
 /// A controller: its name in `--controllers`, and its future, which runs until it is dropped.
@@ -108,6 +112,7 @@ struct Controller {
 /// All controllers.
 const ALL: &[Controller] = &[
     Controller { name: "access", aspect: Some(Aspect::AuthSynced), run: access::run },
+    Controller { name: "agent-rbac", aspect: None, run: agent_rbac::run },
     Controller { name: "agents", aspect: None, run: |context| Box::pin(agents::run(context)) },
     Controller { name: "cluster-access", aspect: None, run: cluster_access::run },
     Controller {

@@ -10,6 +10,7 @@ mod cluster_authorization;
 mod cluster_authorization_agent;
 mod cluster_authorization_attacks;
 mod cluster_authorization_enrollment;
+mod cluster_authorization_kept;
 mod cluster_authorization_open_port;
 mod cluster_authorization_policies;
 mod cluster_authorization_verbs;

@@ -1,8 +1,13 @@
 //! Implements `kubectl mc authz apply`: validates the objects of the host by a dry run, then applies them. It
-//! takes over the rules of roles that a registration wrote, which narrows them.
+//! takes over the rules of roles that a registration wrote, which narrows them. The sidecar's account gets its
+//! rights only after the host enforces the policy that limits them.
 
-use super::objects;
-use crate::apply::{Apply, diff};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{AuthzError, keeper, objects};
+use crate::apply::{Apply, ApplyError, diff};
 use crate::cli::AuthzApplyArgs;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -23,10 +28,41 @@ pub(super) async fn run(
         printer.out(&diff::unified(&judged));
         return Ok(ExitStatus::Success);
     }
-    let applied = match arguments.dry_run {
-        true => judged,
-        false => applying.all(host.target(), wanted).await?,
+    let applied = if arguments.dry_run {
+        judged
+    } else {
+        let (rights, others): (Vec<_>, Vec<_>) = wanted.into_iter().partition(keeper::is_right);
+        let mut applied = applying.all(host.target(), others).await?;
+        if !rights.is_empty() {
+            enforced(host).await?;
+            applied.extend(applying.all(host.target(), rights).await?);
+        }
+        applied
     };
     applied.iter().for_each(|one| printer.out_line(&one.line(arguments.dry_run)));
     Ok(ExitStatus::Success)
 }
+
+/// Waits until the host enforces the policy on the sidecar's account. A kube-apiserver takes a moment to read a new policy.
+async fn enforced(host: &Side) -> Result<(), Failure> {
+    let begin = Instant::now();
+    let (mut refusals, by_policy) = (0, format!("'{}'", keeper::NAME));
+    while refusals < REFUSALS {
+        let trying = Apply { dry_run: true, force_conflicts: true };
+        match trying.all(host.target(), [keeper::probe()]).await {
+            Err(ApplyError::Refused { status, .. }) if status.message.contains(&by_policy) => refusals += 1,
+            Err(error) => return Err(error.into()),
+            Ok(_) => refusals = 0,
+        }
+        if begin.elapsed() > ENFORCED {
+            return Err(AuthzError::NotEnforced.into());
+        }
+        sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// A load balancer may lead to a kube-apiserver that has not read the policy.
+const REFUSALS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(200);
+pub(super) const ENFORCED: Duration = Duration::from_secs(60);

@@ -4,7 +4,7 @@
 use kubectl_mc_api::names::WEBHOOK_SERVICE as SERVICE;
 
 use super::webhook::{CONFIG, KUBECONFIG};
-use super::{objects, policies, webhook};
+use super::{keeper, objects, policies, webhook};
 use crate::apply::diff::documents;
 use crate::cli::{AuthzGenerateArgs, Part};
 use crate::error::Failure;
@@ -25,6 +25,12 @@ pub(super) async fn run(
         text += "# Objects of the host: `kubectl mc authz apply`, or kubectl apply --server-side --force-conflicts\n";
         if !policies::stamps(version) && arguments.objects.hub.without_admission_webhook {
             text += "# This host serves no MutatingAdmissionPolicy v1 (Kubernetes 1.36): new objects get no owner.\n";
+        }
+        if arguments.objects.kept_by_sidecar {
+            let name = keeper::NAME;
+            text += &format!(
+                "# Apply ClusterRole {name} and its binding only when the host enforces policy {name}.\n"
+            );
         }
         text += &documents(&objects);
     }

@@ -6,7 +6,7 @@ use kubectl_mc_api::names::API_SERVICE;
 use kubectl_mc_api::ownership::rbac;
 use serde_json::Value;
 
-use super::{AuthzError, admission, clusters, policies, webhook};
+use super::{AuthzError, admission, clusters, keeper, policies, webhook};
 use crate::cli::ObjectsArgs;
 use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 use crate::error::Failure;
@@ -26,11 +26,18 @@ pub(super) async fn wanted(
     };
     objects.extend(webhook::objects(&arguments.namespace, ports));
     objects.extend(policies::objects(&layout, version));
+    if arguments.kept_by_sidecar {
+        objects.extend(keeper::policy(&layout));
+    }
     if !arguments.hub.without_admission_webhook {
         objects.extend(admission::objects(&route(arguments, host).await?, policies::stamps(version)));
     }
     for cluster in clusters(&arguments.hub, host).await? {
         objects.extend(rbac::objects(&layout, &cluster));
+    }
+    // Last: what limits them has to be in force.
+    if arguments.kept_by_sidecar {
+        objects.extend(keeper::rights(&arguments.namespace));
     }
     Ok(objects)
 }

@@ -184,7 +184,7 @@ pub(super) fn unowned() -> [Value; 2] {
     [json!({"name": "agent", "expression": is_agent()}), json!({"name": "unowned", "expression": unowned})]
 }
 
-fn validating(name: &str, spec: &Value) -> [Value; 2] {
+pub(super) fn validating(name: &str, spec: &Value) -> [Value; 2] {
     [
         json!({"apiVersion": ADMISSION, "kind": "ValidatingAdmissionPolicy", "metadata": metadata(name), "spec": spec}),
         json!({
@@ -202,7 +202,7 @@ pub(super) fn rule(group: &str, resources: &[&str], operations: &[&str]) -> Valu
     json!({"apiGroups": [group], "apiVersions": ["*"], "resources": resources, "operations": operations})
 }
 
-fn check(expression: &str, message: &str) -> Value {
+pub(super) fn check(expression: &str, message: &str) -> Value {
     json!({"expression": expression, "message": message, "reason": "Forbidden"})
 }
 
@@ -221,7 +221,7 @@ fn cluster() -> String {
 }
 
 /// The name, if it is that of a cluster with objects of its own.
-fn known(part: &str) -> String {
+pub(super) fn known(part: &str) -> String {
     format!(
         "{part}.matches('^[a-z0-9]([-a-z0-9]{{0,46}}[a-z0-9])?$') && !{part}.endsWith('-impersonator') && \
          {part} != 'rbac-generator' ? {part} : ''"
@@ -235,8 +235,9 @@ fn owner_of(object: &str, not_in: &str) -> String {
     )
 }
 
-const NAME: &str = "has(variables.target.metadata.name) ? variables.target.metadata.name : ''";
-const NAMESPACE: &str = "has(variables.target.metadata.namespace) ? variables.target.metadata.namespace : ''";
+pub(super) const NAME: &str = "has(variables.target.metadata.name) ? variables.target.metadata.name : ''";
+pub(super) const NAMESPACE: &str =
+    "has(variables.target.metadata.namespace) ? variables.target.metadata.namespace : ''";
 /// The resources that a registration grants by a ClusterRole.
 const CLUSTER_ROLE: &str = "['clusters', 'clusters/status', 'resourceinterpreterwebhookconfigurations', \
     'resourceinterpretercustomizations', 'namespaces', 'leases', 'certificatesigningrequests', 'services', 'events']";

@@ -1,12 +1,12 @@
 //! Implements `kubectl mc authz remove`: removes the protection of the host, or all rights of the agents of
 //! named clusters.
 
-use kubectl_mc_api::names::KARMADA_AGENT;
+use kubectl_mc_api::names::{AGENT_RBAC, KARMADA_AGENT, NO_AGENT_RBAC};
 use kubectl_mc_api::ownership::{Layout, rbac};
 use serde_json::{Value, json};
 
 use super::token::{SYSTEM, TOKEN_TYPE};
-use super::{AuthzError, admission, checked, policies, webhook};
+use super::{AuthzError, admission, checked, keeper, policies, webhook};
 use crate::apply::delete::Delete;
 use crate::cli::{AuthzRemoveArgs, Hub};
 use crate::confirm::confirm;
@@ -33,6 +33,9 @@ pub(super) async fn run(
     if !arguments.yes && !arguments.dry_run {
         confirm(&question, printer)?;
     }
+    if !arguments.dry_run {
+        stop_keeping(&names, host).await?;
+    }
     let delete = Delete { dry_run: arguments.dry_run, timeout: arguments.timeout };
     let deleted = delete.all(host.target(), objects.into_iter()).await?;
     let remark = if arguments.dry_run { " (server dry run)" } else { "" };
@@ -45,12 +48,30 @@ pub(super) async fn run(
 
 /// The objects of `apply`, without the RBAC of agents.
 fn protection(layout: &Layout, namespace: &str) -> Vec<Value> {
-    // The webhook configurations go first, so that the host stops calling the webhooks before their Service
-    // is gone.
-    let mut objects = admission::all(namespace);
-    objects.extend(webhook::names(namespace));
+    // In the opposite order: the sidecar's account loses its rights before the policy that limits them is gone, and the
+    // host stops calling the webhooks before their Service is gone.
+    let mut objects = webhook::names(namespace).to_vec();
+    objects.extend(admission::all(namespace));
     objects.extend(policies::all(layout));
+    objects.extend(keeper::policy(layout));
+    objects.extend(keeper::rights(namespace));
     objects
+}
+
+/// Stops the sidecars that keep the RBAC of these agents, which would write it again.
+async fn stop_keeping(clusters: &[String], host: &Side) -> Result<(), Failure> {
+    let rights = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{}", keeper::NAME);
+    if clusters.is_empty() || host.readable(&rights).await?.is_none() {
+        return Ok(());
+    }
+    for cluster in clusters {
+        let path = format!("/apis/cluster.karmada.io/v1alpha1/clusters/{cluster}");
+        if host.get(&path).await?.is_some() {
+            let none = json!({"metadata": {"annotations": {AGENT_RBAC: NO_AGENT_RBAC}}});
+            host.merge(&path, &none).await?;
+        }
+    }
+    Ok(())
 }
 
 /// The RBAC of these agents, including what a registration wrote, and the tokens by which they could enroll

@@ -9,7 +9,7 @@ use kubectl_mc_api::ownership::{Decision, Layout, decide, subject};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{AuthzError, admission, clusters, objects, policies};
+use super::{AuthzError, admission, clusters, keeper, objects, policies};
 use crate::cli::AuthzVerifyArgs;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -34,6 +34,7 @@ pub(super) async fn run(
     if !arguments.hub.without_admission_webhook {
         findings += of_webhooks(host, printer).await?;
     }
+    findings += of_keeper(&layout, host, printer).await?;
     for cluster in &clusters {
         let other = clusters.iter().find(|other| *other != cluster).map_or(OTHER, String::as_str);
         findings +=
@@ -77,6 +78,25 @@ pub(super) async fn missing_policies(host: &Side) -> Result<MissingPolicies, Fai
 /// The registration of this kind and name.
 pub(super) async fn registered(host: &Side, kind: &str, name: &str) -> Result<Option<Value>, Failure> {
     Ok(host.get(&format!("/apis/admissionregistration.k8s.io/v1/{kind}/{name}")).await?)
+}
+
+/// Prints the fault of the policy on the sidecar's account, if the account may keep the RBAC of agents; returns the
+/// number of lines.
+async fn of_keeper(layout: &Layout, host: &Side, printer: &Printer) -> Result<usize, Failure> {
+    let rights = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{}", keeper::NAME);
+    if host.readable(&rights).await?.is_none() {
+        return Ok(0);
+    }
+    let policy = registered(host, "validatingadmissionpolicies", keeper::NAME).await?;
+    let binding = registered(host, "validatingadmissionpolicybindings", keeper::NAME).await?;
+    let Some(fault) = keeper::fault(policy.as_ref(), binding.as_ref(), layout) else {
+        return Ok(0);
+    };
+    printer.out_line(&format!(
+        "too wide: the sidecar's account may write every role: validatingadmissionpolicies/{}: {fault}",
+        keeper::NAME
+    ));
+    Ok(1)
 }
 
 /// Prints the faults of the admission webhooks' registration; returns their number.

@@ -106,6 +106,9 @@ pub(crate) struct ObjectsArgs {
     /// CA of the sidecars' serving certificates [default: that of the aggregated API on the host]
     #[arg(long, value_name = "FILE")]
     pub(crate) admission_webhook_ca_file: Option<PathBuf>,
+    /// Let the sidecars keep the RBAC of agents: grant their account the rights for it, limited by a policy
+    #[arg(long)]
+    pub(crate) kept_by_sidecar: bool,
 }
 
 #[derive(Debug, Args)]
@@ -230,6 +233,9 @@ Examples:
   # RBAC, admission policies, and the way to the webhooks of the sidecars
   kubectl mc authz apply --for karmada
 
+  # The same, and the sidecars keep the RBAC of agents from now on
+  kubectl mc authz apply --for karmada --kept-by-sidecar
+
   # A managed host: RBAC, admission policies, and admission webhooks
   kubectl mc authz apply --for karmada --without-webhook";
 
@@ -246,7 +252,8 @@ Examples:
 const REMOVE_EXAMPLES: &str = "\
 Without names, the agents keep the RBAC that they need. First put the
 authorization mode of the kube-apiserver back: it denies agents while it
-cannot ask the webhook.
+cannot ask the webhook. With names, annotation fleet.kubectl-mc.dev/agent-rbac
+of the Cluster stops sidecars that keep the RBAC of agents.
 
 Examples:
   # All rights and enrollment tokens of a stolen agent

@@ -57,6 +57,12 @@ pub const ON_DEMAND: &str = "fleet.kubectl-mc.dev/learnt";
 pub const INVENTORY: &str = "fleet.kubectl-mc.dev/inventory";
 /// Label of the RBAC of a Karmada agent on the host: the name of its cluster.
 pub const KARMADA_AGENT: &str = "fleet.kubectl-mc.dev/karmada-agent";
+/// Label of the RBAC of a Karmada agent that the leader keeps: the namespace of the sidecar.
+pub const KEPT_BY: &str = "fleet.kubectl-mc.dev/kept-by";
+/// Annotation of a Karmada Cluster: with the value [`NO_AGENT_RBAC`] its agent gets no RBAC from the leader.
+pub const AGENT_RBAC: &str = "fleet.kubectl-mc.dev/agent-rbac";
+/// The value of [`AGENT_RBAC`].
+pub const NO_AGENT_RBAC: &str = "None";
 /// Annotation of the member's namespace: the uid of the host's kube-system.
 pub const HOST_UID: &str = "fleet.kubectl-mc.dev/host";
 /// Annotation of the member's namespace, and of objects that the plugin merges: the name of the cluster on
@@ -147,11 +153,9 @@ mod tests {
         assert_eq!(MemberCluster::api_version(&()), FLEET_GROUP_VERSION);
         assert_eq!(API_SERVICE, format!("{}.{}", path::PROXY_VERSION, path::PROXY_GROUP));
         assert!(HOST_ADMINS.starts_with(PREFIX));
-        let annotations = [HOST_UID, CLUSTER, MEMBER_UID, ENROLLMENT_UNTIL, REPLACED];
-        for name in [SECRET_TYPE, HOST_GRANT, MEMBER_GRANT, ACCESS, ON_DEMAND, INVENTORY, KARMADA_AGENT]
-            .into_iter()
-            .chain(annotations)
-        {
+        let annotations = [HOST_UID, CLUSTER, MEMBER_UID, ENROLLMENT_UNTIL, REPLACED, AGENT_RBAC];
+        let labels = [HOST_GRANT, MEMBER_GRANT, ACCESS, ON_DEMAND, INVENTORY, KARMADA_AGENT, KEPT_BY];
+        for name in [SECRET_TYPE].into_iter().chain(labels).chain(annotations) {
             assert!(name.starts_with(&format!("{FLEET_GROUP}/")), "{name}");
         }
     }

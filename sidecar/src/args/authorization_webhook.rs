@@ -1,4 +1,4 @@
-//! The flags of the webhooks for the agents of Karmada.
+//! The flags of the webhooks for the agents of Karmada, and of their RBAC.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use kubectl_mc_api::ownership::AGENT_NAMESPACE;
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Webhooks for the agents of Karmada")]
+#[command(next_help_heading = "Agents of Karmada")]
 pub struct AuthorizationWebhook {
     /// Port on which to serve POST /authorize: an authorization webhook that keeps each Karmada agent to the objects
     /// of its own cluster. Default: off.
@@ -41,6 +41,10 @@ pub struct AuthorizationWebhook {
     /// Namespace of the agents' election Leases in Karmada.
     #[arg(long, value_name = "NAME", default_value = AGENT_NAMESPACE)]
     pub karmada_agent_namespace: String,
+    /// Keep the RBAC of the agents: the leader writes it for each Cluster in pull mode, and deletes it with the
+    /// Cluster. The sidecar needs the rights that `kubectl mc authz apply --kept-by-sidecar` gives it.
+    #[arg(long)]
+    pub karmada_agent_rbac: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

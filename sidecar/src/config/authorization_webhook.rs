@@ -19,20 +19,12 @@ pub struct AuthorizationWebhook {
 }
 
 impl AuthorizationWebhook {
-    /// `None` without a port. `cluster_namespace` is that of the clusters' Secrets and heartbeat Leases.
+    /// `None` without a port.
     pub(super) fn parse(
         flags: args::AuthorizationWebhook,
         address: IpAddr,
-        cluster_namespace: &str,
+        layout: Layout,
     ) -> Result<Option<Self>, Error> {
-        let layout = Layout {
-            cluster_namespace: cluster_namespace.to_owned(),
-            agent_namespace: flags.karmada_agent_namespace,
-            agents_list_clusters: flags.agents_list_clusters == args::ListClusters::Allow,
-        };
-        let layout = layout
-            .checked()
-            .map_err(|error| Error::Flag(format!("karmada-namespace, --karmada-agent-namespace: {error}")))?;
         let clients = match flags.client_ca_file.zip(flags.client_name) {
             None => None,
             Some((file, name)) => {
@@ -53,6 +45,18 @@ impl AuthorizationWebhook {
     }
 }
 
+/// `cluster_namespace` is that of the clusters' Secrets and heartbeat Leases.
+pub(super) fn layout(flags: &args::AuthorizationWebhook, cluster_namespace: &str) -> Result<Layout, Error> {
+    let layout = Layout {
+        cluster_namespace: cluster_namespace.to_owned(),
+        agent_namespace: flags.karmada_agent_namespace.clone(),
+        agents_list_clusters: flags.agents_list_clusters == args::ListClusters::Allow,
+    };
+    layout
+        .checked()
+        .map_err(|error| Error::Flag(format!("karmada-namespace, --karmada-agent-namespace: {error}")))
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -63,11 +67,8 @@ mod tests {
     fn parse(flags: &[&str]) -> Result<Option<AuthorizationWebhook>, Error> {
         let cli = Cli::try_parse_from(["mc-sidecar", "serve"].iter().chain(flags)).unwrap();
         let Command::Serve(serve) = cli.command else { unreachable!() };
-        AuthorizationWebhook::parse(
-            serve.authorization_webhook,
-            [0, 0, 0, 0].into(),
-            &serve.karmada_namespace,
-        )
+        let layout = layout(&serve.authorization_webhook, &serve.karmada_namespace)?;
+        AuthorizationWebhook::parse(serve.authorization_webhook, [0, 0, 0, 0].into(), layout)
     }
 
     #[test]

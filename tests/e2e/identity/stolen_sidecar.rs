@@ -7,6 +7,8 @@ use harness::api::Api;
 use harness::bed::{bed, host};
 use harness::caller::Caller;
 use harness::http1::member_path;
+use harness::tool::Tool;
+use harness::turn::Turn;
 use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
 
@@ -89,7 +91,7 @@ fn writer_without_the_bind_verb_grants_no_access() -> Result<()> {
         eventually("the right is there", SOON, || Ok(host.may(&user, &[], &attributes)?.then_some(())))
     };
     give("e2e-access-write", &["get", "create", "patch", "update"])?;
-    let writer = Thief(Api::bearer(&bed()?.host, writer.token.as_deref().context("no token")?)?);
+    let writer = Thief(Api::bearer(&bed()?.host, writer.token.as_deref().context("no token")?)?, None);
     let path = format!("{FLEET}/clusteraccesses/e2e-bind");
     let access = |role: &Value| {
         json!({
@@ -116,8 +118,100 @@ fn writer_without_the_bind_verb_grants_no_access() -> Result<()> {
     host.delete(&path).map(drop)
 }
 
-/// A client with this token, which only sends dry runs.
-struct Thief(Api);
+#[test]
+fn keeper_of_agents_rbac_writes_nothing_but_the_table() -> Result<()> {
+    let thief = thief()?;
+    let _given = Keeper::give()?;
+    let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+    let (agents, policy) = ("system:karmada:e2e-thief:agent", "ValidatingAdmissionPolicy");
+    let cluster_wide = |kind: &str, name: &str| format!("{RBAC}/{kind}/{name}");
+    for name in [agents, OURS, "mine"] {
+        thief
+            .dry_run("PATCH", &cluster_wide("clusterroles", name), &role(name, &everything))?
+            .refused(policy)?;
+        let bound = binding(name, "cluster-admin");
+        thief.dry_run("PATCH", &cluster_wide("clusterrolebindings", name), &bound)?.refused(policy)?;
+    }
+    // Its own role, for another subject.
+    thief
+        .dry_run("PATCH", &cluster_wide("clusterrolebindings", agents), &binding(agents, agents))?
+        .refused("not the rights of this agent")?;
+    for namespace in ["kube-system", "default"] {
+        for name in ["mine", "system:karmada:e2e-thief:agent-events"] {
+            let mut wide = role(name, &everything);
+            wide["kind"] = "Role".into();
+            let path = format!("{RBAC}/namespaces/{namespace}/roles/{name}");
+            thief.dry_run("PATCH", &path, &wide)?.refused(KEEPER)?;
+            let mut bound = binding(name, "cluster-admin");
+            bound["kind"] = "RoleBinding".into();
+            let path = format!("{RBAC}/namespaces/{namespace}/rolebindings/{name}");
+            thief.dry_run("PATCH", &path, &bound)?.refused(KEEPER)?;
+        }
+    }
+    for name in [KEEPER, "cluster-admin"] {
+        for kind in ["clusterroles", "clusterrolebindings"] {
+            thief.dry_run("DELETE", &cluster_wide(kind, name), &Value::Null)?.refused(policy)?;
+        }
+    }
+    // What it may do besides is as before.
+    let enter = enter(&json!(["m1"]));
+    thief.dry_run("PATCH", &cluster_wide("clusterroles", OURS), &role(OURS, &enter))?.allowed()
+}
+
+/// The rights by which the sidecar keeps the RBAC of agents, on the host of the bed. They end with this.
+struct Keeper;
+
+impl Keeper {
+    /// The policy first, as `authz apply` does.
+    fn give() -> Result<Self> {
+        let given = Self;
+        let plugin = Tool::plugin_at(super::cluster_authorization::program().as_ref(), &[&bed()?.host])?;
+        let without = ["--without-webhook", "--without-admission-webhook", "--only=objects"];
+        let command = ["authz", "generate", "--for=karmada", "e2e-thief", "--kept-by-sidecar"];
+        let objects = plugin.ok(&[&command[..], &without].concat())?;
+        let ours = objects.split("---\n").filter(|object| object.contains(&format!("name: {KEEPER}\n")));
+        let (policy, rights): (Vec<_>, Vec<_>) = ours.partition(|object| object.contains("AdmissionPolicy"));
+        let kubectl = Tool::admin(&bed()?.host)?;
+        let apply = |objects: &[&str]| -> Result<()> {
+            ensure!(objects.len() == 2, "{objects:?}");
+            let command = ["apply", "--server-side", "-f", "-"];
+            kubectl.run_with_input(&command, objects.join("---\n").as_bytes())?.success().map(drop)
+        };
+        apply(&policy)?;
+        let probe = format!("{KEEPER}-probe");
+        let administrator = Thief(host()?, None);
+        eventually("the host's policy is in force", SOON, || {
+            let path = format!("{RBAC}/clusterroles/{probe}");
+            let tried = administrator.dry_run("PATCH", &path, &role(&probe, &json!([])))?;
+            Ok((tried.status == 403).then_some(()))
+        })?;
+        apply(&rights)?;
+        let attributes = json!({
+            "group": "rbac.authorization.k8s.io", "resource": "clusterroles", "verb": "escalate",
+        });
+        let user = "system:serviceaccount:kubectl-mc-system:mc-sidecar";
+        eventually("the right is there", SOON, || Ok(host()?.may(user, &[], &attributes)?.then_some(())))?;
+        Ok(given)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let admission = "/apis/admissionregistration.k8s.io/v1";
+        let Ok(host) = host() else { return };
+        for path in [
+            format!("{RBAC}/clusterrolebindings/{KEEPER}"),
+            format!("{RBAC}/clusterroles/{KEEPER}"),
+            format!("{admission}/validatingadmissionpolicybindings/{KEEPER}"),
+            format!("{admission}/validatingadmissionpolicies/{KEEPER}"),
+        ] {
+            let _ = host.request("DELETE", &path, "", "");
+        }
+    }
+}
+
+/// A client with this token, which only sends dry runs, while no other test changes the sidecar's rights.
+struct Thief(Api, #[expect(dead_code, reason = "the turn ends with it")] Option<Turn>);
 
 struct Tried {
     what: String,
@@ -158,10 +252,12 @@ impl Tried {
 }
 
 fn thief() -> Result<Thief> {
+    let turn = Turn::take("rights-of-the-sidecar")?;
     let path = "/api/v1/namespaces/kubectl-mc-system/serviceaccounts/mc-sidecar/token";
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
     let answer = host()?.create(path, &request)?;
-    let thief = Thief(Api::bearer(&bed()?.host, answer["status"]["token"].as_str().context("no token")?)?);
+    let token = answer["status"]["token"].as_str().context("no token")?;
+    let thief = Thief(Api::bearer(&bed()?.host, token)?, Some(turn));
     // A kube-apiserver takes a moment until it enforces a new policy.
     eventually("the host's policy is in force", SOON, || {
         let tried = thief.dry_run(
@@ -202,3 +298,4 @@ fn binding(name: &str, role: &str) -> Value {
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const FLEET: &str = "/apis/fleet.kubectl-mc.dev/v1alpha1";
 const OURS: &str = "kubectl-mc-access:e2e-thief";
+const KEEPER: &str = "kubectl-mc-karmada-keeper";

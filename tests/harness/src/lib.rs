@@ -32,6 +32,7 @@
 //! - [`prometheus`]: a real one that scrapes sidecars; [`monitoring`]: the alert rules and the dashboard
 //! - [`kubeadmiral`]: members of KubeAdmiral's inventory
 //! - [`karmada_host`]: a host whose kube-apiserver asks the authorization webhook about Karmada's agents
+//! - [`karmada_keeper`]: a sidecar that keeps the RBAC of agents on such a host
 //! - [`karmada_own`]: Karmada's own server, definitions and agent on such a host
 //! - [`relay`]: a connection that can be cut and restored
 //! - [`turn`]: a lock for one test at a time; [`wait`]: waits for a condition; [`noise`]: bytes that reveal a
@@ -55,6 +56,7 @@ pub mod http1;
 pub mod http2;
 pub mod karmada;
 pub mod karmada_host;
+pub mod karmada_keeper;
 pub mod karmada_own;
 pub mod konnectivity;
 pub mod kubeadmiral;

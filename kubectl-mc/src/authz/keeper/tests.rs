@@ -1,0 +1,107 @@
+use std::path::Path;
+
+use super::*;
+use crate::apply::diff::documents;
+
+/// The policy and the rights as a host gets them, for a reviewer to read. `UPDATE=1` writes the file anew.
+#[test]
+fn objects_are_those_of_the_golden_file() {
+    let objects = [policy(&Layout::default()), rights("kubectl-mc-system")].concat();
+    let text = documents(&objects);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/authz/keeper/golden.yaml");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&file, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(&file).unwrap());
+}
+
+/// The expression with the name of a cluster in it.
+fn wanted_of(layout: &Layout, cluster: &str) -> String {
+    let text = wanted(layout).replace("variables.cluster", &format!("'{cluster}'"));
+    text.replace("' + '", "")
+}
+
+#[test]
+fn policy_wants_exactly_the_generated_rbac() {
+    let others = Layout {
+        cluster_namespace: "clusters".to_owned(),
+        agent_namespace: "agents".to_owned(),
+        agents_list_clusters: true,
+    };
+    for layout in [Layout::default(), others] {
+        let text = wanted_of(&layout, "m1");
+        let objects = rbac::objects(&layout, "m1");
+        for pair in objects.chunks(2) {
+            let [role, binding] = pair else { panic!("{pair:?}") };
+            let place = role["metadata"]["namespace"].as_str().unwrap_or_default();
+            let name = role["metadata"]["name"].as_str().unwrap();
+            assert_eq!(binding["metadata"]["name"], name);
+            let choice = format!(
+                "variables.place == '{place}' && variables.name == '{name}' ? {} : ",
+                given(role, binding)
+            );
+            assert!(text.contains(&choice), "{choice}\n{text}");
+        }
+        assert_eq!(text.matches("'rules'").count(), objects.len() / 2);
+    }
+}
+
+#[test]
+fn cluster_is_the_only_variable_of_the_rights() {
+    assert_eq!(cel(&json!("\0")), "variables.cluster");
+    assert_eq!(cel(&json!("\0-impersonator")), "variables.cluster + '-impersonator'");
+    assert_eq!(cel(&json!(["a'b", {"k": "x\0"}])), r"['a\'b', {'k': 'x' + variables.cluster}]");
+    assert!(!wanted(&Layout::default()).contains(HOLE));
+}
+
+#[test]
+fn rights_read_nothing_else_and_change_no_policy() {
+    let [role, binding] = rights("ns");
+    let text = role["rules"].to_string();
+    for absent in
+        ["\"*\"", "get", "update", "deletecollection", "impersonate", "admissionregistration", "secrets"]
+    {
+        assert!(!text.contains(absent), "{absent}: {text}");
+    }
+    assert_eq!(
+        binding["subjects"],
+        json!([{"kind": "ServiceAccount", "name": "mc-sidecar", "namespace": "ns"}])
+    );
+    assert!(is_right(&role) && is_right(&binding) && !is_right(&policy(&Layout::default())[0]));
+}
+
+#[test]
+fn weaker_policy_is_found() {
+    let layout = Layout::default();
+    let [mut whole, binding] = policy(&layout);
+    // As a host writes it.
+    whole["spec"]["matchConstraints"]["resourceRules"][0]["scope"] = "*".into();
+    whole["spec"]["matchConstraints"]["namespaceSelector"] = json!({});
+    let fault = |policy: &Value, binding: &Value| fault(Some(policy), Some(binding), &layout);
+    assert_eq!(fault(&whole, &binding), None);
+    assert!(super::fault(None, Some(&binding), &layout).is_some());
+    assert!(super::fault(Some(&whole), None, &layout).is_some());
+    let labels = json!({"matchLabels": {"a": "b"}});
+    for (path, value) in [
+        ("/spec/failurePolicy", "Ignore".into()),
+        ("/spec/validations", json!([])),
+        ("/spec/matchConditions/0/expression", "false".into()),
+        ("/spec/matchConstraints/resourceRules", json!([])),
+        ("/spec/matchConstraints/namespaceSelector", labels.clone()),
+    ] {
+        let mut weaker = whole.clone();
+        *weaker.pointer_mut(path).unwrap() = value;
+        assert!(fault(&weaker, &binding).is_some(), "{path}");
+    }
+    for (field, value) in [
+        ("validationActions", json!(["Audit"])),
+        ("policyName", "other".into()),
+        ("matchResources", json!({"objectSelector": labels})),
+    ] {
+        let mut weaker = binding.clone();
+        weaker["spec"][field] = value;
+        assert!(fault(&whole, &weaker).is_some(), "{field}");
+    }
+    let wider = Layout { agents_list_clusters: true, ..Layout::default() };
+    assert!(super::fault(Some(&whole), Some(&binding), &wider).is_some());
+}

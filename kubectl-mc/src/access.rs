@@ -1,5 +1,5 @@
-//! `kubectl mc access`: explains, grants, revokes and lists access to members, by the RBAC of the host and of the
-//! members.
+//! Implements `kubectl mc access`: explains, grants, revokes and lists access to members, by the RBAC of the
+//! host and of the members.
 
 mod cluster_access;
 mod diff;

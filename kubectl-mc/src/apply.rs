@@ -1,9 +1,9 @@
 //! Writes objects by server-side apply with the plugin's field manager, in order. Applying again changes nothing,
 //! and fields of other managers stay unless they are forced.
 //!
-//! - [`object`]: an object as JSON, its name for people and its place in the API
-//! - [`diff`]: what would change, for people
-//! - [`delete`]: takes objects away again
+//! - [`object`]: an object as JSON, its displayed name and its place in the API
+//! - [`diff`]: a readable diff of the changes
+//! - [`delete`]: deletes objects
 
 pub(crate) mod delete;
 pub(crate) mod diff;
@@ -26,16 +26,16 @@ use crate::error::Explain;
 /// The field manager of the plugin.
 pub(crate) const FIELD_MANAGER: &str = kubectl_mc_api::names::KUBECTL_MC;
 
-/// How objects are applied.
+/// Options of an apply.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Apply {
-    /// The server judges and changes nothing.
+    /// A server-side dry run, which changes nothing.
     pub(crate) dry_run: bool,
-    /// Fields that others own are taken over.
+    /// Takes over fields that other managers own.
     pub(crate) force_conflicts: bool,
 }
 
-/// What became of an object.
+/// The effect on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Created,
@@ -43,7 +43,7 @@ pub(crate) enum Change {
     Unchanged,
 }
 
-/// An object before and after.
+/// An object before and after the apply.
 #[derive(Clone, Debug)]
 pub(crate) struct Applied {
     pub(crate) object: Object,
@@ -60,7 +60,7 @@ impl Applied {
         }
     }
 
-    /// kubectl's line: `deployment.apps/web created`.
+    /// A line in kubectl's format: `deployment.apps/web created`.
     pub(crate) fn line(&self, dry_run: bool) -> String {
         let outcome = match self.outcome() {
             Change::Created => "created",
@@ -73,8 +73,8 @@ impl Applied {
 }
 
 impl Apply {
-    /// Applies the objects in order. The first that is refused ends it; what was applied stays, and applying
-    /// again goes on from there.
+    /// Applies the objects in order. The first refusal stops; applied objects stay, and another apply
+    /// continues from there.
     pub(crate) async fn all(
         self,
         to: NamedCluster<'_>,
@@ -104,7 +104,8 @@ impl Apply {
             with_retries(async || api.patch(object.name(), &params, &patch).await).await;
         let after = match answer {
             Ok(after) => serde_json::to_value(after).map_err(|source| object.unreadable(source))?,
-            // A dry run made nothing, so what comes after it cannot be judged by the server.
+            // The dry run created nothing, so the server cannot validate objects that depend on an earlier
+            // one.
             Err(kube::Error::Api(status)) if status.code == 404 && made.has_place_of(&object) => {
                 object.value().clone()
             }
@@ -121,7 +122,7 @@ impl Apply {
     }
 }
 
-/// What a dry run would have made that other objects are in: namespaces and the kinds of CRDs.
+/// The objects that a dry run would have created and that others depend on: namespaces and the kinds of CRDs.
 #[derive(Default)]
 struct Made {
     namespaces: BTreeSet<String>,
@@ -150,7 +151,7 @@ impl Made {
     }
 }
 
-/// The fields of other managers that the apply would set.
+/// The fields of other managers that the apply would change.
 fn conflicts(status: &Status) -> Vec<String> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes
@@ -159,7 +160,7 @@ fn conflicts(status: &Status) -> Vec<String> {
         .collect()
 }
 
-/// A new kind is served a moment after its definition is there.
+/// Waits until a new kind is served, shortly after its definition was created.
 async fn established(at: NamedCluster<'_>, object: &Object) -> Result<(), ApplyError> {
     let begin = Instant::now();
     loop {
@@ -215,7 +216,7 @@ impl Explain for ApplyError {
     }
 }
 
-/// Why a request failed: in the server's words, or what is wrong on the way to it.
+/// Why a request failed: the server's message, or the error before it.
 pub(crate) fn reason(error: kube::Error) -> String {
     match error {
         kube::Error::Api(status) => said(&status),
@@ -223,7 +224,7 @@ pub(crate) fn reason(error: kube::Error) -> String {
     }
 }
 
-/// What a Status says, as kubectl shows it.
+/// The message of a Status in kubectl's format.
 fn said(status: &Status) -> String {
     match (status.message.as_str(), status.reason.as_str()) {
         ("", "") => format!("it answers {}", status.code),

@@ -1,9 +1,9 @@
-//! Splits the words of `kubectl mc …` into the plugin's flags, kubectl's verb, and the rest, which reaches kubectl
-//! byte for byte.
+//! Splits the arguments of `kubectl mc …` into the plugin's flags, kubectl's verb, and the rest, which
+//! reaches kubectl byte for byte.
 //!
-//! Before the verb all our flags are ours, and after a verb of kubectl those that kubectl does not have. After the
-//! verb of another plugin only the flags that choose clusters and the host are ours. Nothing past `--` is looked at,
-//! and a word that is the value of a flag of kubectl is never mistaken for a flag of ours.
+//! Before the verb, the plugin reads all of its flags; after a verb of kubectl, those that kubectl does not
+//! have. After the verb of another plugin, it reads only the flags that choose clusters and the host. Words
+//! after `--` are not parsed, and the value of a kubectl flag is never mistaken for a flag of the plugin.
 
 mod flags;
 
@@ -12,24 +12,24 @@ use std::ffi::{OsStr, OsString};
 use flags::FlagKind;
 pub(crate) use flags::{COMPARE, KUBECTL_VERBS, TAIL};
 
-/// The command line, taken apart.
+/// The parsed command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scanned {
-    /// Our own flags with their values, in the order given.
+    /// The plugin's flags with their values, in the given order.
     pub(crate) own: Vec<OsString>,
-    /// Everything else, as given.
+    /// All other words, as given.
     pub(crate) kubectl: Vec<OsString>,
-    /// Where the verb is in [`Self::kubectl`].
+    /// The position of the verb in [`Self::kubectl`].
     verb: Option<usize>,
     flags: Vec<Flag>,
 }
 
-/// A flag of kubectl as it was given before any `--`.
+/// A flag of kubectl before any `--`.
 #[derive(Clone, Debug)]
 pub(crate) struct Flag {
-    /// The long name without dashes; a short flag's letter where it has no long name of interest.
+    /// The long name without dashes; the letter of a short flag whose long name is not needed.
     name: String,
-    /// Where it is in [`Scanned::kubectl`].
+    /// The position in [`Scanned::kubectl`].
     at: usize,
     value: Value,
 }
@@ -37,9 +37,9 @@ pub(crate) struct Flag {
 #[derive(Clone, Debug)]
 enum Value {
     None,
-    /// `--name=value`, `-nvalue`
+    /// In the same word: `--name=value` or `-nvalue`.
     Inline(OsString),
-    /// `--name value`
+    /// In the next word: `--name value`.
     Next,
 }
 
@@ -49,21 +49,21 @@ impl Scanned {
         self.verb.map(|at| self.kubectl[at].as_os_str())
     }
 
-    /// The first word after the verb that is neither a flag nor the value of one: `restart` of
-    /// `rollout -n x restart`.
+    /// The first word after the verb that is neither a flag nor its value, such as `restart` in `rollout -n x
+    /// restart`.
     pub(crate) fn word_after_verb(&self) -> Option<&OsStr> {
         let (at, _) = self.words_after_verb().next()?;
         Some(&self.kubectl[at])
     }
 
-    /// The words after the verb that are neither flags nor their values, with their places, up to `--`.
+    /// The words after the verb that are neither flags nor their values, with their positions, up to `--`.
     pub(crate) fn words_after_verb(&self) -> impl Iterator<Item = (usize, &OsStr)> {
         let begin = self.verb.map_or(usize::MAX, |verb| verb + 1);
         let words = (begin..self.dashes()).filter(|&at| !self.is_of_flag(at));
         words.map(|at| (at, self.kubectl[at].as_os_str()))
     }
 
-    /// The words from the verb up to the first flag, by which kubectl looks for a plugin.
+    /// The words from the verb to the first flag, by which kubectl looks for a plugin.
     pub(crate) fn plugin_words(&self) -> impl Iterator<Item = &OsStr> {
         let words = self.kubectl.iter().skip(self.verb.unwrap_or(usize::MAX));
         words.map(OsString::as_os_str).take_while(|word| !word.as_encoded_bytes().starts_with(b"-"))
@@ -74,28 +74,28 @@ impl Scanned {
         self.kubectl.iter().skip(self.dashes() + 1).map(OsString::as_os_str)
     }
 
-    /// Where `--` is, or the end of the words.
+    /// The position of `--`, or the number of words.
     fn dashes(&self) -> usize {
         let dashes = |&at: &usize| self.kubectl[at] == "--" && !self.is_of_flag(at);
         (0..self.kubectl.len()).find(dashes).unwrap_or(self.kubectl.len())
     }
 
-    /// Whether there is a `--` that ends the flags.
+    /// Whether a `--` ends the flags.
     pub(crate) fn has_dashes(&self) -> bool {
         self.dashes() < self.kubectl.len()
     }
 
-    /// Whether this word of [`Self::kubectl`] is the value of the flag before it.
+    /// Whether this word of [`Self::kubectl`] is the value of the preceding flag.
     pub(crate) fn is_value(&self, at: usize) -> bool {
         self.flags.iter().any(|flag| matches!(flag.value, Value::Next) && flag.at + 1 == at)
     }
 
-    /// Whether this word is a flag or the value of one.
+    /// Whether this word is a flag or its value.
     fn is_of_flag(&self, at: usize) -> bool {
         self.is_value(at) || self.flags.iter().any(|flag| flag.at == at)
     }
 
-    /// The flag that chooses clusters, with its value, for one that kubectl does not have either.
+    /// A suggested flag for choosing clusters, with its value, for a flag that kubectl does not have either.
     pub(crate) fn misspelled_choice(&self) -> Option<String> {
         self.flag_words().find_map(|(name, word, value)| {
             let is_long = word.as_encoded_bytes().starts_with(b"--");
@@ -105,17 +105,17 @@ impl Scanned {
         })
     }
 
-    /// Whether the verb is one of kubectl itself, not of another plugin.
+    /// Whether the verb belongs to kubectl itself and not to another plugin.
     pub(crate) fn verb_is_builtin(&self) -> bool {
         self.verb().and_then(OsStr::to_str).is_some_and(flags::is_builtin)
     }
 
-    /// Whether a flag of kubectl was given before the verb, where only kubectl's own are possible.
+    /// Whether a kubectl flag precedes the verb, where only kubectl's own flags are possible.
     pub(crate) fn is_before_verb(&self, name: &str) -> bool {
         self.flags.iter().any(|flag| flag.name == name && self.verb.is_none_or(|verb| flag.at < verb))
     }
 
-    /// Whether a flag of kubectl is set: given, and not as `=false`.
+    /// Whether a kubectl flag is set: present, and not with `=false`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.flags.iter().rfind(|flag| flag.name == name).is_some_and(|flag| match &flag.value {
             Value::Inline(value) => value.to_str().and_then(parse_bool) != Some(false),
@@ -123,22 +123,22 @@ impl Scanned {
         })
     }
 
-    /// The value of a flag of kubectl; the last one counts, as for kubectl.
+    /// The value of a kubectl flag; the last one wins, as in kubectl.
     pub(crate) fn value(&self, name: &str) -> Option<&OsStr> {
         self.values(name).last()
     }
 
-    /// The values of a flag of kubectl that may be repeated.
+    /// The values of a repeatable kubectl flag.
     pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &OsStr> {
         self.flags().filter(move |(flag, _)| *flag == name).filter_map(|(_, value)| value)
     }
 
-    /// All flags of kubectl, by their long names, in the order given.
+    /// All kubectl flags by their long names, in the given order.
     pub(crate) fn flags(&self) -> impl Iterator<Item = (&str, Option<&OsStr>)> {
         self.flag_words().map(|(name, _, value)| (name, value))
     }
 
-    /// The same, each with the word that it was given in.
+    /// The same, each with the word that contains it.
     pub(crate) fn flag_words(&self) -> impl Iterator<Item = (&str, &OsStr, Option<&OsStr>)> {
         self.flags.iter().map(|flag| {
             let value = match &flag.value {
@@ -150,13 +150,13 @@ impl Scanned {
         })
     }
 
-    /// Puts another value in the place of a flag's.
+    /// Replaces the value of a flag.
     pub(crate) fn set_value(&mut self, name: &str, value: &OsStr) {
         let Some(flag) = self.flags.iter_mut().rfind(|flag| flag.name == name) else { return };
         match &mut flag.value {
             Value::None => {}
             Value::Inline(inline) => {
-                // What stands before the value stays: `-Aoyaml` holds another flag.
+                // The part before the value stays: `-Aoyaml` contains another flag.
                 let word = self.kubectl[flag.at].to_str();
                 let before = word.and_then(|word| word.strip_suffix(inline.to_str()?));
                 let mut word = before.map_or_else(|| format!("--{name}="), str::to_owned).into();
@@ -168,7 +168,8 @@ impl Scanned {
         }
     }
 
-    /// Puts a flag right after the verb: before it kubectl would no longer find plugins, after `--` it is no flag.
+    /// Inserts a flag right after the verb: before the verb, kubectl would not find plugins, and after `--`
+    /// it would not be a flag.
     pub(crate) fn insert_after_verb(&mut self, flag: &str) {
         if let Some(verb) = self.verb {
             self.kubectl.insert(verb + 1, flag.into());
@@ -176,7 +177,7 @@ impl Scanned {
         }
     }
 
-    /// Our own flags without those that choose clusters.
+    /// The plugin's flags without those that choose clusters.
     pub(crate) fn own_besides_choice(&self) -> Vec<&OsStr> {
         let mut words = self.own.iter();
         let mut kept = Vec::new();
@@ -196,7 +197,7 @@ impl Scanned {
         self.kubectl.push(word);
     }
 
-    /// Keeps a flag of kubectl, and the next word with it when that is its value.
+    /// Keeps a kubectl flag, and the next word if it is the flag's value.
     fn keep_flag(
         &mut self,
         name: &str,
@@ -221,12 +222,12 @@ impl Scanned {
     }
 }
 
-/// Whether `--name` is a flag of ours after `verb`, or before any verb.
+/// Whether the plugin reads `--name` after `verb`, or before any verb.
 pub(crate) fn is_own(name: &str, verb: Option<&OsStr>) -> bool {
     flags::own(name).is_some_and(|flag| flag.is_ours(verb))
 }
 
-/// Whether a flag of ours chooses clusters.
+/// Whether the word is a plugin flag that chooses clusters.
 pub(crate) fn is_choice(word: &OsStr) -> bool {
     let word = word.to_string_lossy();
     let name = word.split('=').next().unwrap_or_default();
@@ -245,7 +246,7 @@ const CHOICES: &[&str] = &[
     "--retry-failed",
 ];
 
-/// Takes `words`, all that follows `kubectl mc`, apart.
+/// Splits `words`, the arguments after `kubectl mc`.
 pub(crate) fn scan(words: Vec<OsString>) -> Scanned {
     let mut scanned = Scanned::default();
     let mut rest = words.into_iter();
@@ -269,7 +270,7 @@ pub(crate) fn scan(words: Vec<OsString>) -> Scanned {
     scanned
 }
 
-/// `--name`, `--name=value`, `--name value`
+/// Parses `--name`, `--name=value` and `--name value`.
 fn long(scanned: &mut Scanned, word: OsString, rest: &mut impl Iterator<Item = OsString>) {
     let (name, inline) = split_long(&word);
     match flags::own(&name) {
@@ -287,7 +288,7 @@ fn long(scanned: &mut Scanned, word: OsString, rest: &mut impl Iterator<Item = O
     }
 }
 
-/// `-x`, `-xy`, `-xvalue`, `-x=value`, `-x value`
+/// Parses `-x`, `-xy`, `-xvalue`, `-x=value` and `-x value`.
 fn short(scanned: &mut Scanned, word: OsString, rest: &mut impl Iterator<Item = OsString>) {
     let bytes = word.as_encoded_bytes();
     let first = bytes[1];
@@ -298,12 +299,12 @@ fn short(scanned: &mut Scanned, word: OsString, rest: &mut impl Iterator<Item = 
     if scanned.verb.is_none() && matches!(first, b'h' | b'V') && bytes.len() == 2 {
         return scanned.take_own(word, false, rest);
     }
-    // No verb of kubectl has a -y.
+    // No verb of kubectl has a flag -y.
     if bytes == b"-y" && flags::own("yes").is_some_and(|yes| yes.is_ours(scanned.verb())) {
         return scanned.take_own(word, false, rest);
     }
-    // Letters up to the first that takes a value, or that has one by `=`; the rest of the word, or the next word, is
-    // that value.
+    // Reads letters up to the first with a value, or with `=`. The rest of the word, or the next word, is its
+    // value.
     let verb = scanned.verb().map(OsStr::to_owned);
     let takes = |letter: u8| flags::short_takes_value(verb.as_deref(), letter);
     let letters = &bytes[1..];
@@ -316,7 +317,7 @@ fn short(scanned: &mut Scanned, word: OsString, rest: &mut impl Iterator<Item = 
         [] => Value::None,
         [b'=', value @ ..] | value => Value::Inline(String::from_utf8_lossy(value).into_owned().into()),
     };
-    // Each switch of the word counts for itself; the last flag stands for the word.
+    // Each switch in the word counts separately; the last flag represents the word.
     let long = |letter: u8| flags::long_of(verb.as_deref(), letter);
     let (at, name) = (scanned.kubectl.len(), long(letters[last]));
     for &switch in &letters[..last] {
@@ -325,7 +326,7 @@ fn short(scanned: &mut Scanned, word: OsString, rest: &mut impl Iterator<Item = 
     scanned.keep_flag(name, word, value, rest);
 }
 
-/// Go's `strconv.ParseBool`.
+/// The same as Go's `strconv.ParseBool`.
 pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
@@ -334,10 +335,10 @@ pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// The name and the inline value of `--name[=value]`. Names are ASCII, so the cut is at a character.
+/// Splits `--name[=value]`. Names are ASCII, so the split is at a character boundary.
 fn split_long(word: &OsStr) -> (String, Option<OsString>) {
     let Some(text) = word.to_str() else {
-        // A value that is no UTF-8: only its name is of interest, and it is inline.
+        // For a value that is not UTF-8, only the name matters, and the value is inline.
         let lossy = word.to_string_lossy();
         let name = lossy[2..].split('=').next().unwrap_or_default();
         return (name.to_owned(), lossy.contains('=').then(|| word.to_owned()));

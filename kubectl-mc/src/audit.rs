@@ -1,7 +1,7 @@
-//! `kubectl mc audit`: shows one request by its Audit-ID, from the audit events of the sidecar.
+//! Implements `kubectl mc audit`: shows one request by its Audit-ID, from the audit events of the sidecar.
 //!
 //! - [`source`]: the events of a request, from files or from the logs of the sidecar's pods
-//! - [`story`]: the events as text for people
+//! - [`story`]: the events as readable text
 
 mod source;
 mod story;
@@ -45,7 +45,7 @@ pub(crate) fn run(
     Ok(ExitStatus::Success)
 }
 
-/// Whether a request can have this id: 1 to 64 printable characters.
+/// Whether the text is a valid Audit-ID: 1 to 64 printable characters.
 fn is_audit_id(id: &str) -> bool {
     (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -1,15 +1,16 @@
-//! `kubectl mc authz`: keeps the agents of another hub on this host to the objects of their own clusters.
+//! Implements `kubectl mc authz`: restricts the agents of another hub on this host to the objects of their
+//! own clusters.
 //!
-//! - [`policies`]: admission policies for what no authorizer sees: names of new objects, owners
-//! - [`webhook`]: what leads from the host's kube-apiserver to the sidecar's webhooks
-//! - [`admission`]: the admission webhooks of the sidecar: requests for certificates, owners
+//! - [`policies`]: admission policies for what no authorizer sees: names of new objects, and owners
+//! - [`webhook`]: the path from the host's kube-apiserver to the sidecar's webhooks
+//! - [`admission`]: the admission webhooks of the sidecar, for certificate requests and owners
 //! - [`keeper`]: the rights by which the sidecar keeps the RBAC of agents, and the policy that limits them
 //! - [`objects`]: all objects of the host
 //! - [`generate`]: prints them, and the files of a kube-apiserver
 //! - [`apply`], [`remove`]: writes and removes them
-//! - [`verify`]: asks the host what agents may do
-//! - [`status`]: whether it is in force, for `doctor`
-//! - [`token`]: enrolls one cluster, by the command of [`register_command`]
+//! - [`verify`]: queries the host for the rights of agents
+//! - [`status`]: whether the restriction is in force, for `doctor`
+//! - [`token`]: enrolls one cluster with the command of [`register_command`]
 
 mod admission;
 mod apply;
@@ -59,7 +60,7 @@ pub(crate) fn run(
     })
 }
 
-/// The clusters whose agents are meant.
+/// The clusters whose agents are selected.
 async fn clusters(arguments: &HubArgs, host: &Side) -> Result<Vec<String>, Failure> {
     let Hub::Karmada = arguments.agents_of;
     let names = if arguments.names.is_empty() {
@@ -73,7 +74,7 @@ async fn clusters(arguments: &HubArgs, host: &Side) -> Result<Vec<String>, Failu
     Ok(checked(&names)?)
 }
 
-/// The names, if each is one of a cluster that has objects of its own.
+/// The names, if each is that of a cluster with objects of its own.
 fn checked(names: &[String]) -> Result<Vec<String>, AuthzError> {
     match names.iter().find(|name| !subject::is_cluster(name)) {
         Some(name) => Err(AuthzError::Name(name.clone())),

@@ -1,6 +1,6 @@
-//! The private cache folder: `$XDG_CACHE_HOME/kubectl-mc`, else `~/.cache/kubectl-mc`, else one among the temporary files
-//! when the home folder is missing or cannot be written. Only its owner can read it.
-//! The name of an overlay is the hash of its content, so two commands never write different content to one file.
+//! Manages the private cache folder: `$XDG_CACHE_HOME/kubectl-mc`, else `~/.cache/kubectl-mc`, else one among
+//! the temporary files if the home folder is missing or not writable. Only its owner can read it. The name of
+//! an overlay is the hash of its content, so two commands never write different content to one file.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -20,30 +20,30 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Opens the folder, making it when it is not there.
+    /// Opens the folder, and creates it if necessary.
     pub(crate) fn open(env: &Env) -> Result<Self, CacheError> {
         Ok(Self { folder: private_folder(of_user(env::XDG_CACHE_HOME, ".cache", env), env)? })
     }
 
-    /// The folder, if it is there.
+    /// Opens the folder if it exists.
     pub(crate) fn existing(env: &Env) -> Option<Self> {
         let of_user = of_user(env::XDG_CACHE_HOME, ".cache", env);
         let folder = of_user.into_iter().chain([temporary(env)]).find(|folder| folder.exists())?;
         check_private(&folder).ok().map(|()| Self { folder })
     }
 
-    /// The folder itself, which only its owner can look into.
+    /// The path of the folder, which only its owner can read.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Whether this content was stored before and is still as it was.
+    /// Whether this content is stored and unchanged.
     pub(crate) fn holds(&self, content: &[u8]) -> bool {
         let path = self.path(content);
         is_private_file(&path) && fs::read(&path).is_ok_and(|stored| stored == content)
     }
 
-    /// Stores the content, or finds it stored, and says where.
+    /// Stores the content unless it is already stored; returns its path.
     pub(crate) fn store(&self, content: &[u8], now: SystemTime) -> Result<PathBuf, CacheError> {
         let path = self.path(content);
         let stored =
@@ -52,7 +52,7 @@ impl Cache {
         Ok(path)
     }
 
-    /// What was stored under a name of its own, unless it is older than kubectl lets its own cache be.
+    /// Loads the content stored under a name, unless it is older than the TTL of kubectl's own cache.
     pub(crate) fn load_named(&self, kind: &str, name: &str, now: SystemTime) -> Option<Vec<u8>> {
         let path = self.named_path(kind, name);
         let written = path.metadata().and_then(|metadata| metadata.modified()).ok()?;
@@ -60,7 +60,7 @@ impl Cache {
         (fresh && is_private_file(&path)).then(|| fs::read(&path).ok())?
     }
 
-    /// The same with its age, however old it is.
+    /// Loads the content with its age, however old it is.
     pub(crate) fn load_aged(&self, kind: &str, name: &str, now: SystemTime) -> Option<(Vec<u8>, Duration)> {
         let path = self.named_path(kind, name);
         let written = path.metadata().and_then(|metadata| metadata.modified()).ok()?;
@@ -68,7 +68,7 @@ impl Cache {
         is_private_file(&path).then(|| fs::read(&path).ok())?.map(|content| (content, age))
     }
 
-    /// Stores the content in place of what was stored under the name before, and says where.
+    /// Stores content under a name, replacing earlier content; returns its path.
     pub(crate) fn store_named(
         &self,
         kind: &str,
@@ -82,7 +82,7 @@ impl Cache {
         Ok(path)
     }
 
-    /// The time of the last use is what pruning goes by.
+    /// Sets the time of last use, which pruning relies on.
     fn touch(&self, path: &Path, now: SystemTime) -> io::Result<()> {
         OpenOptions::new().write(true).open(path)?.set_modified(now)
     }
@@ -92,7 +92,8 @@ impl Cache {
         replace(path, content)
     }
 
-    /// Removes what was not used for a while. Best effort: another process may be at it too.
+    /// Removes files that were not used for a while. Best effort, because another process may prune in
+    /// parallel.
     fn prune(&self, now: SystemTime) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         for entry in entries.flatten() {
@@ -114,8 +115,8 @@ impl Cache {
     }
 }
 
-/// Stores an overlay that is never removed: the environment of a shell names it, and without the file kubectl would go to
-/// the user's current context. Its name is the hash of its content.
+/// Stores an overlay that is never removed: the environment of a shell references it, and without the file
+/// kubectl would use the user's current context. Its name is the hash of its content.
 pub(crate) fn store_lasting(content: &[u8], env: &Env) -> Result<PathBuf, CacheError> {
     let path = state_folder(env)?.join(format!("{LASTING_PREFIX}{}.yaml", hash(content)));
     let is_stored = is_private_file(&path) && fs::read(&path).is_ok_and(|stored| stored == content);
@@ -125,17 +126,17 @@ pub(crate) fn store_lasting(content: &[u8], env: &Env) -> Result<PathBuf, CacheE
     Ok(path)
 }
 
-/// Whether the plugin made the file: it is in one of its private folders.
+/// Whether the plugin created the file, in one of its private folders.
 pub(crate) fn is_own_file(path: &Path, env: &Env) -> bool {
     let folders = [(env::XDG_CACHE_HOME, ".cache"), (env::XDG_STATE_HOME, ".local/state")];
     let folders = folders.iter().filter_map(|(variable, below_home)| of_user(variable, below_home, env));
     folders.chain([temporary(env)]).any(|folder| path.starts_with(folder))
 }
 
-/// A new file under a name of its own, then a rename: no reader ever sees half a file.
+/// Writes a temporary file, then renames it, so that readers never see a partial file.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    // Left over by a process of the same id that was killed.
+    // A killed process with the same id may have left it.
     let _ = fs::remove_file(&temporary);
     let mut file = create_private(&temporary)?;
     let written = file.write_all(content).and_then(|()| fs::rename(&temporary, path));
@@ -152,9 +153,9 @@ fn hash(content: &[u8]) -> String {
 
 const PREFIX: &str = "overlay-";
 const LASTING_PREFIX: &str = "contexts-";
-/// As long as kubectl keeps what it has discovered.
+/// The TTL of kubectl's discovery cache.
 const NAMED_LIFETIME: Duration = Duration::from_secs(6 * 60 * 60);
-/// Long enough that a shell or a watch that was started with an overlay outlives no workday without it.
+/// Long enough for a shell or a watch that still uses an overlay.
 const UNUSED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 #[derive(Debug, thiserror::Error)]
@@ -177,19 +178,19 @@ impl Explain for CacheError {
     }
 }
 
-/// The folder of what the plugin remembers, made when it is not there.
+/// The folder for the plugin's state, created if necessary.
 pub(crate) fn state_folder(env: &Env) -> Result<PathBuf, CacheError> {
     private_folder(of_user(env::XDG_STATE_HOME, ".local/state", env), env)
 }
 
-/// The same, if it is there.
+/// The same folder, if it exists.
 pub(crate) fn existing_state_folder(env: &Env) -> Result<Option<PathBuf>, CacheError> {
     let of_user = of_user(env::XDG_STATE_HOME, ".local/state", env);
     let found = of_user.into_iter().chain([temporary(env)]).find(|folder| folder.exists());
     found.map(|folder| check_private(&folder).map(|()| folder)).transpose()
 }
 
-/// The plugin's folder below the one that the variable names, else below a folder of the home folder.
+/// The plugin's folder below that of the variable, else below a folder of the home folder.
 fn of_user(variable: &str, below_home: &str, env: &Env) -> Option<PathBuf> {
     let base = match env.var(variable).map(Path::new).filter(|base| base.is_absolute()) {
         Some(base) => base.to_owned(),
@@ -198,7 +199,7 @@ fn of_user(variable: &str, below_home: &str, env: &Env) -> Option<PathBuf> {
     Some(base.join("kubectl-mc"))
 }
 
-/// The folder, or one among the temporary files when it cannot be used.
+/// The folder, or one among the temporary files if it is not usable.
 fn private_folder(folder: Option<PathBuf>, env: &Env) -> Result<PathBuf, CacheError> {
     let usable = folder.filter(|folder| make_private(folder).is_ok() && is_writable(folder));
     let folder = match usable {
@@ -222,7 +223,7 @@ pub(crate) fn temporary(env: &Env) -> PathBuf {
     base.join("kubectl-mc")
 }
 
-/// Where the cache of kubectl itself is: `--cache-dir`, else `KUBECACHEDIR`, else `~/.kube/cache`.
+/// The cache folder of kubectl itself: `--cache-dir`, else `KUBECACHEDIR`, else `~/.kube/cache`.
 pub(crate) fn of_kubectl(flag: Option<&OsStr>, env: &Env) -> Option<PathBuf> {
     match flag.filter(|flag| !flag.is_empty()).or_else(|| env.var(env::KUBECACHEDIR)) {
         Some(folder) => Some(folder.into()),
@@ -230,7 +231,7 @@ pub(crate) fn of_kubectl(flag: Option<&OsStr>, env: &Env) -> Option<PathBuf> {
     }
 }
 
-/// Whether the file system of an existing folder can be written.
+/// Whether the file system of an existing folder is writable.
 #[cfg(unix)]
 fn is_writable(folder: &Path) -> bool {
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
@@ -258,7 +259,8 @@ fn make_private(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).create(folder)
 }
 
-/// A folder of someone else's could hold an overlay that leads the user's credential elsewhere.
+/// Refuses a folder of another owner, which could contain an overlay that sends the user's credential
+/// elsewhere.
 #[cfg(unix)]
 fn check_private(folder: &Path) -> Result<(), CacheError> {
     use std::os::unix::fs::MetadataExt;
@@ -278,13 +280,13 @@ fn check_private(folder: &Path) -> Result<(), CacheError> {
     Ok(())
 }
 
-/// Elsewhere the user's profile is private by its own rules.
+/// On other systems the user's profile is private by default.
 #[cfg(not(unix))]
 fn check_private(_folder: &Path) -> Result<(), CacheError> {
     Ok(())
 }
 
-/// Whether the owner alone can read the file.
+/// Whether only the owner can read the file.
 #[cfg(unix)]
 pub(crate) fn is_private_file(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -296,7 +298,7 @@ pub(crate) fn is_private_file(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
-/// Opens a file for its owner alone, making it when it is not there.
+/// Opens a file for its owner only, and creates it if necessary.
 pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     match create_private(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -1,6 +1,6 @@
-//! The cluster that `kubectl mc use` has chosen for a kubeconfig context, in the user's state folder
-//! (`$XDG_STATE_HOME/kubectl-mc/use.json`, else `~/.local/state/kubectl-mc/use.json`). A context of the same name with
-//! another server is another host.
+//! Stores the cluster that `kubectl mc use` sets for a kubeconfig context, in the user's state folder
+//! (`$XDG_STATE_HOME/kubectl-mc/use.json`, else `~/.local/state/kubectl-mc/use.json`). A context of the same
+//! name with another server counts as another host.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,26 +14,26 @@ use crate::env::Env;
 use crate::error::Explain;
 use crate::log::without_credential;
 
-/// What is chosen for one context.
+/// The choice for one context.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ChosenCluster {
     context: String,
     server: String,
-    /// The cluster in use; none after `--unset`.
+    /// The current cluster; `None` after `--unset`.
     pub(crate) cluster: Option<ClusterName>,
-    /// The one before it.
+    /// The previous cluster.
     pub(crate) previous: Option<ClusterName>,
 }
 
 impl ChosenCluster {
-    /// What is chosen for the context; nothing by default.
+    /// Loads the choice for the context; empty by default.
     pub(crate) fn load(host: &ClusterContext, env: &Env) -> Result<Self, ChosenClusterError> {
         let own = Self::of(host);
         let all = load_all(env)?;
         Ok(all.into_iter().find(|one| one.is_for(&own)).unwrap_or(own))
     }
 
-    /// Chooses a cluster, or none, and remembers the one before.
+    /// Sets or unsets the cluster, and stores the previous one.
     pub(crate) fn choose(self, cluster: Option<ClusterName>, env: &Env) -> Result<(), ChosenClusterError> {
         let mut all = load_all(env)?;
         all.retain(|one| !one.is_for(&self));

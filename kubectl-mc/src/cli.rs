@@ -1,5 +1,5 @@
-//! The flags of the plugin, and their help. No behavior here. The words of kubectl do not pass through this
-//! parser: [`crate::argv`] takes them out first.
+//! Defines the flags of the plugin and their help, without behavior. The arguments of kubectl do not pass
+//! through this parser, because [`crate::argv`] removes them first.
 
 mod access;
 mod agent;
@@ -155,12 +155,12 @@ impl Flags {
         !self.cluster.is_empty() || by_list || excludes
     }
 
-    /// Whether contexts are meant instead of members.
+    /// Whether contexts are chosen instead of members.
     pub(crate) fn chooses_contexts(&self) -> bool {
         self.contexts || self.context_selector.is_some()
     }
 
-    /// The first given flag that only a command of kubectl can follow.
+    /// The first given flag that only a kubectl command supports.
     pub(crate) fn of_kubectl_only(&self) -> Option<&'static str> {
         [
             (self.batch.is_some(), "--batch"),
@@ -250,7 +250,7 @@ impl Output {
         })
     }
 
-    /// As kubectl calls it.
+    /// The format's name in kubectl.
     pub(crate) fn word(&self) -> &str {
         match self {
             Self::Wide => "wide",
@@ -272,12 +272,12 @@ const TEMPLATES: &[&str] = &[
     "go-template-file",
 ];
 
-/// A number of things, of which there is one at least.
+/// Parses a number that is at least one.
 fn count<T: FromStr>(text: &str) -> Result<T, &'static str> {
     text.parse().map_err(|_| "expected a number of at least 1")
 }
 
-/// Where the help of a verb has the flags that are not its own.
+/// Heading in the help of a verb for flags that are not its own.
 const CHOICE: &str = "Flags that choose clusters";
 const SEVERAL: &str = "Flags for several clusters";
 const OF_ALL: &str = "Flags of every verb";

@@ -1,14 +1,14 @@
-//! A cluster that a kubeconfig names, and requests to it with the caller's own credential.
+//! Represents the cluster of a kubeconfig, and sends requests to it with the caller's own credential.
 //!
 //! - [`cluster_id`]: a member or a context
 //! - [`context`]: the cluster and the user of a kubeconfig context, or of the pod's service account
 //! - [`client`], [`credential`]: the HTTP client and the caller's credential
-//! - [`connection`]: a cluster that the plugin's own verbs write to
+//! - [`connection`]: a cluster for the plugin's own verbs that write
 //! - [`hop`]: which hop refused a request
-//! - [`hub`]: whose hub the host is
+//! - [`hub`]: the kind of the host's hub
 //! - [`inventory`]: the list of clusters behind the host
-//! - [`route`]: through the host, or by the sidecar's own address
-//! - [`reach`]: the ways to all clusters of a command
+//! - [`route`]: through the host, or by the sidecar's direct endpoint
+//! - [`reach`]: the routes to all clusters of a command
 //! - [`pods`]: why pods are not ready
 
 pub(crate) mod client;

@@ -25,7 +25,7 @@ use crate::printer::Printer;
 use crate::settings::{self, Settings};
 use crate::trace;
 
-/// Runs `kubectl mc <arguments>`. The commands of a hint go to the same host.
+/// Runs `kubectl mc <arguments>`. The commands in a hint address the same host.
 pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
     if arguments.first().is_some_and(|word| word == crate::completion::VERB) {
         return Ok(completion::respond(arguments, env, printer));
@@ -65,7 +65,7 @@ fn dispatch(
             ReadOnly { verb: scanned.verb().unwrap_or_default().to_string_lossy().into_owned() }.into()
         );
     }
-    // The flags of a verb of the plugin are all the plugin's, so the parser gets every word.
+    // After a verb of the plugin, all flags belong to the plugin, so its parser gets every word.
     let runs_here = arguments.is_empty() || builtin::runs_here(&scanned, is_cluster_chosen(&scanned, env));
     let words = if runs_here { arguments } else { scanned.own.clone() };
     let matches = match builtin::parser().try_get_matches_from(program(words)) {
@@ -87,7 +87,7 @@ struct ReadOnly {
 
 impl Explain for ReadOnly {
     fn hint(&self) -> Option<String> {
-        // These open a way in, and have no dry run.
+        // These commands open connections into a cluster, and have no dry run.
         let opens = ["exec", "attach", "cp", "debug", "port-forward", "proxy", "run", "edit", "shell"];
         let dry = if opens.contains(&self.verb.as_str()) { "" } else { "use --dry-run=server, or " };
         Some(format!("{dry}unset {}", crate::env::READONLY))
@@ -106,7 +106,7 @@ fn program(arguments: Vec<OsString>) -> impl Iterator<Item = OsString> {
     std::iter::once("kubectl mc".into()).chain(arguments)
 }
 
-/// Help and version are answers; everything else the parser says is an error.
+/// Help and version succeed; every other message of the parser is an error.
 fn parser_said(error: &clap::Error, scanned: &Scanned, printer: &Printer) -> ExitStatus {
     if error.kind() == ErrorKind::DisplayVersion {
         printer.out_line(&version::client_line());

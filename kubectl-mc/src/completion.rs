@@ -1,11 +1,13 @@
-//! Shell completion, in the protocol of cobra: `kubectl mc __complete WORDS… LAST` prints the candidates for the last
-//! word, and always succeeds. kubectl asks for them through `kubectl_complete-mc`, and the scripts of `kubectl mc
-//! completion` ask for them themselves. An answer comes within a second: what is slower is left out.
+//! Implements shell completion with the protocol of cobra: `kubectl mc __complete WORDS… LAST` prints the
+//! candidates for the last word, and always succeeds. kubectl requests them through `kubectl_complete-mc`,
+//! and the scripts of `kubectl mc completion` request them directly. A response takes at most a second;
+//! slower results are omitted.
 //!
-//! - [`respond`]: the candidates; [`answer`] is their form
+//! - [`respond`]: the candidates; [`answer`]: their format
 //! - [`clusters`]: names of clusters; [`values`]: values of the plugin's flags and arguments
-//! - [`own_verb`]: the command line of a verb of the plugin; [`kubectl_verb`]: that of kubectl, which completes the rest
-//! - [`mod@script`]: what the shells source; [`shim`]: `kubectl_complete-mc` and where it is installed
+//! - [`own_verb`]: the command line of a plugin verb; [`kubectl_verb`]: that of kubectl, which completes the
+//!   rest
+//! - [`mod@script`]: the scripts for shells; [`shim`]: `kubectl_complete-mc` and its installation
 
 mod answer;
 mod child;
@@ -37,10 +39,10 @@ pub(crate) use answer::Answer;
 pub(crate) use script::script;
 pub(crate) use shim::{install, uninstall};
 
-/// The hidden verb. It is one only as the first word.
+/// The hidden verb. It is only recognized as the first word.
 pub(crate) const VERB: &str = "__complete";
 
-/// The words of the command line; under the name that kubectl gives the completion of a plugin, those of [`VERB`].
+/// The words of the command line. Under the name of kubectl's completion program, [`VERB`] is added to them.
 pub(crate) fn arguments(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut words = words.into_iter();
     let program = words.next().unwrap_or_default();
@@ -66,17 +68,17 @@ pub(crate) fn respond(mut words: Vec<OsString>, parser: Command, env: &Env) -> A
     }
 }
 
-/// Where the last word stands.
+/// The position of the last word.
 struct Cursor {
-    /// The words before it, without a flag of the plugin whose value it is.
+    /// The words before it, without a plugin flag that takes it as its value.
     before: Scanned,
     place: Place,
 }
 
 enum Place {
-    /// The value of this flag of the plugin, in a word of its own.
+    /// The value of this plugin flag, in its own word.
     OwnValue(String),
-    /// The value of a flag of kubectl, in a word of its own.
+    /// The value of a kubectl flag, in its own word.
     KubectlValue,
     /// After `--`.
     AfterDashes,
@@ -86,7 +88,7 @@ enum Place {
 
 impl Cursor {
     fn find(words: Vec<OsString>, typed: &str) -> Self {
-        // A word that is no flag shows where the scanner puts it.
+        // A placeholder that is not a flag shows how the scanner classifies the word.
         let mark = OsString::from(if typed.starts_with('-') { "x" } else { typed });
         let marked = argv::scan(words.iter().cloned().chain([mark]).collect());
         let before = argv::scan(words.clone());
@@ -106,7 +108,7 @@ impl Cursor {
     }
 }
 
-/// What a completion knows of the command line, and until when it has to answer.
+/// The input of a completion, and its deadline.
 struct Session<'a> {
     env: &'a Env,
     deadline: Instant,
@@ -119,7 +121,7 @@ struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Nothing when the flags or the configuration are wrong: the command itself says what is wrong with them.
+    /// Returns `None` if the flags or the configuration are invalid; the command itself reports the error.
     fn new(cursor: &Cursor, parser: &Command, env: &'a Env, deadline: Instant) -> Option<Self> {
         let words = std::iter::once("kubectl mc".into()).chain(cursor.before.own.iter().cloned());
         let matches = parser.clone().try_get_matches_from(words).ok()?;

@@ -1,6 +1,6 @@
-//! The user's configuration: `$XDG_CONFIG_HOME/kubectl-mc/config.yaml`, else `~/.config/kubectl-mc/config.yaml`. An
-//! unknown key is an error with the nearest known key as a hint, because a mistyped set would choose other
-//! clusters.
+//! Reads the user's configuration: `$XDG_CONFIG_HOME/kubectl-mc/config.yaml`, else
+//! `~/.config/kubectl-mc/config.yaml`. An unknown key is an error with the nearest known key as a hint,
+//! because a mistyped set would choose other clusters.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -84,7 +84,7 @@ pub(crate) struct Defaults {
 }
 
 impl ConfigFile {
-    /// Reads the file; none is an empty one.
+    /// Reads the file; a missing file equals an empty one.
     pub(crate) fn load(env: &Env) -> Result<Self, ConfigFileError> {
         let Some(file) = path(env) else { return Ok(Self::default()) };
         let text = std::fs::read_to_string(&file);
@@ -106,7 +106,7 @@ impl ConfigFile {
     }
 }
 
-/// Where the file is.
+/// The path of the file.
 pub(crate) fn path(env: &Env) -> Option<PathBuf> {
     let base = match env.var(env::XDG_CONFIG_HOME).map(Path::new).filter(|base| base.is_absolute()) {
         Some(base) => base.to_owned(),
@@ -126,7 +126,8 @@ pub(crate) enum ConfigFileError {
 impl Explain for ConfigFileError {
     fn hint(&self) -> Option<String> {
         let Self::Parse { reason, .. } = self else { return None };
-        // The parser says it so: unknown field `hots`, expected one of host, sets, defaults at line 1, column 1
+        // The parser's message: unknown field `hots`, expected one of host, sets, defaults at line 1, column
+        // 1
         let (given, known) = reason.split_once("unknown field")?.1.split_once(", expected")?;
         let known = known.split(" at line").next()?;
         let known = known.split([',', ' ']).map(|name| name.trim_matches('`'));
@@ -139,7 +140,8 @@ impl Explain for ConfigFileError {
     }
 }
 
-/// A set is a map, or the list of its clusters. An untagged enum would hide which key of a map is wrong.
+/// Parses sets. A set is a map or a list of its clusters. An untagged enum would hide which key of a map is
+/// invalid.
 fn sets<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, ClusterSet>, D::Error> {
     struct Set(ClusterSet);
     struct Forms;

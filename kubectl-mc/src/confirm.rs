@@ -1,4 +1,4 @@
-//! Asks for confirmation at the terminal before a change that cannot be undone.
+//! Prompts for confirmation at the terminal before a change that cannot be undone.
 
 use std::io::{BufRead, IsTerminal};
 
@@ -6,14 +6,14 @@ use crate::error::Explain;
 use crate::printer::Printer;
 use crate::server_text::escaped;
 
-/// Goes on only after a yes; kubectl's question.
+/// Continues only after a yes, with the same prompt as kubectl.
 pub(crate) fn confirm(question: &str, printer: &Printer) -> Result<(), NotConfirmed> {
     if !std::io::stdin().is_terminal() {
         return Err(NotConfirmed::NoTerminal);
     }
     printer.note(&format!("{} (y/N): ", escaped(question)));
     let mut answer = String::new();
-    // What cannot be read is no yes.
+    // Unreadable input does not confirm.
     let _ = std::io::stdin().lock().read_line(&mut answer);
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),

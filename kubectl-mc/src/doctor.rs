@@ -1,10 +1,10 @@
-//! `kubectl mc doctor`: checks this machine, the host and the members by the same hops as a command, and prints for each
-//! problem the command that mends it.
+//! Implements `kubectl mc doctor`: checks this machine, the host and the members through the same hops as a
+//! command, and prints a command that solves each problem.
 //!
 //! - [`machine`]: the plugin in `PATH`, kubectl, the configuration
-//! - [`host`]: reached and logged in, the clock, the sidecar; [`mod@hub`]: another project's hub instead
-//! - [`member`]: what the sidecar reports, a request by every hop; [`streams`]: WebSocket and SPDY
-//! - [`report`]: the findings, for people and for programs
+//! - [`host`]: connection and login, the clock, the sidecar; [`mod@hub`]: another project's hub instead
+//! - [`member`]: the sidecar's report, and a request through every hop; [`streams`]: WebSocket and SPDY
+//! - [`report`]: the findings as text and as JSON
 
 mod host;
 mod hub;
@@ -63,8 +63,8 @@ pub(crate) fn run(
     Ok(report.status())
 }
 
-/// What the arguments and flags choose: all clusters where they choose none. The default cluster of other commands
-/// narrows nothing here.
+/// The choice of the arguments and flags, by default all clusters. The default cluster of other commands does
+/// not restrict it.
 fn choice(arguments: &DoctorArgs, flags: &Flags) -> Result<Choice, Failure> {
     let Flags { cluster, cluster_selector, r#where, all_clusters, exclude, retry_failed, .. } = flags;
     if *retry_failed {
@@ -78,8 +78,8 @@ fn choice(arguments: &DoctorArgs, flags: &Flags) -> Result<Choice, Failure> {
     Ok(choice.unwrap_or_default())
 }
 
-/// The settings; wrong flags and variables are errors. A configuration file that cannot be read is a finding, and the
-/// rest is checked without it.
+/// The settings. Invalid flags and variables are errors. An unreadable configuration file is a finding, and
+/// the other checks run without it.
 fn settings(arguments: &DoctorArgs, flags: &Flags, env: &Env) -> Result<Settings, Failure> {
     let mut flags = flags.clone();
     flags.cluster.extend(arguments.clusters.iter().cloned());
@@ -105,7 +105,7 @@ struct Doctor<'a> {
 }
 
 impl Doctor<'_> {
-    /// Adds one section after the other, until a hop is reached that nothing can pass.
+    /// Adds one section after the other, until a hop blocks the remaining checks.
     fn examine(&mut self, choice: &Choice, settings: &Settings) -> Result<(), Failure> {
         let env = self.env;
         self.add(Section::new(Kind::Machine, "This machine", machine::check(self.kubectl.as_ref(), env)));
@@ -113,7 +113,8 @@ impl Doctor<'_> {
         self.host(choice, settings)
     }
 
-    /// The host and its clusters. Where it turns out to be a hub of another project, all is checked as one of that.
+    /// Checks the host and its clusters. If the host turns out to be a hub of another project, all checks
+    /// restart for that hub.
     fn host(&mut self, choice: &Choice, settings: &Settings) -> Result<(), Failure> {
         let env = self.env;
         let found = match ClusterContext::load(&settings.host, env) {
@@ -189,7 +190,7 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// The clusters that were chosen. Without the right to list them, exact names can still be checked.
+    /// The chosen clusters. Without the right to list clusters, exact names are still checked.
     fn clusters(&self, choice: &Choice, login: &Login<'_>, findings: &mut Vec<Finding>) -> Vec<ClusterName> {
         let (env, scanned) = (self.env, Scanned::default());
         let mut unusable = None;
@@ -215,7 +216,7 @@ impl Doctor<'_> {
         }
     }
 
-    /// People see each section when it is known.
+    /// Adds a section. Text output shows it immediately.
     fn add(&mut self, section: Section) {
         if self.arguments.output.is_none() {
             section.lines().iter().for_each(|line| self.printer.out_line(line));
@@ -224,7 +225,7 @@ impl Doctor<'_> {
     }
 }
 
-/// All clusters side by side, in the order in which they were chosen.
+/// Checks all clusters in parallel; the results are in the chosen order.
 async fn members(
     context: &CheckContext,
     clusters: &[ClusterName],
@@ -249,7 +250,7 @@ async fn members(
     sections.into_iter().map(|(_, section)| section).collect()
 }
 
-/// The check, or a finding that says that it did not end in time.
+/// Runs a check; returns a finding if it timed out.
 async fn within(limit: Option<Duration>, check: impl Future<Output = ()>) -> Result<(), Finding> {
     let Some(limit) = limit else {
         check.await;
@@ -261,11 +262,11 @@ async fn within(limit: Option<Duration>, check: impl Future<Output = ()>) -> Res
     })
 }
 
-/// With a capital letter, as the title of a section.
+/// Capitalizes the title of a section.
 fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// A check waits for the network most of the time.
+/// A check mostly waits for the network.
 const CONCURRENCY: usize = 64;

@@ -1,85 +1,85 @@
-//! The environment variables that the plugin reads, and the environment as a value. No other module reads the
-//! process's environment.
+//! Defines the environment variables that the plugin reads, and holds the environment as a value. No other
+//! module reads the environment of the process.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-/// The clusters when none are chosen by flags.
+/// The clusters if no flag chooses any.
 pub(crate) const CLUSTER: &str = "KUBECTL_MC_CLUSTER";
-/// The host's kubeconfig context when no `--context` is given.
+/// The host's kubeconfig context without `--context`.
 pub(crate) const CONTEXT: &str = "KUBECTL_MC_CONTEXT";
-/// The project of the host's hub when no `--hub` is given.
+/// The project of the host's hub without `--hub`.
 pub(crate) const HUB: &str = "KUBECTL_MC_HUB";
-/// The route to members when no `--route` is given.
+/// The route to members without `--route`.
 pub(crate) const ROUTE: &str = "KUBECTL_MC_ROUTE";
-/// Whether every command that changes something is refused.
+/// Whether to refuse every command that may change something.
 pub(crate) const READONLY: &str = "KUBECTL_MC_READONLY";
-/// The level of the plugin's log, as `-v`.
+/// The log level of the plugin, as for `-v`.
 pub(crate) const LOG: &str = "KUBECTL_MC_LOG";
-/// How a trace of the command is exported: `otlp`.
+/// The exporter of the command's trace: `otlp`.
 pub(crate) const TRACE: &str = "KUBECTL_MC_TRACE";
-/// The trace that the command belongs to (OpenTelemetry: environment variables as context carriers).
+/// The parent trace of the command (OpenTelemetry: environment variables as context carriers).
 pub(crate) const TRACEPARENT: &str = "TRACEPARENT";
 /// The collector of traces.
 pub(crate) const OTLP_TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-/// The collector of all that OpenTelemetry exports.
+/// The collector of all OpenTelemetry signals.
 pub(crate) const OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-/// The clusters of a `kubectl mc shell`, for what runs in it.
+/// The clusters of a `kubectl mc shell`, for programs in it.
 pub(crate) const IN_SHELL: &str = "KUBECTL_MC_SHELL";
 /// The time limit of a completion.
 pub(crate) const COMPLETION_TIMEOUT: &str = "KUBECTL_MC_COMPLETION_TIMEOUT";
 /// The kubectl to run.
 pub(crate) const KUBECTL: &str = "KUBECTL_MC_KUBECTL";
-/// The kubectl that called us as its plugin (set by kubectl 1.37 and later).
+/// The kubectl that runs the plugin (set by kubectl 1.37 and later).
 pub(crate) const KUBECTL_PATH: &str = "KUBECTL_PATH";
-/// Whether commands that the plugin understands completely are done by direct requests: 0 runs kubectl for all of them;
+/// Whether commands that the plugin fully supports run by direct requests: 0 runs kubectl for all of them;
 /// `only`, for tests, never runs kubectl for one of them.
 pub(crate) const DIRECT: &str = "KUBECTL_MC_DIRECT";
 /// kubectl's list of kubeconfig files.
 pub(crate) const KUBECONFIG: &str = "KUBECONFIG";
-/// Whether kubectl reads a file of preferences.
+/// Whether kubectl reads a preferences file.
 pub(crate) const KUBECTL_KUBERC: &str = "KUBECTL_KUBERC";
-/// kubectl's file of preferences.
+/// kubectl's preferences file.
 pub(crate) const KUBERC: &str = "KUBERC";
 /// kubectl's cache folder.
 pub(crate) const KUBECACHEDIR: &str = "KUBECACHEDIR";
 /// The user's cache folder.
 pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
-/// Where temporary files are.
+/// The folder of temporary files.
 pub(crate) const TMPDIR: &str = "TMPDIR";
-/// Where temporary files are on Windows.
+/// The folder of temporary files on Windows.
 pub(crate) const TEMP: &str = "TEMP";
-/// The user's folder of what programs remember.
+/// The user's state folder.
 pub(crate) const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
-/// The user's folder of configurations.
+/// The user's configuration folder.
 pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
-/// No colours, whatever it says (<https://no-color.org>).
+/// Disables colors, with any value (<https://no-color.org>).
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
-/// What the terminal can do.
+/// The type of the terminal.
 pub(crate) const TERM: &str = "TERM";
 /// The user's shell.
 pub(crate) const SHELL: &str = "SHELL";
 /// The command interpreter of Windows.
 pub(crate) const COMSPEC: &str = "ComSpec";
-/// Where zsh finds its files, instead of the home folder.
+/// The folder of zsh's startup files instead of the home folder.
 pub(crate) const ZDOTDIR: &str = "ZDOTDIR";
 /// The user's home folder.
 pub(crate) const HOME: &str = "HOME";
 /// The user's home folder on Windows.
 pub(crate) const USERPROFILE: &str = "USERPROFILE";
-/// Where programs are found.
+/// The folders of programs.
 pub(crate) const PATH: &str = "PATH";
 /// The API server's address, in a pod.
 pub(crate) const KUBERNETES_SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 /// The API server's port, in a pod.
 pub(crate) const KUBERNETES_SERVICE_PORT: &str = "KUBERNETES_SERVICE_PORT";
-/// The pod's namespace when its manifest says so; kubectl prefers it to the service account's file.
+/// The pod's namespace, if its manifest sets it; kubectl prefers it to the service account's file.
 pub(crate) const POD_NAMESPACE: &str = "POD_NAMESPACE";
 /// The request of kubectl to a credential plugin (`client.authentication.k8s.io`).
 pub(crate) const KUBERNETES_EXEC_INFO: &str = "KUBERNETES_EXEC_INFO";
-/// Proxies, as Go reads them.
+/// The proxy for servers with TLS, in Go's order of names.
 pub(crate) const HTTPS_PROXY: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
-/// The proxy to servers without TLS.
+/// The proxy for servers without TLS.
 pub(crate) const HTTP_PROXY: [&str; 2] = ["HTTP_PROXY", "http_proxy"];
 /// Servers that are reached without a proxy.
 pub(crate) const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
@@ -93,7 +93,7 @@ impl Env {
         std::env::vars_os().collect()
     }
 
-    /// The same with another value of one variable.
+    /// The environment with another value of one variable.
     pub(crate) fn with(&self, name: &str, value: &OsStr) -> Self {
         let mut variables = self.0.clone();
         variables.insert(name.into(), value.to_owned());

@@ -1,19 +1,19 @@
-//! A failed command as the user sees it: the chain of causes, a hint and an exit code. Each module has its own
-//! error type; [`Explain`] adds the hint and the exit code.
+//! Represents a failed command for the user: the chain of causes, a hint and an exit code. Each module has
+//! its own error type; [`Explain`] adds the hint and the exit code.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::exit::ExitStatus;
 
-/// An error that knows what the user can do about it.
+/// An error with a hint for the user.
 pub(crate) trait Explain: Error + Send + Sync + 'static {
     /// The next step, as a sentence or a command.
     fn hint(&self) -> Option<String> {
         None
     }
 
-    /// The exit code that tells this failure from others.
+    /// The exit code for this kind of failure.
     fn status(&self) -> ExitStatus {
         ExitStatus::Failed
     }
@@ -46,7 +46,7 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut last = line.clone();
     for cause in causes(error).skip(1) {
         let text = cause.to_string();
-        // Some libraries repeat the cause in their own text; it is printed once.
+        // Some libraries repeat the cause in their own message; it is printed once.
         if !last.contains(&text) {
             line = format!("{line}: {text}");
         }
@@ -62,13 +62,13 @@ pub(crate) fn causes<'a>(
     std::iter::successors(Some(error), |error| cause(*error)).take(MAX_CAUSES)
 }
 
-/// The cause of an error. An `io::Error` does not give the error that it wraps as its source.
+/// The cause of an error. The source of an `io::Error` skips the error that it wraps.
 fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
     wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| error.source())
 }
 
-/// More than any library nests, so that a chain with a cycle ends.
+/// More levels than any library nests, so that a cyclic chain ends.
 const MAX_CAUSES: usize = 32;
 
 #[cfg(test)]

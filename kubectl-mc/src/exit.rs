@@ -1,33 +1,34 @@
-//! The exit codes of the program. When kubectl runs, its own exit code is used.
+//! Defines the exit codes of the program. If kubectl runs, its own exit code applies.
 
 use std::process::ExitCode;
 
-/// How the program ends when no kubectl took its place.
+/// The exit code of the program if kubectl did not replace it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
     Success,
-    /// The host, the sidecar or the member refused or could not be reached; kubectl's own code for any error.
+    /// The host, the sidecar or the member refused or was unreachable; kubectl's code for any error.
     Failed,
-    /// The command line or the environment asks for something that cannot be.
+    /// The command line or the environment is invalid.
     Usage,
-    /// No cluster of that name behind this host.
+    /// The host has no cluster of that name.
     NoSuchCluster,
-    /// Several clusters: the command failed on some of them.
+    /// The command failed on some of several clusters.
     SomeFailed,
-    /// Several clusters: the command failed on all of them.
+    /// The command failed on all of several clusters.
     AllFailed,
-    /// Ctrl-C; the shells' code for it.
+    /// Ctrl-C; the usual code of shells.
     Interrupted,
-    /// kubectl was found but could not be started; the shells' code for it.
+    /// kubectl exists but did not start; the usual code of shells.
     CannotStart,
-    /// No kubectl was found; the shells' code for it.
+    /// No kubectl was found; the usual code of shells.
     NoKubectl,
-    /// The code of a child that ran instead of kubectl taking our place.
+    /// The code of a child process.
     Child(u8),
 }
 
 impl ExitStatus {
-    /// The code of a child. A code that does not fit, such as 0xC000013A (Ctrl-C on Windows), and none, is 1.
+    /// Converts the code of a child. A missing code, or one out of range such as 0xC000013A (Ctrl-C on
+    /// Windows), becomes 1.
     pub(crate) fn of_child(code: Option<i32>) -> Self {
         Self::Child(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
     }
@@ -60,7 +61,7 @@ mod tests {
 
     #[test]
     fn failing_child_code_never_becomes_success() {
-        // Windows has codes of 32 bits: 256 and 0xC000013A would be 0 and 58 if they were cut.
+        // Windows has 32-bit codes: truncated, 256 and 0xC000013A would become 0 and 58.
         for (code, expected) in [
             (Some(0), 0),
             (Some(7), 7),

@@ -1,7 +1,7 @@
-//! `kubectl mc hub-api`: has the host hand the API group of another hub to the sidecar, which stands in front of the hub's
-//! own server, and gives it back.
+//! Implements `kubectl mc hub-api`: redirects the API group of another hub to the sidecar, which forwards to
+//! the hub's own server, and restores it.
 //!
-//! The APIService of the group decides, and remembers in an annotation where it led before.
+//! The group's APIService determines the server, and an annotation records the original one.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -115,7 +115,7 @@ async fn remove(arguments: &HubApiRemoveArgs, host: &Side, printer: &Printer) ->
     Ok(ExitStatus::Success)
 }
 
-/// Puts the APIServices of hubs back that lead to the sidecar, before it is removed.
+/// Restores the APIServices of hubs that lead to the sidecar, before the sidecar is removed.
 pub(crate) async fn put_all_back(host: &Side, dry_run: bool, printer: &Printer) -> Result<(), Failure> {
     let group = Group::of(Hub::Karmada);
     let Some(current) = host.readable(&group.path()).await? else { return Ok(()) };
@@ -129,7 +129,7 @@ pub(crate) async fn put_all_back(host: &Side, dry_run: bool, printer: &Printer) 
     Ok(())
 }
 
-/// Puts the APIService back, and removes the sidecar's right to it.
+/// Restores the APIService, and removes the sidecar's right to it.
 async fn put_back(replaced: &Target, group: Group, host: &Side, printer: &Printer) -> Result<(), Failure> {
     host.merge(&group.path(), &put_back_patch(replaced)).await?;
     let rights = manifests::hub_api_rights(NAMESPACE).map_err(HubApiError::Manifest)?;
@@ -165,7 +165,7 @@ impl Group {
         format!("{}?dryRun=All", self.path())
     }
 
-    /// Waits until the group answers through this hop; what it answered last if it does not.
+    /// Waits until the group responds through this hop; the error is its last response.
     async fn answers_by(self, host: &Side, hop: Option<Hop>, timeout: Duration) -> Result<(), String> {
         let (deadline, path) = (Instant::now() + timeout, format!("{}?limit=1", self.collection));
         loop {
@@ -188,7 +188,7 @@ fn api_service(name: &str) -> String {
 
 const KARMADA: &str = "v1alpha1.cluster.karmada.io";
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Timeout for the deletion of a right.
+/// Timeout for the deletion of the sidecar's right.
 const DELETION: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]

@@ -1,12 +1,12 @@
-//! The steps of `install` and `uninstall`.
+//! Implements the steps of `install` and `uninstall`.
 //!
-//! - [`plan`]: what is meant, from the flags
-//! - [`host`]: what the host must have before anything is applied
-//! - [`certificate_rotation`]: from one way to make the serving certificate to another
+//! - [`plan`]: the installation that the flags describe
+//! - [`host`]: the checks of the host before the first apply
+//! - [`certificate_rotation`]: changes the issuer of the serving certificate
 //! - [`direct`]: the address of the load balancer that exposes the sidecars
-//! - [`remote`]: the cluster that runs the sidecars where the host has no nodes
-//! - [`wait`]: until it works, or why it does not
-//! - [`cleanup`]: what there is to take away
+//! - [`remote`]: the cluster that runs the sidecars if the host has no nodes
+//! - [`wait`]: waits until the sidecars work, or reports why they do not
+//! - [`cleanup`]: finds the objects to delete
 
 pub(crate) mod certificate_rotation;
 pub(crate) mod cleanup;
@@ -30,7 +30,7 @@ use crate::cluster::kubernetes_version::HOST_MINIMUM;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
-/// GETs a path of a cluster's API; what is not there is null.
+/// GETs a path of a cluster's API; a missing object is null.
 pub(crate) async fn get(client: &kube::Client, path: &str) -> Result<Value, InstallError> {
     let request = || http::Request::get(path).body(Vec::new());
     request().map_err(|error| InstallError::Request { path: path.to_owned(), error: error.to_string() })?;
@@ -50,7 +50,7 @@ pub(crate) fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list["items"].as_array().into_iter().flatten()
 }
 
-/// What the clusters are that are written to.
+/// The roles of the clusters in messages.
 pub(crate) const HOST: &str = "host";
 pub(crate) const RUNS_ON: &str = "cluster of the sidecars";
 
@@ -114,7 +114,7 @@ pub(crate) enum InstallError {
 }
 
 impl InstallError {
-    /// Names the cluster, as is due for the first that is asked of it.
+    /// Adds the name of the cluster. Used for the first request to it.
     pub(crate) fn from(self, cluster: NamedCluster<'_>) -> Self {
         match self {
             Self::Get { path, reason } => Self::GetFrom { path, cluster: cluster.describe(), reason },

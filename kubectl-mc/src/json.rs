@@ -1,5 +1,5 @@
-//! JSON as kubectl writes it: Go's `json.MarshalIndent` with four spaces, keys sorted, `<`, `>` and
-//! `&` escaped, numbers as Go has them.
+//! Formats JSON as kubectl does: Go's `json.MarshalIndent` with four spaces, keys sorted, `<`, `>` and `&`
+//! escaped, numbers in Go's format.
 
 use std::io;
 
@@ -7,11 +7,11 @@ use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter, PrettyFormatter};
 use serde_json::{Number, Value};
 
-/// The value, indented as if it stood so deep; the first line is not.
+/// Formats the value, indented for this depth except for the first line.
 pub(crate) fn text(value: &Value, depth: usize) -> String {
     let mut out = Vec::new();
     let formatter = Go { pretty: PrettyFormatter::with_indent(b"    ") };
-    // Writing to memory cannot fail, and a value is always JSON.
+    // Writing to memory cannot fail, and a value always serializes.
     let _ = value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, formatter));
     let text = String::from_utf8_lossy(&out).into_owned();
     if depth == 0 { text } else { text.replace('\n', &format!("\n{}", "    ".repeat(depth))) }
@@ -90,16 +90,16 @@ impl Formatter for Go<'_> {
     }
 }
 
-/// Where Go writes a float: `encoding/json` and `fmt` differ in when and how they write an exponent.
+/// The Go package that formats a float: `encoding/json` and `fmt` use exponents differently.
 #[derive(Clone, Copy, PartialEq)]
 enum Style {
     Json,
     Print,
-    /// `strconv` with the shortest precision, as go-yaml has it.
+    /// `strconv` with the shortest precision, as in go-yaml.
     Shortest,
 }
 
-/// A number as Go's `fmt` prints it, whose integers are 64 bits wide and everything else a float.
+/// A number in the format of Go's `fmt`, which has 64-bit integers and prints every other number as a float.
 pub(crate) fn go_number(number: &Number) -> String {
     match number.as_i64() {
         Some(integer) => integer.to_string(),
@@ -107,7 +107,7 @@ pub(crate) fn go_number(number: &Number) -> String {
     }
 }
 
-/// A number as go-yaml writes it.
+/// A number in the format of go-yaml.
 pub(crate) fn yaml_number(number: &Number) -> String {
     match number.as_i64() {
         Some(integer) => integer.to_string(),
@@ -115,7 +115,7 @@ pub(crate) fn yaml_number(number: &Number) -> String {
     }
 }
 
-/// The shortest text that is the same float.
+/// The shortest text that represents the same float.
 fn go_float(value: f64, style: Style) -> String {
     let scientific = format!("{value:e}");
     let parts = scientific

@@ -1,12 +1,12 @@
-//! Kubeconfigs with which helm, k9s and other tools use members: printed, merged into the user's own file, or for one
-//! shell. No file holds a secret: contexts name the user's own entry.
+//! Generates kubeconfigs for helm, k9s and other tools: printed, merged into the user's own file, or for one
+//! shell. No file contains a secret, because contexts reference the user's own entry.
 //!
 //! - [`selection`]: the host and the chosen clusters
 //! - [`entries`]: the cluster and the context of each member
-//! - [`users`]: the user's entry, where it can be copied
+//! - [`users`]: the user's entry, if it can be copied
 //! - [`mod@edit`]: edits of the user's file
-//! - [`merge`]: `--merge`, by such an edit
-//! - [`overlay`]: the file that the environment of a shell names
+//! - [`merge`]: `--merge`, which edits that file
+//! - [`overlay`]: the file for the environment of a shell
 //! - [`mod@environment`], [`mod@shell`]: the verbs `env` and `shell`
 
 pub(crate) mod edit;

@@ -1,10 +1,10 @@
-//! kubectl, run on one member by way of the host.
+//! Runs kubectl on one member through the host.
 //!
-//! - [`verb`]: what a command does to a cluster
+//! - [`verb`]: the effect of a command on a cluster
 //! - [`overlay`]: the kubeconfig that leads kubectl to the member
-//! - [`preflight`]: one request that shows which hop refuses, when kubectl would hide it
-//! - [`rewrite`]: the command line as one run of kubectl
-//! - [`self_review`]: whether the host lets `auth can-i` and `auth whoami` through
+//! - [`preflight`]: one request that shows which hop refuses, if kubectl would hide it
+//! - [`rewrite`]: the command line for one run of kubectl
+//! - [`self_review`]: the path of `auth can-i` and `auth whoami` through the host
 //! - [`exec`]: finds and runs kubectl
 
 pub(crate) mod exec;

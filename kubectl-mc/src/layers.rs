@@ -1,4 +1,5 @@
-//! The order of the plugin's modules: a module imports only those above it in the list, so imports have no cycle.
+//! Tests the order of the plugin's modules: a module imports only those above it in the list, so imports have
+//! no cycle.
 
 use std::path::Path;
 
@@ -24,7 +25,7 @@ fn no_module_imports_one_below_it() {
         files += 1;
         let layer = place(module).unwrap_or_else(|| panic!("{module} is in no layer"));
         for imported in imports(&std::fs::read_to_string(file).unwrap()) {
-            // A macro or a lint is no module.
+            // Macros and lints are not modules.
             let Some(other) = place(&imported) else { continue };
             if other > layer {
                 upward.push(format!("{path} imports {imported}"));
@@ -35,7 +36,7 @@ fn no_module_imports_one_below_it() {
     assert!(upward.is_empty(), "{upward:#?}");
 }
 
-/// The modules that a file names by `crate::`, outside comments and tests.
+/// The modules that a file imports by `crate::`, outside comments and tests.
 fn imports(text: &str) -> Vec<String> {
     let text = text.split("#[cfg(test)]").next().unwrap_or_default();
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));

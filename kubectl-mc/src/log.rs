@@ -1,12 +1,12 @@
-//! Writes what the plugin reads, decides and asks to standard error, in kubectl's form (klog), when `-v` or its
-//! variable asks for it. No line holds a header or a credential.
+//! Logs what the plugin reads, decides and requests to standard error in kubectl's format (klog), if `-v` or
+//! its variable enables it. No line contains a header or a credential.
 
 use std::fmt::Display;
 
 use crate::env::{self, Env};
 use crate::printer;
 
-/// What is logged.
+/// The log level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Log {
     level: u8,
@@ -18,7 +18,7 @@ impl Log {
         Self { level: level.unwrap_or_default() }
     }
 
-    /// Logs something that was read or decided.
+    /// Logs data that was read, or a decision.
     pub(crate) fn decision(self, message: &str, fields: &[(&str, &dyn Display)]) {
         if self.level >= DECISIONS {
             write(message, fields);
@@ -38,7 +38,7 @@ impl Log {
     }
 }
 
-/// A URL without the user info that it may hold.
+/// The URL without user info.
 pub(crate) fn without_credential(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let authority = rest.find('/').unwrap_or(rest.len());
@@ -53,13 +53,13 @@ fn write(message: &str, fields: &[(&str, &dyn Display)]) {
     printer::log(&format!("I{now} {process:7} kubectl-mc] {message:?}{fields}"));
 }
 
-/// A number as it is, and text in quotation marks.
+/// Prints a number as it is, and text in quotation marks.
 fn shown(value: &dyn Display) -> String {
     let text = value.to_string();
     if text.parse::<u128>().is_ok() { text } else { format!("{text:?}") }
 }
 
-/// The levels of `-v`; kubectl logs its requests at the same one.
+/// The levels of `-v`; kubectl logs its requests at the same level.
 const DECISIONS: u8 = 1;
 const REQUESTS: u8 = 6;
 

@@ -1,11 +1,11 @@
-//! `login` and `logout`: a credential for the host in the keyring of the operating system, and the credential plugin
-//! (`client.authentication.k8s.io`) that returns it to kubectl, helm and this plugin.
+//! Implements `login` and `logout`: a credential for the host in the keyring of the operating system, and the
+//! credential plugin (`client.authentication.k8s.io`) that returns it to kubectl, helm and this plugin.
 //!
-//! - [`binding`]: the one server that a credential is for
+//! - [`binding`]: the only server that gets a credential
 //! - [`store`]: the keyring, or a file
 //! - [`source`]: a token, a [`command`] or [`oidc`]
 //! - [`user_entry`]: the user of the kubeconfig
-//! - [`verb`], [`mod@logout`], [`mod@credential`]: what is run
+//! - [`verb`], [`mod@logout`], [`mod@credential`]: the commands
 
 mod binding;
 mod command;

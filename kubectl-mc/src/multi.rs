@@ -1,5 +1,5 @@
-//! Runs one command on several clusters: by direct requests if they do exactly what kubectl does, else by a kubectl
-//! for each cluster.
+//! Runs one command on several clusters: by direct requests if they have exactly the same result as kubectl,
+//! else by a kubectl process for each cluster.
 
 mod batches;
 mod child;
@@ -63,30 +63,30 @@ use children::Children;
 use document::Format;
 use output::{Output, OutputShape};
 
-/// A command and the clusters that it is for.
+/// A command and its clusters.
 pub(crate) struct Job<'a> {
-    /// The words of kubectl.
+    /// The arguments of kubectl.
     pub(crate) scanned: &'a Scanned,
     pub(crate) reach: &'a Reach,
     pub(crate) targets: &'a SelectedClusters,
-    /// The choice of the targets, if it may come to mean more of them.
+    /// The choice of the targets, if it may match more clusters later.
     pub(crate) growth: Option<&'a Growth>,
     pub(crate) options: &'a Options,
     pub(crate) env: &'a Env,
     pub(crate) printer: &'a Printer,
     pub(crate) effect: Effect,
-    /// What each cluster finds on standard input.
+    /// The standard input for each cluster.
     pub(crate) input: Option<Arc<[u8]>>,
 }
 
 impl Job<'_> {
-    /// Whether what kubectl writes is read here, and not only passed on.
+    /// Whether kubectl's output is parsed and not only forwarded.
     fn parses_output(&self) -> bool {
         !matches!(output::shape(self.scanned), OutputShape::Lines | OutputShape::Ports)
     }
 }
 
-/// Refuses what makes no sense on so many clusters, before anything is read or sent.
+/// Refuses commands that make no sense for so many clusters, before anything is read or sent.
 pub(crate) fn check(scanned: &Scanned, targets: &SelectedClusters) -> Result<(), Failure> {
     let clusters = targets.len();
     if let Some(why) = verb::needs_one_cluster(scanned) {
@@ -105,7 +105,7 @@ pub(crate) fn check(scanned: &Scanned, targets: &SelectedClusters) -> Result<(),
     }
 }
 
-/// Runs the command on all its clusters and tells how it went.
+/// Runs the command on all its clusters and prints the outcome.
 pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
     if job.effect == Effect::Writes {
         confirm::confirm(job)?;
@@ -113,7 +113,7 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
     let finished = client::runtime()?.block_on(async {
         tokio::select! {
             biased;
-            // Dropping the rest takes the children and the files with it.
+            // Dropping the future also ends the children and deletes their files.
             () = interrupt::interrupted() => Ok(None),
             outcomes = run_all(job) => outcomes.map(Some),
         }
@@ -124,7 +124,7 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
             return Err(other.clone().into());
         }
     }
-    // It is a help and no more: a folder that cannot be written fails nothing.
+    // This is only a convenience, so an unwritable folder is not an error.
     if let Ok(cache) = Cache::open(job.env) {
         let _ = last_failed::remember(cache.folder(), job.reach, &outcomes);
     }
@@ -136,7 +136,7 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
     Ok(summary.status())
 }
 
-/// The command for the clusters that failed and those that were not begun.
+/// The command for the clusters that failed or were not started.
 fn again(scanned: &Scanned) -> String {
     let words = scanned.own_besides_choice();
     let words = words.into_iter().chain(scanned.kubectl.iter().map(std::ffi::OsString::as_os_str));
@@ -144,7 +144,7 @@ fn again(scanned: &Scanned) -> String {
     format!("kubectl mc --retry-failed {}", words.join(" "))
 }
 
-/// By requests of our own where they do exactly what kubectl does, else by kubectl.
+/// Runs by direct requests if they have exactly the same result as kubectl, else by kubectl.
 async fn run_all(job: &Job<'_>) -> Result<Vec<Outcome>, Failure> {
     let progress = ClusterProgress::default();
     progress.wait_for(job.targets.names());
@@ -160,21 +160,21 @@ async fn run_all(job: &Job<'_>) -> Result<Vec<Outcome>, Failure> {
             None => turns(job, &progress).await,
         }
     };
-    // The lines of what does not end show by themselves that it goes on.
+    // The lines of a stream already show the progress.
     let shows = !verb::is_stream(job.scanned) && io::stderr().is_terminal();
     tokio::select! {
         outcomes = all => outcomes,
-        // It never ends.
+        // This future never completes.
         () = progress.show(job.printer), if shows => Ok(Vec::new()),
     }
 }
 
-/// All clusters at once, or in the turns of `--batch`.
+/// Runs on all clusters at once, or in the batches of `--batch`.
 async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>, Failure> {
     let shape = output::shape(job.scanned);
     let mut scanned = job.scanned.clone();
     if shape == OutputShape::Document(Format::Yaml) {
-        // JSON says the same and is read without doubt.
+        // JSON contains the same data and is unambiguous to parse.
         scanned.set_value("output", "json".as_ref());
     }
     let children = Children::new(job, scanned).await?;
@@ -201,19 +201,19 @@ async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>
     Ok(outcomes)
 }
 
-/// Reads what each cluster is to find on its standard input, if the command reads it at all.
+/// Reads the standard input for each cluster, if the command reads any.
 pub(crate) fn read_input(scanned: &Scanned) -> Result<Option<Arc<[u8]>>, InputError> {
     use io::Read;
     if !verb::reads_stdin(scanned) {
         return Ok(None);
     }
-    // A command that is begun again finds nothing there.
+    // A restarted command would find an empty standard input.
     static READ: OnceLock<Arc<[u8]>> = OnceLock::new();
     if let Some(input) = READ.get() {
         return Ok(Some(Arc::clone(input)));
     }
     let mut input = Vec::new();
-    // One byte more tells that there is more.
+    // One additional byte detects a longer input.
     io::stdin().lock().take(INPUT + 1).read_to_end(&mut input).map_err(InputError::Read)?;
     if input.len() as u64 > INPUT {
         return Err(InputError::TooLarge);
@@ -221,7 +221,7 @@ pub(crate) fn read_input(scanned: &Scanned) -> Result<Option<Arc<[u8]>>, InputEr
     Ok(Some(Arc::clone(READ.get_or_init(|| input.into()))))
 }
 
-/// Manifests are far smaller; it is kept in memory until the last cluster has it.
+/// More than any manifest needs; the input stays in memory until the last cluster has read it.
 const INPUT: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, thiserror::Error)]

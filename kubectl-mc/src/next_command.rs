@@ -1,9 +1,9 @@
-//! Renders the commands of hints with the flags that were given, so that a pasted command goes to the same host.
+//! Renders the commands of hints with the given flags, so that a copied command addresses the same host.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// The flags that a command of a hint repeats, as a shell reads them.
+/// The flags to repeat in the commands of a hint, quoted for a shell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct GivenFlags {
     context: String,
@@ -24,12 +24,12 @@ impl GivenFlags {
         }
     }
 
-    /// The same for a host with this hub.
+    /// The same flags for a host with this hub.
     pub(crate) fn with_hub(self, hub: Option<&str>) -> Self {
         Self { hub: flag("hub", hub.map(OsStr::new)), ..self }
     }
 
-    /// The flags in these words.
+    /// Reads the flags from these words.
     pub(crate) fn of_words(words: &[OsString]) -> Self {
         let flag = |name: &str| flag(name, last_value(words, name).as_deref());
         Self {
@@ -40,17 +40,17 @@ impl GivenFlags {
         }
     }
 
-    /// `kubectl`, addressed to the cluster.
+    /// `kubectl` with the flags that address the cluster.
     pub(crate) fn kubectl(&self) -> String {
         format!("kubectl{}{}", self.context, self.kubeconfig)
     }
 
-    /// `kubectl mc`, addressed to the host.
+    /// `kubectl mc` with the flags that address the host.
     pub(crate) fn kubectl_mc(&self) -> String {
         format!("kubectl mc{}{}{}", self.context, self.kubeconfig, self.hub)
     }
 
-    /// Adds the flags to the commands of a hint that name no host.
+    /// Adds the flags to commands in a hint that do not name a host.
     pub(crate) fn complete(&self, hint: &str) -> String {
         let mut completed = String::new();
         let mut rest = hint;
@@ -81,7 +81,7 @@ impl GivenFlags {
     }
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell if necessary.
 pub(crate) fn quoted(word: &OsStr) -> String {
     let text = word.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+".contains(c);
@@ -112,7 +112,7 @@ fn inline(word: &OsStr, name: &str) -> Option<OsString> {
     word.to_str()?.strip_prefix("--")?.strip_prefix(name)?.strip_prefix('=').map(OsString::from)
 }
 
-/// What ends a command within a sentence.
+/// The characters that end a command inside a sentence.
 const END: [char; 4] = ['`', ';', '\n', ')'];
 
 #[cfg(test)]

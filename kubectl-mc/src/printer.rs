@@ -1,5 +1,5 @@
-//! Writes standard output and standard error; no other module does. A closed pipe is no error, so `kubectl mc
-//! clusters | head` ends quietly. A full disk is one.
+//! Writes standard output and standard error; no other module does. A closed pipe is not an error, so
+//! `kubectl mc clusters | head` ends quietly. A full disk is an error.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -15,22 +15,22 @@ use crate::server_text::escaped;
 /// Standard output and standard error.
 #[derive(Debug, Default)]
 pub(crate) struct Printer {
-    /// Standard output is closed.
+    /// Whether standard output is closed.
     reader_gone: AtomicBool,
     /// The error of standard output, if it is not a closed pipe.
     lost: OnceLock<io::Error>,
-    /// What is drawn on the terminal at the moment: it makes way for whatever is written.
+    /// The current progress display, which is hidden during other output.
     bar: watch::Sender<Option<ProgressBar>>,
-    /// What is held back, if it is.
+    /// The held output, if output is held back.
     held: Option<watch::Sender<Held>>,
 }
 
-/// Output that is held back until it is known to be wanted.
+/// Output that is held back until it is known to be needed.
 #[derive(Debug, Default)]
 struct Held {
     pieces: Vec<Piece>,
     bytes: usize,
-    /// It became too much, so that all is written as it comes.
+    /// Whether the limit was exceeded, so that output is now written directly.
     is_released: bool,
 }
 
@@ -41,28 +41,28 @@ enum Piece {
 }
 
 impl Printer {
-    /// Data: the answer to the command.
+    /// Writes data: the result of the command.
     pub(crate) fn out(&self, text: &str) {
         self.out_bytes(text.as_bytes());
     }
 
-    /// A printer that holds back what is written, up to a limit.
+    /// A printer that holds back its output, up to a limit.
     pub(crate) fn holding() -> Self {
         Self { held: Some(watch::Sender::default()), ..Self::default() }
     }
 
-    /// Whether all is still held back.
+    /// Whether all output is still held back.
     pub(crate) fn holds_all(&self) -> bool {
         self.held.as_ref().is_some_and(|held| !held.borrow().is_released)
     }
 
-    /// Whether a line of this beginning is held back for standard error.
+    /// Whether a line that begins with this text is held back for standard error.
     pub(crate) fn holds_note(&self, begin: &str) -> bool {
         let begins = |piece: &Piece| matches!(piece, Piece::Err(text) if text.starts_with(begin.as_bytes()));
         self.held.as_ref().is_some_and(|held| held.borrow().pieces.iter().any(begins))
     }
 
-    /// Writes what was held back, and from now on all as it comes.
+    /// Writes the held output, and from now on writes directly.
     pub(crate) fn release(&self) {
         let Some(held) = &self.held else { return };
         let mut pieces = Vec::new();
@@ -78,7 +78,7 @@ impl Printer {
         }
     }
 
-    /// Holds a piece back; gives it back when it is to be written.
+    /// Holds a piece back; returns it if it must be written.
     fn hold(&self, piece: Piece) -> Option<Piece> {
         let Some(held) = &self.held else { return Some(piece) };
         if held.borrow().is_released {
@@ -96,7 +96,7 @@ impl Printer {
         None
     }
 
-    /// Data that need not be text.
+    /// Writes data that need not be UTF-8.
     pub(crate) fn out_bytes(&self, bytes: &[u8]) {
         if self.held.is_some() && self.hold(Piece::Out(bytes.to_owned())).is_none() {
             return;
@@ -112,17 +112,17 @@ impl Printer {
         });
     }
 
-    /// Why some of the answer could not be written, if so it is.
+    /// The error if some output could not be written.
     pub(crate) fn lost(&self) -> Option<Lost> {
         self.lost.get().map(|error| Lost(error.to_string()))
     }
 
-    /// Whether standard output is closed, so that reads may end.
+    /// Whether standard output is closed, so that reads may stop.
     pub(crate) fn is_reader_gone(&self) -> bool {
         self.reader_gone.load(Ordering::Relaxed)
     }
 
-    /// Remarks of others, that need not be text.
+    /// Writes messages of other programs, which need not be UTF-8.
     pub(crate) fn note_bytes(&self, bytes: &[u8]) {
         if self.held.is_some() && self.hold(Piece::Err(bytes.to_owned())).is_none() {
             return;
@@ -130,7 +130,7 @@ impl Printer {
         self.beside_bar(|| ignore_broken_pipe(io::stderr().lock().write_all(bytes)));
     }
 
-    /// Draws this on the terminal from now on, or nothing.
+    /// Shows this progress display on the terminal from now on, or none.
     pub(crate) fn draw(&self, bar: Option<ProgressBar>) {
         if let Some(before) = self.bar.send_replace(bar) {
             before.finish_and_clear();
@@ -145,28 +145,28 @@ impl Printer {
         }
     }
 
-    /// Data of an answer that comes in pieces; breaks when standard output is closed.
+    /// Writes a piece of streamed data; breaks when standard output is closed.
     pub(crate) fn stream(&self, bytes: &[u8]) -> ControlFlow<()> {
         self.out_bytes(bytes);
         if self.is_reader_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// One line of data for people, which may hold text of servers.
+    /// Writes one line of data, which may contain text of servers.
     pub(crate) fn out_line(&self, line: &str) {
         self.out(&format!("{}\n", escaped(line)));
     }
 
-    /// Text of ours beside the data.
+    /// Writes a message beside the data.
     pub(crate) fn note(&self, text: &str) {
         self.note_bytes(text.as_bytes());
     }
 
-    /// One line beside the data, which may hold text of servers.
+    /// Writes one line beside the data, which may contain text of servers.
     pub(crate) fn note_line(&self, line: &str) {
         self.note(&format!("{}\n", escaped(line)));
     }
 
-    /// `error: …`, then `hint: …` when there is one.
+    /// Writes `error: …`, then `hint: …` if there is one.
     pub(crate) fn failure(&self, failure: &Failure) {
         self.note_line(&format!("error: {}", failure.to_string().trim()));
         if let Some(hint) = &failure.hint {
@@ -183,22 +183,23 @@ impl Piece {
     }
 }
 
-/// Lists that people read are smaller. A longer log is written as it comes.
+/// More than a readable list needs. Longer output is written directly.
 const MOST_HELD: usize = 8 * 1024 * 1024;
 
-/// What was to be written is not, so the command has not done what it was asked to.
+/// Some output was lost, so the command failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the output: {0}")]
 pub(crate) struct Lost(String);
 
 impl Explain for Lost {}
 
-/// One line of the log, which may hold text of servers. It has no printer at hand, so it does not wait for the bar.
+/// Writes one log line, which may contain text of servers. It has no printer, so it does not hide the
+/// progress display.
 pub(crate) fn log(line: &str) {
     ignore_broken_pipe(writeln!(io::stderr().lock(), "{}", escaped(line)));
 }
 
 fn ignore_broken_pipe(result: io::Result<()>) {
-    // Nothing can be told when standard output or standard error cannot be written.
+    // Nothing can be reported if standard output or standard error fails.
     let _ = result;
 }

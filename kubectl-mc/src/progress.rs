@@ -1,4 +1,4 @@
-//! Shows the steps of a long command: a spinner on a terminal's standard error, else one line for each step.
+//! Shows the steps of a long command: a spinner on a terminal's standard error, else one line per step.
 
 #[cfg(unix)]
 mod interrupt;
@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::printer::Printer;
 use crate::server_text::escaped;
 
-/// Where steps are shown.
+/// The display of steps.
 pub(crate) struct Progress<'a> {
     printer: &'a Printer,
     terminal: bool,
@@ -22,7 +22,7 @@ impl<'a> Progress<'a> {
         Self { printer, terminal: std::io::stderr().is_terminal() }
     }
 
-    /// Something begins. Print nothing while a step is shown: end it first.
+    /// Starts a step. End it before printing anything else.
     pub(crate) fn step(&self, text: &str) -> Step<'a> {
         let text = escaped(text.trim());
         let bar = self.terminal.then(|| {
@@ -30,7 +30,7 @@ impl<'a> Progress<'a> {
             if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
                 bar.set_style(style);
             }
-            // Before it is drawn for the first time.
+            // Must be set before the first drawing.
             #[cfg(unix)]
             interrupt::clears(Some(bar.clone()));
             bar.set_message(text.clone());
@@ -41,7 +41,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// A step that is under way; dropped without [`Step::done`] it has failed, and the error says why.
+/// A running step. Without [`Step::done`] it has failed, and the error is printed separately.
 pub(crate) struct Step<'a> {
     printer: &'a Printer,
     bar: Option<ProgressBar>,
@@ -50,7 +50,7 @@ pub(crate) struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// What it waits for now.
+    /// Shows the current state.
     pub(crate) fn update(&mut self, state: &str) {
         let state = escaped(state.trim());
         if self.said == state {
@@ -64,7 +64,7 @@ impl Step<'_> {
         self.said = state;
     }
 
-    /// It came to a good end.
+    /// Marks the step as successful.
     pub(crate) fn done(mut self) {
         self.clear();
         self.printer.note_line(&format!("{}: done", self.text));
@@ -85,6 +85,6 @@ impl Drop for Step<'_> {
     }
 }
 
-/// The cursor goes back to the beginning: the terminal echoes `^C` on this line, and both are cleared.
+/// The cursor returns to the start of the line: the terminal echoes `^C` there, and both are cleared.
 const TEMPLATE: &str = "{spinner} {wide_msg}\r";
 const TICK: Duration = Duration::from_millis(100);

@@ -1,8 +1,8 @@
-//! Text from a server, which is printed with its control characters escaped: a hostile name or message
-//! must not move the cursor, write a second line or reverse the text beside it.
+//! Escapes control characters in text from a server: a hostile name or message must not move the cursor,
+//! write a second line or reverse the text beside it.
 //!
-//! cli-runtime's printers escape ESC and CR (`terminal.EscapeTerminal`). Here every C0, C1 and invisible
-//! format character is escaped as well.
+//! cli-runtime's printers escape ESC and CR (`terminal.EscapeTerminal`). This module also escapes every C0,
+//! C1 and invisible format character.
 
 use std::fmt::{self, Write};
 
@@ -14,7 +14,7 @@ use serde::Deserialize;
 pub(crate) struct ServerText(String);
 
 impl ServerText {
-    /// The text as the server sent it, never for a terminal.
+    /// The unescaped text of the server; never print it to a terminal.
     pub(crate) fn raw(&self) -> &str {
         &self.0
     }
@@ -36,7 +36,7 @@ impl fmt::Display for ServerText {
             '\n' => f.write_str("\\n"),
             '\r' => f.write_str("\\r"),
             '\t' => f.write_str("\\t"),
-            // The caret notation of terminals, as kubectl has it for ESC.
+            // The caret notation of terminals, which kubectl uses for ESC.
             '\0'..='\x1f' | '\x7f' => write!(f, "^{}", char::from(c as u8 ^ 0x40)),
             c if is_unsafe(c) => write!(f, "\\u{:04x}", u32::from(c)),
             c => f.write_char(c),
@@ -44,12 +44,12 @@ impl fmt::Display for ServerText {
     }
 }
 
-/// A line that may hold text of a server, with its control characters escaped.
+/// A line that may contain text of a server, with its control characters escaped.
 pub(crate) fn escaped(line: &str) -> String {
     ServerText::from(line).to_string()
 }
 
-/// Whether a character steers a terminal, or changes how the text around it looks without being seen.
+/// Whether a character controls a terminal, or invisibly changes the text around it.
 pub(crate) fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c,

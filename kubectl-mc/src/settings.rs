@@ -1,4 +1,4 @@
-//! Resolves flags, environment and configuration once. The commands see only the result.
+//! Resolves flags, environment and configuration once. Commands only use the result.
 
 mod cluster_choice;
 mod cluster_names;
@@ -21,21 +21,21 @@ use crate::multi::selection::{
 };
 use crate::multi::{self, Batches};
 
-/// The choice of clusters and host, and how to work on several.
+/// The choice of clusters and host, and the options for several clusters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Settings {
-    /// The clusters to run against; none when nothing was chosen.
+    /// The clusters of the command; `None` if there is no choice.
     pub(crate) choice: Option<Choice>,
-    /// What is chosen from when nothing was chosen.
+    /// The kind of clusters if there is no choice.
     pub(crate) from: Kind,
-    /// The clusters are those that failed last time.
+    /// Whether to use the clusters that failed in the last command.
     pub(crate) retry_failed: bool,
-    /// The sets that a choice may name.
+    /// The sets that a choice may reference.
     pub(crate) sets: BTreeMap<String, ClusterSet>,
     pub(crate) host: HostOptions,
     pub(crate) fleet: multi::Options,
     pub(crate) route: RouteChoice,
-    /// Only the targets are shown.
+    /// Whether only to show the targets.
     pub(crate) show_clusters: bool,
 }
 
@@ -116,18 +116,18 @@ impl Settings {
         })
     }
 
-    /// The host alone.
+    /// The options for the host alone.
     pub(crate) fn host_of(flags: &Flags, env: &Env) -> Result<HostOptions, SettingsError> {
         host(flags, env, &ConfigFile::load(env)?)
     }
 }
 
-/// Whether nothing may be changed.
+/// Whether commands that may change something are refused.
 pub(crate) fn read_only(env: &Env) -> Result<bool, SettingsError> {
     Ok(text(env, env::READONLY)?.is_some_and(|value| !matches!(&*value, "0" | "false")))
 }
 
-/// The environment in which the log has the level of `-v`.
+/// The environment with the log level of `-v`.
 pub(crate) fn with_log_level(level: Option<&OsStr>, env: &Env) -> Result<Env, SettingsError> {
     let origin = if level.is_some() { "-v" } else { env::LOG };
     let env = level.map_or_else(|| env.clone(), |level| env.with(env::LOG, level));
@@ -138,7 +138,7 @@ pub(crate) fn with_log_level(level: Option<&OsStr>, env: &Env) -> Result<Env, Se
 }
 
 fn host(flags: &Flags, env: &Env, file: &ConfigFile) -> Result<HostOptions, SettingsError> {
-    // An empty flag is an absent one, as for kubectl.
+    // An empty flag counts as absent, as in kubectl.
     let context = match flags.context.clone().filter(|name| !name.is_empty()) {
         Some(context) => Some(context),
         None => text(env, env::CONTEXT)?,

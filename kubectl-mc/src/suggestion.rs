@@ -1,9 +1,9 @@
-//! Suggests the known name that is nearest to a mistyped one.
+//! Suggests the known name that is most similar to a mistyped one.
 
-/// The known name that is most like `given`, if any is like it at all.
+/// The known name that is most similar to `given`, if any is similar enough.
 pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |name: &str| match strsim::osa_distance(given, name) {
-        // Jaro-Winkler finds no swapped letters in short words.
+        // Jaro-Winkler does not detect swapped letters in short words.
         1 if given.chars().count() > 2 => strsim::jaro_winkler(given, name).max(ONE_EDIT),
         _ => strsim::jaro_winkler(given, name),
     };
@@ -15,10 +15,10 @@ pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>)
         .map(|(_, name)| name)
 }
 
-/// One letter is missing, added, another, or in the place of its neighbor.
+/// The score of one missing, additional, different or swapped letter.
 const ONE_EDIT: f64 = 0.81;
 
-/// clap's own bound for its suggestions.
+/// clap's own threshold for suggestions.
 const LIKE: f64 = 0.8;
 
 #[cfg(test)]

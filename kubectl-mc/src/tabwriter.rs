@@ -1,7 +1,7 @@
-//! Aligned columns as kubectl writes them: `liggitt/tabwriter` with a minimal width of 6, three
-//! spaces between, and widths that are remembered from one piece of a table to the next.
+//! Aligns columns as kubectl does: `liggitt/tabwriter` with a minimum width of 6, three spaces between
+//! columns, and widths that are remembered from one part of a table to the next.
 
-/// Text with tabs between cells, on its way to being aligned.
+/// Text with tabs between cells, which waits for alignment.
 #[derive(Debug, Default)]
 pub(crate) struct TabWriter {
     lines: Vec<Vec<String>>,
@@ -9,28 +9,28 @@ pub(crate) struct TabWriter {
 }
 
 impl TabWriter {
-    /// Adds one line, without its end.
+    /// Adds one line, without its line break.
     pub(crate) fn line(&mut self, text: &str) {
         self.lines.push(text.split(['\t', '\x0b']).map(str::to_owned).collect());
     }
 
-    /// How many lines wait to be aligned.
+    /// The number of waiting lines.
     pub(crate) fn waiting(&self) -> usize {
         self.lines.len()
     }
 
-    /// The lines so far, aligned.
+    /// The aligned lines so far.
     pub(crate) fn flush(&mut self) -> String {
         let lines = std::mem::take(&mut self.lines);
         let mut out = String::new();
-        // A line of one cell has no part in the columns around it, and ends them.
+        // A line with a single cell does not take part in the columns around it, and ends them.
         for lines in lines.split_inclusive(|line| line.len() == 1) {
             self.format(lines, &mut Vec::new(), &mut out);
         }
         out
     }
 
-    /// Go's `format`: a column is as long as consecutive lines have a cell in it that a tab ends.
+    /// The same as Go's `format`: a column extends over consecutive lines with a tab-terminated cell in it.
     fn format(&mut self, lines: &[Vec<String>], widths: &mut Vec<usize>, out: &mut String) {
         let column = widths.len();
         let has_cell = |line: &Vec<String>| column + 1 < line.len();
@@ -77,7 +77,7 @@ fn write_lines(lines: &[Vec<String>], widths: &[usize], out: &mut String) {
     }
 }
 
-/// Go counts code points, not what a terminal shows.
+/// Go counts code points, not terminal columns.
 fn runes(text: &str) -> usize {
     text.chars().count()
 }
@@ -99,7 +99,7 @@ mod tests {
             writer.flush(),
             "NAME        READY   AGE\na           1/1     2m\nlong-name           3\n"
         );
-        // What comes later keeps the widths.
+        // Later lines keep the widths.
         writer.line("b\t0/1\t9s");
         assert_eq!(writer.flush(), "b           0/1     9s\n");
         let mut writer = TabWriter::default();

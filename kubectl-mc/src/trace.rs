@@ -1,8 +1,9 @@
-//! A trace of the command by OTLP, with `KUBECTL_MC_TRACE=otlp`: a span of the command, and a child for each request of
-//! the plugin, which the host gets in `traceparent` (W3C Trace Context). kubectl sends no trace of its own, so requests
-//! of a kubectl that the plugin runs are not in it.
+//! Exports a trace of the command by OTLP, with `KUBECTL_MC_TRACE=otlp`: a span of the command, and a child
+//! span for each request of the plugin, which sends it to the host in `traceparent` (W3C Trace Context).
+//! kubectl sends no trace of its own, so the requests of its processes are not included.
 //!
-//! Without the variable nothing is set up. With it spans are kept until the end of the command, and exported once.
+//! Without the variable nothing is set up. With it, spans are kept until the end of the command, and exported
+//! once.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -30,10 +31,10 @@ use crate::exit::ExitStatus;
 use crate::log::without_credential;
 use crate::printer::Printer;
 
-/// The trace of this process, once there is one.
+/// The trace of this process, if one was started.
 static TRACE: OnceLock<Trace> = OnceLock::new();
 
-/// A command under way.
+/// The trace of a running command.
 #[derive(Debug)]
 pub(crate) struct Trace {
     tracer: SdkTracer,
@@ -45,7 +46,7 @@ pub(crate) struct Trace {
     ended: Ended,
 }
 
-/// Begins the trace of a command, if the environment asks for one.
+/// Starts the trace of a command, if the environment enables it.
 pub(crate) fn begin(verb: Option<&OsStr>, env: &Env) -> Result<(), TraceError> {
     match env.var(env::TRACE) {
         None => return Ok(()),
@@ -53,17 +54,17 @@ pub(crate) fn begin(verb: Option<&OsStr>, env: &Env) -> Result<(), TraceError> {
         Some(other) => return Err(TraceError { exporter: other.to_string_lossy().into_owned() }),
     }
     let trace = Trace::new(verb, env);
-    // A process runs one command.
+    // Cannot fail, because a process runs one command.
     let _ = TRACE.set(trace);
     Ok(())
 }
 
-/// The trace that requests belong to.
+/// The trace of the current command.
 pub(crate) fn current() -> Option<&'static Trace> {
     TRACE.get()
 }
 
-/// Ends the trace and exports it. `status` is not known when kubectl takes the place of the plugin.
+/// Ends the trace and exports it. `status` is unknown if kubectl replaces this process.
 pub(crate) fn end(status: Option<ExitStatus>, printer: &Printer) {
     let Some(trace) = current() else { return };
     let Some(mut command) = trace.command().take() else { return };
@@ -109,7 +110,7 @@ impl Trace {
         }
     }
 
-    /// Adds the number of clusters that the command is for.
+    /// Adds the number of the command's clusters.
     pub(crate) fn clusters(&self, count: usize) {
         if let Some(command) = &mut *self.command() {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
@@ -117,7 +118,7 @@ impl Trace {
         }
     }
 
-    /// Begins the span of a request, and puts it into the request's headers.
+    /// Starts the span of a request, and adds it to the request's headers.
     pub(crate) fn request(&self, method: &Method, path: &str, headers: &mut HeaderMap) -> RequestSpan {
         let parent = Context::new().with_remote_span_context(self.context.clone());
         let span = self.tracer.span_builder(format!("HTTP {method}")).with_kind(SpanKind::Client);
@@ -164,12 +165,12 @@ impl Trace {
     }
 }
 
-/// A request of the plugin, until the head of its answer.
+/// A request of the plugin, until the header of its response.
 #[derive(Debug)]
 pub(crate) struct RequestSpan(Span);
 
 impl RequestSpan {
-    /// Ends with the status of the answer, or without an answer.
+    /// Ends the span with the status of the response, or without a response.
     pub(crate) fn ended(mut self, code: Option<StatusCode>) {
         if let Some(code) = code {
             self.0.set_attribute(KeyValue::new("http.response.status_code", i64::from(code.as_u16())));
@@ -180,7 +181,7 @@ impl RequestSpan {
     }
 }
 
-/// Spans that are over. More are dropped: a command that follows logs for days must not grow.
+/// Finished spans. Further ones are dropped, so that a command that follows logs for days does not grow.
 #[derive(Clone, Debug, Default)]
 struct Ended(
     #[expect(clippy::disallowed_types, reason = "held for an append, and never over an await")]
@@ -198,7 +199,7 @@ impl SpanProcessor for Ended {
 
     fn on_end(&self, span: SpanData) {
         let mut ended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The command itself comes last, and always has room.
+        // The span of the command comes last and is always kept.
         if ended.len() < MAX_SPANS || span.span_kind == SpanKind::Internal {
             ended.push(span);
         }
@@ -213,7 +214,7 @@ impl SpanProcessor for Ended {
     }
 }
 
-/// The trace that the caller's environment names; a trace of its own without one.
+/// The parent trace from the environment, or a new trace.
 fn parent(traceparent: Option<&OsStr>) -> Context {
     let Some(traceparent) = traceparent.and_then(OsStr::to_str) else { return Context::new() };
     let carrier = HashMap::from([(TRACEPARENT.to_owned(), traceparent.to_owned())]);
@@ -229,18 +230,18 @@ fn carried(span: &SpanContext) -> HashMap<String, String> {
     carrier
 }
 
-/// The cluster in the path of a request to a member, which may be below the host's own path.
+/// The cluster in the path of a request to a member, which may start with the host's path prefix.
 fn cluster(path: &str) -> Option<&str> {
     let (_, rest) = path.split_once(CLUSTERS_PATH)?;
     rest.strip_prefix('/')?.split('/').next().filter(|name| !name.is_empty())
 }
 
-/// Whether this is the name of a verb and no value.
+/// Whether this is the name of a verb and not a value.
 fn is_plain(verb: &str) -> bool {
     verb.len() <= 24 && verb.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
 }
 
-/// The environment asks for something that cannot be.
+/// An invalid environment variable.
 #[derive(Debug, thiserror::Error)]
 #[error("{} is {exporter:?}, not {OTLP:?}", env::TRACE)]
 pub(crate) struct TraceError {
@@ -260,7 +261,7 @@ const DEFAULT_ENDPOINT: &str = "http://localhost:4317";
 const TRACEPARENT: &str = "traceparent";
 /// How long the end of a command waits for the collector.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// A few requests to each of a thousand clusters.
+/// Enough for a few requests to each of a thousand clusters.
 const MAX_SPANS: usize = 8192;
 
 #[cfg(test)]

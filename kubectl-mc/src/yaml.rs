@@ -1,5 +1,5 @@
-//! YAML as kubectl writes it: `sigs.k8s.io/yaml`, whose emitter is libyaml's, with its order of keys, its
-//! choice of quotes and its folding behind column 80.
+//! Formats YAML as kubectl does: `sigs.k8s.io/yaml`, which uses libyaml's emitter, with its order of keys,
+//! its choice of quotes and its folding after column 80.
 
 mod plain;
 
@@ -9,8 +9,7 @@ use serde_json::Value;
 
 use crate::json;
 
-/// A value as the document, or the part of one that stands so far to the right; its first line is
-/// not indented.
+/// Formats a value as a document, or as a part of one at this indentation. The first line is not indented.
 pub(crate) fn text(value: &Value, indent: usize) -> String {
     let mut writer = Writer { out: String::new(), column: indent };
     match value {
@@ -99,7 +98,7 @@ impl Writer {
         }
     }
 
-    /// Text that is broken at single spaces behind the widest column.
+    /// Text that is folded at single spaces after the maximum width.
     fn words(&mut self, text: &str, indent: usize, folds: bool) {
         let mut spaces = false;
         let mut rest = text.chars().peekable();
@@ -129,7 +128,7 @@ impl Writer {
                 }
                 self.character(c);
                 if plain::is_break(c) {
-                    // What YAML takes for the end of a line, and text editors do not.
+                    // A line end for YAML, but not for text editors.
                     self.column = 0;
                     self.put(&" ".repeat(indent));
                 }
@@ -190,7 +189,7 @@ impl Writer {
         }
     }
 
-    /// A new line, unless one was just begun.
+    /// Starts a new line, unless one was just started.
     fn line(&mut self, indent: usize) {
         if self.column > 0 {
             self.out.push('\n');
@@ -239,8 +238,8 @@ fn escape(c: char) -> String {
     format!("\\{short}")
 }
 
-/// Sorted by insertion: go-yaml's order is not a total one, which the sorts of the standard library
-/// do not forgive. Fields come sorted nearly so.
+/// Sorts by insertion, because go-yaml's order is not total, and the sorts of the standard library require a
+/// total order. Fields are usually almost sorted.
 fn sorted(fields: &serde_json::Map<String, Value>) -> Vec<(&String, &Value)> {
     let mut sorted: Vec<(&String, &Value)> = Vec::with_capacity(fields.len());
     for field in fields {
@@ -250,7 +249,7 @@ fn sorted(fields: &serde_json::Map<String, Value>) -> Vec<(&String, &Value)> {
     sorted
 }
 
-/// The order of keys: numbers in them by their value, letters behind everything else.
+/// The order of keys: by the value of numbers in them, and with letters after all other characters.
 fn natural(a: &str, b: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let Some(at) = a.iter().zip(&b).position(|(a, b)| a != b) else { return a.len().cmp(&b.len()) };
@@ -261,7 +260,7 @@ fn natural(a: &str, b: &str) -> Ordering {
         (false, true) => return Ordering::Less,
         (false, false) => {}
     }
-    // A zero behind other digits is no leading zero.
+    // A zero after other digits is not a leading zero.
     let behind =
         (x == '0' || y == '0') && a[..at].iter().rev().take_while(|c| c.is_ascii_digit()).any(|c| *c != '0');
     let number = |text: &[char]| {

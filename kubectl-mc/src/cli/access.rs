@@ -1,4 +1,4 @@
-//! The flags of `access`.
+//! Defines the flags of `access`.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub(crate) struct GrantArgs {
 }
 
 impl GrantArgs {
-    /// Splits the cluster that stands before the role off.
+    /// Separates the cluster, which precedes the role.
     pub(crate) fn split(&self) -> (Option<String>, Self) {
         match self.after_role.clone() {
             Some(role) => (self.role.clone(), Self { role: Some(role), after_role: None, ..self.clone() }),
@@ -67,7 +67,7 @@ impl GrantArgs {
     }
 }
 
-/// A DNS subdomain.
+/// Parses a DNS subdomain.
 fn access_name(name: &str) -> Result<String, String> {
     let is_label = |label: &str| {
         !label.is_empty()
@@ -146,7 +146,7 @@ pub(crate) struct ExplainArgs {
 }
 
 impl ExplainArgs {
-    /// Splits the cluster that stands before the verb off. With a flag for the cluster, three words are a verb, a
+    /// Separates the cluster, which precedes the verb. With a flag for the cluster, three words are a verb, a
     /// resource and an object, unless only the second is a verb.
     pub(crate) fn split(&self, is_flag_given: bool) -> (Option<String>, Self) {
         let Self { verb, resource, object: Some(object), after_object, .. } = self else {

@@ -1,4 +1,4 @@
-//! The flags of `join` for members that the host cannot reach.
+//! Defines the flags of `join` for members that the host cannot reach.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -51,12 +51,12 @@ pub(crate) struct AgentArgs {
     pub(crate) agent_token: Option<AgentTokenLife>,
 }
 
-/// How long an agent's token lives.
+/// The lifetime of an agent's token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AgentTokenLife {
-    /// The host renews it.
+    /// The host renews the token.
     For(Duration),
-    /// Until it is deleted.
+    /// The token is valid until it is deleted.
     Forever,
 }
 
@@ -64,7 +64,7 @@ fn token_life(text: &str) -> Result<AgentTokenLife, String> {
     if text == "forever" { Ok(AgentTokenLife::Forever) } else { life(text).map(AgentTokenLife::For) }
 }
 
-/// The sidecar takes no longer one.
+/// The sidecar accepts no longer enrollment.
 fn enrollment(text: &str) -> Result<Duration, String> {
     let life = duration(text)?;
     if life > LONGEST { Err("an enrollment is open for 1h at most".to_owned()) } else { Ok(life) }

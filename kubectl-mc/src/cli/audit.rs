@@ -1,4 +1,4 @@
-//! The flags of `audit`.
+//! Defines the flags of `audit`.
 
 use std::path::PathBuf;
 use std::time::Duration;

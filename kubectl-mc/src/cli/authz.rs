@@ -1,4 +1,4 @@
-//! The flags of `authz`.
+//! Defines the flags of `authz`.
 
 use std::num::NonZeroU16;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! The help of `compare`. Its words are those of `kubectl get` and do not pass through the parser.
+//! Defines the help of `compare`. Its arguments are those of `kubectl get` and do not pass through the
+//! parser.
 
 use std::ffi::OsString;
 

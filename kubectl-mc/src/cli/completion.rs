@@ -1,4 +1,4 @@
-//! The verbs and flags of `completion`.
+//! Defines the verbs and flags of `completion`.
 
 use clap::{Args, Subcommand, ValueEnum};
 

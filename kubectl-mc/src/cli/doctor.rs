@@ -1,4 +1,4 @@
-//! The flags of `doctor`.
+//! Defines the flags of `doctor`.
 
 use clap::Args;
 

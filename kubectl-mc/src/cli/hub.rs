@@ -1,14 +1,14 @@
-//! The value of `--hub`: which project's hub the host is.
+//! Parses the value of `--hub`: the project of the host's hub.
 
 use std::str::FromStr;
 
 use kubectl_mc_api::dialect::{Dialect, InvalidDialect};
 use serde::{Deserialize, Deserializer};
 
-/// The hub that the user names.
+/// The value of the flag.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum HubChoice {
-    /// kubectl-mc's own sidecar, else what the host serves.
+    /// kubectl-mc's own sidecar, or else the hub that the host serves.
     #[default]
     Auto,
     Is(Dialect),
@@ -17,7 +17,7 @@ pub(crate) enum HubChoice {
 impl HubChoice {
     pub(crate) const OWN: Self = Self::Is(Dialect::Own);
 
-    /// The values without the form of a template.
+    /// The accepted values, except for the syntax of a template.
     pub(crate) fn words() -> impl Iterator<Item = &'static str> {
         [AUTO, "own"]
             .into_iter()

@@ -1,4 +1,4 @@
-//! The flags of `hub-api`.
+//! Defines the flags of `hub-api`.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The flags of `install` and `uninstall`.
+//! Defines the flags of `install` and `uninstall`.
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU16, NonZeroU32};
@@ -123,12 +123,12 @@ pub(crate) struct UninstallArgs {
     pub(crate) timeout: Duration,
 }
 
-/// A DNS label, as a cluster's name is.
+/// Parses a DNS label, with the rules of a cluster's name.
 fn namespace(text: &str) -> Result<String, &'static str> {
     text.parse::<ClusterName>().map(Into::into).map_err(|error| error.reason)
 }
 
-/// What is no image at all; the rest is the nodes' to judge.
+/// Refuses text that cannot be an image; the nodes validate the rest.
 pub(super) fn image(text: &str) -> Result<String, &'static str> {
     match text {
         "" => Err("it is empty"),
@@ -137,7 +137,7 @@ pub(super) fn image(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// The kubeconfig of the sidecars holds this, and nothing else of the user's.
+/// Parses the host's URL, the only value of the user's in the kubeconfig of the sidecars.
 pub(super) fn host_server(text: &str) -> Result<String, &'static str> {
     let uri = text.parse::<http::Uri>().ok().filter(|uri| uri.authority().is_some());
     match uri {
@@ -168,7 +168,7 @@ fn pair(text: &str) -> Result<(String, String), &'static str> {
     }
 }
 
-/// As `kubectl taint` writes a taint; without an effect it matches all effects.
+/// Parses a toleration in the syntax of `kubectl taint`; without an effect it matches all effects.
 fn toleration(text: &str) -> Result<Map<String, Value>, String> {
     let (taint, effect) = text.split_once(':').map_or((text, None), |(taint, effect)| (taint, Some(effect)));
     if effect.is_some_and(|effect| !EFFECTS.contains(&effect)) {

@@ -1,4 +1,4 @@
-//! The flags of `join` and `unjoin`.
+//! Defines the flags of `join` and `unjoin`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -58,7 +58,7 @@ pub(crate) struct JoinArgs {
 }
 
 impl JoinArgs {
-    /// That of the flag; the default depends on whether an agent is waited for.
+    /// The value of the flag; the default depends on whether there is an agent.
     pub(crate) fn timeout(&self, by_agent: bool) -> Duration {
         self.timeout.unwrap_or(if by_agent { AGENT_TIMEOUT } else { TIMEOUT })
     }
@@ -132,7 +132,7 @@ fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// The names of ClusterRoles, and those of Roles behind their namespaces; each is a line of a ConfigMap.
+/// Parses names of ClusterRoles, and of Roles with their namespaces. Each becomes a line of a ConfigMap.
 fn roles(text: &str) -> Result<BTreeSet<String>, String> {
     if text.is_empty() {
         return Ok(BTreeSet::new());
@@ -142,7 +142,7 @@ fn roles(text: &str) -> Result<BTreeSet<String>, String> {
 
 fn role(entry: &str) -> Result<String, String> {
     let (RoleRef { name, .. }, namespace) = RoleRef::from_entry(entry);
-    // A namespace is a label, as a cluster's name is.
+    // A namespace is a DNS label, like a cluster's name.
     if namespace.is_some_and(|namespace| namespace.parse::<ClusterName>().is_err()) {
         return Err(format!("invalid namespace of a role: {entry:?}"));
     }
@@ -159,7 +159,7 @@ fn role(entry: &str) -> Result<String, String> {
     }
 }
 
-/// One that ends.
+/// Parses a duration greater than zero.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     match parse_flag(text)? {
         Duration::ZERO => Err("it must be longer than nothing".to_owned()),
@@ -167,7 +167,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Kubernetes gives no token for less.
+/// Parses a token lifetime. Kubernetes refuses less than 10 minutes.
 pub(super) fn life(text: &str) -> Result<Duration, String> {
     let life = duration(text)?;
     if life < Duration::from_secs(600) { Err("a token lives for 10m at least".to_owned()) } else { Ok(life) }

@@ -1,4 +1,4 @@
-//! The flags of `kubeconfig`, `env` and `shell`.
+//! Defines the flags of `kubeconfig`, `env` and `shell`.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,5 @@
-//! The flags of `login` and `logout`, and those of the credential plugin that `login` writes into the kubeconfig.
+//! Defines the flags of `login` and `logout`, and those of the credential plugin that `login` writes into the
+//! kubeconfig.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! The help of `tail`. Its words are read as those of kubectl and do not pass through the parser.
+//! Defines the help of `tail`. Its arguments are parsed like those of kubectl and do not pass through the
+//! parser.
 
 use std::ffi::OsString;
 

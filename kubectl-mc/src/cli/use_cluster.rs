@@ -1,4 +1,4 @@
-//! The flags of `use`.
+//! Defines the flags of `use`.
 
 use clap::Args;
 

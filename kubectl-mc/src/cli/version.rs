@@ -1,21 +1,21 @@
-//! The flags of `version`, and the plugin's own version.
+//! Defines the flags of `version`, and the plugin's own version.
 
 use clap::{Args, ValueEnum};
 
-/// Kubernetes' form of the version.
+/// The version in the format of Kubernetes.
 pub(crate) const GIT_VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
-/// The commit that was built; empty in a build that does not know it.
+/// The commit of the build; empty if the build does not know it.
 pub(crate) const GIT_COMMIT: &str = match option_env!("GIT_COMMIT") {
     Some(commit) => commit,
     None => "",
 };
 
-/// The version as it is printed.
+/// The printed version.
 pub(crate) fn version() -> String {
     with_commit(GIT_VERSION, GIT_COMMIT)
 }
 
-/// `v0.1.0 (commit 0d70860)`
+/// Such as `v0.1.0 (commit 0d70860)`.
 pub(crate) fn with_commit(version: &str, commit: &str) -> String {
     if commit.is_empty() { version.to_owned() } else { format!("{version} (commit {commit})") }
 }

@@ -1,6 +1,6 @@
-//! Wraps the help to the width of a terminal. Examples are commands, which are never cut.
+//! Wraps the help to the width of a terminal. Examples are commands, so they are never wrapped.
 
-/// The text with its long lines cut at spaces. A cut line of a flag goes on in the column of its description.
+/// Wraps long lines at spaces. A wrapped line of a flag continues in the column of its description.
 pub(crate) fn wrap(text: &str) -> String {
     let mut wrapped = String::with_capacity(text.len());
     for line in text.lines() {
@@ -21,14 +21,14 @@ fn wrap_line(line: &str, wrapped: &mut String) {
     wrapped.push('\n');
 }
 
-/// Where to cut a line that is too long: at its last space before the edge and after the indentation.
+/// Where to wrap a long line: at its last space before the width and after the indentation.
 fn cut(line: &str, indent: usize) -> Option<usize> {
     let (edge, _) = line.char_indices().nth(WIDTH)?;
     let space = line[..=edge].rfind(' ')?;
     (line[..space].trim_end().len() > indent).then_some(space)
 }
 
-/// Where the description of a flag begins: after the first two spaces within the line.
+/// The column of a flag's description: after the first two spaces inside the line.
 fn column(line: &str) -> usize {
     let text = line.trim_start();
     let indent = line.len() - text.len();
@@ -37,7 +37,7 @@ fn column(line: &str) -> usize {
     if is_list { indent + description.unwrap_or_default() } else { indent }
 }
 
-/// What a terminal shows at least.
+/// The minimum width of a terminal.
 pub(crate) const WIDTH: usize = 80;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! JSON and YAML of several clusters as one valid `v1` `List`: each item has its cluster as an
-//! annotation, and the clusters that failed are in the list's metadata, as `clusterErrors`.
+//! Merges JSON and YAML of several clusters into one valid `v1` `List`: each item has its cluster as an
+//! annotation, and the list's metadata names the failed clusters as `clusterErrors`.
 
 use kubectl_mc_api::names;
 use serde_json::{Map, Value, json};
@@ -9,18 +9,18 @@ use crate::cluster::cluster_id::ClusterId;
 use crate::json;
 use crate::yaml;
 
-/// How it is written.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Json,
     Yaml,
 }
 
-/// The list, as it grows.
+/// Collects the list.
 #[derive(Debug)]
 pub(crate) struct Document {
     format: Format,
-    /// What the cluster whose turn it is has written.
+    /// The output of the current cluster.
     text: Vec<u8>,
     items: Vec<Value>,
     errors: Vec<Value>,
@@ -31,7 +31,7 @@ impl Document {
         Self { format, text: Vec::new(), items: Vec::new(), errors: Vec::new() }
     }
 
-    /// Adds an object, or the items of a list, of a cluster.
+    /// Adds an object of a cluster, or the items of a list.
     pub(crate) fn add(&mut self, cluster: &ClusterId, answer: Value) {
         match answer {
             Value::Object(mut list) if is_list(&list) => {
@@ -43,12 +43,12 @@ impl Document {
         }
     }
 
-    /// Adds why a cluster failed.
+    /// Adds the failure of a cluster.
     fn fail(&mut self, cluster: &ClusterId, fault: &Fault) {
         self.errors.extend(cluster_error(cluster, fault));
     }
 
-    /// The whole list.
+    /// Renders the whole list.
     pub(crate) fn render(self) -> String {
         let metadata = list_metadata(self.errors);
         let list = json!({"apiVersion": "v1", "items": self.items, "kind": "List", "metadata": metadata});
@@ -58,12 +58,12 @@ impl Document {
         }
     }
 
-    /// What kubectl wrote for the cluster whose turn it is.
+    /// Adds output of kubectl for the current cluster.
     pub(super) fn take(&mut self, _cluster: &ClusterId, bytes: &[u8]) {
         self.text.extend_from_slice(bytes);
     }
 
-    /// The cluster has ended: its text is read. kubectl writes one document after another for some verbs.
+    /// Parses the output of a cluster after its end. For some verbs, kubectl writes several documents.
     pub(super) fn end(&mut self, cluster: &ClusterId, result: Result<(), Fault>) -> Result<(), Fault> {
         let text = std::mem::take(&mut self.text);
         let mut read = Ok(());
@@ -81,7 +81,7 @@ impl Document {
     }
 }
 
-/// The entry of a cluster whose objects are missing; none when it did not fail.
+/// The entry of a cluster whose objects are missing; `None` if it did not fail.
 pub(super) fn cluster_error(cluster: &ClusterId, fault: &Fault) -> Option<Value> {
     let message = || fault.detail().unwrap_or_else(|| fault.cause());
     fault
@@ -98,7 +98,7 @@ pub(super) fn list_metadata(errors: Vec<Value>) -> Value {
     metadata
 }
 
-/// A list's items are taken out of it, and an object may have a field called so.
+/// Whether the object is a list, whose items are merged. Other objects may also have a field `items`.
 fn is_list(object: &Map<String, Value>) -> bool {
     object.get("items").is_some_and(Value::is_array)
         && object.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"))

@@ -1,4 +1,4 @@
-//! `--dry-run=clusters`: prints the targets, and for each the command, ready to be pasted.
+//! Implements `--dry-run=clusters`: prints the targets, and for each the command to copy.
 
 use crate::argv::Scanned;
 use crate::cluster::cluster_id::ClusterId;
@@ -22,7 +22,7 @@ pub(crate) fn show(scanned: &Scanned, reach: &Reach, targets: &SelectedClusters)
             |_| "kubectl mc".to_owned(),
             |by| match &target.name {
                 ClusterId::Member(_) => by.kubectl_mc(),
-                // The context is the cluster and no host.
+                // For a context, the context is the cluster itself and not a host.
                 ClusterId::Context(_) => by.kubectl_mc_file(),
             },
         );

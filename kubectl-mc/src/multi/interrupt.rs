@@ -1,4 +1,4 @@
-//! Ctrl-C and the other signals that end a command.
+//! Handles Ctrl-C and the other signals that end a command.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ pub(super) async fn interrupted() {
     }
 }
 
-/// Ends the process soon after a signal, also while a reader that reads nothing holds up a write. Only for a command
-/// that leaves nothing behind.
+/// Ends the process shortly after a signal, even if a blocked reader delays a write. Only for commands that
+/// leave nothing behind.
 pub(super) fn end_soon_after() {
     let wait = || {
         let Ok(runtime) = client::runtime() else { return };
@@ -43,11 +43,11 @@ pub(super) fn end_soon_after() {
         #[expect(clippy::exit, reason = "the thread that would return from main waits for the reader")]
         std::process::exit(INTERRUPTED);
     };
-    // Without a thread the signal takes effect when the write ends.
+    // If the thread cannot start, the signal takes effect when the write ends.
     let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(wait);
 }
 
-/// What ends by itself ends sooner.
+/// Enough for a regular end.
 const SOON: Duration = Duration::from_millis(500);
-/// The shells' code for it.
+/// The exit code of shells for an interrupt.
 const INTERRUPTED: i32 = 130;

@@ -1,5 +1,5 @@
-//! `port-forward --keep`: kubectl is started again when it ends after it had forwarded. An error before that is one that
-//! another start does not mend.
+//! Implements `port-forward --keep`: restarts kubectl when it ends after it has forwarded. An earlier error
+//! is final, because a restart would not solve it.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::printer::Printer;
 
-/// Runs the children that `make` makes, one after the other. Ends with the first that never forwarded.
+/// Runs the children of `make` one after the other. Ends with the first child that never forwarded.
 pub(super) async fn run(make: impl Fn() -> Child, events: &Sender<Event>) -> Result<(), Fault> {
     let mut pause = FIRST_PAUSE;
     let mut forwarded = false;
@@ -25,7 +25,7 @@ pub(super) async fn run(make: impl Fn() -> Child, events: &Sender<Event>) -> Res
             let mut forwards = false;
             while let Some(event) = own.recv().await {
                 forwards |= matches!(&event, Event::Out(bytes) if bytes.windows(FORWARDING.len()).any(|part| part == FORWARDING));
-                // Without a receiver the command is ending.
+                // Without a receiver, the command is ending.
                 let _ = events.send(event).await;
             }
             forwards
@@ -42,7 +42,7 @@ pub(super) async fn run(make: impl Fn() -> Child, events: &Sender<Event>) -> Res
     }
 }
 
-/// The same for one cluster, with the output of kubectl as it is.
+/// The same for one cluster, with the unchanged output of kubectl.
 pub(crate) fn run_one(
     kubectl: &Kubectl,
     invocation: &Invocation,
@@ -68,7 +68,7 @@ pub(crate) fn run_one(
         let run = async move { run(make, &events).await };
         tokio::select! {
             biased;
-            // Dropping the rest ends the child.
+            // Dropping the future ends the child.
             () = interrupt::interrupted() => None,
             (result, ()) = async { tokio::join!(run, print) } => Some(result),
         }
@@ -88,7 +88,7 @@ pub(crate) fn run_one(
     })
 }
 
-/// What kubectl says of each port when it is ready.
+/// kubectl prints this for each port when it is ready.
 const FORWARDING: &[u8] = b"Forwarding from ";
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);

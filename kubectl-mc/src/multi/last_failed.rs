@@ -17,14 +17,14 @@ use crate::multi::selection::Choice;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Remembered {
-    /// That of the host; empty when no cluster is a member of one.
+    /// The server of the host; empty if no cluster is a member.
     server: String,
     clusters: Vec<ClusterName>,
     #[serde(default)]
     contexts: Vec<String>,
 }
 
-/// Remembers the failed clusters. Without any there is nothing left to retry.
+/// Stores the failed clusters. Without failures, nothing is left to retry.
 pub(super) fn remember(private: &Path, reach: &Reach, outcomes: &[Outcome]) -> io::Result<()> {
     let mut remembered = Remembered::default();
     for outcome in outcomes {
@@ -44,13 +44,13 @@ pub(super) fn remember(private: &Path, reach: &Reach, outcomes: &[Outcome]) -> i
     if let Some(host) = reach.host.as_ref().filter(|_| !remembered.clusters.is_empty()) {
         remembered.server.clone_from(&host.host.server);
     }
-    // Half a file is never read: it takes its name at once.
+    // The rename is atomic, so readers never see a partial file.
     let temporary = path(private).with_extension(format!("{}.tmp", std::process::id()));
     fs::write(&temporary, serde_json::to_vec(&remembered)?)?;
     fs::rename(&temporary, path(private))
 }
 
-/// The clusters that failed last time. `host` is asked for if there are members among them.
+/// The clusters that failed in the last command. Uses `host` if there are members among them.
 pub(crate) fn recall<'a>(
     private: &Path,
     host: impl FnOnce() -> Result<&'a ClusterContext, Failure>,

@@ -1,5 +1,5 @@
-//! Prints text of several clusters as whole lines, each after the name of its cluster. A last line without a line
-//! break gets one, and a line that is too long is printed in parts.
+//! Prints text of several clusters as whole lines with the cluster's name before each. A missing last line
+//! break is added, and a long line is printed in parts.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,15 +14,15 @@ use crate::server_text::escaped;
 /// Prints lines with the cluster before each.
 pub(crate) struct Lines<'a> {
     printer: &'a Printer,
-    /// What stands before each line of a cluster, on standard output and standard error.
+    /// The prefixes of each cluster for standard output and standard error.
     prefixes: HashMap<ClusterId, [Vec<u8>; 2]>,
     width: usize,
     colors: Colors,
-    /// Whether standard error is that of a program, which is shown as it is.
+    /// Whether standard error comes from a program and is printed unescaped.
     raw_errors: bool,
-    /// The beginnings of lines, by cluster and stream.
+    /// Incomplete lines, by cluster and stream.
     torn: HashMap<(ClusterId, OutputStream), Vec<u8>>,
-    /// Clusters of which an error is printed.
+    /// Clusters whose error was printed.
     failed: HashSet<ClusterId>,
 }
 
@@ -54,24 +54,24 @@ impl<'a> Lines<'a> {
         self.printer
     }
 
-    /// A cluster that was not there at the start.
+    /// Adds a cluster that joined after the start.
     pub(crate) fn add(&mut self, cluster: &ClusterId) {
         let (at, width, colors) = (self.prefixes.len(), self.width, self.colors);
         let prefixes = || prefixes_of(cluster, at, width, colors);
         self.prefixes.entry(cluster.clone()).or_insert_with(prefixes);
     }
 
-    /// What a cluster wrote to standard output.
+    /// Prints standard output of a cluster.
     pub(crate) fn out(&mut self, cluster: &ClusterId, bytes: &[u8]) {
         self.write(cluster, OutputStream::Out, bytes, |_| false);
     }
 
-    /// What a cluster wrote to standard error.
+    /// Prints standard error of a cluster.
     pub(crate) fn err(&mut self, cluster: &ClusterId, bytes: &[u8]) {
         self.write(cluster, OutputStream::Err, bytes, |_| false);
     }
 
-    /// What is left of a line is all there is of it.
+    /// Prints an incomplete line as a complete one.
     pub(crate) fn complete(&mut self, cluster: &ClusterId) {
         for stream in [OutputStream::Out, OutputStream::Err] {
             if let Some(rest) = self.torn.remove(&(cluster.clone(), stream)).filter(|rest| !rest.is_empty()) {
@@ -80,7 +80,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// A cluster has ended: the rest of a line, and an error that is not printed yet.
+    /// Handles the end of a cluster: prints an incomplete line, and an error that was not printed yet.
     pub(crate) fn end(&mut self, cluster: &ClusterId, result: &Result<(), Fault>) {
         self.complete(cluster);
         if let Err(fault) = result
@@ -90,23 +90,23 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Prints an error of a cluster that need not have ended.
+    /// Prints an error of a cluster that may still be running.
     pub(crate) fn fail(&mut self, cluster: &ClusterId, fault: &Fault) {
         if let Some(detail) = fault.detail() {
             self.failed.insert(cluster.clone());
-            // A server's error says that it is one, as kubectl writes it.
+            // A server's error already contains the word, as kubectl prints it.
             let says = if matches!(fault, Fault::Answered { .. }) { "" } else { "error: " };
             let line = format!("{says}{}", escaped(detail.trim()));
             self.print(OutputStream::Err, &self.whole(cluster, OutputStream::Err, line.as_bytes()));
         }
     }
 
-    /// The same without the lines that are taken for something else.
+    /// Prints standard output except for the lines that `taken` consumes.
     pub(super) fn out_unless(&mut self, cluster: &ClusterId, bytes: &[u8], taken: impl FnMut(&[u8]) -> bool) {
         self.write(cluster, OutputStream::Out, bytes, taken);
     }
 
-    /// Prints what there is of whole lines by one write, so that nothing gets between them.
+    /// Prints the complete lines in one write, so that no other output comes between them.
     fn write(
         &mut self,
         cluster: &ClusterId,
@@ -138,9 +138,9 @@ impl<'a> Lines<'a> {
         let prefix =
             self.prefixes.get(cluster).map(|[out, err]| if stream == OutputStream::Out { out } else { err });
         let mut whole = prefix.cloned().unwrap_or_default();
-        // A carriage return goes back over the prefix; the one of a CRLF is the last of the line.
+        // A carriage return would overwrite the prefix; that of a CRLF ends the line.
         if stream == OutputStream::Err && !self.raw_errors {
-            // kubectl prints the words of servers as they are.
+            // kubectl prints server messages unescaped.
             whole.extend_from_slice(escaped(&String::from_utf8_lossy(line)).as_bytes());
         } else {
             whole = after_each_return(&whole, line);
@@ -158,10 +158,10 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Longer lines are shown in parts, so that one without end needs no memory.
+/// Longer lines are printed in parts, so that an endless line needs no memory.
 pub(super) const LONGEST_LINE: usize = 1024 * 1024;
 
-/// What stands before the lines of a cluster.
+/// The prefixes of a cluster's lines.
 fn prefixes_of(name: &ClusterId, at: usize, width: usize, colors: Colors) -> [Vec<u8>; 2] {
     let plain = format!("{:width$}", name.as_str());
     let prefix = |is_colored: bool| {
@@ -171,7 +171,7 @@ fn prefixes_of(name: &ClusterId, at: usize, width: usize, colors: Colors) -> [Ve
     [prefix(colors.out), prefix(colors.err)]
 }
 
-/// The line with the prefix before it, and again after each carriage return that it goes on after.
+/// The line with the prefix at its start and after each carriage return inside it.
 pub(super) fn after_each_return(prefix: &[u8], line: &[u8]) -> Vec<u8> {
     let mut whole = prefix.to_vec();
     let mut parts = line.split(|&byte| byte == b'\r').peekable();

@@ -1,11 +1,12 @@
-//! Adapts a command to each cluster: local ports are counted up, and `{cluster}` in a local path becomes the name.
+//! Adapts a command to each cluster: local ports are incremented, and `{cluster}` in a local path becomes the
+//! name.
 
 use std::ffi::{OsStr, OsString};
 
 use crate::argv::Scanned;
 use crate::cluster::cluster_id::ClusterId;
 
-/// Makes the words those of the cluster at this place.
+/// Adapts the arguments to the cluster at this position.
 pub(super) fn adapt(scanned: &mut Scanned, cluster: &ClusterId, at: usize) {
     let verb = scanned.verb().and_then(OsStr::to_str).unwrap_or_default().to_owned();
     match verb.as_str() {
@@ -29,22 +30,23 @@ pub(super) fn adapt(scanned: &mut Scanned, cluster: &ClusterId, at: usize) {
     }
 }
 
-/// The cluster's name as one that a file may have: contexts are named as they like.
+/// The cluster's name as a valid file name, because context names are arbitrary.
 pub(super) fn file_name(cluster: &ClusterId) -> String {
     let name = cluster.as_str();
     let safe = name.replace(|c: char| !c.is_alphanumeric() && !"-_.@=+".contains(c), "_");
     if safe.trim_matches('.').is_empty() { safe.replace('.', "_") } else { safe }
 }
 
-/// The next local port for the next cluster: `8080:80` is `8081:80` for the second. `:80` takes any.
+/// The local port of the cluster at this position: `8080:80` becomes `8081:80` for the second one. `:80` uses
+/// any port.
 fn moved(ports: &str, at: usize) -> Option<String> {
     let (local, remote) = ports.split_once(':').unwrap_or((ports, ports));
     let local: usize = local.parse().ok()?;
-    // kubectl refuses what is no port, in its own words.
+    // kubectl refuses an invalid port with its own message.
     Some(format!("{}:{remote}", local + at))
 }
 
-/// Stands for the name of the cluster.
+/// A placeholder for the name of the cluster.
 pub(super) const PLACE: &str = "{cluster}";
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Runs work at many clusters in parallel and passes the output on in the order of the clusters, or as it arrives. A
-//! cluster that is silent while others wait comes last. Output that waits fills a channel of limited size.
+//! Runs work on many clusters in parallel and passes the output on in the order of the clusters, or as it
+//! arrives. A cluster that is silent while others wait comes last. Waiting output is buffered in a channel of
+//! limited size.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -14,46 +15,46 @@ use tokio::time::Instant;
 
 use super::{ClusterProgress, StragglerTimer};
 
-/// Takes the pieces in order.
+/// Receives the pieces in order.
 pub(super) trait Sink<P> {
-    /// Takes the next piece of the one at this place; breaks when standard output is closed.
+    /// Receives the next piece of the cluster at this position; breaks when standard output is closed.
     fn take(&mut self, place: usize, piece: P) -> ControlFlow<()>;
 
-    /// All of the one at this place was taken.
+    /// Marks the end of the cluster at this position.
     fn end(&mut self, _place: usize) {}
 
-    /// When what was taken must be shown, if something is held back.
+    /// When held output must be shown, if there is any.
     fn due(&self) -> Option<Instant> {
         None
     }
 
-    /// Shows what is held back.
+    /// Shows held output.
     fn show(&mut self) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
 
-/// What is to be done at a cluster.
+/// A unit of work on a cluster.
 pub(super) trait ForCluster {
     fn cluster(&self) -> &ClusterId;
 }
 
-/// How all of it is done.
+/// The options of a run.
 #[derive(Clone)]
 pub(super) struct Concurrency {
-    /// At how many clusters at a time.
+    /// Maximum number of parallel clusters.
     pub(super) at_once: usize,
-    /// Pieces of one cluster that may wait for its turn.
+    /// Number of buffered pieces for each waiting cluster.
     pub(super) ahead: usize,
-    /// How long a silent cluster delays the others at least.
+    /// Minimum time that a silent cluster may delay the others.
     pub(super) grace: Duration,
-    /// The same for a cluster that has begun to answer; without it such a cluster keeps its place.
+    /// The same for a cluster that has started to respond; `None` means that such a cluster keeps its place.
     pub(super) stalled: Option<Duration>,
     pub(super) progress: ClusterProgress,
 }
 
-/// Does `work` for every one of `what`, and gives the pieces to the sink in order. What each work came
-/// to, in the order of `what`; `None` when standard output is closed.
+/// Runs `work` for each of `what`, and passes the pieces to the sink in order. Returns the results in the
+/// order of `what`; `None` when standard output is closed.
 pub(super) async fn run<T, P, R, W>(
     what: Vec<T>,
     way: &Concurrency,
@@ -106,7 +107,7 @@ where
     Some(results)
 }
 
-/// The same with the pieces as they arrive, and without a limit: work that lasts is needed everywhere at once.
+/// Runs the work unordered and without a limit, because streams are needed on all clusters at once.
 pub(super) async fn run_unordered<T, P, R, W>(
     what: Vec<T>,
     work: impl Fn(T, mpsc::Sender<P>) -> W,
@@ -149,7 +150,7 @@ where
     Some(results)
 }
 
-/// What comes until then; a receiver loses nothing when it is not waited for any longer.
+/// Waits for the future until `due`. A receiver loses nothing if the wait is cancelled.
 async fn until<T>(due: Option<Instant>, what: impl Future<Output = T>) -> Option<T> {
     match due {
         Some(due) => tokio::time::timeout_at(due, what).await.ok(),
@@ -157,12 +158,12 @@ async fn until<T>(due: Option<Instant>, what: impl Future<Output = T>) -> Option
     }
 }
 
-/// The work at one cluster.
+/// The work on one cluster.
 struct Running<P, R> {
     place: usize,
     task: Abort<R>,
     pieces: mpsc::Receiver<P>,
-    /// When it last had something new to say.
+    /// The time of its last new piece.
     spoke: Option<Instant>,
     passed_over: bool,
 }
@@ -173,29 +174,29 @@ impl<P, R> Running<P, R> {
     }
 }
 
-/// Those whose turn has not come.
+/// The clusters after the first.
 struct Queue<P, R> {
     waiting: VecDeque<Running<P, R>>,
     quiet: StragglerTimer,
     stalled: Option<Duration>,
 }
 
-/// What comes of the first.
+/// The next result of the first cluster.
 enum Next<P> {
     Piece(P),
     Ended,
-    /// It has lost its place.
+    /// The cluster has lost its place.
     Passed,
 }
 
 impl<P, R> Queue<P, R> {
-    /// The next piece of the first; `None` when standard output is closed. Shows what is held back when it is due.
+    /// The next piece of the first; `None` when standard output is closed. Shows held output when it is due.
     async fn next(&mut self, first: &mut Running<P, R>, sink: &mut impl Sink<P>) -> Option<Next<P>> {
         loop {
             if !first.is_ready() && self.others_wait() && self.is_silent(first) {
                 return Some(Next::Passed);
             }
-            // Alone it has all the time that it needs.
+            // If no other cluster waits, the first one has unlimited time.
             let look = (!self.waiting.is_empty()).then(|| Instant::now() + LOOK);
             match until(sink.due().into_iter().chain(look).min(), first.pieces.recv()).await {
                 Some(Some(piece)) => {
@@ -214,7 +215,7 @@ impl<P, R> Queue<P, R> {
         }
     }
 
-    /// Whether a cluster after the first has an answer.
+    /// Whether a later cluster has output.
     fn others_wait(&mut self) -> bool {
         let mut waits = false;
         for other in self.waiting.iter_mut().filter(|other| other.is_ready()) {
@@ -238,7 +239,7 @@ impl<P, R> Queue<P, R> {
     }
 }
 
-/// A task that is aborted when it is dropped.
+/// A task that is aborted on drop.
 pub(super) struct Abort<R>(pub(super) JoinHandle<R>);
 
 impl<R> Drop for Abort<R> {
@@ -247,9 +248,9 @@ impl<R> Drop for Abort<R> {
     }
 }
 
-/// Pieces that may wait to be shown as they arrive.
+/// Number of buffered pieces for unordered output.
 const AHEAD: usize = 16;
-/// How often it is looked whether the others wait.
+/// Interval of the check whether others wait.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -278,7 +279,7 @@ mod tests {
             .block_on(what)
     }
 
-    /// Something to do at a cluster: what matters is how long it takes.
+    /// Work on a cluster that only takes time.
     struct Delay(ClusterId, Duration);
 
     impl ForCluster for Delay {
@@ -299,7 +300,7 @@ mod tests {
         Concurrency { at_once, ahead: 1, grace, stalled, progress: ClusterProgress::default() }
     }
 
-    /// Which places spoke, each after its delay, in the order in which that was told.
+    /// The order in which the positions were passed on, each after its delay.
     fn told(millis: &[u64], at_once: usize) -> Vec<usize> {
         let mut taken = Collected::default();
         let work = |Delay(_, delay): Delay, sender: mpsc::Sender<u32>| async move {
@@ -312,7 +313,7 @@ mod tests {
         let results = in_runtime(run(delays(millis), &way(at_once), work, &mut taken)).unwrap();
         let expected: Vec<_> = millis.iter().map(|millis| Some(Duration::from_millis(*millis))).collect();
         assert_eq!(results, expected);
-        // Nothing of one is torn apart by another, and its pieces keep their order.
+        // Pieces of one cluster stay together and keep their order.
         assert!(taken.0.chunks(3).all(|of| of[0].0 == of[1].0 && of[1].0 == of[2].0), "{:?}", taken.0);
         assert!(taken.0.chunks(3).all(|of| [of[0].1, of[1].1, of[2].1] == [0, 1, 2]), "{:?}", taken.0);
         taken.0.chunks(3).map(|of| of[0].0).collect()
@@ -329,7 +330,7 @@ mod tests {
     fn silent_cluster_comes_last() {
         assert_eq!(told(&[30_000, 10, 20], 3), [1, 2, 0]);
         assert_eq!(told(&[30_000, 10, 20_000, 20, 10_000], 5), [1, 3, 4, 2, 0]);
-        // Where all are slow, none is.
+        // If all are equally slow, none loses its place.
         assert_eq!(told(&[30_000, 20_000, 25_000], 3), [0, 1, 2]);
     }
 

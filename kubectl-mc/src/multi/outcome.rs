@@ -1,4 +1,4 @@
-//! The outcome of the command at one cluster.
+//! Describes the outcome of the command on one cluster.
 
 use std::time::Duration;
 
@@ -8,41 +8,41 @@ use crate::cluster::hop::{Hop, Refusal};
 use crate::cluster::hub::OtherHub;
 use crate::server_text::ServerText;
 
-/// One cluster and what came of it.
+/// A cluster and its result.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) cluster: ClusterId,
     pub(crate) result: Result<(), Fault>,
 }
 
-/// Why the command failed at a cluster.
+/// Why the command failed on a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fault {
-    /// The host knew before that it does not answer.
+    /// The host reported the cluster as not ready.
     NotReady(ServerText),
     /// A hop refused, with the message of its server.
     Refused(Refusal),
-    /// The host is a hub of another project; the command is begun again.
+    /// The host is a hub of another project; the command restarts.
     OtherHub(OtherHub),
-    /// It took longer than it was given.
+    /// The timeout has passed.
     TimedOut(Duration),
-    /// The server of a context does not answer.
+    /// The server of a context does not respond.
     Unreachable(ServerText),
-    /// The member's own answer is an error; its reason is Kubernetes' (`NotFound`).
+    /// The member responded with an error; the reason is that of Kubernetes (`NotFound`).
     Answered { reason: ServerText, message: ServerText },
-    /// kubectl, or what it ran there, ended with this code (none: killed), and told why itself; the
-    /// reason is Kubernetes', else kubectl's own words.
+    /// kubectl, or a command that it ran there, exited with this code (`None`: killed) and has printed its
+    /// own error. The reason is that of Kubernetes, or else kubectl's text.
     Kubectl { code: Option<i32>, reason: Option<ServerText> },
-    /// No failure: the answer is no (`auth can-i`), or there are differences (`diff`).
+    /// Not a failure: the answer is negative (`auth can-i`), or there are differences (`diff`).
     NegativeAnswer,
-    /// Whatever else, in words.
+    /// Any other failure, as text.
     Other(String),
-    /// Its turn did not come: others failed before.
+    /// Not started, because other clusters failed first.
     NotBegun,
 }
 
 impl Fault {
-    /// What faults are grouped by in a summary.
+    /// The group of this fault in a summary.
     pub(crate) fn cause(&self) -> String {
         match self {
             Self::NotReady(_) => "not ready".to_owned(),
@@ -62,18 +62,18 @@ impl Fault {
                 "" => "refused by the member".to_owned(),
                 _ => reason.to_string(),
             },
-            // kubectl's text does not tell a member's error from one of the host or the sidecar.
+            // kubectl's text does not distinguish errors of the member, the host and the sidecar.
             Self::Kubectl { reason: Some(reason), .. } => match reason.raw() {
                 "Forbidden" => "forbidden".to_owned(),
                 "NotFound" => "not found".to_owned(),
                 _ => reason.to_string(),
             },
-            // kubectl's code for any error of its own says nothing.
+            // kubectl uses this code for any error of its own.
             Self::Kubectl { code: Some(1), reason: None } => "failed".to_owned(),
             Self::Kubectl { code: Some(code), reason: None } => format!("exit code {code}"),
             Self::Kubectl { code: None, reason: None } => "killed".to_owned(),
             Self::NegativeAnswer => "no".to_owned(),
-            // kubectl's own words.
+            // Error texts of kubectl.
             Self::Other(words) if words.starts_with("the server doesn't have a resource type") => {
                 "no such resource type".to_owned()
             }
@@ -88,7 +88,7 @@ impl Fault {
         *self != Self::NegativeAnswer
     }
 
-    /// What to tell of this cluster on a line of its own; nothing when it was told already.
+    /// A line about this cluster; `None` if its error was already printed.
     pub(crate) fn detail(&self) -> Option<String> {
         match self {
             Self::NotReady(reason) => Some(format!("not ready: {reason}")),

@@ -1,4 +1,4 @@
-//! Merges the output of the children to lines, a table or a document.
+//! Merges the output of the children into lines, a table or a document.
 
 use crate::cluster::cluster_id::ClusterId;
 use tokio::time::Instant;
@@ -11,7 +11,7 @@ use super::{Fault, Job};
 use crate::argv::Scanned;
 use crate::kubectl::verb;
 
-/// One answer of many.
+/// The merged output of many clusters.
 pub(super) struct Output<'a> {
     lines: Lines<'a>,
     form: Merger,
@@ -24,12 +24,12 @@ enum Merger {
     Document(Document),
 }
 
-/// The form that a command's answer has.
+/// The format of a command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputShape {
     Lines,
     Table,
-    /// Lines, of which those that tell of local ports are a table.
+    /// Lines, except that lines about local ports form a table.
     Ports,
     Document(Format),
 }
@@ -45,7 +45,7 @@ impl<'a> Output<'a> {
         Self { lines: Lines::new(job), form }
     }
 
-    /// What a cluster wrote to standard output.
+    /// Handles standard output of a cluster.
     pub(super) fn out(&mut self, cluster: &ClusterId, bytes: Vec<u8>) {
         match &mut self.form {
             Merger::Lines => self.lines.out(cluster, &bytes),
@@ -55,12 +55,12 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// What a cluster wrote to standard error.
+    /// Handles standard error of a cluster.
     pub(super) fn err(&mut self, cluster: &ClusterId, bytes: &[u8]) {
         self.lines.err(cluster, bytes);
     }
 
-    /// A cluster has ended; what it wrote may turn out to be no answer.
+    /// Handles the end of a cluster, whose output may turn out to be invalid.
     pub(super) fn end(&mut self, cluster: &ClusterId, mut result: Result<(), Fault>) -> Result<(), Fault> {
         match &mut self.form {
             Merger::Lines | Merger::Ports(_) => {}
@@ -71,7 +71,7 @@ impl<'a> Output<'a> {
         result
     }
 
-    /// When what is held back must be shown.
+    /// When held output must be shown.
     pub(super) fn due(&self) -> Option<Instant> {
         match &self.form {
             Merger::Tables(tables) => tables.due(),
@@ -80,7 +80,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Shows what is held back, when that is due.
+    /// Shows held output that is due.
     pub(super) fn show(&mut self) {
         if self.due().is_none_or(|due| due > Instant::now()) {
             return;
@@ -93,7 +93,7 @@ impl<'a> Output<'a> {
         self.lines.printer().out(&text);
     }
 
-    /// All have ended: what could only be told of all together.
+    /// Prints the output that needs the results of all clusters.
     pub(super) fn finish(self) {
         match self.form {
             Merger::Lines => {}
@@ -104,13 +104,13 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Whether the output is that of a program or a file, and not kubectl's own words.
+/// Whether the output comes from a program or a file, and not from kubectl itself.
 pub(super) fn shows_content(scanned: &Scanned) -> bool {
     let verb = scanned.verb().unwrap_or_default();
     !scanned.verb_is_builtin() || CONTENT.iter().any(|command| verb == *command)
 }
 
-/// The form that kubectl's answer will have.
+/// The expected format of kubectl's output.
 pub(super) fn shape(scanned: &Scanned) -> OutputShape {
     let verb = scanned.verb().unwrap_or_default();
     let output = scanned.value("output").map(|output| output.to_string_lossy().into_owned());

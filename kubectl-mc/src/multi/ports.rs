@@ -1,4 +1,4 @@
-//! The local ports of `port-forward` on several clusters as a table.
+//! Prints the local ports of `port-forward` on several clusters as a table.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use tokio::time::Instant;
 
 use crate::tabwriter::TabWriter;
 
-/// The table, as it grows.
+/// Collects the table.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
     writer: TabWriter,
     begun: bool,
-    /// Since when rows are held back.
+    /// When rows were first held back.
     held: Option<Instant>,
 }
 
 impl Ports {
-    /// Takes a line of kubectl's, if it is one that tells a port.
+    /// Consumes a line of kubectl that reports a port.
     pub(super) fn take(&mut self, cluster: &ClusterId, line: &[u8]) -> bool {
         let Some((local, remote)) = std::str::from_utf8(line).ok().and_then(forwarding) else { return false };
         if !std::mem::replace(&mut self.begun, true) {
@@ -28,25 +28,25 @@ impl Ports {
         true
     }
 
-    /// When what is held back must be shown.
+    /// When held rows must be shown.
     pub(super) fn due(&self) -> Option<Instant> {
         self.held.map(|held| held + HELD)
     }
 
-    /// What was held back.
+    /// The held rows.
     pub(super) fn show(&mut self) -> String {
         self.held = None;
         self.writer.flush()
     }
 }
 
-/// `Forwarding from 127.0.0.1:8080 -> 80`
+/// Parses `Forwarding from 127.0.0.1:8080 -> 80`.
 fn forwarding(line: &str) -> Option<(&str, &str)> {
     let (local, remote) = line.trim_end().strip_prefix("Forwarding from ")?.split_once(" -> ")?;
     (!local.contains(char::is_whitespace) && remote.parse::<u16>().is_ok()).then_some((local, remote))
 }
 
-/// Clusters that are quick are aligned with each other.
+/// Long enough to align the rows of fast clusters.
 const HELD: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::printer::Printer;
 
-/// How many clusters have ended, and which are still running.
+/// The number of finished clusters, and the running ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClusterProgress(Arc<watch::Sender<State>>);
 
@@ -22,20 +22,20 @@ struct State {
 }
 
 impl ClusterProgress {
-    /// From now on these are waited for.
+    /// Adds clusters to wait for.
     pub(crate) fn wait_for<'a>(&self, clusters: impl Iterator<Item = &'a ClusterId>) {
         let waiting: BTreeSet<_> = clusters.cloned().collect();
         self.0.send_modify(|state| (state.all, state.waiting) = (waiting.len(), waiting));
         self.0.borrow().draw();
     }
 
-    /// A cluster needs no more waiting for.
+    /// Removes a finished cluster.
     pub(crate) fn ended(&self, cluster: &ClusterId) {
         self.0.send_modify(|state| drop(state.waiting.take(cluster)));
         self.0.borrow().draw();
     }
 
-    /// Begins to show it after a while, for as long as this is waited for; never ends.
+    /// Shows the progress after a delay, until the future is dropped.
     pub(super) async fn show(&self, printer: &Printer) {
         tokio::time::sleep(AFTER).await;
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -58,7 +58,7 @@ impl State {
         }
     }
 
-    /// `12 of 40 clusters, waiting for m7, m9 …`
+    /// Such as `12 of 40 clusters, waiting for m7, m9 …`.
     fn message(&self) -> String {
         let names: Vec<_> = self.waiting.iter().take(NAMES).map(ClusterId::as_str).collect();
         let done = format!("{} of {} clusters", self.all - self.waiting.len(), self.all);
@@ -70,7 +70,7 @@ impl State {
     }
 }
 
-/// The bar, until this is dropped.
+/// The progress line, which is removed on drop.
 struct Shown<'a>(&'a Printer);
 
 impl Drop for Shown<'_> {
@@ -79,9 +79,9 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// The cursor goes back to the beginning: the terminal echoes `^C` on this line, and both are cleared.
+/// The cursor returns to the start of the line: the terminal echoes `^C` there, and both are cleared.
 const TEMPLATE: &str = "{spinner} {wide_msg}\r";
-/// Sooner it would only flicker.
+/// A shorter delay would make the line flicker.
 const AFTER: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(100);
 /// The line must fit the terminal.

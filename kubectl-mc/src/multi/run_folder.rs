@@ -1,4 +1,5 @@
-//! The private folder of one run, for files that must not outlive it. It is deleted when the run ends.
+//! Manages the private folder of one run, for files that must not outlive it. It is deleted when the run
+//! ends.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,23 +8,23 @@ use std::sync::OnceLock;
 
 use crate::error::Explain;
 
-/// The folder, until this is dropped.
+/// The folder, which is deleted on drop.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     folder: PathBuf,
     private: PathBuf,
-    /// Whether it is there.
+    /// Set once the folder exists.
     made: OnceLock<()>,
 }
 
 impl RunFolder {
-    /// The folder in the private folder, which is made when it is first written to.
+    /// A folder inside the private folder, which is created on the first write.
     pub(crate) fn new(private: &Path) -> Self {
         let folder = private.join(format!("{PREFIX}{}", std::process::id()));
         Self { folder, private: private.to_owned(), made: OnceLock::new() }
     }
 
-    /// Makes it; those that killed runs have left go first.
+    /// Creates the folder after it removed those of killed runs.
     fn make(&self) -> Result<(), RunFolderError> {
         if self.made.get().is_some() {
             return Ok(());
@@ -65,7 +66,7 @@ pub(crate) struct RunFolderError {
 
 impl Explain for RunFolderError {}
 
-/// Removes the folders of processes that are no more.
+/// Removes the folders of processes that no longer exist.
 fn remove_abandoned(private: &Path) {
     let Ok(entries) = fs::read_dir(private) else { return };
     for entry in entries.flatten() {
@@ -81,7 +82,7 @@ fn is_alive(id: i32) -> bool {
     rustix::process::Pid::from_raw(id).is_some_and(|id| rustix::process::test_kill_process(id).is_ok())
 }
 
-/// Elsewhere every process counts as alive, so that no running command loses its files.
+/// On other systems every process counts as alive, so that no running command loses its files.
 #[cfg(not(unix))]
 fn is_alive(_id: i32) -> bool {
     true

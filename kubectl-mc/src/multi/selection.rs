@@ -1,6 +1,6 @@
-//! Resolves the choice of clusters (`--cluster`, sets, exclusions, labels, fields) to an ordered list of targets: members
-//! of the host and contexts of the kubeconfig. Exact names of members need no list of the host, so they need no right to
-//! one.
+//! Resolves the choice of clusters (`--cluster`, sets, exclusions, labels, fields) to an ordered list of
+//! targets: members of the host and contexts of the kubeconfig. Exact member names do not need the host's
+//! list, nor the right to read it.
 
 mod context_filter;
 mod field_filter;
@@ -29,20 +29,20 @@ use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::inventory::InventoryError;
 use crate::config_file::ClusterSet;
 
-/// What was chosen, not yet looked up.
+/// The choice before it is resolved.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Choice {
     terms: Vec<Term>,
-    /// What is chosen from when no term includes anything.
+    /// The kind of clusters if no term includes any.
     from: Kind,
     selector: Option<String>,
     filter: FieldFilter,
-    /// Narrows the contexts.
+    /// Filters the contexts.
     contexts: ContextFilter,
 }
 
 impl Choice {
-    /// Reads a choice of members; `None` when nothing was chosen. `terms` and `exclude` are lists with commas.
+    /// Parses a choice of members; `None` if nothing was chosen. `terms` and `exclude` are lists with commas.
     pub(crate) fn parse<S: AsRef<str>>(
         terms: &[S],
         exclude: &[String],
@@ -55,7 +55,7 @@ impl Choice {
         Ok(chosen.then(|| Self { terms: parsed, selector, ..Self::default() }))
     }
 
-    /// The same for contexts, of which a filter leaves some out.
+    /// The same for contexts, with a filter.
     pub(crate) fn parse_contexts<S: AsRef<str>>(
         terms: &[S],
         exclude: &[String],
@@ -68,7 +68,7 @@ impl Choice {
         Ok(chosen.then(|| Self { terms: parsed, from: Kind::Contexts, contexts, ..Self::default() }))
     }
 
-    /// The choice without the clusters that a filter leaves out; alone, a filter chooses of all clusters.
+    /// The choice, restricted by a filter. Without a choice, the filter applies to all clusters.
     pub(crate) fn filtered(choice: Option<Self>, filter: FieldFilter) -> Option<Self> {
         match filter.is_empty() {
             true => choice,
@@ -76,7 +76,7 @@ impl Choice {
         }
     }
 
-    /// These very clusters.
+    /// Exactly these clusters.
     pub(crate) fn names(clusters: impl IntoIterator<Item = ClusterId>) -> Self {
         let pattern = |cluster| match cluster {
             ClusterId::Member(name) => Pattern::Exact(name),
@@ -88,14 +88,14 @@ impl Choice {
         }
     }
 
-    /// These members and contexts.
+    /// Exactly these members and contexts.
     pub(crate) fn remembered(members: Vec<ClusterName>, contexts: Vec<String>) -> Self {
         let members = members.into_iter().map(Pattern::Exact);
         let patterns = members.chain(contexts.into_iter().map(Pattern::Context));
         Self { terms: patterns.map(Term::include).collect(), ..Self::default() }
     }
 
-    /// The one cluster, when it was named and nothing else: kubectl then takes our place.
+    /// The cluster, if the choice is a single name: kubectl then replaces this process.
     pub(crate) fn exact(&self) -> Option<&ClusterName> {
         match self.terms.as_slice() {
             [Term { exclude: false, pattern: Pattern::Exact(name) }]
@@ -107,12 +107,12 @@ impl Choice {
         }
     }
 
-    /// Whether one context was named and nothing else.
+    /// Whether the choice is a single context name.
     pub(crate) fn is_exact_context(&self) -> bool {
         matches!(self.terms.as_slice(), [Term { exclude: false, pattern: Pattern::Context(_) }])
     }
 
-    /// Whether it may come to mean other clusters than now.
+    /// Whether the choice may match other clusters later.
     fn can_grow(&self) -> bool {
         let mut included = self.terms.iter().filter(|term| !term.exclude).peekable();
         self.selector.is_some()
@@ -121,7 +121,8 @@ impl Choice {
             || included.any(|term| matches!(term.pattern, Pattern::Expression(_) | Pattern::Set(_)))
     }
 
-    /// The targets, in the order of the terms, and by name within one. `list` gives the clusters that there are.
+    /// The targets, in the order of the terms, and by name within a term. `list` returns the existing
+    /// clusters.
     pub(crate) fn resolve(
         &self,
         sets: &BTreeMap<String, ClusterSet>,
@@ -131,7 +132,8 @@ impl Choice {
         let mut chosen = resolver.choose(&self.terms, self.selector.as_deref(), &self.filter)?;
         chosen.retain(|target| target.name.context().is_none_or(|context| self.contexts.matches(context)));
         if chosen.is_empty() {
-            // What there is helps more than that there is nothing; without the right to a list it stays unsaid.
+            // The existing clusters help more than an empty result; without the right to list them they are
+            // omitted.
             let known = resolver.known(match self.from {
                 Kind::Members => ListOf::Members(None),
                 Kind::Contexts => ListOf::Contexts,
@@ -157,19 +159,19 @@ fn parse_terms<S: AsRef<str>>(terms: &[S], exclude: &[String], kind: Kind) -> Re
     Ok(parsed)
 }
 
-/// Which clusters a list is to have.
+/// The requested list of clusters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ListOf {
-    /// The host's, which a label selector may narrow.
+    /// The host's members, optionally filtered by a label selector.
     Members(Option<String>),
     /// The contexts of the kubeconfig.
     Contexts,
 }
 
-/// Gives the clusters that there are.
+/// Lists the existing clusters.
 pub(crate) type List<'a> = dyn FnMut(&ListOf) -> Result<Vec<SelectedCluster>, InventoryError> + 'a;
 
-/// The list of a command that works on members only; a choice of contexts is an error.
+/// The list for a command that works on members only; a choice of contexts is an error.
 pub(crate) fn members_only(
     mut list: impl FnMut(Option<&str>) -> Result<Vec<SelectedCluster>, InventoryError>,
 ) -> impl FnMut(&ListOf) -> Result<Vec<SelectedCluster>, InventoryError> {

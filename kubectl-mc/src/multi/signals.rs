@@ -1,5 +1,5 @@
-//! The signals that end the program, for as long as something has to be put in order first. Before and after that they
-//! have their default action, so that a program that waits for a person or for the network still ends by Ctrl-C.
+//! Handles the signals that end the program while cleanup is pending. Before and after that they have their
+//! default action, so that Ctrl-C still ends a program that waits for the user or the network.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -10,10 +10,10 @@ use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::{pipe, unregister};
 use signal_hook::{SigId, flag};
 
-/// Signals as bytes, until this is dropped.
+/// Receives signals as bytes, until this value is dropped.
 pub(crate) struct Signals {
     pub(crate) end: UnixStream,
-    /// The terminal has another size.
+    /// The terminal was resized.
     pub(crate) resize: UnixStream,
     pipes: Vec<SigId>,
 }
@@ -24,7 +24,7 @@ impl Signals {
         let (resize, resizes) = UnixStream::pair()?;
         let mut pipes = vec![pipe::register(SIGWINCH, resizes)?];
         for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
-            // Once there is a handler, the default action does not come back by itself.
+            // Once a handler is set, the default action does not come back by itself.
             flag::register_conditional_default(signal, DEFAULT.clone())?;
             pipes.push(pipe::register(signal, ends.try_clone()?)?);
         }
@@ -42,10 +42,10 @@ impl Drop for Signals {
     }
 }
 
-/// The caller handles the signals from now on.
+/// From now on the caller handles the signals.
 pub(super) fn handle() {
     DEFAULT.store(false, Ordering::SeqCst);
 }
 
-/// Whether a signal ends the program at once.
+/// Whether a signal ends the program immediately.
 static DEFAULT: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| Arc::new(AtomicBool::new(false)));

@@ -1,11 +1,11 @@
-//! The time that a silent cluster may delay the clusters after it. Output is in the order of the clusters, and a
-//! straggler comes last.
+//! Times how long a silent cluster may delay the clusters after it. Output is in the order of the clusters,
+//! and a straggler comes last.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Since when nothing new has come.
+/// Tracks the time since the last progress.
 #[derive(Debug)]
 pub(crate) struct StragglerTimer {
     begun: Instant,
@@ -14,18 +14,19 @@ pub(crate) struct StragglerTimer {
 }
 
 impl StragglerTimer {
-    /// Begins now.
+    /// Starts the timer.
     pub(crate) fn new(grace: Duration) -> Self {
         let begun = Instant::now();
         Self { begun, last: begun, grace }
     }
 
-    /// A cluster that had said nothing before has something to say.
+    /// Records that a cluster has responded for the first time.
     pub(crate) fn moved(&mut self) {
         self.last = Instant::now();
     }
 
-    /// When a silent cluster loses its place: after the grace, or after as long again as the others took.
+    /// When a silent cluster loses its place: after the grace period, or after the time that the others took,
+    /// if that is longer.
     pub(crate) fn over(&self) -> Instant {
         self.last + self.grace.max(self.last - self.begun)
     }

@@ -1,4 +1,4 @@
-//! The summary line: failures grouped by cause, and the exit code of the command.
+//! Formats the summary line with failures grouped by cause, and determines the exit code of the command.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::fmt;
 use super::{Fault, Outcome};
 use crate::exit::ExitStatus;
 
-/// All outcomes counted.
+/// The counted outcomes.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     all: usize,
     failed: usize,
-    /// Their batch did not begin.
+    /// Clusters whose batch did not start.
     not_begun: Vec<String>,
-    /// At some the answer is no, or there are differences.
+    /// Whether some clusters gave a negative answer, or have differences.
     said_no: bool,
     /// The names of the clusters by cause, in order.
     causes: BTreeMap<String, Vec<String>>,
@@ -36,12 +36,13 @@ impl Summary {
         summary
     }
 
-    /// Whether some clusters wait for another command.
+    /// Whether some clusters were not started.
     pub(super) fn has_rest(&self) -> bool {
         !self.not_begun.is_empty()
     }
 
-    /// 0, kubectl's 1 when some said no, or whether some or all failed.
+    /// The exit code: 0, 1 as in kubectl after a negative answer, or the code for some or all failed
+    /// clusters.
     pub(crate) fn status(&self) -> ExitStatus {
         match self.failed {
             0 if self.said_no => ExitStatus::Failed,
@@ -52,8 +53,8 @@ impl Summary {
     }
 }
 
-/// `3 of 40 clusters failed: 2 unreachable (m7, m9), 1 forbidden by the member (m12); 9 not begun (…)`; nothing
-/// when none failed.
+/// Such as `3 of 40 clusters failed: 2 unreachable (m7, m9), 1 forbidden by the member (m12); 9 not begun
+/// (…)`; empty if none failed.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.failed == 0 {
@@ -72,7 +73,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// `2 unreachable (m7, m9)`
+/// Such as `2 unreachable (m7, m9)`.
 fn counted(what: &str, names: &[String]) -> String {
     let shown = names.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
     let more = match names.len().saturating_sub(NAMES) {
@@ -82,7 +83,7 @@ fn counted(what: &str, names: &[String]) -> String {
     format!("{} {what} ({shown}{more})", names.len())
 }
 
-/// More names would only fill the line; each cluster has a line of its own above.
+/// Limits the names in the line, because each cluster also has a line of its own above.
 const NAMES: usize = 12;
 
 #[cfg(test)]

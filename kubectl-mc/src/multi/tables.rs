@@ -1,8 +1,8 @@
 //! Merges kubectl's tables of several clusters: a CLUSTER column first, one header for equal columns, aligned over
 //! all clusters, and a separate block for each other set of columns.
 //!
-//! Rows are held back half a second, so that they are aligned with those of all clusters that are quick;
-//! what comes later keeps the widths. Blocks of other columns come behind.
+//! Rows are held back for half a second, so that those of all fast clusters are aligned; later rows keep the
+//! widths. Blocks with other columns follow.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use tokio::time::Instant;
 use crate::server_text::escaped;
 use crate::tabwriter::TabWriter;
 
-/// The tables, as they come.
+/// Collects the tables.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    /// What the cluster whose turn it is has written.
+    /// The output of the current cluster.
     text: Vec<u8>,
-    /// The first is shown as it grows.
+    /// The first block is printed as it grows.
     blocks: Vec<Block>,
-    /// Since when rows are held back.
+    /// When rows were first held back.
     held: Option<Instant>,
 }
 
-/// Rows of the same columns.
+/// Rows with the same columns.
 #[derive(Debug, Default)]
 struct Block {
     names: Vec<String>,
@@ -31,16 +31,16 @@ struct Block {
 }
 
 impl Tables {
-    /// What kubectl wrote for the cluster whose turn it is.
+    /// Adds output of kubectl for the current cluster.
     pub(super) fn take(&mut self, bytes: &[u8]) {
         self.text.extend_from_slice(bytes);
     }
 
-    /// That cluster has ended.
+    /// Handles the end of the current cluster.
     pub(super) fn end(&mut self, cluster: &ClusterId) {
         let text = std::mem::take(&mut self.text);
         let text = String::from_utf8_lossy(&text);
-        // Tables of several types have an empty line between them.
+        // An empty line separates the tables of several types.
         for table in text.split("\n\n") {
             let mut lines = table.lines().filter(|line| !line.is_empty());
             let Some(header) = lines.next() else { continue };
@@ -57,18 +57,18 @@ impl Tables {
         }
     }
 
-    /// When what is held back must be shown.
+    /// When held rows must be shown.
     pub(super) fn due(&self) -> Option<Instant> {
         let waits = self.blocks.first().is_some_and(|block| block.writer.waiting() > 0);
         self.held.filter(|_| waits).map(|held| held + HELD)
     }
 
-    /// What was held back of the first block.
+    /// The held rows of the first block.
     pub(super) fn show(&mut self) -> String {
         self.blocks.first_mut().map(Block::show).unwrap_or_default()
     }
 
-    /// All that was not shown.
+    /// All rows that were not shown yet.
     pub(super) fn finish(mut self) -> String {
         self.blocks.iter_mut().map(Block::show).collect::<Vec<_>>().join("\n")
     }
@@ -86,10 +86,11 @@ impl Block {
     }
 }
 
-/// What a person does not notice.
+/// A delay that users do not notice.
 const HELD: Duration = Duration::from_millis(500);
 
-/// Where columns start: a name may hold one space (`LAST SEEN`), between two there are more.
+/// The start of each column: a column name may contain one space (`LAST SEEN`), and at least two separate
+/// columns.
 fn starts(header: &str) -> Vec<usize> {
     let letters: Vec<char> = header.chars().collect();
     let is_space = |at: usize| letters.get(at).is_none_or(|letter| *letter == ' ');
@@ -98,7 +99,7 @@ fn starts(header: &str) -> Vec<usize> {
         .collect()
 }
 
-/// A line cut where the columns start. One that does not keep to them stays whole.
+/// Splits a line at the column starts. A line that does not match them stays whole.
 fn cells(line: &str, starts: &[usize]) -> Vec<String> {
     let letters: Vec<char> = line.chars().collect();
     let keeps = starts.iter().all(|&start| start == 0 || letters.get(start - 1).is_none_or(|c| *c == ' '));
@@ -121,7 +122,7 @@ mod tests {
     fn tables(texts: &[(&str, &str)]) -> String {
         let mut tables = Tables::default();
         for (cluster, text) in texts {
-            // However it is cut.
+            // Split at every position.
             for byte in text.bytes() {
                 tables.take(&[byte]);
             }

@@ -1,5 +1,5 @@
-//! Manifests on standard input that came from `get -o yaml` on several clusters. What belongs to the clusters they
-//! came from is left out, and two copies of one object are refused: the last one would win.
+//! Cleans manifests on standard input that came from `get -o yaml` on several clusters. It removes the fields
+//! of the original clusters, and refuses several copies of one object, because the last one would win.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::kubectl::verb;
 
-/// What a command finds on standard input, as its verb is to read it.
+/// The standard input of a command, cleaned for its verb.
 pub(crate) fn unmarked(scanned: &Scanned, input: Arc<[u8]>) -> Result<Arc<[u8]>, CopiesError> {
     if !takes_manifests(scanned) {
         return Ok(input);
@@ -25,7 +25,7 @@ pub(crate) fn unmarked(scanned: &Scanned, input: Arc<[u8]>) -> Result<Arc<[u8]>,
     Ok(rewritten(&input)?.map_or(input, Into::into))
 }
 
-/// The same for a kubectl that takes the plugin's place: a file that has no name any more.
+/// The same for a kubectl that replaces this process: a file that is already unlinked.
 pub(crate) fn unmarked_file(scanned: &Scanned, folder: &Path) -> Result<Option<File>, Failure> {
     if !takes_manifests(scanned) || !verb::reads_stdin(scanned) {
         return Ok(None);
@@ -38,7 +38,7 @@ pub(crate) fn unmarked_file(scanned: &Scanned, folder: &Path) -> Result<Option<F
     Ok(Some(file))
 }
 
-/// A new file with this text, to be read from its beginning.
+/// A new unlinked file with this text, positioned at its start.
 fn nameless(path: &Path, text: &[u8]) -> io::Result<File> {
     let mut options = fs::OpenOptions::new();
     options.read(true).write(true).create_new(true);
@@ -57,7 +57,7 @@ fn takes_manifests(scanned: &Scanned) -> bool {
     matches!(verb, "apply" | "create" | "replace" | "diff")
 }
 
-/// The objects without their marks; none when there is no mark, or when kubectl should say what is wrong.
+/// The objects without their marks; `None` if there is no mark, or if kubectl should report an error.
 fn rewritten(input: &[u8]) -> Result<Option<Vec<u8>>, CopiesError> {
     let Some(text) = std::str::from_utf8(input).ok().filter(|text| text.contains(names::CLUSTER)) else {
         return Ok(None);
@@ -86,7 +86,7 @@ fn rewritten(input: &[u8]) -> Result<Option<Vec<u8>>, CopiesError> {
     Ok(Some(list.to_string().into_bytes()))
 }
 
-/// The objects of a list, or the object itself; an empty document is none.
+/// Adds the items of a list, or the object itself; skips an empty document.
 fn flatten(document: Value, items: &mut Vec<Value>) {
     match document {
         Value::Null => {}
@@ -99,7 +99,7 @@ fn flatten(document: Value, items: &mut Vec<Value>) {
     }
 }
 
-/// The cluster that an object came from. Its mark is taken off, and what only that cluster knows the object by.
+/// Removes the mark and the fields that belong to the original cluster; returns the name of that cluster.
 fn take_mark(item: &mut Value) -> Option<String> {
     let metadata = item.get_mut("metadata")?.as_object_mut()?;
     let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
@@ -122,10 +122,10 @@ fn name(item: &Value) -> String {
     format!("{}{group} {namespace}{slash}{}", text("/kind"), text("/metadata/name"))
 }
 
-/// An object that came from no list of several clusters.
+/// Stands for the cluster of an object without a mark.
 const UNMARKED: &str = "the manifest";
 
-/// Two copies of one object for the same cluster.
+/// Several copies of one object for one cluster.
 #[derive(Debug, thiserror::Error)]
 #[error("standard input has several copies of one object: {}", copies.join(", "))]
 pub(crate) struct CopiesError {

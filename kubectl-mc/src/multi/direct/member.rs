@@ -101,13 +101,13 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// A successful answer's head, with its body to come. `path` is the member's own, with a query.
+    /// The head of a successful response, with a streaming body. `path` is the member's own, with a query.
     pub(super) async fn open(&self, path: &str, accept: &str) -> Result<Response<Body>, MemberFailure> {
         self.call(&Call { root: self.root(), path, accept, review: None }).await
     }
 
-    /// Sends a review of the caller to the member's subresource `selfreviews`, for which the right to read the member is
-    /// enough. If the host refuses that, sends it to `proxy`, for which the host wants the right to create.
+    /// Sends a review of the caller to the member's subresource `selfreviews`, which only needs the right to
+    /// read the member. If the host refuses that, sends it to `proxy`, which needs the right to create.
     pub(super) async fn review<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -129,7 +129,7 @@ impl Member {
         parse(&self.body(response?.into_body(), MAX_ANSWER).await?)
     }
 
-    /// The path of its API below the server by which it is reached.
+    /// The path of the member's API below its server.
     fn root(&self) -> String {
         self.name.root(&self.through)
     }
@@ -137,7 +137,7 @@ impl Member {
     async fn call(&self, call: &Call<'_>) -> Result<Response<Body>, MemberFailure> {
         let mut renewed = false;
         loop {
-            // A plugin may ask a person: that is no time of the member's.
+            // A plugin may prompt the user, so its time does not count for the member's timeout.
             let client = self.login.client().await;
             let (client, round) = client.map_err(|error| self.client_failure(&error))?;
             let failure = match self.send(&client, call).await? {
@@ -167,12 +167,12 @@ impl Member {
         MemberFailure::of_client(error, &self.name)
     }
 
-    /// A plugin may ask a person: that is no time of the member's.
+    /// A plugin may prompt the user, so its time does not count for the member's timeout.
     async fn renew(&self, round: u64) -> Result<bool, MemberFailure> {
         self.login.renew(round).await.map_err(|error| self.client_failure(&error))
     }
 
-    /// One request: the answer, or what it says against it.
+    /// Sends one request; returns the response, or its failure.
     async fn send(
         &self,
         client: &kube::Client,
@@ -207,29 +207,29 @@ impl Member {
         Ok(Err(MemberFailure::of(&Reply::new(&head, body), &self.name, &self.through.hub.dialect, call.path)))
     }
 
-    /// The same member, on another stream.
+    /// The same member with another stream position.
     pub(super) fn at(&self, place: usize) -> Self {
         Self { place, ..self.clone() }
     }
 
-    /// Another member, reached in the same way.
+    /// Another member, reached through the same login.
     pub(super) fn another(&self, name: ClusterId, through: &ClusterContext, place: usize) -> Self {
         let discovery = Store::key(through, &name).into();
         Self { name, discovery, place, ..self.clone() }
     }
 
-    /// The namespace that kubectl would take.
+    /// The namespace of a request, by the rules of kubectl.
     pub(super) fn namespace<'a>(&'a self, given: Option<&'a str>) -> &'a str {
         given.unwrap_or(&self.namespace)
     }
 
-    /// The whole answer.
+    /// Reads the whole response.
     pub(super) async fn get(&self, path: &str, accept: &str) -> Result<Bytes, MemberFailure> {
         let response = self.open(path, accept).await?;
         self.body(response.into_body(), MAX_ANSWER).await
     }
 
-    /// Waits no longer than this member has time.
+    /// Applies the member's timeout.
     pub(super) async fn in_time<T>(&self, what: impl Future<Output = T>) -> Result<T, MemberFailure> {
         self.deadline.limit(what).await
     }
@@ -249,13 +249,13 @@ impl Member {
     }
 }
 
-/// One request to a member.
+/// A request to a member.
 struct Call<'a> {
-    /// Where the member is below its server.
+    /// The path of the member below its server.
     root: String,
     path: &'a str,
     accept: &'a str,
-    /// A review of the caller, which changes nothing.
+    /// The body of a review of the caller, which is not a write.
     review: Option<&'a Bytes>,
 }
 
@@ -277,7 +277,7 @@ impl ForCluster for Member {
     }
 }
 
-/// The text of a `Warning: 299 - "text"`.
+/// The text of a header `Warning: 299 - "text"`.
 fn warning_text(value: &str) -> Option<String> {
     let quoted = value.strip_prefix("299 ")?.split_once(' ')?.1.strip_prefix('"')?;
     let mut text = String::new();
@@ -292,7 +292,7 @@ fn warning_text(value: &str) -> Option<String> {
     None
 }
 
-/// A query of a request: names and values, encoded.
+/// The query of a request: encoded names and values.
 #[derive(Debug, Default)]
 pub(super) struct Query(String);
 
@@ -322,10 +322,10 @@ impl std::fmt::Display for Query {
     }
 }
 
-/// An object is at most 1.5 MiB in etcd; a chunk is 500 of them, seldom of that size.
+/// An object is at most 1.5 MiB in etcd. A chunk contains 500 objects, which are rarely that large.
 const MAX_ANSWER: usize = 256 * 1024 * 1024;
 const MAX_ERROR: usize = 1024 * 1024;
-/// A connection that is closed is followed by one that is not.
+/// Enough attempts to get an open connection after a closed one.
 const TRIES: usize = 4;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The timeout of one member. For a command that ends it covers all requests together, without the time in the
-//! queue; for a stream it covers the beginning of each answer.
+//! Applies the timeout of one member. For a command that ends, it covers all requests together, without the
+//! time in the queue; for a stream, it covers the beginning of each response.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,35 +10,35 @@ use tokio::time::Instant;
 
 use super::failure::MemberFailure;
 
-/// The time of one member.
+/// The timeout of one member.
 #[derive(Clone, Debug)]
 pub(super) struct MemberDeadline {
     time: Duration,
-    /// What is used up of it; none when every answer has all of it.
+    /// The time that was already used; `None` if each response has the whole timeout.
     used: Option<Arc<watch::Sender<Used>>>,
 }
 
 #[derive(Debug)]
 struct Used {
     before: Duration,
-    /// Requests may overlap: their time counts once.
+    /// Overlapping requests count once.
     running: usize,
     since: Instant,
 }
 
 impl MemberDeadline {
-    /// So long for everything.
+    /// One timeout for all requests together.
     pub(super) fn whole(time: Duration) -> Self {
         let used = Used { before: Duration::ZERO, running: 0, since: Instant::now() };
         Self { time, used: Some(Arc::new(watch::Sender::new(used))) }
     }
 
-    /// So long for each answer.
+    /// A timeout for each response.
     pub(super) fn each(time: Duration) -> Self {
         Self { time, used: None }
     }
 
-    /// Waits no longer than there is time for it.
+    /// Runs a future within the remaining time.
     pub(super) async fn limit<T>(&self, what: impl Future<Output = T>) -> Result<T, MemberFailure> {
         let running = self.used.as_deref().map(Running::begin);
         let left = self.time.saturating_sub(running.as_ref().map_or(Duration::ZERO, Running::used));
@@ -46,7 +46,7 @@ impl MemberDeadline {
     }
 }
 
-/// Something that takes time.
+/// A running request, whose time counts.
 struct Running<'a>(&'a watch::Sender<Used>);
 
 impl<'a> Running<'a> {
@@ -90,7 +90,7 @@ mod tests {
         let deadline = MemberDeadline::whole(SECOND * 10);
         let begun = Instant::now();
         assert_eq!(deadline.limit(sleep(SECOND * 4)).await, Ok(()));
-        // Waiting for something else is not the member's.
+        // Time between requests does not count.
         sleep(SECOND * 100).await;
         let both = tokio::join!(deadline.limit(sleep(SECOND * 4)), deadline.limit(sleep(SECOND * 3)));
         assert_eq!(both, (Ok(()), Ok(())));

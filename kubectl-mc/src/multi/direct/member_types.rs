@@ -1,4 +1,4 @@
-//! The types of a member: from the cache, or from the member's discovery.
+//! Resolves the types of a member from the cache or from the member's discovery.
 
 mod legacy;
 
@@ -9,17 +9,18 @@ use super::failure::MemberFailure;
 use super::member::Member;
 use super::server_table::parse;
 
-/// Of each word the types that it means.
+/// For each word, its types.
 pub(super) type Meant = Result<Vec<Vec<ApiResource>>, MemberFailure>;
 
-/// The types that the words of `get` mean at a member. A word that the cache does not know is looked up at the member.
+/// Resolves the words of `get` to types of a member. Words that are not in the cache are looked up on the
+/// member.
 pub(super) async fn expand(words: &[String], member: &Member, store: &Store) -> Meant {
     let expand = |types: &Discovery| words.iter().map(|word| types.expand(word)).collect();
     let meant: Result<_, NoSuchType> = look_up(member, store, expand).await?;
     meant.map_err(|error| MemberFailure::Said(format!("error: {error}")))
 }
 
-/// The one type that a word means at a member, if it means one.
+/// Resolves a word to a type of a member, if it is one.
 pub(super) async fn resolve(
     word: &str,
     member: &Member,
@@ -51,7 +52,7 @@ async fn fetch(member: &Member) -> Result<Discovery, MemberFailure> {
     legacy::ask(member, &core, &groups).await
 }
 
-/// The answers to `/api` and `/apis`.
+/// The responses to `/api` and `/apis`.
 pub(super) async fn documents(member: &Member) -> Result<(Bytes, Bytes), MemberFailure> {
     let (core, groups) =
         tokio::join!(member.get("/api", Document::ACCEPT), member.get("/apis", Document::ACCEPT));

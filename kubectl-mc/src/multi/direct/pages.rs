@@ -1,9 +1,9 @@
-//! The pages of a list. A member that always says that there is more is not asked for ever.
+//! Tracks the pages of a list. A limit stops a member that always claims to have more.
 
 use super::failure::MemberFailure;
 use super::member::Query;
 
-/// Where a list is.
+/// The position in a list.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     token: String,
@@ -11,13 +11,13 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Adds to a query which page is asked for.
+    /// Adds the page to a query.
     pub(super) fn query(&self, query: Query) -> Query {
         let token = Some(self.token.as_str()).filter(|token| !token.is_empty());
         query.with("limit", CHUNK).with_some("continue", token)
     }
 
-    /// Takes the token that came with a page, and says whether there is another page.
+    /// Stores the token of a page; returns whether there is another page.
     pub(super) fn has_next(&mut self, token: String) -> Result<bool, MemberFailure> {
         self.taken += 1;
         self.token = token;
@@ -30,7 +30,7 @@ impl Pages {
 }
 
 const CHUNK: &str = "500";
-/// A million objects: Kubernetes is made for 150,000 pods.
+/// Enough for a million objects: Kubernetes is designed for 150,000 pods.
 const MAX_PAGES: usize = 2000;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The pause before another attempt.
+//! Implements the backoff between attempts.
 
 use std::time::Duration;
 
-/// Longer after each attempt that came to nothing.
+/// Grows with each failed attempt.
 #[derive(Debug, Default)]
 pub(super) struct Pause(u32);
 

@@ -1,7 +1,8 @@
-//! The connection pool to all members: one login, and as few connections to the host as HTTP/2 needs.
+//! Manages the connection pool to all members: one login, and as few connections to the host as HTTP/2
+//! allows.
 //!
-//! kube-apiserver lets 100 streams share a connection, and hyper opens no second one when they are
-//! used up: streams that last (watches, logs that are followed) are spread over several.
+//! kube-apiserver allows 100 streams per connection, and hyper opens no second connection when they are used
+//! up. So long-lived streams (watches, followed logs) are spread over several connections.
 
 use std::error::Error;
 use std::future::Future;
@@ -28,7 +29,7 @@ use crate::env::Env;
 use crate::error::causes;
 use crate::log::Log;
 
-/// Opens the way for up to so many streams at a time. Nothing is connected yet.
+/// Creates a client for up to `streams` concurrent streams, without connecting.
 pub(super) async fn open(
     host: &ClusterContext,
     scanned: &Scanned,
@@ -38,12 +39,13 @@ pub(super) async fn open(
     let (config, log) = (client::config(host, scanned, env).await?, Log::new(env));
     let setup = |error: kube::Error| ClientError::Setup(Box::new(error));
     if config.proxy_url.is_some() {
-        // kube's own client knows every kind of proxy; it speaks HTTP/1.1, with a connection for each request.
+        // kube's own client supports every kind of proxy, but uses HTTP/1.1 with a connection for each
+        // request.
         let client = kube::Client::try_from(config).map_err(setup)?;
         return Ok(client::traced(client::logged(client, &host.server, log)));
     }
     let connections = streams.div_ceil(STREAMS).max(1);
-    // Read once: certificates may come from files.
+    // Loaded once, because certificates may come from files.
     let tls = config.rustls_client_config().map_err(setup)?;
     let shards = (0..connections).map(|_| Shard::new(&config, tls.clone())).collect();
     let service = config.base_uri_layer().layer(Shards(shards));
@@ -55,8 +57,8 @@ pub(super) async fn open(
     Ok(client::traced(client::logged(client, &host.server, log)))
 }
 
-/// Whether the host has not looked at the request, because it wanted to close the connection: such a one
-/// may be sent again. It does so now and then, and whenever it refuses a credential.
+/// Whether the host did not process the request because it was closing the connection, so that a retry is
+/// safe. The host closes connections from time to time, and whenever it rejects a credential.
 pub(super) fn was_not_seen(error: &(dyn Error + 'static)) -> bool {
     let reason = causes(error).find_map(|cause| cause.downcast_ref::<h2::Error>());
     reason.is_some_and(|error| match error.reason() {
@@ -65,7 +67,7 @@ pub(super) fn was_not_seen(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
-/// Which of several connections a request goes over: an extension of the request.
+/// Selects one of several connections: an extension of the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamId(pub(super) usize);
 
@@ -75,8 +77,8 @@ struct Shards(Arc<[Shard]>);
 /// One connection.
 struct Shard {
     client: Client<HttpsConnector<HttpConnector>, Body>,
-    /// The first request goes alone until it is connected: before that nobody knows whether the
-    /// others can share the connection, and each would make its own.
+    /// The first request goes alone until it is connected. Before that, the client does not know whether
+    /// other requests can share the connection, and each would open its own.
     first: Semaphore,
     tried: AtomicBool,
 }
@@ -105,7 +107,7 @@ impl Shard {
         if self.tried.load(Ordering::Relaxed) {
             return self.client.request(request).await;
         }
-        // The semaphore is never closed; the first request connects.
+        // The semaphore is never closed; the first request opens the connection.
         let turn = self.first.acquire().await;
         if self.tried.load(Ordering::Relaxed) {
             drop(turn);
@@ -143,13 +145,13 @@ impl Service<Request<Body>> for Shards {
     }
 }
 
-/// Streams that last on one connection; the rest of the 100 is for short requests beside them.
+/// Number of long-lived streams per connection; the remaining ones are for short requests.
 const STREAMS: usize = 80;
-/// What kube-apiserver allows.
+/// The limit of kube-apiserver.
 const CONNECTION_STREAMS: u32 = 100;
-/// A stream that nobody reads must not hold the others of its connection up: the connection's window
-/// has room for all of them.
+/// A stream without a reader must not block the others on its connection, so the connection's window is large
+/// enough for all of them.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// client-go's, so that a host that is gone is noticed in time.
+/// The value of client-go, so that a lost host is detected in time.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(15);

@@ -1,5 +1,5 @@
-//! Commands that print one text for each cluster: `api-resources`, `auth can-i` and `top pod`. `version` and `top node`
-//! stay with kubectl: their output depends on the version of kubectl.
+//! Runs commands that print one text for each cluster: `api-resources`, `auth can-i` and `top pod`. kubectl
+//! runs `version` and `top node`, because their output depends on the version of kubectl.
 
 mod api_resources;
 mod can_i;
@@ -21,7 +21,7 @@ use crate::cache::Cache;
 use crate::cluster::client::ClientError;
 use crate::multi::ordered_output::{self, Sink};
 
-/// One such command.
+/// A command of this kind.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ReportPlan {
     ApiResources(api_resources::ApiResourcesPlan),
@@ -30,7 +30,7 @@ pub(crate) enum ReportPlan {
 }
 
 impl ReportPlan {
-    /// The plan for these words, if kubectl would run the command without a complaint of its own.
+    /// The plan for these arguments, if kubectl would run the command without an error of its own.
     pub(super) fn parse(scanned: &Scanned) -> Option<Self> {
         api_resources::ApiResourcesPlan::parse(scanned)
             .map(Self::ApiResources)
@@ -48,9 +48,9 @@ impl ReportPlan {
 struct Report {
     /// Whole lines for standard output.
     lines: String,
-    /// Lines for standard error, before them.
+    /// Lines for standard error, printed first.
     remarks: Vec<String>,
-    /// The command asks a question, and the answer is no.
+    /// Whether the command is a question with a negative answer.
     is_negative: bool,
 }
 
@@ -68,7 +68,7 @@ pub(super) async fn run(
     Ok(results.unwrap_or_default().into_iter().map(|result| result.unwrap_or(Ok(()))).collect())
 }
 
-/// Asks one member. The report is sent when it is complete.
+/// Requests the report of one member, and sends it when it is complete.
 async fn report(
     plan: ReportPlan,
     member: Member,
@@ -86,7 +86,7 @@ async fn report(
     result
 }
 
-/// Reports in the order of the members.
+/// Prints reports in the order of the members.
 struct Reports<'a, 't> {
     task: &'a Task<'a>,
     text: &'t mut dyn Text,

@@ -1,5 +1,5 @@
-//! Runs a plan on the clusters of a job. Clusters that the host knows to be not ready are reported at once; all but
-//! a watch skip them.
+//! Runs a plan on the clusters of a job. Clusters that the host reports as not ready fail immediately, and
+//! only a watch waits for them.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use crate::multi::{ClusterProgress, Fault, Job, Lines, Outcome};
 use crate::server_text::escaped;
 
 impl Plan {
-    /// Does it for a job; the outcomes are in the order of its targets.
+    /// Runs the plan of a job; the outcomes are in the order of its targets.
     pub(crate) async fn run_job(
         &self,
         job: &Job<'_>,

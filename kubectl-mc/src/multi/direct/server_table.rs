@@ -1,4 +1,5 @@
-//! A `Table` of a member, and its rows as kubectl prints them (cli-runtime: the human readable printer).
+//! Parses a `Table` of a member, and prints its rows as kubectl does (cli-runtime: the human readable
+//! printer).
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use super::failure::MemberFailure;
 use crate::server_text::ServerText;
 use crate::tabwriter::TabWriter;
 
-/// A `Table`, or what some servers answer instead.
+/// A `Table`, or the plain objects that some servers send instead.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Table {
@@ -25,7 +26,7 @@ pub(super) struct Table {
     rows: Vec<Row>,
 }
 
-/// Where a list goes on, and what a watch begins from.
+/// The continue token of a list, and the version from which to watch.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ListMeta {
@@ -55,7 +56,7 @@ struct Row {
     object: Option<Object>,
 }
 
-/// What is used of the object behind a row.
+/// The fields of the object behind a row.
 #[derive(Debug, Default, Deserialize)]
 struct Object {
     #[serde(default)]
@@ -76,7 +77,7 @@ struct ObjectMeta {
     creation_timestamp: Option<String>,
 }
 
-/// Which columns a table has beside the server's.
+/// The columns of a table beside those of the server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Columns {
     pub(super) wide: bool,
@@ -85,17 +86,17 @@ pub(super) struct Columns {
     pub(super) labels: Vec<String>,
 }
 
-/// What is shown of a table beside the plan's own columns.
+/// Additional parts of a table beside the plan's columns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
     pub(super) columns: Columns,
     /// A NAMESPACE column.
     pub(super) namespace: bool,
-    /// `pod/` before names.
+    /// A type prefix such as `pod/` before names.
     pub(super) prefix: Option<String>,
 }
 
-/// A table as text: the line of names and the rows, cells apart by tabs.
+/// A table as text: the header and the rows, with cells separated by tabs.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct TableLines {
     pub(super) header: String,
@@ -104,7 +105,7 @@ pub(super) struct TableLines {
     pub(super) objects: Vec<Shadow>,
 }
 
-/// What a watch keeps of an object.
+/// The fields of an object that a watch remembers.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Shadow {
     /// Its namespace and name.
@@ -121,13 +122,13 @@ impl Table {
         Ok(Self::of_objects(&parse(body)?, Timestamp::now()))
     }
 
-    /// The table of an answer that is JSON already; plain objects become names and ages.
+    /// The table in a parsed JSON response; plain objects become names and ages.
     fn of_answer(answer: &Value) -> Self {
         let table = Self::deserialize(answer).ok().filter(|table| table.kind == "Table");
         table.unwrap_or_else(|| Self::of_objects(answer, Timestamp::now()))
     }
 
-    /// Later tables of a watch leave their columns out.
+    /// Later tables of a watch omit their columns.
     pub(super) fn has_columns(&self) -> bool {
         !self.column_definitions.is_empty()
     }
@@ -136,7 +137,7 @@ impl Table {
         &self.column_definitions
     }
 
-    /// The lines of this table, by its own columns or those of an earlier one.
+    /// The lines of this table, with its own columns or those of an earlier table.
     pub(super) fn lines(self, known: &[Column], shown: &Shown) -> TableLines {
         let Self { column_definitions, rows, .. } = self;
         let columns = if column_definitions.is_empty() { known } else { &column_definitions };
@@ -180,7 +181,7 @@ impl Table {
         TableLines { header: header.join("\t"), rows, objects }
     }
 
-    /// kubectl's table of what has no table: names and ages.
+    /// kubectl's table for objects without a table: names and ages.
     fn of_objects(answer: &Value, now: Timestamp) -> Self {
         let column = |name: &str, format: &str| Column {
             name: name.into(),
@@ -208,7 +209,7 @@ impl Table {
     }
 }
 
-/// A table as `kubectl get` prints it, and the names of its objects. The text is empty without rows.
+/// A table in the format of `kubectl get`, and the names of its objects. The text is empty without rows.
 pub(crate) fn render(answer: &Value, wide: bool, no_headers: bool) -> (String, Vec<String>) {
     let columns = Columns { wide, no_headers, ..Columns::default() };
     let shown = Shown { columns, ..Shown::default() };
@@ -226,7 +227,7 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, MemberF
     serde_json::from_slice(body).map_err(|error| MemberFailure::Unreadable(error.to_string().into()))
 }
 
-/// A cell as kubectl prints it: its first line only, nothing for null.
+/// A cell in the format of kubectl: only its first line, and empty for null.
 fn cell_text(cell: &Value) -> ServerText {
     let text = go_text(cell);
     if cell.is_string()
@@ -237,7 +238,7 @@ fn cell_text(cell: &Value) -> ServerText {
     text.into()
 }
 
-/// Go's `fmt.Sprint` of a value that was JSON.
+/// The format of Go's `fmt.Sprint` for a JSON value.
 fn go_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -256,7 +257,7 @@ fn go_inner(value: &Value) -> String {
     if value.is_null() { "<nil>".to_owned() } else { go_text(value) }
 }
 
-/// `labels.FormatLabels`
+/// The same as Go's `labels.FormatLabels`.
 fn labels_text(labels: &BTreeMap<String, ServerText>) -> ServerText {
     if labels.is_empty() {
         return "<none>".into();

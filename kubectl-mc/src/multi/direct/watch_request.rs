@@ -1,4 +1,4 @@
-//! One request of a watch: its events, until the server or the network ends it.
+//! Reads the events of one watch request, until the server or the network ends it.
 
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -10,15 +10,15 @@ use super::failure::{MemberFailure, Status};
 use super::member::{Member, Query};
 use super::server_table::parse;
 
-/// A watch whose events come.
+/// A watch that receives events.
 pub(super) struct WatchRequest {
     body: Body,
     lines: EventLines,
 }
 
-/// Why a watch cannot resume as it is.
+/// Why a watch cannot simply resume.
 pub(super) enum Gap {
-    /// Its version is too old: it starts again with a list.
+    /// Its version has expired: the watch starts again with a list.
     Expired,
     Failed(MemberFailure),
 }
@@ -30,7 +30,7 @@ impl From<MemberFailure> for Gap {
 }
 
 impl WatchRequest {
-    /// Watches what a query chooses, from a version on.
+    /// Watches the objects of a query from a version on.
     pub(super) async fn open(
         member: &Member,
         path: &str,
@@ -44,7 +44,7 @@ impl WatchRequest {
         Ok(Self { body, lines: EventLines::default() })
     }
 
-    /// The next events. `None` when the server ends the watch, which it does after some minutes.
+    /// The next events. `None` if the server ends the watch, which it does after some minutes.
     pub(super) async fn next(&mut self) -> Result<Option<Events>, Gap> {
         let Some(frame) = self.body.frame().await else { return Ok(None) };
         let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
@@ -52,7 +52,7 @@ impl WatchRequest {
     }
 }
 
-/// The type of an event, and its object. An error of the server ends the watch.
+/// The type of an event, and its object. An error event ends the watch.
 pub(super) fn parse_event(event: &[u8]) -> Result<(&str, &[u8]), Gap> {
     let Event { kind, object } = parse(event)?;
     let object = object.get().as_bytes();

@@ -1,5 +1,5 @@
-//! `--context-selector`: chooses contexts of the kubeconfig by their server, user or namespace, in the words of label
-//! selectors (`user=admin,server!=*.eu.example.com*`). Values are globs.
+//! Implements `--context-selector`: selects contexts of the kubeconfig by their server, user or namespace, in
+//! the syntax of label selectors (`user=admin,server!=*.eu.example.com*`). Values are globs.
 
 use regex::Regex;
 
@@ -9,7 +9,7 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::suggestion;
 
-/// Requirements that a context has to meet, all of them.
+/// Requirements that a context must all meet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ContextFilter(Vec<Requirement>);
 
@@ -34,7 +34,7 @@ impl PartialEq for Requirement {
 }
 
 impl ContextFilter {
-    /// Reads requirements between commas.
+    /// Parses requirements separated by commas.
     pub(crate) fn parse(text: &str) -> Result<Self, ContextFilterError> {
         text.split(',').map(|text| Requirement::parse(text.trim())).collect::<Result<_, _>>().map(Self)
     }
@@ -64,7 +64,7 @@ impl Requirement {
         let value = match self.field {
             Field::Server => &*cluster.server,
             Field::User => cluster.user_name().unwrap_or_default(),
-            // As kubectl has it.
+            // The default of kubectl.
             Field::Namespace => cluster.namespace.as_deref().unwrap_or("default"),
         };
         self.value.is_match(value) == self.is
@@ -74,7 +74,7 @@ impl Requirement {
 const FIELDS: [(&str, Field); 3] =
     [("server", Field::Server), ("user", Field::User), ("namespace", Field::Namespace)];
 
-/// What is no selector.
+/// Why the text is not a valid selector.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum ContextFilterError {
     #[error("{0:?} has no comparison operator")]

@@ -1,7 +1,8 @@
-//! `--where`: filters clusters by fields of their objects, in the words of kubectl's field selectors
-//! (`metadata.name=`, `status.version!=`), with versions also by `<`, `<=`, `>` and `>=`.
+//! Implements `--where`: filters clusters by fields of their objects, in the syntax of kubectl's field
+//! selectors (`metadata.name=`, `status.version!=`), with `<`, `<=`, `>` and `>=` for versions.
 //!
-//! A mistake never selects more than was meant: unknown fields, unknown conditions and empty requirements are refused.
+//! A mistake never selects more than intended: unknown fields, unknown conditions and empty requirements are
+//! refused.
 
 mod version;
 
@@ -16,7 +17,7 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::suggestion;
 
-/// Requirements that a cluster has to meet, all of them.
+/// Requirements that a cluster must all meet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct FieldFilter(Vec<Requirement>);
 
@@ -40,7 +41,7 @@ enum Operator {
 }
 
 impl FieldFilter {
-    /// Reads filters, each with requirements between commas; the requirements of all of them hold.
+    /// Parses filters, each with requirements separated by commas; all requirements of all filters apply.
     pub(crate) fn parse<S: AsRef<str>>(filters: &[S]) -> Result<Self, FieldFilterError> {
         let requirements = filters.iter().flat_map(|filter| filter.as_ref().split(','));
         requirements.map(|text| Requirement::parse(text.trim())).collect::<Result<_, _>>().map(Self)
@@ -50,14 +51,14 @@ impl FieldFilter {
         self.0.is_empty()
     }
 
-    /// Whether the cluster, as the host lists it, meets all requirements.
+    /// Whether the cluster in the host's list meets all requirements.
     pub(crate) fn matches(&self, cluster: &SelectedCluster) -> bool {
         let unlisted = Listed::default();
         let listed = cluster.listed.as_ref().unwrap_or(&unlisted);
         self.0.iter().all(|requirement| requirement.matches(cluster.name.member(), listed))
     }
 
-    /// The requirements of both.
+    /// The requirements of both filters.
     pub(super) fn and(&self, other: &Self) -> Self {
         Self(self.0.iter().chain(&other.0).cloned().collect())
     }
@@ -157,7 +158,7 @@ impl Requirement {
 }
 
 impl Operator {
-    /// Whether the operator needs an order.
+    /// Whether the operator compares by order.
     fn orders(self) -> bool {
         !matches!(self, Self::Equal | Self::NotEqual)
     }
@@ -174,7 +175,7 @@ impl Operator {
     }
 }
 
-/// Longer words first.
+/// Longer operators come first, so that they match first.
 const OPERATORS: [(&str, Operator); 7] = [
     ("!=", Operator::NotEqual),
     ("==", Operator::Equal),
@@ -185,16 +186,16 @@ const OPERATORS: [(&str, Operator); 7] = [
     (">", Operator::Greater),
 ];
 
-/// The conditions of a cluster: `docs/reference/conditions.md`.
+/// The conditions of a cluster (`docs/reference/conditions.md`).
 const CONDITIONS: [&str; 4] = ["Ready", "Reachable", "CredentialValid", "AuthSynced"];
 
 /// An absent condition counts as Unknown.
 const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 
-/// The fields as a hint lists them.
+/// The fields, for a hint.
 const FIELDS: &str = "metadata.name, metadata.labels.KEY, status.version, status.server, status.conditions.TYPE; for short name, version, ready";
 
-/// For suggestions.
+/// The names for suggestions.
 const FIELD_NAMES: [&str; 8] = [
     "metadata.name",
     "metadata.labels.",
@@ -206,7 +207,7 @@ const FIELD_NAMES: [&str; 8] = [
     "ready",
 ];
 
-/// What is no filter.
+/// Why the text is not a valid filter.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum FieldFilterError {
     #[error("empty requirement")]

@@ -1,4 +1,5 @@
-//! A choice that may come to mean more clusters while a command runs: a pattern, a set, labels or all of them.
+//! Handles choices that may match more clusters while a command runs: a pattern, a set, labels or all
+//! clusters.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::cluster::inventory::InventoryError;
 use crate::config_file::ClusterSet;
 use crate::server_text::ServerText;
 
-/// Such a choice, and the sets that it may name. It grows by members of the host, and not by contexts.
+/// Such a choice, and the sets that it may reference. It grows by members of the host, not by contexts.
 #[derive(Clone, Debug)]
 pub(crate) struct Growth {
     choice: Choice,
@@ -21,7 +22,7 @@ pub(crate) struct Growth {
 pub(crate) type Lists = BTreeMap<Option<String>, Vec<SelectedCluster>>;
 
 impl Growth {
-    /// Exact names never mean more. `now`: what the choice means now.
+    /// Returns `None` for exact names, which never match more. `now` contains the current matches.
     pub(crate) fn new(
         choice: &Choice,
         sets: &BTreeMap<String, ClusterSet>,
@@ -31,7 +32,7 @@ impl Growth {
         choice.can_grow().then(|| Self { choice: choice.clone(), sets: sets.clone(), contexts })
     }
 
-    /// The clusters that the choice means by these lists; an error is the selector of a list that is missing.
+    /// The clusters that match by these lists; the error is the selector of a missing list.
     pub(crate) fn resolve(&self, lists: &Lists) -> Result<Vec<SelectedCluster>, Option<String>> {
         let mut missing = None;
         let mut list = |from: &ListOf| {
@@ -49,7 +50,7 @@ impl Growth {
         let resolved: Result<_, SelectionError> = self.choice.resolve(&self.sets, &mut list);
         match missing {
             Some(selector) => Err(selector),
-            // A set or a name that is gone means nothing more.
+            // A set or a name that no longer exists matches nothing more.
             None => Ok(resolved.map_or_else(|_| Vec::new(), |all| all.iter().cloned().collect())),
         }
     }

@@ -1,5 +1,5 @@
-//! Asks at the terminal for clusters when none is chosen: a list that typing filters, or, where the terminal cannot do
-//! that, a numbered list and lines of input.
+//! Prompts for clusters at the terminal if none is chosen: by a list that the user filters by typing, or, on
+//! simple terminals, by a numbered list and lines of input.
 
 #[cfg(unix)]
 mod filter;
@@ -20,14 +20,14 @@ use super::{Choice, Kind, SelectedCluster};
 use crate::env;
 use crate::env::Env;
 
-/// What came of the question.
+/// The result of the prompt.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Picked {
     Choice(Choice),
     #[cfg_attr(not(unix), expect(dead_code, reason = "the numbered list ends by Ctrl-C's own action"))]
-    /// Esc, Ctrl-C, Ctrl-D or a signal.
+    /// By Esc, Ctrl-C, Ctrl-D or a signal.
     Cancelled,
-    /// Nothing was picked, or there is no terminal to ask at.
+    /// No cluster was picked, or there is no terminal.
     Nothing,
 }
 

@@ -1,4 +1,4 @@
-//! Looks up what terms, sets and selectors mean, each list once.
+//! Resolves terms, sets and selectors to clusters, and requests each list once.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use crate::config_file::ClusterSet;
 pub(super) struct Resolver<'a, 'b> {
     sets: &'a BTreeMap<String, ClusterSet>,
     list: &'a mut List<'b>,
-    /// What a choice without an inclusion is from.
+    /// The kind of clusters if no term includes any.
     from: Kind,
     lists: BTreeMap<ListOf, Vec<SelectedCluster>>,
-    /// The sets that are being looked into.
+    /// The sets that are being resolved.
     open: Vec<String>,
 }
 
 impl<'a, 'b> Resolver<'a, 'b> {
-    /// `from`: what a choice without an inclusion is from.
+    /// `from` is the kind of clusters if no term includes any.
     pub(super) fn new(sets: &'a BTreeMap<String, ClusterSet>, list: &'a mut List<'b>, from: Kind) -> Self {
         Self { sets, list, from, lists: BTreeMap::new(), open: Vec::new() }
     }
@@ -36,7 +36,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
         let mut chosen = Vec::new();
         let members = ListOf::Members(selector.map(str::to_owned));
         if included().next().is_none() {
-            // A set without clusters is of members.
+            // A set without cluster terms selects members.
             let contexts = self.from == Kind::Contexts && self.open.is_empty();
             let from = if contexts { ListOf::Contexts } else { members.clone() };
             chosen = self.universe(from)?.to_vec();
@@ -44,7 +44,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
         if (selector.is_some() || !filter.is_empty()) && included().any(Pattern::is_of_contexts) {
             return Err(SelectionError::NoLabels);
         }
-        // A selector leaves out what is there, and a filter matches nothing of a set that is gone.
+        // A selector may filter out an existing cluster, and a filter on a set never matches a removed one.
         let may_be_absent = selector.is_some() || (!filter.is_empty() && !self.open.is_empty());
         let listed = selector.is_some() || !filter.is_empty() || included().any(Pattern::needs_list);
         for pattern in included() {
@@ -72,7 +72,8 @@ impl<'a, 'b> Resolver<'a, 'b> {
             }
         }
         for term in terms.iter().filter(|term| term.exclude) {
-            // A set may name clusters that are gone; a person who mistypes a name would get the cluster.
+            // A set may exclude removed clusters. On the command line, a mistyped exclusion would select the
+            // cluster, so it is checked.
             if self.open.is_empty() {
                 self.check_excluded(&term.pattern, &chosen)?;
             }
@@ -108,7 +109,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
             let read = term::parse_list(text, Kind::Members);
             terms.extend(read.map_err(|source| SelectionError::Set { name: name.to_owned(), source })?);
         }
-        // Requirements of label selectors are joined by a comma, and all must hold.
+        // A comma joins the requirements of label selectors, all of which apply.
         let both: Vec<_> = [selector, set.selector.as_deref()].into_iter().flatten().collect();
         let both = (!both.is_empty()).then(|| both.join(","));
         let own = FieldFilter::parse(set.r#where.as_slice());
@@ -128,13 +129,13 @@ impl<'a, 'b> Resolver<'a, 'b> {
         Ok(self.lists.get(&from).map_or(&[], Vec::as_slice))
     }
 
-    /// The names of what there is; nothing if that cannot be looked up.
+    /// The names of the existing clusters; empty if they cannot be listed.
     pub(super) fn known(&mut self, from: ListOf) -> Vec<ClusterId> {
         let all = self.universe(from).unwrap_or_default();
         all.iter().map(|target| target.name.clone()).collect()
     }
 
-    /// An excluded name must be one of a cluster, unless that cannot be looked up.
+    /// Checks that an excluded name exists, unless the clusters cannot be listed.
     fn check_excluded(
         &mut self,
         pattern: &Pattern,

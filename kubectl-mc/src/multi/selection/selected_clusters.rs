@@ -1,4 +1,4 @@
-//! The clusters of a command.
+//! Represents the resolved clusters of a command.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cluster::cluster_id::{ClusterId, KubeconfigContext};
 use crate::server_text::ServerText;
 
-/// At least one cluster, in order, none twice.
+/// At least one cluster, in order and without duplicates.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SelectedClusters(Vec<SelectedCluster>);
 
@@ -17,11 +17,11 @@ pub(crate) struct SelectedClusters(Vec<SelectedCluster>);
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SelectedCluster {
     pub(crate) name: ClusterId,
-    /// What the host's list says of it, if it was asked for.
+    /// The entry in the host's list, if it was requested.
     pub(crate) listed: Option<Listed>,
 }
 
-/// What the host's list says of a cluster.
+/// The data of a cluster in the host's list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Listed {
     pub(crate) labels: BTreeMap<ServerText, ServerText>,
@@ -36,14 +36,14 @@ pub(crate) struct Listed {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Readiness {
     Ready,
-    /// Known not to answer, with the reason that the condition gives.
+    /// The host reports that the cluster does not respond, with the reason of the condition.
     NotReady(ServerText),
     #[default]
     Unknown,
 }
 
 impl SelectedClusters {
-    /// Of several targets of one name the first counts.
+    /// The first of several targets with one name wins.
     pub(super) fn new(targets: Vec<SelectedCluster>) -> Self {
         let mut seen = std::collections::HashSet::new();
         Self(targets.into_iter().filter(|target| seen.insert(target.name.clone())).collect())
@@ -61,13 +61,13 @@ impl SelectedClusters {
         self.0.iter().map(|target| &target.name)
     }
 
-    /// A name that a member and a context have: output names clusters by it.
+    /// A name that both a member and a context have, which would be ambiguous in output.
     pub(super) fn same_name(&self) -> Option<&str> {
         let mut seen = std::collections::HashSet::new();
         self.names().map(ClusterId::as_str).find(|name| !seen.insert(*name))
     }
 
-    /// The only one, if there is only one.
+    /// The only cluster, if there is exactly one.
     pub(crate) fn only(&self) -> Option<&SelectedCluster> {
         match self.0.as_slice() {
             [only] => Some(only),
@@ -97,7 +97,7 @@ impl SelectedCluster {
         contexts.into_iter().map(|context| Self::unlisted(ClusterId::Context(Arc::new(context)))).collect()
     }
 
-    /// Why the host knows that it does not answer.
+    /// The reason if the host reports the cluster as not ready.
     pub(crate) fn not_ready(&self) -> Option<&ServerText> {
         match &self.listed.as_ref()?.ready {
             Readiness::NotReady(reason) => Some(reason),

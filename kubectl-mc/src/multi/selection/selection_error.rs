@@ -1,4 +1,4 @@
-//! Why a choice means no clusters, and the next step.
+//! Defines why a choice selects no clusters, with the next step.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub(crate) enum SelectionError {
 }
 
 impl SelectionError {
-    /// Names the file that the sets come from.
+    /// Adds the name of the configuration file of the sets.
     pub(crate) fn in_file(self, configuration: Option<PathBuf>) -> Self {
         match self {
             Self::NoSet { name, known, .. } => Self::NoSet { name, known, file: configuration },
@@ -123,7 +123,7 @@ fn nearest_or_all(name: &str, known: &[&str], kind: Kind) -> String {
     }
 }
 
-/// `there are m1, m2 and 7 more: …`
+/// Such as `there are m1, m2 and 7 more: …`.
 pub(crate) fn what_there_is<T: Display>(known: &[T], kind: Kind) -> String {
     let list = match kind {
         Kind::Members => "`kubectl mc clusters` lists",
@@ -140,5 +140,5 @@ pub(crate) fn what_there_is<T: Display>(known: &[T], kind: Kind) -> String {
     }
 }
 
-/// More names than these fill the terminal and are not read.
+/// Limits the number of names, which would otherwise fill the terminal.
 const SHOWN: usize = 20;

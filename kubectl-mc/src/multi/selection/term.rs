@@ -1,5 +1,6 @@
-//! One term of a choice: a name, a glob, a /regex/ or an @set, each also excluded by `!`. A term means members, or
-//! contexts of the kubeconfig: after `context:`, and without it where all terms mean contexts.
+//! Parses one term of a choice: a name, a glob, a /regex/ or an @set, each with an optional `!` for
+//! exclusion. A term selects members, or contexts of the kubeconfig: with the prefix `context:`, or if all
+//! terms select contexts.
 
 use kubectl_mc_api::{ClusterName, InvalidClusterName};
 use regex::Regex;
@@ -10,12 +11,12 @@ use crate::exit::ExitStatus;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Term {
-    /// Written with `!`, or given by `--exclude`.
+    /// With `!`, or from `--exclude`.
     pub(super) exclude: bool,
     pub(super) pattern: Pattern,
 }
 
-/// Which clusters a term means that does not say it.
+/// The default kind of clusters for a term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     #[default]
@@ -30,7 +31,7 @@ pub(super) enum Pattern {
     Expression(Regex),
     /// The name of a context.
     Context(String),
-    /// The same for contexts.
+    /// A glob or a regular expression for contexts.
     ContextExpression(Regex),
     /// `@name`
     Set(String),
@@ -41,24 +42,24 @@ impl Term {
         Self { exclude: false, pattern }
     }
 
-    /// The same, left out. Leaving out an exclusion is still leaving out.
+    /// The same term as an exclusion. An exclusion stays one.
     pub(super) fn excluding(self) -> Self {
         Self { exclude: true, ..self }
     }
 }
 
 impl Pattern {
-    /// Whether only the host's list can tell what is meant.
+    /// Whether the term needs the host's list.
     pub(super) fn needs_list(&self) -> bool {
         matches!(self, Self::Expression(_))
     }
 
-    /// Whether contexts are meant.
+    /// Whether the term selects contexts.
     pub(super) fn is_of_contexts(&self) -> bool {
         matches!(self, Self::Context(_) | Self::ContextExpression(_))
     }
 
-    /// Whether a cluster is meant; what a set means depends on more than a name.
+    /// Whether the term matches a cluster; sets are resolved separately.
     pub(super) fn matches(&self, cluster: &ClusterId) -> bool {
         match (self, cluster.member(), cluster.context().map(KubeconfigContext::raw_name)) {
             (Self::Exact(exact), Some(name), _) => exact == name,
@@ -82,7 +83,7 @@ impl PartialEq for Pattern {
     }
 }
 
-/// Reads terms with commas between them; a comma in a /regex/ is the expression's own.
+/// Parses terms separated by commas; commas inside a /regex/ belong to it.
 pub(super) fn parse_list(text: &str, kind: Kind) -> Result<Vec<Term>, TermError> {
     let mut terms = Vec::new();
     let mut rest = text;
@@ -90,7 +91,7 @@ pub(super) fn parse_list(text: &str, kind: Kind) -> Result<Vec<Term>, TermError>
         let begin = rest.strip_prefix('!').unwrap_or(rest);
         let begin = begin.strip_prefix(CONTEXT_PREFIX).unwrap_or(begin);
         let end = match begin.strip_prefix('/') {
-            // The slash that ends an expression is the one before a comma or the end.
+            // The final slash of an expression is followed by a comma or the end.
             Some(expression) => {
                 let close = expression.find("/,").or_else(|| expression.strip_suffix('/').map(str::len));
                 let close = close.ok_or_else(|| TermError::Open(begin.to_owned()))?;
@@ -100,7 +101,7 @@ pub(super) fn parse_list(text: &str, kind: Kind) -> Result<Vec<Term>, TermError>
         };
         terms.push(parse(&rest[..end], kind)?);
         match rest[end..].strip_prefix(',') {
-            // A comma at the end ends the list, as in what scripts put together.
+            // Accepts a trailing comma, which scripts may produce.
             Some("") | None => return Ok(terms),
             Some(next) => rest = next,
         }
@@ -131,9 +132,10 @@ fn parse(text: &str, kind: Kind) -> Result<Term, TermError> {
     Ok(Term { exclude, pattern })
 }
 
-/// A glob as a regular expression: `*`, `?` and `[a-c]`, `[!a-c]`; all else is part of a name, if it may be.
+/// Converts a glob into a regular expression: `*`, `?`, `[a-c]` and `[!a-c]`. All other characters are
+/// literal, and must be allowed in a name.
 pub(super) fn glob(text: &str, may_be: fn(char) -> bool, whole: &str) -> Result<Regex, TermError> {
-    // Names of contexts may hold line ends too.
+    // Context names may contain line ends.
     let mut expression = String::from("(?s)^(?:");
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
@@ -163,12 +165,13 @@ fn is_of_names(letter: char) -> bool {
     letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-'
 }
 
-/// Letters that mean themselves in a class of a regular expression, and the sign of a range.
+/// Literal characters in a class of a regular expression, and the range sign.
 fn is_of_classes(letter: char) -> bool {
     letter.is_alphanumeric() || "-_.:@/".contains(letter)
 }
 
-/// What is wrong with a regular expression, on one line: the last line says it, and those before draw it.
+/// The error of a regular expression in one line: its last line is the message, and the lines before draw the
+/// position.
 pub(crate) fn expression_error(error: &regex::Error) -> String {
     let text = error.to_string();
     let reason = text.lines().last().unwrap_or_default().trim();
@@ -180,7 +183,7 @@ fn compile(expression: &str, text: &str) -> Result<Regex, TermError> {
         .map_err(|error| TermError::Expression { text: text.to_owned(), reason: expression_error(&error) })
 }
 
-/// What is no term.
+/// Why the text is not a valid term.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum TermError {
     #[error(transparent)]

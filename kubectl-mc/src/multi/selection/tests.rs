@@ -4,7 +4,7 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::server_text::ServerText;
 
-/// The clusters with a hyphen run v1.34.4, the others v1.33.9.
+/// Clusters with a hyphen run v1.34.4, the others v1.33.9.
 fn target(name: &str, label: &str) -> SelectedCluster {
     let labels = BTreeMap::from([("env".into(), label.into())]);
     let version = if name.contains('-') { "v1.34.4" } else { "v1.33.9" };
@@ -19,7 +19,7 @@ fn choice(terms: &str) -> Choice {
     Choice::parse(&[terms], &[], None, false).unwrap().unwrap()
 }
 
-/// Resolves against eu-1 eu-2 (prod), us-1 (prod), m1 (dev); gives names and the selectors asked for.
+/// Resolves against eu-1 eu-2 (prod), us-1 (prod), m1 (dev); returns names and the requested selectors.
 fn resolve(choice: &Choice) -> (Result<Vec<String>, SelectionError>, Vec<Option<String>>) {
     let sets: BTreeMap<_, _> = [
         ("prod", ClusterSet { selector: Some("env=prod".to_owned()), ..Default::default() }),
@@ -195,7 +195,7 @@ fn excluded_name_must_be_a_cluster_name() {
     for terms in ["eu-*,!us-1", "m1,eu-1,!us-1", "*,!x*", "@prod,!m1"] {
         assert!(resolve(&choice(terms)).0.is_ok(), "{terms}");
     }
-    // The host lists no clusters for this caller: exact names need no list.
+    // The host lists no clusters for this caller, but exact names need no list.
     let refuse = |_: Option<&str>| Err(refused());
     let targets = choice("m1,m2,!m3").resolve(&BTreeMap::new(), &mut members_only(refuse)).unwrap();
     assert_eq!(targets.len(), 2);

@@ -1,5 +1,5 @@
-//! Discovery of members without aggregated discovery (before Kubernetes 1.27): one document for each version of
-//! each group.
+//! Reads discovery from members without aggregated discovery (before Kubernetes 1.27): one document for each
+//! version of each group.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
 use crate::multi::direct::server_table::parse;
 
-/// The answer to `/api` (versions) and to `/apis` (groups).
+/// The response to `/api` (versions) and to `/apis` (groups).
 #[derive(Debug, Deserialize)]
 struct Root {
     #[serde(default)]
@@ -55,8 +55,7 @@ struct Type {
     categories: Vec<String>,
 }
 
-/// Asks for what the two roots name. A group that cannot be had, because what serves it is down, is left
-/// out as kubectl leaves it out.
+/// Requests the documents of all groups. An unavailable group is omitted, as in kubectl.
 pub(super) async fn ask(member: &Member, core: &[u8], groups: &[u8]) -> Result<Discovery, MemberFailure> {
     let versions = versions(core, groups)?;
     let mut asked = JoinSet::new();
@@ -93,7 +92,7 @@ fn take(
     Ok(())
 }
 
-/// All groups and versions in the order of discovery: of each group its preferred version first.
+/// All groups and versions in the order of discovery, with the preferred version of each group first.
 fn versions(core: &[u8], groups: &[u8]) -> Result<Vec<(String, String)>, MemberFailure> {
     let (core, groups): (Root, Root) = (parse(core)?, parse(groups)?);
     let mut all: Vec<_> = core.versions.into_iter().map(|version| (String::new(), version)).collect();
@@ -112,7 +111,7 @@ fn versions(core: &[u8], groups: &[u8]) -> Result<Vec<(String, String)>, MemberF
 
 fn of_version(group: &str, version: &str, body: &[u8]) -> Result<Vec<ApiResource>, MemberFailure> {
     let types: Types = parse(body)?;
-    // `pods/log` is no type.
+    // A subresource such as `pods/log` is not a type.
     let types = types.resources.into_iter().filter(|of| !of.name.contains('/'));
     Ok(types
         .map(|of| {
@@ -124,7 +123,7 @@ fn of_version(group: &str, version: &str, body: &[u8]) -> Result<Vec<ApiResource
         .collect())
 }
 
-/// kubectl asks for as many at a time as it is let.
+/// kubectl sends as many requests in parallel as its rate limit allows.
 const AT_ONCE: usize = 16;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `kubectl api-resources` from aggregated discovery (kubectl:pkg/cmd/apiresources). Discovery of another form, and groups
-//! that did not answer, are left to kubectl.
+//! Implements `kubectl api-resources` from aggregated discovery (kubectl:pkg/cmd/apiresources). Other forms
+//! of discovery, and groups that did not respond, are left to kubectl.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::multi::direct::server_table::parse;
 use crate::server_text::escaped;
 use crate::tabwriter::TabWriter;
 
-/// Which types, and how they are shown.
+/// The selected types and their output format.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ApiResourcesPlan {
     group: Option<String>,
@@ -66,13 +66,13 @@ impl ApiResourcesPlan {
             },
             has_headers: !words.is_on("no-headers"),
         };
-        // kubectl reads a list as CSV.
+        // kubectl parses a list as CSV.
         let is_plain = |value: &String| !value.is_empty() && !value.contains('"');
         let is_plain = plan.verbs.iter().chain(&plan.categories).all(is_plain);
         (is_plain && words.arguments.is_empty()).then_some(plan)
     }
 
-    /// Whether a type is wanted.
+    /// Whether the type is selected.
     fn selects(&self, resource: &ApiResource, verbs: &[String]) -> bool {
         !verbs.is_empty()
             && self.group.as_ref().is_none_or(|group| *group == resource.group)
@@ -83,7 +83,8 @@ impl ApiResourcesPlan {
 
     fn print(&self, documents: [Document; 2]) -> String {
         let mut seen = HashSet::new();
-        // The preferred version of a group comes first, and a type is shown in that, or else in the first that has it.
+        // The preferred version of a group comes first. A type is shown in that version, or else in the first
+        // version that has it.
         let mut rows: Vec<(ApiResource, Vec<String>)> = documents
             .into_iter()
             .flat_map(Document::resources_and_verbs)

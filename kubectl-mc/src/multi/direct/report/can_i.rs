@@ -1,4 +1,5 @@
-//! `kubectl auth can-i VERB TYPE`, `TYPE/NAME` or `URL` by one SelfSubjectAccessReview (kubectl:pkg/cmd/auth/cani.go).
+//! Implements `kubectl auth can-i VERB TYPE`, `TYPE/NAME` or `URL` by one SelfSubjectAccessReview
+//! (kubectl:pkg/cmd/auth/cani.go).
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,12 +14,12 @@ use crate::multi::direct::member::Member;
 use crate::multi::direct::member_types;
 use crate::server_text::ServerText;
 
-/// One question.
+/// A question.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CanIPlan {
     verb: String,
     object: Object,
-    /// `--namespace`; none is the context's.
+    /// `--namespace`; `None` means that of the context.
     namespace: Option<String>,
     all_namespaces: bool,
     is_quiet: bool,
@@ -35,7 +36,7 @@ impl CanIPlan {
         let words = Words::read_two(scanned, "auth", &["can-i"], &GRAMMAR)?;
         let [verb, object] = words.arguments.as_slice() else { return None };
         let subresource = words.text("subresource").unwrap_or_default();
-        // kubectl warns of other verbs.
+        // kubectl prints a warning for other verbs.
         let (verbs, object) = match object.starts_with('/') {
             true if subresource.is_empty() => (URL_VERBS, Object::Url(object.clone())),
             true => return None,
@@ -60,7 +61,7 @@ pub(super) async fn report(plan: &CanIPlan, member: &Member, store: &Store) -> R
         Object::Resource { word, name, subresource } => {
             let found = match word.as_str() {
                 "*" => None,
-                // kubectl looks for a type in lower case.
+                // kubectl looks the type up in lower case.
                 word => resource(&word.to_lowercase(), member, store).await?,
             };
             report.remarks = match &found {
@@ -99,7 +100,7 @@ async fn resource(word: &str, member: &Member, store: &Store) -> Result<Option<A
     }
 }
 
-/// A host that takes no review of the caller is kubectl's to name, with the command that needs none.
+/// Sends the review. If the host refuses it, kubectl takes over, and names a command that needs no review.
 async fn ask(member: &Member, review: &Value) -> Result<Answer, MemberFailure> {
     member.review(REVIEWS, review).await.map_err(|failure| match failure {
         MemberFailure::Refused(refusal) if refusal.hop == Hop::HostAuthorization => {
@@ -136,7 +137,7 @@ impl Status {
     }
 }
 
-/// kubectl's warning, whose text ends in a line break of its own.
+/// kubectl's warning, whose text ends in its own line break.
 fn not_in_namespaces(plural: &str, group: &str) -> Vec<String> {
     let group = if group.is_empty() { String::new() } else { format!(" in group '{group}'") };
     vec![format!("Warning: resource '{plural}' is not namespace scoped{group}"), String::new()]
@@ -150,10 +151,10 @@ fn no_such_type(word: &str) -> Vec<String> {
 
 const GRAMMAR: Grammar<'_> = Grammar { values: &["subresource"], switches: &["all-namespaces", "quiet"] };
 
-/// Words that are not types and still have rights.
+/// Words that are not types but have rights.
 const NO_TYPES: &[&str] = &["*", "users", "groups"];
 
-/// The verbs that all supported versions of kubectl know.
+/// The verbs that all supported versions of kubectl accept.
 #[rustfmt::skip]
 const RESOURCE_VERBS: &[&str] = &[
     "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "use", "bind", "impersonate",

@@ -1,11 +1,13 @@
-//! Amounts of CPU and memory as Kubernetes writes them (apimachinery `resource.Quantity`): `100m`, `1536Ki`, `12e3`.
+//! Parses amounts of CPU and memory in Kubernetes notation (apimachinery `resource.Quantity`): `100m`,
+//! `1536Ki`, `12e3`.
 
-/// An amount in billionths, exact.
+/// An exact amount in billionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Quantity(i128);
 
 impl Quantity {
-    /// None for text that is not an amount, and for an amount that is finer than a billionth or larger than any cluster.
+    /// Returns `None` for text that is not an amount, and for amounts finer than a billionth or larger than
+    /// any cluster.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let end = text.find(|c: char| !c.is_ascii_digit() && !".+-".contains(c)).unwrap_or(text.len());
         let (number, suffix) = text.split_at(end);
@@ -22,12 +24,12 @@ impl Quantity {
         self.0.checked_add(other.0).map(Self)
     }
 
-    /// Thousandths, rounded up.
+    /// In thousandths, rounded up.
     pub(super) fn millis(self) -> i128 {
         ceil(self.0, BILLION / 1000)
     }
 
-    /// Whole ones, rounded up.
+    /// In whole units, rounded up.
     pub(super) fn value(self) -> i128 {
         ceil(self.0, BILLION)
     }

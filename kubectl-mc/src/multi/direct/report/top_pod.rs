@@ -1,5 +1,5 @@
-//! `kubectl top pod` from the metrics API (kubectl:pkg/cmd/top, pkg/metricsutil). Pods without metrics are left to kubectl,
-//! which says why there are none.
+//! Implements `kubectl top pod` from the metrics API (kubectl:pkg/cmd/top, pkg/metricsutil). Pods without
+//! metrics are left to kubectl, which explains why there are none.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::multi::direct::server_table::parse;
 use crate::server_text::ServerText;
 use crate::tabwriter::TabWriter;
 
-/// Which pods, and how they are shown.
+/// The selected pods and their output format.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TopPodPlan {
     name: Option<String>,
-    /// `--namespace`; none is the context's.
+    /// `--namespace`; `None` means that of the context.
     namespace: Option<String>,
     all_namespaces: bool,
     selector: Option<String>,
@@ -65,7 +65,7 @@ impl TopPodPlan {
         }
     }
 
-    /// None when an amount cannot be read.
+    /// Returns `None` if an amount cannot be parsed.
     fn print(&self, mut pods: Vec<PodMetrics>) -> Option<String> {
         let mut table = TabWriter::default();
         if self.has_headers {

@@ -2,7 +2,8 @@ use serde_json::json;
 
 use super::*;
 
-/// Names of the clusters that match, of m1 (1.34.4, prod), m2 (1.33.9+k3s1, not ready) and m3 (of which nothing is known).
+/// The names of the matching clusters among m1 (1.34.4, prod), m2 (1.33.9+k3s1, not ready) and m3 (without
+/// data).
 fn matching(filters: &[&str]) -> String {
     let list = json!({"items": [
         {"metadata": {"name": "m1", "labels": {"env": "prod", "a.b/c": ""}},

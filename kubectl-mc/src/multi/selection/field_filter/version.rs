@@ -1,12 +1,12 @@
-//! Kubernetes versions, compared by their numbers: `v1.34` stands for every v1.34.x, and what follows the numbers
-//! (`-gke.1`, `+k3s1`) has no order (component-base: `version.ParseGeneric`).
+//! Compares Kubernetes versions by their numbers: `v1.34` matches every v1.34.x, and suffixes (`-gke.1`,
+//! `+k3s1`) have no order (component-base: `version.ParseGeneric`).
 
 use std::cmp::Ordering;
 
-/// `v1.34`, `1.34.2`, `v1.34.2+k3s1`
+/// A version such as `v1.34`, `1.34.2` or `v1.34.2+k3s1`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Version {
-    /// Two or three.
+    /// Two or three numbers.
     numbers: Vec<u32>,
     suffix: String,
 }
@@ -32,13 +32,14 @@ impl Version {
         format!("v{}", numbers.join("."))
     }
 
-    /// The order against the numbers that `wanted` has: v1.34.2 equals v1.34.
+    /// The order compared by as many numbers as `wanted` has: v1.34.2 equals v1.34.
     pub(super) fn compare(&self, wanted: &Self) -> Ordering {
         let length = wanted.numbers.len().min(self.numbers.len());
         self.numbers[..length].cmp(&wanted.numbers[..])
     }
 
-    /// Whether `other` is this version: its numbers begin so, and a suffix that is written is the same.
+    /// Whether `other` matches this version: it starts with these numbers, and has the same suffix if one is
+    /// given.
     pub(super) fn includes(&self, other: &Self) -> bool {
         match self.has_suffix() {
             true => self == other,
@@ -61,7 +62,7 @@ mod tests {
             ("v1.35.0-rc.1", "v1.35.0", Ordering::Equal),
             ("v1.34.4+k3s1", "v1.34.3", Ordering::Greater),
             ("v2.0.0", "v1.34", Ordering::Greater),
-            // Less is known of the cluster than was asked.
+            // The cluster's version is less precise than the requested one.
             ("v1.34", "v1.34.1", Ordering::Less),
         ] {
             let (known, wanted) = (Version::parse(known).unwrap(), Version::parse(wanted).unwrap());

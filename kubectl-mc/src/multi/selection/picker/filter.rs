@@ -1,4 +1,4 @@
-//! Filters clusters by typed text: fuzzily by name, else by a part of a label.
+//! Filters clusters by typed text: fuzzily by name, else by a substring of the labels.
 
 use std::cmp::Reverse;
 
@@ -7,7 +7,7 @@ use nucleo_matcher::{Config, Matcher, Utf32Str};
 
 use super::super::SelectedCluster;
 
-/// The places of the clusters that match, the best first; all of them without a text.
+/// The positions of the matching clusters, the best match first; all clusters for an empty text.
 pub(super) fn filter(all: &[SelectedCluster], text: &str) -> Vec<usize> {
     if text.is_empty() {
         return (0..all.len()).collect();
@@ -22,17 +22,17 @@ pub(super) fn filter(all: &[SelectedCluster], text: &str) -> Vec<usize> {
     let mut score = |cluster: &SelectedCluster| {
         let name = Utf32Str::new(cluster.name.as_str(), &mut buffer);
         let score = atom.score(name, &mut matcher);
-        // A label that is only like the text would be a surprise.
+        // Labels must contain the text, because a fuzzy match of labels would surprise.
         score.or_else(|| labels(cluster).contains(text).then_some(0))
     };
     let mut found: Vec<_> =
         all.iter().enumerate().filter_map(|(at, cluster)| Some((score(cluster)?, at))).collect();
-    // Equal ones keep the order of the list.
+    // Equal scores keep the order of the list.
     found.sort_by_key(|(score, _)| Reverse(*score));
     found.into_iter().map(|(_, at)| at).collect()
 }
 
-/// `env=prod,tier=one`, as the server sent it.
+/// Unescaped labels such as `env=prod,tier=one`.
 pub(super) fn labels(cluster: &SelectedCluster) -> String {
     let labels = cluster.listed.iter().flat_map(|listed| &listed.labels);
     labels.map(|(key, value)| format!("{}={}", key.raw(), value.raw())).collect::<Vec<_>>().join(",")

@@ -1,10 +1,10 @@
-//! The keys in what a terminal sends (ECMA-48: control characters, CSI and SS3 sequences).
+//! Parses the keys in the input from a terminal (ECMA-48: control characters, CSI and SS3 sequences).
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Char(char),
     Enter,
-    /// Marks, and moves on.
+    /// Marks the cluster and moves the cursor on.
     Tab,
     Backspace,
     /// Ctrl-U
@@ -21,7 +21,7 @@ pub(super) enum Key {
     Cancel,
 }
 
-/// The keys in `bytes`, and how many bytes they are. What is left is the beginning of a sequence.
+/// The keys in `bytes`, and the number of parsed bytes. The rest is an incomplete sequence.
 pub(super) fn keys(bytes: &[u8]) -> (Vec<Key>, usize) {
     let (mut keys, mut at) = (Vec::new(), 0);
     while let Some(&byte) = bytes.get(at) {
@@ -38,7 +38,7 @@ pub(super) fn keys(bytes: &[u8]) -> (Vec<Key>, usize) {
     (keys, at)
 }
 
-/// The length of the sequence that begins here, if all of it is there.
+/// The length of the sequence at the start, if it is complete.
 fn sequence(bytes: &[u8]) -> Option<usize> {
     match bytes.get(1)? {
         b'[' => {
@@ -46,7 +46,7 @@ fn sequence(bytes: &[u8]) -> Option<usize> {
             Some(2 + end + 1)
         }
         b'O' => bytes.get(2).map(|_| 3),
-        // Esc, and then another key; or Alt with a key, which means nothing here.
+        // Esc followed by another key, or Alt with a key, which has no function here.
         &ESC => Some(1),
         _ => Some(2),
     }
@@ -71,7 +71,7 @@ fn key(bytes: &[u8]) -> Option<Key> {
     })
 }
 
-/// The byte that begins a sequence, and alone is a key.
+/// Starts a sequence, and is a key on its own.
 pub(super) const ESC: u8 = 0x1b;
 
 #[cfg(test)]
@@ -89,7 +89,7 @@ mod tests {
             (b"\x1b[5~\x1b[6~\x1b[H\x1b[4~", &[Key::PageUp, Key::PageDown, Key::First, Key::Last]),
             (b"\x03", &[Key::Cancel]),
             (b"\x1b\x1b[A", &[Key::Cancel, Key::Up]),
-            // Keys without a meaning, characters that no name has, and a pasted sequence.
+            // Keys without a function, characters that no name contains, and a pasted sequence.
             (b"\x1b[1;5C\x1b[200~\x1bx\xc3\xa4\x1a", &[]),
         ] {
             assert_eq!(keys(bytes), (expected.to_vec(), bytes.len()), "{bytes:?}");

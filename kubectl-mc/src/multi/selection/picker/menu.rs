@@ -1,4 +1,4 @@
-//! The state of the picker, and the lines that show it.
+//! Manages the state of the picker, and renders its lines.
 
 use std::collections::BTreeSet;
 
@@ -11,19 +11,19 @@ use crate::server_text::escaped;
 pub(super) struct Menu<'a> {
     all: &'a [SelectedCluster],
     text: String,
-    /// The places of the clusters that match the text.
+    /// The positions of the clusters that match the text.
     shown: Vec<usize>,
-    /// The place of the cursor among those.
+    /// The position of the cursor among these.
     cursor: usize,
-    /// The first of those that is on the screen.
+    /// The first of these on the screen.
     top: usize,
-    /// The places of the marked clusters.
+    /// The positions of the marked clusters.
     marked: BTreeSet<usize>,
-    /// The number of rows that are on the screen.
+    /// The number of rows on the screen.
     rows: usize,
 }
 
-/// What a key leads to.
+/// The effect of a key.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
     Continue,
@@ -73,7 +73,7 @@ impl<'a> Menu<'a> {
         Step::Continue
     }
 
-    /// The marked clusters, else the one at the cursor, in the order of the list.
+    /// The marked clusters, or else the one at the cursor, in the order of the list.
     fn accept(&self) -> Option<Choice> {
         let places: Vec<_> = match self.marked.is_empty() {
             true => self.shown.get(self.cursor).copied().into_iter().collect(),
@@ -96,9 +96,10 @@ impl<'a> Menu<'a> {
         (self.cursor, self.top) = (0, 0);
     }
 
-    /// The lines on a screen of this size, none wider: the text, the names of the columns, the clusters and the keys.
+    /// The lines for a screen of this size, none wider: the text, the column names, the clusters and the
+    /// keys.
     pub(super) fn lines(&mut self, height: usize, width: usize) -> Vec<String> {
-        // A terminal that does not know its width, and the last column, which some terminals wrap.
+        // Some terminals report no width, and some wrap in the last column.
         let width = if width == 0 { 80 } else { width } - 1;
         self.rows = height.saturating_sub(FRAME).clamp(1, ROWS);
         self.top = self.top.clamp((self.cursor + 1).saturating_sub(self.rows), self.cursor);
@@ -110,7 +111,7 @@ impl<'a> Menu<'a> {
             let [a, b, c, d] = cells;
             format!("{head}{a:name$}   {b:7}   {c:version$}   {d}")
         };
-        // The end of the text is where the typing is.
+        // Shows the end of a long text, where the user types.
         let room = width.saturating_sub(PROMPT.len());
         let text = &self.text[self.text.len().saturating_sub(room)..];
         let mut lines = vec![row("    ", ["NAME", "READY", "VERSION", "LABELS"])];
@@ -150,23 +151,23 @@ fn ready(cluster: &SelectedCluster) -> &'static str {
     }
 }
 
-/// The beginning of a line of ASCII.
+/// Truncates a line of ASCII.
 fn cut(line: &str, width: usize) -> &str {
     line.get(..width).unwrap_or(line)
 }
 
-/// Text of a server in characters of one column each.
+/// Text of a server as characters that are one column wide.
 fn plain(text: &str) -> String {
     escaped(text).chars().map(|c| if c.is_ascii() { c } else { '?' }).collect()
 }
 
 const PROMPT: &str = "Clusters: ";
 const KEYS: &str = "space marks, enter accepts, esc cancels";
-/// The lines besides the clusters, and one below that stays free.
+/// The number of lines besides the clusters, including a free one below.
 const FRAME: usize = 4;
-/// More are found sooner by typing.
+/// With more clusters, typing is faster than scrolling.
 const ROWS: usize = 15;
-/// A version of a provider fits; a hostile one does not push the labels away.
+/// Fits the version of any provider; a longer one must not push the labels off the screen.
 const LONGEST_VERSION: usize = 24;
 
 #[cfg(test)]

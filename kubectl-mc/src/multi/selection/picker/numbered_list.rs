@@ -1,11 +1,12 @@
-//! The numbered list: lines of input with numbers, ranges, the syntax of `--cluster`, and text that narrows the list.
+//! Shows the numbered list and reads lines of input: numbers, ranges, the syntax of `--cluster`, and text
+//! that filters the list.
 
 use std::io::{self, BufRead, Write};
 
 use super::super::{Choice, Kind, SelectedCluster};
 use crate::server_text::escaped;
 
-/// Shows the clusters and reads the choice; `None` when the answer is empty.
+/// Shows the clusters and reads the choice; `None` for empty input.
 pub(super) fn pick(
     all: &[SelectedCluster],
     kind: Kind,
@@ -48,15 +49,15 @@ fn labels(target: &SelectedCluster) -> String {
     labels.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }
 
-/// What a line of input is.
+/// A parsed line of input.
 enum Answer<'a> {
     Choice(Option<Choice>),
-    /// Text in the names or labels of these.
+    /// The clusters with this text in their names or labels.
     Filter(Vec<&'a SelectedCluster>),
     Invalid(String),
 }
 
-/// Numbers and ranges are places in what is shown; quotes are forgiven.
+/// Parses a line. Numbers and ranges are positions in the shown list; quotes are ignored.
 fn read<'a>(line: &str, shown: &[&SelectedCluster], all: &'a [SelectedCluster], kind: Kind) -> Answer<'a> {
     let words: Vec<&str> = line
         .split(|c: char| c == ',' || c.is_whitespace())
@@ -89,7 +90,7 @@ fn read<'a>(line: &str, shown: &[&SelectedCluster], all: &'a [SelectedCluster], 
             Some(_) => return Answer::Invalid(format!("{word} is not among 1-{}", shown.len())),
         }
     }
-    // A name that is not there would end the command; here there is a second try.
+    // An unknown name would end the command, but here the user can try again.
     let plain = |name: &&String| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     if let Some(unknown) = names.iter().filter(plain).find(|name| !is_name(name)) {
         return Answer::Invalid(format!("no cluster {unknown:?}"));
@@ -104,7 +105,7 @@ fn read<'a>(line: &str, shown: &[&SelectedCluster], all: &'a [SelectedCluster], 
     }
 }
 
-/// `3`, `1-3`
+/// Parses `3` or `1-3`.
 fn numbers(word: &str) -> Option<(usize, usize)> {
     let (first, last) = word.split_once('-').unwrap_or((word, word));
     Some((first.parse().ok()?, last.parse().ok()?))
@@ -140,7 +141,7 @@ mod tests {
         let (choice, shown) = picked("eu\n2\n");
         assert_eq!(choice, Choice::parse(&["eu-2"], &[], None, false).unwrap());
         assert!(shown.contains("filters): 1  eu-1\n2  eu-2\nClusters ("), "{shown}");
-        // The numbers are those of the list that is shown.
+        // Numbers are those of the shown list.
         assert_eq!(picked("m\n1\n").0, Choice::parse(&["m1"], &[], None, false).unwrap());
     }
 

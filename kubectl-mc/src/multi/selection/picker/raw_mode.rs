@@ -1,4 +1,4 @@
-//! A terminal that sends each key at once and echoes none, until this is dropped (termios(3)).
+//! Switches a terminal to raw mode, in which it sends each key immediately and echoes none (termios(3)).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,7 +7,7 @@ use rustix::termios::{
     InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
 
-/// Restores the terminal when it is dropped, also by a panic.
+/// Restores the terminal on drop, even after a panic.
 pub(super) struct RawMode<'a> {
     terminal: BorrowedFd<'a>,
     before: Termios,
@@ -18,7 +18,8 @@ impl<'a> RawMode<'a> {
         let terminal = terminal.as_fd();
         let before = tcgetattr(terminal)?;
         let mut raw = before.clone();
-        // Ctrl-C, Ctrl-Z and Ctrl-\ are keys too. Output stays as it is: a panic's message needs its line ends.
+        // Ctrl-C, Ctrl-Z and Ctrl-\ become keys too. Output processing stays on, because a panic message
+        // needs its line ends.
         raw.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG | LocalModes::IEXTEN;
         raw.input_modes -= InputModes::ICRNL | InputModes::INLCR | InputModes::IXON;
         raw.special_codes[SpecialCodeIndex::VMIN] = 1;
@@ -30,7 +31,7 @@ impl<'a> RawMode<'a> {
 
 impl Drop for RawMode<'_> {
     fn drop(&mut self) {
-        // A terminal that has gone needs no more.
+        // A closed terminal needs no restoring.
         let _ = tcsetattr(self.terminal, OptionalActions::Now, &self.before);
     }
 }

@@ -1,5 +1,5 @@
-//! Draws the menu below the cursor of a terminal and reads keys, until clusters are picked. The lines are cleared at the
-//! end in every case, also by a signal.
+//! Draws the menu below the cursor of a terminal and reads keys, until clusters are picked. The lines are
+//! always cleared at the end, even after a signal.
 
 use std::io::{self, Read, Stdin, Write};
 use std::os::unix::net::UnixStream;
@@ -15,10 +15,10 @@ use super::menu::{Menu, Step};
 use super::raw_mode::RawMode;
 use crate::multi::signals::Signals;
 
-/// Shows the menu at standard error; an error if the terminal cannot do it, before anything is shown.
+/// Shows the menu on standard error. Fails before any output if the terminal does not support it.
 pub(super) fn pick(all: &[SelectedCluster]) -> io::Result<Picked> {
     let input = io::stdin();
-    // Dropped from the last to the first: a signal has its default action only once the terminal is restored.
+    // Values drop in reverse order, so signals have their default action only after the terminal is restored.
     let mut signals = Signals::receive()?;
     let _raw = RawMode::enter(&input)?;
     let mut screen = Screen::default();
@@ -30,11 +30,11 @@ pub(super) fn pick(all: &[SelectedCluster]) -> io::Result<Picked> {
         match wait(&input, &signals, !typed.is_empty())? {
             Event::End => return Ok(Picked::Cancelled),
             Event::Resize => forget(&mut signals.resize)?,
-            // No more of the sequence has come: it was the key Esc, or nothing.
+            // The sequence did not continue: it was the key Esc, or nothing.
             Event::Silence if typed.as_slice() == [ESC] => return Ok(Picked::Cancelled),
             Event::Silence => typed.clear(),
             Event::Typed => {
-                // One at a time: what is typed ahead belongs to the command that follows.
+                // Reads one byte at a time: the rest of the input belongs to the following command.
                 let mut byte = [0];
                 if rustix::io::read(&input, &mut byte)? == 0 {
                     return Ok(Picked::Cancelled);
@@ -55,11 +55,11 @@ pub(super) fn pick(all: &[SelectedCluster]) -> io::Result<Picked> {
 }
 
 enum Event {
-    /// A signal ends the program.
+    /// A signal that ends the program.
     End,
     Resize,
     Typed,
-    /// Nothing more has come of a sequence.
+    /// An incomplete sequence does not continue.
     Silence,
 }
 
@@ -72,7 +72,7 @@ fn wait(input: &Stdin, signals: &Signals, is_in_sequence: bool) -> io::Result<Ev
     ];
     loop {
         match poll(&mut polled, timeout.as_ref()) {
-            // The signal has written its byte.
+            // The signal has written its byte to the socket.
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
             Ok(_) => break,
@@ -87,7 +87,7 @@ fn wait(input: &Stdin, signals: &Signals, is_in_sequence: bool) -> io::Result<Ev
     })
 }
 
-/// Takes the bytes of signals out.
+/// Reads and drops the bytes of signals.
 fn forget(signals: &mut UnixStream) -> io::Result<()> {
     signals.read(&mut [0; 64]).map(drop)
 }
@@ -100,22 +100,22 @@ fn size() -> (usize, usize) {
     }
 }
 
-/// The lines that are shown, until this is dropped.
+/// The shown lines, which are cleared on drop.
 #[derive(Default)]
 struct Screen {
-    /// How many lines are above that of the cursor.
+    /// The number of lines above the cursor.
     above: usize,
 }
 
 impl Screen {
-    /// Draws in the place of what was drawn before; the cursor is at the end of the last line.
+    /// Draws over the previous lines; the cursor ends at the end of the last line.
     fn draw(&mut self, lines: &[String]) -> io::Result<()> {
         let text = self.begin() + &lines.join("\r\n");
         self.above = lines.len().saturating_sub(1);
         write(&text)
     }
 
-    /// Goes to where the first line was, and clears from there.
+    /// Moves to the first line, and clears from there.
     fn begin(&self) -> String {
         match self.above {
             0 => "\r\x1b[J".to_owned(),
@@ -126,7 +126,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that has gone needs no more.
+        // A closed terminal needs no clearing.
         let _ = write(&self.begin());
     }
 }
@@ -137,5 +137,5 @@ fn write(text: &str) -> io::Result<()> {
     terminal.flush()
 }
 
-/// The bytes of a key arrive together, also over a slow connection.
+/// The bytes of a key arrive together, even over a slow connection.
 const SEQUENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };

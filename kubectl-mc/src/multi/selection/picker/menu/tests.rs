@@ -28,7 +28,7 @@ fn enter_accepts_marks_or_the_cluster_at_the_cursor() {
         (&[Down, Up, Up, Enter], &["eu-1"]),
         (&[Char('u'), Char('s'), Enter], &["us-1"]),
         (&[Char('u'), Char('s'), Backspace, Backspace, Enter], &["eu-1"]),
-        // Marks stay when the text changes, and come in the order of the list.
+        // Marks stay when the text changes, and the result follows the order of the list.
         (&[Char('u'), Char('s'), Char(' '), ClearText, Char(' '), Down, Enter], &["eu-1", "us-1"]),
         (&[Tab, Tab, Enter], &["eu-1", "eu-2"]),
         (&[Tab, Up, Char(' '), Down, Enter], &["eu-2"]),
@@ -76,7 +76,7 @@ fn lines_fit_a_narrow_and_a_low_screen() {
     let lines = menu.lines(5, 20);
     assert_eq!(lines, ["    NAME   READY", ">   eu-2   False", "2/3, 0 marked; spac", "Clusters: eu-"]);
     assert_eq!(Menu::new(&all).lines(24, 80).last().map(String::as_str), Some("Clusters: "));
-    // The end of a text that is longer than the line.
+    // Shows the end of a text that is longer than the line.
     for _ in 0..20 {
         menu.press(Key::Char('z'));
     }

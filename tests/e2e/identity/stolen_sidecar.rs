@@ -165,7 +165,7 @@ impl Keeper {
     /// The policy first, as `authz apply` does.
     fn give() -> Result<Self> {
         let given = Self;
-        let plugin = Tool::plugin_at(super::cluster_authorization::program().as_ref(), &[&bed()?.host])?;
+        let plugin = Tool::plugin_at(super::cluster_authorization::program(), &[&bed()?.host])?;
         let without = ["--without-webhook", "--without-admission-webhook", "--only=objects"];
         let command = ["authz", "generate", "--for=karmada", "e2e-thief", "--kept-by-sidecar"];
         let objects = plugin.ok(&[&command[..], &without].concat())?;

@@ -1,4 +1,5 @@
-//! Clears the line of a step when a signal ends the program, so that the shell's prompt begins on an empty line.
+//! Clears the line of a step when a signal ends the program, so that the shell prompt begins on an empty
+//! line.
 
 use std::sync::{LazyLock, mpsc};
 use std::thread;

@@ -1,5 +1,5 @@
-//! Writes objects by server-side apply with the plugin's field manager, in order. Applying again changes nothing,
-//! and fields of other managers stay unless they are forced.
+//! Writes objects by server-side apply with the plugin's field manager, in order. Applying again changes
+//! nothing, and fields of other managers stay unless they are forced.
 //!
 //! - [`object`]: an object as JSON, its displayed name and its place in the API
 //! - [`diff`]: a readable diff of the changes

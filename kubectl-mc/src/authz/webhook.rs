@@ -49,8 +49,8 @@ pub(super) fn names(namespace: &str) -> [Value; 2] {
     ]
 }
 
-/// The host's AuthorizationConfiguration. Only requests of agents reach the webhook, which never allows one: a host
-/// without the webhook refuses agents and no other caller.
+/// The host's AuthorizationConfiguration. Only requests of agents reach the webhook, which never allows one.
+/// If the webhook is down, the host refuses agents and no other caller.
 pub(super) fn config(version: KubernetesVersion) -> Value {
     let api = if version >= GENERAL { "v1" } else { "v1beta1" };
     let mut webhook = json!({

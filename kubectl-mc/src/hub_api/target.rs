@@ -1,4 +1,4 @@
-//! Where an APIService leads (apiregistration.k8s.io/v1: `APIServiceSpec`).
+//! Describes the server of an APIService (apiregistration.k8s.io/v1: `APIServiceSpec`).
 
 use std::fmt;
 use std::path::Path;
@@ -34,12 +34,12 @@ fn https() -> u16 {
 }
 
 impl Target {
-    /// Nothing for one that the kube-apiserver serves itself.
+    /// Returns `None` for an APIService that the kube-apiserver serves itself.
     pub(super) fn of(api_service: &Value) -> Option<Self> {
         serde_json::from_value(api_service["spec"].clone()).ok()
     }
 
-    /// What flags say.
+    /// The target from the flags.
     pub(super) fn given(service: &str, authority: Option<&Path>) -> Result<Self, HubApiError> {
         let invalid = || HubApiError::Service(service.to_owned());
         let (namespace, rest) = service.split_once('/').ok_or_else(invalid)?;
@@ -60,19 +60,19 @@ impl Target {
         Ok(Self { service, ca_bundle, insecure_skip_tls_verify: false })
     }
 
-    /// The JSON merge patch that makes an APIService lead here.
+    /// The JSON merge patch that makes an APIService lead to this target.
     pub(super) fn patch(&self) -> Value {
         let Self { service, ca_bundle, insecure_skip_tls_verify } = self;
         let insecure = insecure_skip_tls_verify.then_some(true);
         json!({"spec": {"service": service, "caBundle": ca_bundle, "insecureSkipTLSVerify": insecure}})
     }
 
-    /// For an annotation.
+    /// The text for an annotation.
     pub(super) fn to_text(&self) -> String {
         json!(self).to_string()
     }
 
-    /// Out of an annotation.
+    /// Parses the text of an annotation.
     pub(super) fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
@@ -101,7 +101,7 @@ mod tests {
             let target = Target::of(&json!({"spec": spec})).unwrap();
             let back = Target::read(&target.to_text()).unwrap();
             assert_eq!(back, target);
-            // A merge patch removes what is null.
+            // A merge patch removes null fields.
             let patch = back.patch();
             assert_eq!(patch["spec"]["caBundle"], spec["caBundle"]);
             assert_eq!(patch["spec"]["insecureSkipTLSVerify"], spec["insecureSkipTLSVerify"]);

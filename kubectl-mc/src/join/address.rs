@@ -1,5 +1,5 @@
-//! Recognizes server addresses that are local to the caller's machine: loopback, and the names that kind, k3d,
-//! minikube and Docker Desktop write into kubeconfigs. The sidecar cannot reach them.
+//! Recognizes server addresses that are local to the caller's machine: loopback, and the names that kind,
+//! k3d, minikube and Docker Desktop write into kubeconfigs. The sidecar cannot reach them.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,6 @@
-//! Writes the objects of a join in order. The credential comes last: the proxy stays off until the member's side
-//! exists and the sidecar has reached the member. A member in use keeps its connection until then ([`super::switch`]).
+//! Writes the objects of a join in order. The credential comes last: the proxy stays off until the member's
+//! side exists and the sidecar has reached the member. A member in use keeps its connection until then
+//! ([`super::switch`]).
 
 use std::time::Duration;
 

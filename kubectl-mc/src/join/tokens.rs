@@ -1,5 +1,5 @@
-//! Requests the tokens of both accounts on a member (TokenRequest) and writes them into the host's Secrets: first the
-//! manager's, which renews both, then the impersonator's, which turns the proxy on.
+//! Requests the tokens of both accounts on a member (TokenRequest) and writes them into the host's Secrets:
+//! first the manager's, which renews both, then the impersonator's, which turns the proxy on.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Merges kubectl's tables of several clusters: a CLUSTER column first, one header for equal columns, aligned over
-//! all clusters, and a separate block for each other set of columns.
+//! Merges kubectl's tables of several clusters: a CLUSTER column first, one header for equal columns, aligned
+//! over all clusters, and a separate block for each other set of columns.
 //!
 //! Rows are held back for half a second, so that those of all fast clusters are aligned; later rows keep the
 //! widths. Blocks with other columns follow.

@@ -1,4 +1,5 @@
-//! Clears the line of a step when a signal ends the program, so that the shell's prompt begins on an empty line.
+//! Clears the line of a step when a signal ends the program, so that the shell prompt begins on an empty
+//! line.
 
 use std::sync::{LazyLock, mpsc};
 use std::thread;
@@ -10,23 +11,23 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use tokio::sync::watch;
 
-/// From now on a signal clears this.
+/// From now on a signal clears this progress display.
 pub(super) fn clears(bar: Option<ProgressBar>) {
     SHOWN.send_replace(bar);
 }
 
-/// What is shown. The first step starts the thread that waits for signals.
+/// The shown progress display. The first step starts the thread that waits for signals.
 static SHOWN: LazyLock<watch::Sender<Option<ProgressBar>>> = LazyLock::new(|| {
     let (sender, shown) = watch::channel(None);
     let (ready, is_ready) = mpsc::channel();
     // Without the thread the signals keep their default action.
     let _ = thread::Builder::new().name("signals".to_owned()).spawn(move || wait(&shown, ready));
-    // Its end is the answer: the thread waits now, or there is none.
+    // Returns when the thread waits for signals, or does not exist.
     let _ = is_ready.recv();
     sender
 });
 
-/// Each signal ends the program by its default action.
+/// Waits for signals; each ends the program by its default action.
 #[expect(clippy::disallowed_methods, reason = "nothing tells when the terminal has echoed the key")]
 fn wait(shown: &watch::Receiver<Option<ProgressBar>>, ready: mpsc::Sender<()>) {
     let Ok(mut signals) = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]) else { return };
@@ -35,7 +36,7 @@ fn wait(shown: &watch::Receiver<Option<ProgressBar>>, ready: mpsc::Sender<()>) {
         if matches!(signal, SIGINT | SIGQUIT) {
             thread::sleep(KEY);
         }
-        // Copied out: ending the bar must not wait for whom shows the next one.
+        // Cloned, so that the borrow does not block the start of the next step.
         let bar = shown.borrow().clone();
         if let Some(bar) = bar {
             bar.finish_and_clear();
@@ -44,6 +45,6 @@ fn wait(shown: &watch::Receiver<Option<ProgressBar>>, ready: mpsc::Sender<()>) {
     }
 }
 
-/// After the signal of a key the terminal discards what is being written, and echoes the key (Linux: `n_tty.c`, `isig`):
-/// what clears the line comes later.
+/// After the signal of a key, the terminal discards pending output and echoes the key (Linux: `n_tty.c`,
+/// `isig`). The line must be cleared later than that.
 const KEY: Duration = Duration::from_millis(50);

@@ -1,21 +1,21 @@
-//! The clusters of a verb of the plugin that takes the whole choice: names and patterns, as an argument or by `--cluster`,
-//! or a selection by labels that the host keeps.
+//! Resolves the clusters of a plugin verb that accepts the whole choice: names and patterns, as an argument
+//! or by `--cluster`, or a label selector that the host stores.
 
 use crate::cli::Flags;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::multi::selection::{Choice, FieldFilter, FieldFilterError, TermError};
 
-/// Which clusters are meant.
+/// The chosen clusters.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ClusterChoice {
-    /// These now: names, patterns, sets and filters, without the excluded ones.
+    /// Resolved immediately: names, patterns, sets and filters, with exclusions.
     Now(Choice),
-    /// All that a label selector selects, also later; all clusters without one.
+    /// All clusters that match a label selector, including future ones; without a selector, all clusters.
     Selector(Option<String>),
 }
 
-/// What the argument and the flags choose; `None` when they choose nothing.
+/// The choice of the argument and the flags; `None` if there is none.
 pub(crate) fn cluster_choice(
     argument: Option<&str>,
     flags: &Flags,
@@ -47,7 +47,7 @@ pub(crate) fn cluster_choice(
             None => ClusterChoiceError::Flag(source),
         })?;
         let filter = FieldFilter::parse(r#where).map_err(ClusterChoiceError::Where)?;
-        // Without a choice, an exclusion would mean all others.
+        // An exclusion alone would select all other clusters.
         return match terms.is_empty() && filter.is_empty() {
             true if !exclude.is_empty() => Err(ClusterChoiceError::OnlyExcluded),
             true => Ok(None),

@@ -1,4 +1,4 @@
-//! The exact clusters of a verb of the plugin: as an argument or by `--cluster`.
+//! Resolves the exact cluster names of a plugin verb: as an argument or by `--cluster`.
 
 use kubectl_mc_api::{ClusterName, InvalidClusterName};
 
@@ -6,7 +6,7 @@ use crate::cli::Flags;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
-/// The clusters that the argument or the flag names. Both may be given when they say the same.
+/// The clusters in the argument or the flag. Both are allowed if they agree.
 fn cluster_names(argument: Option<&str>, flags: &Flags) -> Result<Vec<ClusterName>, ClusterNamesError> {
     let Flags { cluster, cluster_selector, r#where, all_clusters, exclude, retry_failed, .. } = flags;
     let by_list = cluster_selector.is_some() || !r#where.is_empty() || *all_clusters;
@@ -28,13 +28,13 @@ fn cluster_names(argument: Option<&str>, flags: &Flags) -> Result<Vec<ClusterNam
     }
 }
 
-/// The one cluster that the argument or the flag names.
+/// The single cluster in the argument or the flag.
 pub(crate) fn cluster_name(argument: Option<&str>, flags: &Flags) -> Result<ClusterName, ClusterNamesError> {
     let [name] = cluster_names(argument, flags)?.try_into().map_err(|_| ClusterNamesError::OneCluster)?;
     Ok(name)
 }
 
-/// The name of a cluster that is to be.
+/// The name of a cluster to create.
 pub(crate) fn new_cluster_name(
     argument: Option<&str>,
     flags: &Flags,

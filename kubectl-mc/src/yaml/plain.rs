@@ -1,8 +1,9 @@
-//! Which texts need quotes: libyaml's look at a scalar, and YAML 1.1's words and numbers.
+//! Determines which texts need quotes, by libyaml's analysis of scalars and the words and numbers of YAML
+//! 1.1.
 
 use jiff::civil::Date;
 
-/// How a text may be written.
+/// The allowed styles of a text.
 #[derive(Debug, PartialEq)]
 pub(super) struct Styles {
     pub(super) plain: bool,
@@ -11,7 +12,7 @@ pub(super) struct Styles {
 }
 
 impl Styles {
-    /// libyaml's `yaml_emitter_analyze_scalar`.
+    /// The same as libyaml's `yaml_emitter_analyze_scalar`.
     pub(super) fn of(text: &str) -> Self {
         if text.is_empty() {
             return Self { plain: true, single_quoted: true, block: false };
@@ -52,7 +53,7 @@ impl Styles {
     }
 }
 
-/// Whether a plain text would be read as something else than a string.
+/// Whether plain text would be parsed as another type than a string.
 pub(super) fn is_no_string(text: &str) -> bool {
     let Some(first) = text.chars().next() else { return true };
     match first {
@@ -70,7 +71,7 @@ pub(super) fn is_no_string(text: &str) -> bool {
     }
 }
 
-/// What double quotes do not hold as it is.
+/// Whether a character needs an escape inside double quotes.
 pub(super) fn needs_escape(c: char) -> bool {
     !is_printable(c) || is_break(c) || matches!(c, '"' | '\\')
 }
@@ -83,7 +84,7 @@ pub(super) fn is_break(c: char) -> bool {
     matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Go's `strconv.ParseInt` or `ParseUint` of base 0, and a binary number.
+/// The same as Go's `strconv.ParseInt` or `ParseUint` with base 0, and binary numbers.
 fn is_integer(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let lower = unsigned.to_ascii_lowercase();
@@ -94,12 +95,12 @@ fn is_integer(text: &str) -> bool {
         [b'0', _, ..] => (&lower[1..], 8),
         _ => (lower.as_str(), 10),
     };
-    // A sign after the prefix is no number.
+    // A sign after the prefix is not part of a number.
     if digits.starts_with(['+', '-']) {
         return false;
     }
     let Ok(value) = u64::from_str_radix(digits, radix) else { return false };
-    // ParseUint takes no sign.
+    // ParseUint accepts no sign.
     match text.as_bytes().first() {
         Some(b'-') => value <= 1 << 63,
         Some(b'+') => value < 1 << 63,
@@ -107,7 +108,7 @@ fn is_integer(text: &str) -> bool {
     }
 }
 
-/// `^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`, and in the range of a float.
+/// Matches `^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$` in the range of a float.
 fn is_float(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (mantissa, exponent) = unsigned
@@ -124,12 +125,12 @@ fn is_float(text: &str) -> bool {
     mantissa_fits && exponent_fits && text.parse::<f64>().is_ok_and(f64::is_finite)
 }
 
-/// Go's `strconv.ParseFloat` of what begins with a point.
+/// The same as Go's `strconv.ParseFloat` for text that begins with a point.
 fn is_go_float(text: &str) -> bool {
     is_float(text)
 }
 
-/// `^[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?$`
+/// Matches `^[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?$`.
 fn is_base_60(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
@@ -144,7 +145,7 @@ fn is_base_60(text: &str) -> bool {
     first.starts_with(|c: char| c.is_ascii_digit()) && digits(first) && rest && more && digits(fraction)
 }
 
-/// The four forms of a timestamp that go-yaml knows.
+/// The four timestamp formats of go-yaml.
 fn is_timestamp(text: &str) -> bool {
     let Some((year, rest)) = text.split_once('-') else { return false };
     let Some((month, rest)) = rest.split_once('-') else { return false };

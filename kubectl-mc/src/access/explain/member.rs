@@ -148,7 +148,7 @@ impl Question<'_> {
                     match answer.status {
                         StatusCode::FORBIDDEN => self.authorization(false, answer.message().raw(), grant),
                         StatusCode::UNAUTHORIZED => not_asked(answer.message().to_string()),
-                        // Any other status means that the member authorized the read.
+                        // Any other status, such as 404, means that the member authorized the read.
                         _ => self.authorization(true, "", grant),
                     },
                 ),

@@ -1,4 +1,5 @@
-//! Runs a command of kubectl on several clusters, or on a context: resolves the choice, checks the command, and runs the job.
+//! Runs a command of kubectl on several clusters, or on a context: resolves the choice, checks the command,
+//! and runs the job.
 
 use std::cell::OnceCell;
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! The flags of the webhooks for the agents of Karmada.
+//! Defines the flags of the webhooks for Karmada's agents.
 
 use std::path::PathBuf;
 

@@ -120,7 +120,7 @@ async fn half_close_is_forwarded_and_no_byte_is_lost() {
 
 /// The target closes with unread input: writing to it fails, and some of its bytes are still unread.
 #[tokio::test]
-async fn fault_65_last_bytes_of_a_target_that_closed_arrive() {
+async fn fault_65_last_bytes_of_a_closed_target_arrive() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let joined = joined(&listener.local_addr().unwrap().to_string()).await;
     let (opened, accepted) = tokio::join!(joined.open(), listener.accept());

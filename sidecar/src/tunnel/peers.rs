@@ -105,7 +105,7 @@ impl Peers {
         self.addresses.store(Arc::new(addresses));
     }
 
-    /// What this replica tells agents: its name, and the number of replicas.
+    /// What this replica announces to agents: its name, and the number of replicas.
     pub fn introduce(&self, replica: &str) -> String {
         match self.replicas.load(Ordering::Relaxed) {
             0 => replica.to_owned(),

@@ -1,8 +1,9 @@
-//! The agent of a member that the host cannot reach: it dials a few replicas of the sidecar, by the host's API or
-//! straight, and carries connections from there to one target, the member's own API server.
+//! Runs the agent of a member that the host cannot reach. The agent dials a few replicas of the sidecar,
+//! through the host's API or directly, and carries connections from there to one target, the member's own API
+//! server.
 //!
-//! It decides nothing and reads nothing of what it carries. Its credential on the host can do one thing: attach the
-//! cluster that it is named after.
+//! It makes no decisions and does not read the traffic. Its credential on the host has one right: to attach
+//! the cluster that it is named after.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,20 +37,21 @@ use enrollment::Enrollment;
 use login::Login;
 use serve::Left;
 
-/// What the tunnels of one agent share.
+/// State that one agent's tunnels share.
 struct Agent {
     config: Config,
     login: Login,
     enrollment: Enrollment,
-    /// This run of the program, by which a replica knows a second tunnel of the same agent.
+    /// Identifies this run of the program, so that a replica recognizes a second tunnel of the same agent.
     instance: String,
-    /// The replicas that there are tunnels to.
+    /// The replicas that this agent has tunnels to.
     held: ArcSwap<Vec<Arc<str>>>,
     /// Ends the tunnels gracefully.
     leave: CancellationToken,
-    /// What tunnels do after their place is free for the next one.
+    /// Work of tunnels after their slot is free for the next one.
     tasks: TaskTracker,
-    /// Tunnels to replicas that shut down, whose open connections go on: no sidecar can make the agent keep more.
+    /// Bounds the tunnels to replicas that shut down, whose open connections continue: no sidecar can make
+    /// the agent keep more.
     drained: Arc<Semaphore>,
 }
 
@@ -59,7 +61,7 @@ struct Held {
     replica: Arc<str>,
 }
 
-/// Keeps the tunnels until `shutdown`.
+/// Keeps the tunnels open until `shutdown`.
 pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<()> {
     let address = config.admin_address;
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot bind {address}"))?;
@@ -73,7 +75,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
         tasks: TaskTracker::new(),
         drained: Arc::new(Semaphore::new(MAX_DRAINED)),
     });
-    // What is wrong from the start is said at the start.
+    // Errors in the configuration are reported at the start.
     agent.login.connection().context("cannot use the connection to the host")?;
     let admin_address = listener.local_addr()?;
     info!(cluster = %agent.config.cluster, target = %agent.config.target, %admin_address, "agent started");
@@ -101,7 +103,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
     Ok(())
 }
 
-/// Keeps one tunnel to a replica that no other tunnel of this agent leads to.
+/// Keeps one tunnel, to a replica that no other tunnel of this agent leads to.
 async fn keep_tunnel(agent: Arc<Agent>) {
     let mut backoff = Backoff::default();
     loop {
@@ -111,7 +113,7 @@ async fn keep_tunnel(agent: Arc<Agent>) {
                 let (held, began) = (agent.hold(replica.clone()), Instant::now());
                 let (left, told) = tokio::sync::oneshot::channel();
                 let serving = serve::serve(agent.clone(), stream, left);
-                // It goes on when the place is free: its open connections end by themselves.
+                // Continues after the slot is free, until its open connections end.
                 agent.tasks.spawn(async move {
                     serving.await;
                     drop(held);
@@ -133,7 +135,7 @@ async fn keep_tunnel(agent: Arc<Agent>) {
                     backoff.has_failed(false);
                 }
             }
-            // The replica has not noticed yet that a tunnel of this agent is gone.
+            // The replica has not yet detected that a tunnel of this agent has ended.
             Err(DialError::Held(_)) if agent.held.load().is_empty() => backoff.has_failed(false),
             Err(DialError::Held(of)) => {
                 let held = agent.held.load().len();
@@ -185,9 +187,9 @@ fn health(agent: &Agent, request: &http::Request<hyper::body::Incoming>) -> http
 }
 
 const MAX_DRAINED: usize = 16;
-/// How long open connections may go on after the signal to shut down.
+/// Grace period for open connections after the signal to shut down.
 const GRACE: Duration = Duration::from_secs(20);
-/// A tunnel that lived so long did not fail because of how it begins.
+/// After this uptime the backoff is reset.
 const LONG_ENOUGH: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

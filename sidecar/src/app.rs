@@ -1,5 +1,5 @@
-//! Where the parts are put together, and nowhere else. [`Bound::build`] reads no port and no flag: a
-//! [`Config`] goes in, a server that is bound comes out.
+//! Assembles the server from its parts; no other module does. [`Bound::build`] reads no port and no flag: it
+//! takes a [`Config`] and returns a server with bound ports.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ use crate::tunnel::peers::Peers;
 use crate::tunnel::registry::AgentTunnels;
 use crate::workers::Workers;
 
-/// A server whose ports are bound.
+/// A server with bound ports.
 pub struct Bound {
     pub address: SocketAddr,
     pub admin_address: SocketAddr,
@@ -63,7 +63,7 @@ pub struct Bound {
     secure: TcpListener,
     admin: TcpListener,
     tls: Arc<ServerConfig>,
-    /// Follows the host's members. When it ends, so do the watches of `clusters`.
+    /// Follows the host's members. When it ends, the watches of `clusters` end, too.
     watch: AbortOnDropHandle<()>,
     controllers: Controllers,
     connections: Arc<listener::Metrics>,
@@ -73,7 +73,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Puts the server together and begins to follow the host.
+    /// Builds the server, and starts to follow the host.
     pub async fn build(config: Config, log_level: LogLevel) -> anyhow::Result<Self> {
         let Config {
             kubeconfig,
@@ -272,10 +272,10 @@ impl Bound {
         })
     }
 
-    /// Serves until `shutdown`, then lets what is under way end (apiserver: `server/genericapiserver.go`):
-    /// red readiness and the delay, in which everything is served; then no new connections, and on those
-    /// that live the last requests, but nothing that would not end by itself; the grace period; and an
-    /// end to what is still open, of which both sides are told.
+    /// Serves until `shutdown`, and then drains (apiserver: `server/genericapiserver.go`). First readiness
+    /// fails, and everything is still served during the delay. Then no new connections are accepted; open
+    /// connections get no new long-running requests. After the grace period the rest is closed, and both
+    /// sides are notified.
     pub async fn run(self, workers: Workers, shutdown: CancellationToken) {
         let Self {
             address,
@@ -319,7 +319,8 @@ impl Bound {
             shutdown.cancelled().await;
             services.readiness.drain();
             info!(connections = connections.len(), tunnels = services.tunnels.tasks.len(), "shutting down");
-            // Until the host knows that this replica is not ready, it sends it connections; agents find another one.
+            // The host sends connections until it knows that this replica is not ready; agents dial another
+            // one.
             let leaving = timeout(DRAIN_TIMEOUT, services.agent_tunnels.drain());
             let _ = tokio::join!(sleep(shutdown_delay), leaving);
             services.inventory.sweep();
@@ -351,7 +352,7 @@ impl Bound {
                 warn!("some connections did not close in time");
             }
         }
-        // Open requests end here, and their events are queued.
+        // Open requests end here, and queue their events.
         drop(workers);
         if let Some(auditor) = &services.auditor {
             auditor.flush(FLUSH_TIMEOUT).await;
@@ -366,8 +367,8 @@ impl Bound {
     }
 }
 
-/// Drops what the caches hold past its time: after a flood of made-up users and tokens it would stay for good, and keep
-/// the pages around it.
+/// Drops expired entries of the caches. Otherwise those of a flood of invented users and tokens would stay
+/// forever, and keep the memory pages around them.
 async fn forget_expired(services: Arc<Services>) {
     loop {
         sleep(FORGET_INTERVAL).await;
@@ -380,13 +381,13 @@ fn self_signed() -> anyhow::Result<Arc<ServingCertificate>> {
     Ok(Arc::new(ServingCertificate::self_signed(vec!["localhost".to_owned()])?))
 }
 
-/// As long as most of it is kept.
+/// As long as most entries are valid.
 const FORGET_INTERVAL: Duration = Duration::from_secs(10);
-/// What telling an agent takes, be it around the world.
+/// Timeout for notifying an agent, even around the world.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for exporting the last spans.
 const SPAN_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for storing the last audit events.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
-/// What closing a tunnel takes: a TLS alert and a FIN.
+/// Timeout for closing a tunnel: a TLS alert and a FIN.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

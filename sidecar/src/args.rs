@@ -1,4 +1,5 @@
-//! The command line. Flags that a kube-apiserver or an aggregated API server has bear its names.
+//! Defines the command line. Flags that a kube-apiserver or an aggregated API server also has keep their
+//! names.
 
 mod audit;
 mod authorization_webhook;
@@ -316,7 +317,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// A duration as Kubernetes' flags have it: `15s`, `1m30s`.
+/// Parses a duration in the format of Kubernetes' flags: `15s`, `1m30s`.
 fn duration(text: &str) -> Result<Duration, String> {
     match go_duration::parse(text) {
         Ok(Some(duration)) => Ok(duration),

@@ -1,11 +1,12 @@
-//! Records each request as events of `audit.k8s.io/v1`: caller, member, object, decision and outcome, as a kube-apiserver
-//! does (apiserver: `pkg/audit`, `endpoints/filters/audit.go`). Levels None and Metadata; bodies are never recorded.
+//! Records each request as events of `audit.k8s.io/v1`, like a kube-apiserver (apiserver: `pkg/audit`,
+//! `endpoints/filters/audit.go`): caller, member, object, decision and outcome. It supports the levels None
+//! and Metadata; bodies are never recorded.
 //!
 //! - [`attributes`]: the verb and the object of a request
 //! - [`policy`]: which requests are recorded
 //! - [`trail`]: the state of one request, and its events
-//! - [`event`]: the form of an event; [`redact`]: the texts of a request that it may hold
-//! - [`backend`]: upstream's modes before a [`queue`]; [`log_file`] and [`webhook`] store the events
+//! - [`event`]: the format of an event; [`redact`]: redacted texts of a request
+//! - [`backend`]: a [`queue`] with upstream's modes; [`log_file`] and [`webhook`] store the events
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,10 +48,10 @@ pub struct Config {
     pub webhook: Option<WebhookConfig>,
 }
 
-/// Events in a file.
+/// Stores events in a file.
 #[derive(Clone, Debug)]
 pub struct LogConfig {
-    /// None is standard output.
+    /// `None` means standard output.
     pub path: Option<PathBuf>,
     pub format: Format,
     pub mode: Mode,
@@ -58,7 +59,7 @@ pub struct LogConfig {
     pub rotation: Rotation,
 }
 
-/// Events to a server.
+/// Sends events to a server.
 #[derive(Clone, Debug)]
 pub struct WebhookConfig {
     pub kubeconfig: PathBuf,
@@ -67,7 +68,7 @@ pub struct WebhookConfig {
     pub batch: Batch,
 }
 
-/// Records requests. Without a backend there is none.
+/// Records requests. It does not exist without a backend.
 #[derive(Debug)]
 pub struct Auditor {
     policy: Policy,
@@ -104,8 +105,8 @@ impl Auditor {
         Ok(Some(Arc::new(Self { policy, replica: replica.to_owned(), backends, metrics })))
     }
 
-    /// Stores the first event of a request before the request goes on, where a backend's mode says so; otherwise waits
-    /// until each backend has room. Returns whether all have.
+    /// Stores the first event of a request before the request continues, if a backend's mode requires it;
+    /// otherwise waits until each backend has room. Returns whether all have room.
     ///
     /// # Errors
     ///
@@ -131,7 +132,7 @@ impl Auditor {
         }
     }
 
-    /// Waits until everything that was queued is stored, or `limit` is over.
+    /// Waits until all queued events are stored, or `limit` has passed.
     pub async fn flush(&self, limit: Duration) {
         let all = async {
             for backend in &self.backends {
@@ -144,10 +145,10 @@ impl Auditor {
     }
 }
 
-/// A request that must be recorded, and is not.
+/// A request that must be recorded could not be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to store audit event")]
 pub struct NotStored;
 
-/// How long a request waits for its first event at most. A backend in mode `blocking` lets it go on then.
+/// Maximum wait of a request for its first event. Afterwards a backend in mode `blocking` lets it continue.
 const MAX_WAIT: Duration = Duration::from_secs(30);

@@ -1,10 +1,10 @@
-//! The causes of an error.
+//! Iterates over the causes of an error.
 
 use std::error::Error;
 use std::io;
 use std::iter::successors;
 
-/// The error and its causes from the outermost to the innermost, with those inside an error of the operating system.
+/// The error and its causes, from the outermost to the innermost, including those inside an `io::Error`.
 pub(crate) fn causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
@@ -15,12 +15,12 @@ pub(crate) fn causes<'a>(
     successors(Some(error), next).take(MAX)
 }
 
-/// The text of the innermost cause, which says what happened; the outer ones say only that something did.
+/// The text of the innermost cause, which says what happened; the outer ones only give the context.
 pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
     causes(error).last().map_or_else(String::new, ToString::to_string)
 }
 
-/// No chain of causes is longer, unless it is a ring.
+/// No chain of causes is longer, unless it has a cycle.
 const MAX: usize = 16;
 
 #[cfg(test)]
@@ -32,7 +32,7 @@ mod tests {
     struct Outer(#[source] io::Error);
 
     #[test]
-    fn cause_inside_an_io_error_is_found() {
+    fn cause_inside_an_io_error_is_visited() {
         let error = Outer(io::Error::other(Outer(io::Error::other("inner"))));
         let texts: Vec<_> = causes(&error).map(ToString::to_string).collect();
         assert_eq!(texts, ["outer", "outer", "outer", "inner", "inner"]);

@@ -1,5 +1,5 @@
-//! `mc-sidecar check`: asks the host for the discovery document of the proxy's API, which the host gets from a sidecar.
-//! Every authenticated account may read it. `helm test` runs this in a pod.
+//! Implements `mc-sidecar check`: requests the discovery document of the proxy's API from the host, which
+//! gets it from a sidecar. Every authenticated account may read it. `helm test` runs this in a pod.
 
 use std::time::Duration;
 

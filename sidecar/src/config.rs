@@ -1,4 +1,4 @@
-//! The configuration: plain data, complete before a port is bound.
+//! The configuration of the sidecar: plain data, validated before a port is bound.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,18 +32,18 @@ mod karmada_server;
 
 pub use authorization_webhook::AuthorizationWebhook;
 
-/// All that a server needs to know.
+/// The configuration of a server.
 #[derive(Debug)]
 pub struct Config {
     pub kubeconfig: Option<PathBuf>,
     pub namespace: String,
     pub inventories: Inventories,
-    /// The server whose API group the sidecar has.
+    /// The hub's server behind the sidecar, whose API group the sidecar serves.
     pub hub_server: Option<hub_server::Config>,
     pub address: SocketAddr,
     pub admin_address: SocketAddr,
     pub certificate: Certificate,
-    /// Where clients reach the sidecars past the host.
+    /// The URL at which clients reach the sidecars directly.
     pub direct_server: Option<Server>,
     /// Keys of `extension-apiserver-authentication` that flags replace.
     pub trust: BTreeMap<String, String>,
@@ -70,13 +70,13 @@ pub struct Config {
     pub controllers: controllers::Config,
     pub audit: crate::audit::Config,
     pub authorization_webhook: Option<AuthorizationWebhook>,
-    /// Where the admission webhooks for the agents of Karmada are served.
+    /// The address of the admission webhooks for Karmada's agents.
     pub admission_webhook: Option<SocketAddr>,
     pub tracing: Option<spans::Config>,
     pub log_format: LogFormat,
 }
 
-/// Where the serving certificate comes from.
+/// The source of the serving certificate.
 #[derive(Debug)]
 pub enum Certificate {
     Files(Files),
@@ -284,10 +284,10 @@ fn own_namespace() -> String {
     if own.is_empty() { names::NAMESPACE.to_owned() } else { own.to_owned() }
 }
 
-/// Where every pod finds the name of its namespace.
+/// The file in every pod with the name of its namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// A flag whose value cannot be used.
+/// A flag has an invalid value.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("--{0}")]
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_those_of_the_design() {
+    fn defaults_match_the_documentation() {
         let config = config(&[]).unwrap();
         assert_eq!(config.address, "0.0.0.0:10250".parse().unwrap());
         assert_eq!(
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn request_header_flags_take_the_place_of_the_hosts_keys() {
+    fn request_header_flags_replace_the_hosts_keys() {
         let config =
             config(&["--requestheader-allowed-names=a,b", "--requestheader-username-headers=X-User"])
                 .unwrap();
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_take_a_unit_or_are_seconds() {
+    fn durations_have_a_unit_or_are_seconds() {
         let config =
             config(&["--request-timeout=2m", "--shutdown-delay-duration=5", "--shutdown-grace-period=1m30s"])
                 .unwrap();
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_delegation_have_upstreams_defaults() {
+    fn delegation_flags_have_upstreams_defaults() {
         let ttls = |config: &Config| {
             let Ttl { allowed, denied } = config.authorization.ttl;
             [config.token_ttl, allowed, denied].map(|ttl| ttl.as_secs())
@@ -364,14 +364,14 @@ mod tests {
     }
 
     #[test]
-    fn invalid_shares_of_levels_are_named() {
+    fn invalid_level_shares_are_named() {
         let flags = ["mc-sidecar", "serve", "--priority-level-shares=system=1,people=2"];
         let error = Cli::try_parse_from(flags).unwrap_err().to_string();
         assert!(error.contains("\"people\" is not a priority level with a share"), "{error}");
     }
 
     #[test]
-    fn a_flag_that_cannot_be_used_is_named() {
+    fn invalid_flag_is_named() {
         for (flag, named) in [
             ("--client-ca-file=/does/not/exist", "--client-ca-file: cannot read /does/not/exist"),
             ("--cors-allowed-origins=example.com", "--cors-allowed-origins: \"example.com\" does not pin"),

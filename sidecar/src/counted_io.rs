@@ -1,4 +1,4 @@
-//! A byte stream whose bytes are counted.
+//! Counts the bytes of a byte stream.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes of one stream, and of all.
+/// The byte counts of one stream and of all streams.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     one: AtomicU64,
@@ -31,7 +31,7 @@ impl Tally {
     }
 }
 
-/// A stream, how much was read of it and how much was written to it.
+/// A stream, with the counts of bytes read and written.
 #[derive(Debug)]
 pub(crate) struct CountedIo<T> {
     pub(crate) stream: T,

@@ -1,4 +1,4 @@
-//! What the sidecar answers by itself.
+//! Endpoints that the sidecar answers itself, without a member.
 
 pub mod admission;
 pub mod authorize;

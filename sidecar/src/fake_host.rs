@@ -1,4 +1,4 @@
-//! A host's API that answers as a test says, and counts.
+//! A fake of the host's API for tests, with fixed answers and a request counter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::Value;
 
-/// A client of a host whose every answer is `answer(request's body)`, and how often it was asked.
+/// A client of a host that answers each request with `answer(body)`, and the number of requests.
 pub(crate) fn host(
     answer: impl Fn(&Value) -> (u16, Value) + Send + Sync + 'static,
 ) -> (kube::Client, Arc<AtomicUsize>) {
@@ -18,7 +18,7 @@ pub(crate) fn host(
         let (count, answer) = (count.clone(), answer.clone());
         async move {
             count.fetch_add(1, Ordering::SeqCst);
-            // Others get a chance to ask while this question is open.
+            // Lets other tasks send requests while this one is open.
             tokio::task::yield_now().await;
             let body = request.into_body().collect().await.map_err(std::io::Error::other)?.to_bytes();
             let (code, value) = answer(&serde_json::from_slice(&body).unwrap_or_default());

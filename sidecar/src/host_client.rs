@@ -1,5 +1,5 @@
-//! The client of the host's API. As client-go, it takes only a 2xx for an answer; kube alone would take the body of a
-//! redirect for one too.
+//! The client of the host's API. Like client-go, it accepts only a 2xx as an answer; kube alone would also
+//! parse the body of a redirect.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use tower::BoxError;
 use tower::util::AndThenLayer;
 
-/// The client of the host of this kubeconfig, or in a pod as its account.
+/// A client of the host in this kubeconfig, or of the pod's cluster with the pod's account.
 pub async fn new(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Client> {
     let config = match kubeconfig {
         Some(path) => {
@@ -27,7 +27,7 @@ pub async fn new(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Client> {
     Ok(builder.with_layer(&AndThenLayer::new(refuse_redirect)).build())
 }
 
-/// Any 2xx or an error status passes; a kube-apiserver redirects none of the sidecar's requests.
+/// Passes 2xx and error statuses; a kube-apiserver never redirects the sidecar's requests.
 ///
 /// # Errors
 /// If the answer is a redirect.
@@ -51,7 +51,7 @@ mod tests {
     use crate::retry;
 
     #[tokio::test(start_paused = true)]
-    async fn body_of_a_redirect_is_no_review() {
+    async fn body_of_a_redirect_is_not_parsed_as_a_review() {
         for (status, is_answer) in [(200, true), (201, true), (301, false), (304, false), (308, false)] {
             let service = tower::service_fn(move |_: Request<Body>| async move {
                 let review = br#"{"metadata":{},"spec":{},"status":{"authenticated":true}}"#.to_vec();

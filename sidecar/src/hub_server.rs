@@ -1,9 +1,10 @@
-//! The server that a hub has for its own objects, behind the sidecar: the sidecar has the whole API group, answers for the
-//! proxy to members itself, and hands all else on as the caller. The server takes the caller's identity from the sidecar
-//! as from the host's front proxy, by a client certificate of a CA that only that server trusts.
+//! Forwards requests to a hub's own API server. The sidecar serves the whole API group, answers the proxy to
+//! members itself, and forwards all other requests with the caller's identity. The server accepts this
+//! identity from the sidecar as from the host's front proxy: by a client certificate of a CA that only this
+//! server trusts.
 //!
-//! - [`agents`]: what an agent of Karmada may do
-//! - [`documents`]: discovery and OpenAPI of the group, kept while the server is away
+//! - [`agents`]: limits what an agent of Karmada may do
+//! - [`documents`]: discovery and OpenAPI of the group, cached while the server is unreachable
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,14 +46,14 @@ mod documents;
 
 use agents::{Caller, MAX_WRITE, Write};
 
-/// How the server is reached.
+/// How to reach the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub server: Server,
     pub ca: PathBuf,
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// The namespace of the Secrets that Clusters refer to.
+    /// The namespace of the Secrets that Clusters reference.
     pub namespace: String,
 }
 
@@ -71,7 +72,7 @@ type Data = BTreeMap<String, ByteString>;
 impl HubServer {
     /// # Errors
     ///
-    /// A file cannot be read, or is not what its flag says.
+    /// A file cannot be read, or its content is not what its flag requires.
     pub fn new(
         config: Config,
         tunnels: &Arc<AgentTunnels>,
@@ -84,7 +85,7 @@ impl HubServer {
         Ok(Arc::new(Self { config, tunnels: tunnels.clone(), upstream, files, name, bounds }))
     }
 
-    /// Admits a request, so that a slow server takes no more than the share of a member.
+    /// Admits a request. A slow server can take at most the share of one member.
     pub async fn admit(&self, caller: limits::Caller, due: Option<Instant>) -> Result<Permit, limits::Error> {
         match due {
             Some(due) => self.bounds.admit(&self.name, caller, due).await,
@@ -92,12 +93,13 @@ impl HubServer {
         }
     }
 
-    /// Keeps the documents of the group and the certificates up to date, until the process ends.
+    /// Keeps the group's documents and the certificates up to date, until the process ends.
     pub async fn follow(self: Arc<Self>, published: Arc<ArcSwap<Documents>>) {
         documents::follow(&self, &published).await;
     }
 
-    /// Sends a request and passes the answer on. The head must be there when the request is `due`, if it ever is.
+    /// Forwards a request and streams the answer. The head must arrive before the request is `due`, if it has
+    /// a deadline.
     pub async fn respond(
         &self,
         objects: &HubObjects,
@@ -130,7 +132,7 @@ impl HubServer {
         Ok(response)
     }
 
-    /// What an agent's write carries, if it may.
+    /// Checks an agent's write, and returns its body if it is allowed.
     async fn checked(
         &self,
         cluster: &str,
@@ -153,7 +155,7 @@ impl HubServer {
         Ok(body)
     }
 
-    /// Sends a request, and once more if the connection had ended before and it only reads (RFC 9112, 9.3.1).
+    /// Sends a request. A read is sent once more if the connection had been closed before (RFC 9112, 9.3.1).
     async fn forward(
         &self,
         parts: &Parts,
@@ -177,7 +179,7 @@ impl HubServer {
         Ok(answered?.map(Body::Upstream))
     }
 
-    /// A document of the server, as this user may read it; nothing if there is none.
+    /// A document of the server, as this user may read it; `None` if it does not exist.
     async fn get(&self, path: &str, identity: &Identity) -> Result<Option<Value>, Error> {
         let bytes = self.get_as(path, "application/json", identity).await?;
         bytes
@@ -212,7 +214,7 @@ impl HubServer {
         Ok(Some(body.map_err(|error| Error::Invalid(error.to_string()))?.to_bytes()))
     }
 
-    /// Takes new certificates over.
+    /// Loads new certificates.
     fn reload(&self) -> Result<(), ConfigError> {
         let files = self.config.read()?;
         if files != **self.files.load() {
@@ -246,7 +248,7 @@ fn upstream(name: ClusterName, files: &Data, tunnels: &Arc<AgentTunnels>) -> Res
 }
 
 impl Config {
-    /// The same as the data of a member's Secret.
+    /// The files in the form of a member's Secret.
     fn read(&self) -> Result<Data, ConfigError> {
         let file = |key: &str, flag: &'static str, path: &Path| {
             let read = std::fs::read(path);
@@ -268,7 +270,7 @@ impl fmt::Debug for HubServer {
     }
 }
 
-/// Why the connection to the server cannot be made.
+/// Why no connection to the server can be configured.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("--{flag}: cannot read {}: {error}", path.display())]
@@ -279,7 +281,7 @@ pub enum ConfigError {
     Name,
 }
 
-/// Why a request for objects of a hub gets no answer of its server.
+/// Why the hub's server did not answer a request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{NAME} is unreachable: {0}")]
@@ -328,9 +330,9 @@ pub use agents::Refused;
 
 /// The name of Karmada's server.
 const NAME: &str = Hop::KarmadaServer.as_str();
-/// The OpenAPI of the group, version 2, has some 200 KiB.
+/// The group's OpenAPI version 2 has about 200 KiB.
 const MAX_DOCUMENT: usize = 8 * 1024 * 1024;
-/// Between two looks at the documents and the certificates.
+/// Interval between reloads of the documents and the certificates.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

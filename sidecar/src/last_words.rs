@@ -1,6 +1,7 @@
-//! Copying bytes both ways between two streams of which one may break. Writing to a peer that has closed its end fails
-//! (RFC 9293, 3.10.7), though what it sent before is still to be read: a command that exits without reading its input
-//! closes early, and its last words and its exit code are on the way. `copy_bidirectional` would end at that failure.
+//! Copies bytes both ways between two streams, and delivers the last bytes if one of them breaks. Writing to
+//! a peer that has closed its end fails (RFC 9293, 3.10.7), although bytes that it sent earlier are still
+//! unread. A command that exits without reading its input closes early, while its last output and its exit
+//! code are in transit. `copy_bidirectional` would stop at the failed write.
 
 #[cfg(test)]
 pub(crate) mod closed_peer;
@@ -21,24 +22,24 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Broken {
     has_broken: CancellationToken,
-    /// Set whenever a side that has broken is read: it is only as fast as the other one takes what it said.
+    /// Set when a broken side is read: the other side may be slow to accept its last bytes.
     goes_on: Arc<AtomicBool>,
-    /// A side broke while it was read. Writing fails in an ordinary end too.
+    /// Set when reading a side failed. Writing can also fail at a normal end.
     is_cut_off: Arc<AtomicBool>,
 }
 
 impl Broken {
-    /// A side whose breaking ends its own directions, and not the whole copy.
+    /// Wraps a side, so that its failure ends only its own directions, and not the whole copy.
     pub(crate) fn side<S>(&self, stream: S) -> Side<S> {
         Side { stream, broken: self.clone(), has_broken: false }
     }
 
-    /// Whether the last words of a side were cut off.
+    /// Whether the last bytes of a side were lost.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.is_cut_off.load(Ordering::Relaxed)
     }
 
-    /// Resolves when a side has broken and nothing has moved for so long that nothing is waited for any more.
+    /// Resolves when a side has broken and no bytes have moved since for [`LAST_WORDS`].
     pub(crate) fn long_ago(&self) -> impl Future<Output = ()> + use<> {
         let Self { has_broken, goes_on, is_cut_off: _ } = self.clone();
         async move {
@@ -51,7 +52,7 @@ impl Broken {
     }
 }
 
-/// One side of a copy. What is written to it after it broke is dropped, and reading from it is at its end.
+/// One side of a copy. After it broke, writes to it are dropped, and reads from it return EOF.
 #[derive(Debug)]
 pub(crate) struct Side<S> {
     stream: S,
@@ -104,7 +105,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Side<S> {
     }
 }
 
-/// How long the other direction may stand still once one is broken.
+/// How long the other direction may stall after one has broken.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -115,7 +116,8 @@ mod tests {
     use super::closed_peer::ClosedPeer;
     use super::*;
 
-    /// A copy from a peer that has closed to a reader that a test holds, who has written more than the peer read.
+    /// A copy from a closed peer to a reader that the test holds. The reader has written more than the peer
+    /// read.
     async fn copy() -> (DuplexStream, JoinHandle<()>) {
         let (mut reader, mut near) = duplex(64);
         let task = tokio::spawn(async move {
@@ -144,10 +146,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reader_that_stands_still_is_not_waited_for() {
+    async fn stalled_reader_is_not_waited_for() {
         let (mut reader, task) = copy().await;
         reader.read_exact(&mut [0]).await.unwrap();
-        // It goes on writing.
+        // The reader keeps writing.
         let writing = async {
             while reader.write_all(b"more").await.is_ok() {
                 sleep(LAST_WORDS / 3).await

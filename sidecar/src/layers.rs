@@ -1,4 +1,5 @@
-//! The order of the sidecar's modules: a module imports only those before it in the list, so imports have no cycle.
+//! Checks the order of the sidecar's modules: a module imports only modules before it in the list, so imports
+//! have no cycle.
 
 use std::path::Path;
 
@@ -48,7 +49,7 @@ fn no_module_imports_one_after_it() {
     assert!(upward.is_empty(), "{upward:#?}");
 }
 
-/// The paths that a file names by `crate::`, outside of comments and tests.
+/// The `crate::` paths in a file, outside of comments and tests.
 fn imports(text: &str) -> Vec<String> {
     let text = text.split("#[cfg(test)]").next().unwrap_or_default();
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//") && !line.contains("pub(in "));
@@ -58,7 +59,7 @@ fn imports(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Where the longest name that a path begins with is in the list.
+/// The position in the list of the longest entry that is a prefix of the path.
 fn place(path: &str) -> Option<usize> {
     let is_in =
         |layer: &str| path.strip_prefix(layer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));

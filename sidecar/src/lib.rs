@@ -1,8 +1,9 @@
-//! The cluster proxy beside a host cluster's kube-apiserver: it learns who a caller is, asks the
-//! host whether they may use a member, and forwards the request to the member as that user.
+//! The cluster proxy beside a host cluster's kube-apiserver. It authenticates a caller, asks the host whether
+//! the caller may use a member, and forwards the request to the member as that user.
 //!
-//! [`request::handler`] is the request's path, read downwards; `docs/explanation/request-path.md` tells it in prose
-//! and `docs/explanation/architecture.md` is the map of these modules. Imports point one way: see `layers.rs`.
+//! [`request::handler`] handles a request from top to bottom; `docs/explanation/request-path.md` describes it
+//! in prose, and `docs/explanation/architecture.md` maps these modules. Imports go in one direction: see
+//! `layers.rs`.
 
 // The programs
 pub mod agent;
@@ -13,7 +14,7 @@ pub mod config;
 pub mod log;
 pub mod log_level;
 
-// The way in, the request's path, the way to a member
+// Accepting a request, handling it, and the connection to a member
 pub mod audit;
 pub mod hub_server;
 pub mod identity;
@@ -23,14 +24,14 @@ pub mod spans;
 pub mod tunnel;
 pub mod upstream;
 
-// The members, and what keeps the fleet right
+// The members, and the controllers of the fleet
 pub mod controllers;
 pub mod members;
 
-// What is answered here
+// Endpoints that the sidecar answers itself
 pub mod endpoints;
 
-// What all of them use
+// Shared by all of them
 mod causes;
 mod counted_io;
 pub mod host_client;

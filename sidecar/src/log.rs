@@ -1,4 +1,4 @@
-//! The process's log, on standard error.
+//! Writes the process's log to standard error.
 
 use std::backtrace::Backtrace;
 use std::io::IsTerminal;
@@ -12,7 +12,7 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 use crate::args::LogFormat;
 use crate::log_level::{self, LogLevel};
 
-/// Starts the log; `RUST_LOG` says how much of it there is at first.
+/// Starts the log with the level in `RUST_LOG`.
 pub fn start(format: LogFormat) -> LogLevel {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(log_level::DEFAULT));
     let shown = filter.to_string();
@@ -33,9 +33,9 @@ pub fn start(format: LogFormat) -> LogLevel {
     LogLevel::new(shown, Box::new(move |filter| handle.reload(filter).map_err(|error| error.to_string())))
 }
 
-/// kube's client logs the whole text of an answer that it cannot parse, as a warning, and the host's
-/// answers hold the members' credentials. A filter of its own and no directive beside the user's:
-/// `RUST_LOG` cannot bring it back, neither by a level nor by a span.
+/// kube's client logs an answer that it cannot parse as a warning with its whole text, and the host's answers
+/// contain the members' credentials. This is a separate filter and not a directive, so `RUST_LOG` cannot
+/// re-enable it, neither by a level nor by a span.
 fn without_answers() -> FilterFn {
     fn allowed(event: &Metadata<'_>) -> bool {
         event.target() != "kube_client::client" || *event.level() == Level::ERROR

@@ -1,4 +1,4 @@
-//! How much the process logs, which may change while it runs (apiserver: `pkg/server/routes/flags.go`).
+//! Changes the log level of the running process (apiserver: `pkg/server/routes/flags.go`).
 
 use std::fmt;
 use std::sync::PoisonError;
@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// The level of the log.
+/// The log level.
 pub struct LogLevel {
     #[expect(clippy::disallowed_types, reason = "held for one change, and never over an await")]
     current: std::sync::Mutex<String>,
@@ -16,29 +16,29 @@ pub struct LogLevel {
 type Apply = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
 
 impl LogLevel {
-    /// What `apply` changes.
+    /// `apply` changes the level of the log.
     pub fn new(current: String, apply: Apply) -> Self {
         Self { current: current.into(), apply }
     }
 
-    /// The directives in force.
+    /// The current directives.
     pub fn current(&self) -> String {
         self.locked().clone()
     }
 
-    /// Takes a verbosity as klog numbers them, or directives as `RUST_LOG` has them. Calls `before` with what will be in force,
-    /// and returns it.
+    /// Sets a klog verbosity, or directives as in `RUST_LOG`. Calls `before` with the new directives, and
+    /// returns them.
     ///
     /// # Errors
     ///
-    /// It is neither, or cannot be applied.
+    /// The text is neither, or cannot be applied.
     pub fn set(&self, wanted: &str, before: impl FnOnce(&str)) -> Result<String, String> {
         let wanted = wanted.trim();
         let directives = match wanted.parse::<u8>() {
             Ok(verbosity) => of_verbosity(verbosity),
             Err(_) => wanted,
         };
-        // A word alone would be a target of which everything is logged, a misspelled level too.
+        // A single word would be a target with everything logged, so a misspelled level must be refused.
         let is_level = |word: &str| !word.is_empty() && word.parse::<LevelFilter>().is_ok();
         let misread = directives.split(',').find(|part| !part.contains('=') && !is_level(part.trim()));
         if let Some(part) = misread {
@@ -80,7 +80,7 @@ fn of_verbosity(verbosity: u8) -> &'static str {
     }
 }
 
-/// rustls and h2 warn of what any stranger, or agent, sends.
+/// rustls and h2 warn about anything that an unauthenticated client, or an agent, sends.
 pub const DEFAULT: &str = "info,rustls=error,h2=error";
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verbosity_and_directives_are_levels() {
+    fn verbosity_and_directives_are_accepted() {
         let level = LogLevel::default();
         for (wanted, expected) in
             [("0", "info"), ("4", "debug"), ("10", "trace"), ("sidecar=debug", "sidecar=debug")]
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn level_that_cannot_be_applied_is_not_shown() {
+    fn unapplied_level_is_not_shown() {
         let level = LogLevel::new(DEFAULT.to_owned(), Box::new(|_| Err("no subscriber".to_owned())));
         let mut told = String::new();
         assert_eq!(level.set("off", |next| told = next.to_owned()), Err("no subscriber".to_owned()));

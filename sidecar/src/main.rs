@@ -1,4 +1,4 @@
-//! `mc-sidecar`: arguments, configuration, server, exit code.
+//! The `mc-sidecar` program: arguments, configuration, server, exit code.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli.command,
         Err(help) if !help.use_stderr() => return printed(help.print()),
         Err(error) => {
-            // Nobody is left to tell if this fails.
+            // A failure to print cannot be reported.
             let _ = error.print();
             return ExitCode::from(BAD_CONFIGURATION);
         }
@@ -42,12 +42,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Gives memory back after a burst, by a thread of its own: the C library's keeps nearly all of it, because what
-/// lives longer lies in between (docs/dev/decisions/0010-jemalloc.md).
+/// Returns memory after a burst, from its own thread. The C library's allocator keeps nearly all of it,
+/// because long-lived allocations lie in between (docs/dev/decisions/0010-jemalloc.md).
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Serves until a signal. What fails, fails before: a file, an address, the host's kubeconfig.
+/// Serves until a signal. Errors occur only at the start: a file, an address, the host's kubeconfig.
 #[tokio::main(flavor = "current_thread")]
 async fn run(config: Config) -> anyhow::Result<()> {
     let log_level = log::start(config.log_format);
@@ -59,7 +59,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Carries a member's connections until a signal. One thread does: it copies bytes, and encrypts them once.
+/// Runs the agent until a signal. One thread is enough: it copies bytes, and encrypts them once.
 #[tokio::main(flavor = "current_thread")]
 async fn run_agent(config: agent::config::Config) -> anyhow::Result<()> {
     log::start(config.log_format);
@@ -83,7 +83,7 @@ fn printed(printed: io::Result<()>) -> ExitCode {
     }
 }
 
-/// Connections are files: take as many as the machine grants.
+/// Raises the limit on open files to the hard limit, because each connection is a file.
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -94,7 +94,7 @@ fn raise_open_files() {
 }
 
 fn fail(error: &anyhow::Error, code: u8) -> ExitCode {
-    // Nobody is left to tell if this fails.
+    // A failure to print cannot be reported.
     let _ = writeln!(std::io::stderr().lock(), "error: {error:#}");
     ExitCode::from(code)
 }

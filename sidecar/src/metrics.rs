@@ -1,4 +1,4 @@
-//! What `/metrics` tells: one registry, in which each module registers what it counts.
+//! The content of `/metrics`: one registry, in which each module registers its metrics.
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::gauge::Gauge;
@@ -9,20 +9,20 @@ mod process;
 
 pub use plain_counter::PlainCounter;
 
-/// A registry for the metrics of one process, with those of the process itself. A metric that a kube-apiserver has too
-/// has its name.
+/// A registry for the metrics of one process, including those about the process itself. Metrics that a
+/// kube-apiserver also has keep their names.
 pub fn registry() -> Registry {
     let mut registry = Registry::default();
     process::register(&mut registry);
     registry
 }
 
-/// The part of a registry for metrics that only the sidecar has.
+/// The sub-registry for metrics that only the sidecar has.
 pub fn own(registry: &mut Registry) -> &mut Registry {
     registry.sub_registry_with_prefix("mc_sidecar")
 }
 
-/// The text that Prometheus reads (OpenMetrics 1.0).
+/// The metrics in Prometheus' text format (OpenMetrics 1.0).
 pub fn text(registry: &Registry) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
@@ -33,7 +33,7 @@ pub fn text(registry: &Registry) -> String {
 /// The content type of [`text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// One more in a gauge, until it is dropped.
+/// Increments a gauge until it is dropped.
 #[derive(Debug)]
 pub struct Counted(Gauge);
 

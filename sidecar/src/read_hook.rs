@@ -1,5 +1,5 @@
-//! A stream of bytes whose reads pass through a hook; writes pass as they are. Limits on what a peer may send stand
-//! in such hooks, below HTTP.
+//! A byte stream whose reads pass through a hook; writes are unchanged. Such hooks limit what a peer may
+//! send, below HTTP.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,9 +7,10 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What happens with each read of a stream.
+/// Intercepts each read of a stream.
 pub(crate) trait ReadHook: Unpin {
-    /// Reads from `stream`, or does not. By default it reads, and [`ReadHook::arrived`] judges the bytes.
+    /// Reads from `stream`, or delays the read. By default it reads, and [`ReadHook::arrived`] checks the
+    /// bytes.
     fn poll_read<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,
@@ -21,7 +22,7 @@ pub(crate) trait ReadHook: Unpin {
         read.map(|()| self.arrived(&buf.filled()[before..]))
     }
 
-    /// Takes note of the bytes of one read, or fails the read.
+    /// Observes the bytes of one read, or fails the read.
     fn arrived(&mut self, _: &[u8]) -> io::Result<()> {
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Whether this replica may be sent requests. Each part that must be there first holds a
-//! [`Pending`]; dropping it says that the part is ready.
+//! Tracks whether this replica is ready for requests. Each part that must be ready first holds a [`Pending`];
+//! dropping it marks the part as ready.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-/// Ready when nothing is pending and the shutdown has not begun. A shutdown begins by draining, when
-/// everything is still served, and ends by closing.
+/// Ready when nothing is pending and the shutdown has not begun. A shutdown has two phases: draining, when
+/// everything is still served, and closing.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<State>);
 
@@ -24,13 +24,13 @@ struct State {
     closing: AtomicBool,
 }
 
-/// What must be there before the first request.
+/// A part that must be ready before the first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Part {
-    /// The authorities of ConfigMap `extension-apiserver-authentication`.
+    /// The CAs of ConfigMap `extension-apiserver-authentication`.
     Trust = 1,
-    /// The members that the host has registered.
+    /// The members that are registered on the host.
     Members = 2,
     /// A serving certificate that the host can verify.
     ServingCertificate = 4,
@@ -51,13 +51,13 @@ pub struct Check {
 }
 
 impl Readiness {
-    /// Waits for one more part.
+    /// Adds a part that is not ready yet.
     pub fn pending(&self, part: Part) -> Pending {
         self.0.pending.fetch_or(part as u8, Ordering::AcqRel);
         Pending(self.0.clone(), part)
     }
 
-    /// From now on no new requests should come.
+    /// Starts the shutdown: clients should send no new requests.
     pub fn drain(&self) {
         self.0.draining.store(true, Ordering::Release);
     }
@@ -67,7 +67,7 @@ impl Readiness {
         self.0.draining.load(Ordering::Acquire)
     }
 
-    /// From now on nothing should begin that would not end by itself.
+    /// Starts the second phase: no long-running request may begin.
     pub fn close(&self) {
         self.0.closing.store(true, Ordering::Release);
     }
@@ -80,16 +80,16 @@ impl Readiness {
         self.0.pending.load(Ordering::Acquire) == 0 && !self.is_draining()
     }
 
-    /// Each check, in a constant order.
+    /// All checks, in a constant order.
     pub fn checks(&self) -> impl Iterator<Item = Check> {
         let pending = self.0.pending.load(Ordering::Acquire);
         let parts = PARTS.map(|(part, name)| Check { name, has_passed: pending & part as u8 == 0 });
-        // Upstream's name.
+        // The same name as upstream.
         let shutdown = Check { name: "shutdown", has_passed: !self.is_draining() };
         parts.into_iter().chain([shutdown])
     }
 
-    /// Reports the checks as a kube-apiserver does (component-base: `metrics/prometheus/slis`).
+    /// Exports the checks like a kube-apiserver (component-base: `metrics/prometheus/slis`).
     pub fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(Checks(self.clone())));
     }
@@ -123,7 +123,7 @@ mod tests {
     use crate::metrics;
 
     #[test]
-    fn ready_is_when_the_last_part_is_and_until_the_shutdown() {
+    fn replica_is_ready_once_all_parts_are_until_the_shutdown() {
         let readiness = Readiness::default();
         let (first, second) = (readiness.pending(Part::Trust), readiness.pending(Part::Members));
         assert!(!readiness.is_ready());

@@ -1,6 +1,5 @@
-//! Reviews that are asked for again when the host fails for a moment (apiserver:
-//! `util/webhook.WithExponentialBackoff` and `DefaultShouldRetry`). kube's client by itself repeats
-//! only what was answered with 429, 503 or 504.
+//! Retries reviews at the host after a temporary failure (apiserver: `util/webhook.WithExponentialBackoff`
+//! and `DefaultShouldRetry`). kube's client itself retries only answers with 429, 503 or 504.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -16,7 +15,7 @@ use tokio::time::sleep;
 use crate::causes::causes;
 use crate::random;
 
-/// Asks until there is an answer that counts. The caller sets the time in which that has to be.
+/// Sends a review, and retries temporary failures: at most [`STEPS`] attempts. The caller sets the timeout.
 pub(crate) async fn review<K>(reviews: &Api<K>, review: &K) -> Result<K, Error>
 where
     K: Clone + DeserializeOwned + fmt::Debug + Serialize,
@@ -32,7 +31,7 @@ where
     reviews.create(&PostParams::default(), review).await
 }
 
-/// Whether the host may well answer a moment later.
+/// Whether the host is likely to answer a moment later.
 fn is_passing(error: &Error) -> bool {
     match error {
         Error::Api(status) => matches!(status.code, 429 | 500 | 504) || !asked_for(error).is_zero(),
@@ -42,7 +41,7 @@ fn is_passing(error: &Error) -> bool {
     }
 }
 
-/// The pause that the host asks for, or none.
+/// The pause that the host asks for, or zero.
 fn asked_for(error: &Error) -> Duration {
     match error {
         Error::Api(status) => status
@@ -53,7 +52,7 @@ fn asked_for(error: &Error) -> Duration {
     }
 }
 
-/// Whether a connection ended before its answer, or was refused, as while a server restarts.
+/// Whether a connection ended before its answer, or was refused, for example during a restart of the server.
 pub(crate) fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
     let lost = |error: &(dyn StdError + 'static)| {
         let io = error.downcast_ref::<std::io::Error>().is_some_and(|error| {
@@ -72,7 +71,7 @@ pub(crate) fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
     causes(error).any(lost)
 }
 
-/// Up to a fifth longer, so that those who failed together do not ask together.
+/// Adds up to a fifth, so that requests that failed together are not retried together.
 pub(crate) fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(random::fraction().mul_add(JITTER, 1.0))
 }
@@ -98,8 +97,8 @@ mod tests {
     use super::*;
     use crate::fake_host::host;
 
-    /// A host that fails as told and then answers: whether the answer came, after how many questions
-    /// and how long.
+    /// A host that fails this many times and then answers: whether the answer arrived, after how many
+    /// requests, and how long it took.
     async fn asked(failures: usize, failure: (u16, Value)) -> (bool, usize, Duration) {
         let count = AtomicUsize::new(0);
         let (client, asked) = host(move |_| match count.fetch_add(1, Ordering::SeqCst) {
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn passing_failure_is_retried_with_backoff() {
+    async fn temporary_failure_is_retried_with_backoff() {
         for code in [429, 500, 504] {
             let (answered, asked, took) = asked(4, status(code, json!({}))).await;
             assert!(answered && asked == 5, "{code}: {asked}");
@@ -130,13 +129,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn five_failures_are_enough() {
+    async fn review_fails_after_five_attempts() {
         let (answered, asked, _) = asked(5, status(500, json!({}))).await;
         assert!(!answered && asked == 5);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_that_does_not_pass_is_told_at_once() {
+    async fn permanent_failure_is_returned_at_once() {
         for code in [400, 401, 403, 422, 503] {
             let (answered, asked, took) = asked(1, status(code, json!({}))).await;
             assert!(!answered && asked == 1 && took.is_zero(), "{code}");
@@ -144,14 +143,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pause_that_the_host_asks_for_is_kept() {
+    async fn retry_waits_as_long_as_the_host_asks() {
         let (answered, asked, took) = asked(1, status(503, json!({"retryAfterSeconds": 3}))).await;
         assert!(answered && asked == 2 && took >= Duration::from_secs(3), "{took:?}");
     }
 
-    /// In real time and over a real connection: what a broken one looks like, only the client knows.
+    /// In real time and over a real connection, because only the client determines how a broken connection
+    /// looks.
     #[tokio::test]
-    async fn a_connection_that_breaks_is_opened_again() {
+    async fn broken_connection_is_opened_again() {
         crate::server::tls::install_provider();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();

@@ -1,10 +1,11 @@
-//! Distributed tracing: a span for each request with a login, and one for each request to a member, exported by OTLP as a
-//! kube-apiserver does it (apiserver: `server/options/tracing.go`, `endpoints/filters/traces.go`).
+//! Distributed tracing: creates a span for each authenticated request, and one for each request to a member,
+//! and exports them with OTLP like a kube-apiserver (apiserver: `server/options/tracing.go`,
+//! `endpoints/filters/traces.go`).
 //!
 //! - [`config`]: the file of `--tracing-config-file`
-//! - [`request`]: the spans of one request, and the trace that they belong to
+//! - [`request`]: the spans of one request, and their trace
 //! - [`propagation`]: the trace in the headers of a request (W3C Trace Context)
-//! - [`export`]: the bounded queue of spans that are over, and their export
+//! - [`export`]: the bounded queue of ended spans, and their export
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,21 +32,21 @@ pub use request::{RequestSpan, ToMember};
 
 use export::{Metrics, Queue};
 
-/// Makes the spans of requests. Without a configuration there is none.
+/// Creates the spans of requests. It does not exist without a configuration.
 #[derive(Debug)]
 pub struct Tracer {
     tracer: SdkTracer,
-    /// Ends the export, after all that is queued.
+    /// Ends the export, after the queued spans.
     stop: CancellationToken,
     export: TaskTracker,
 }
 
 impl Tracer {
-    /// Starts the export. The collector need not be there yet.
+    /// Starts the export. The collector may start later.
     ///
     /// # Errors
     ///
-    /// The endpoint is no address.
+    /// The endpoint is not a valid address.
     pub fn start(config: &Config, replica: &str, registry: &mut Registry) -> anyhow::Result<Arc<Self>> {
         let exporter = SpanExporter::builder().with_tonic().with_endpoint(config.endpoint.as_str());
         let exporter = exporter.with_timeout(EXPORT_TIMEOUT).build();
@@ -75,7 +76,7 @@ impl Tracer {
     }
 }
 
-/// A parent decides about its children; the rate about the rest, as upstream has it.
+/// A parent span decides about its children, and the sampling rate about all other requests, as upstream.
 fn tracer(config: &Config, spans: impl SpanProcessor + 'static) -> SdkTracer {
     let root = match config.sampling_rate {
         0.0 => Sampler::AlwaysOff,
@@ -86,7 +87,7 @@ fn tracer(config: &Config, spans: impl SpanProcessor + 'static) -> SdkTracer {
     provider.build().tracer(SERVICE)
 }
 
-/// A tracer whose spans a test receives.
+/// A tracer that sends its spans to a test.
 #[cfg(test)]
 pub(crate) fn recorded(
     sampling_rate: f64,

@@ -1,4 +1,4 @@
-//! The options of TCP connections that this program opens, and of the ports that it binds.
+//! TCP options of connections that this program opens, and of ports that it binds.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// How long sent data or a probe may stay without acknowledgment before the connection is closed.
 pub(crate) const USER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Sends small pieces at once, and notices that the other end is gone.
+/// Sends small segments at once, and detects a dead peer.
 pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     let keepalive =
@@ -38,11 +38,11 @@ pub(crate) fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     listen().with_context(|| format!("cannot bind {address}"))
 }
 
-/// Connections that are not accepted yet: as many as the kernel allows (`net.core.somaxconn`), as Go has it.
-/// Where the queue is full the kernel says nothing, and a client tries again after a second.
+/// Length of the accept queue: as long as the kernel allows (`net.core.somaxconn`), like Go. If the queue is
+/// full, the kernel drops the attempt, and the client retries after a second.
 const BACKLOG: u32 = 65_535;
 
-/// What every connection should be that this program opens.
+/// Asserts the options of every connection that this program opens.
 #[cfg(test)]
 pub(crate) fn assert_prepared(stream: &TcpStream) {
     let socket = SockRef::from(stream);

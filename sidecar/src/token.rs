@@ -1,5 +1,5 @@
-//! What a credential says of itself: whose it is and how long it lasts. Nothing is trusted because of it;
-//! it tells when to ask for the next one.
+//! Reads the owner and the lifetime of a credential from the credential itself. These are not verified, and
+//! only determine when to request the next one.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -17,18 +17,18 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Credential {
     None,
-    /// A client certificate, and when it ends.
+    /// A client certificate, and its expiry.
     Certificate(Option<Timestamp>),
     Token(Token),
 }
 
-/// A token, without itself.
+/// The facts about a token, without the token itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
-    /// The service account that it is of.
+    /// The token's service account.
     pub(crate) account: Option<Account>,
     pub(crate) life: Option<Life>,
-    /// The same for the same token: a part of its life, for who would renew together.
+    /// Constant for one token: it shifts the renewal, so that similar tokens are not renewed together.
     jitter: u64,
 }
 
@@ -53,7 +53,7 @@ impl Credential {
         }
     }
 
-    /// When it is worth nothing any more.
+    /// When it expires.
     pub(crate) fn ends(&self) -> Option<Timestamp> {
         match self {
             Self::None => None,
@@ -68,7 +68,7 @@ impl Credential {
 }
 
 impl Token {
-    /// Reads a token's claims (RFC 7519); one that has none says nothing.
+    /// Parses a token's claims (RFC 7519). A token without claims has no facts.
     pub(crate) fn of(token: &str) -> Self {
         let jitter = BuildHasherDefault::<DefaultHasher>::default().hash_one(token);
         let claims = token.split('.').nth(1).and_then(|claims| URL_SAFE_NO_PAD.decode(claims).ok());
@@ -77,7 +77,7 @@ impl Token {
         Self { account: claims.account(), life: claims.life(), jitter }
     }
 
-    /// When it should be renewed: at `part` of its life, or up to a tenth of that time before.
+    /// When to renew it: at `part` of its life, or up to a tenth of that time earlier.
     pub(crate) fn due(&self, part: f64) -> Option<Timestamp> {
         #[expect(clippy::cast_precision_loss, reason = "any number from 0 to 1 will do")]
         let jitter = self.jitter as f64 / u64::MAX as f64;
@@ -86,7 +86,7 @@ impl Token {
 }
 
 impl Life {
-    /// When this part of it is over.
+    /// When this part of the life has passed.
     pub(crate) fn at(self, part: f64) -> Timestamp {
         let length = self.length().as_secs_f64() * part;
         self.begins.checked_add(SignedDuration::from_secs_f64(length)).unwrap_or(self.ends)
@@ -108,7 +108,7 @@ struct Claims {
 impl Claims {
     fn account(&self) -> Option<Account> {
         let (namespace, name) = self.sub.as_ref()?.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-        // They become part of a path.
+        // The names become part of a path.
         let is_name = |text: &str| {
             let fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
             !text.is_empty() && text.len() <= 253 && !text.starts_with('.') && text.bytes().all(fine)
@@ -124,14 +124,14 @@ impl Claims {
     }
 }
 
-/// Seconds since 1970, whole or not.
+/// Converts seconds since 1970, which may have a fraction.
 fn time(seconds: f64) -> Option<Timestamp> {
     #[expect(clippy::cast_possible_truncation, reason = "a second more or less")]
     let seconds = seconds as i64;
     Timestamp::from_second(seconds).ok()
 }
 
-/// When the first certificate of a chain ends.
+/// Expiry of the first certificate in a chain.
 fn end(pem: &[u8]) -> Option<Timestamp> {
     let certificate = CertificateDer::from_pem_slice(pem).ok()?;
     let (_, certificate) = x509_parser::parse_x509_certificate(&certificate).ok()?;
@@ -144,7 +144,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A token with these claims, as far as we look at it.
+    /// A token with these claims, as far as this module parses it.
     pub(crate) fn token(claims: &Value) -> String {
         format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
     }
@@ -154,7 +154,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_token_says_whose_it_is_and_how_long_it_lasts() {
+    fn token_claims_contain_account_and_lifetime() {
         let claims = json!({"sub": "system:serviceaccount:kubectl-mc-system:kubectl-mc-impersonator",
                             "iat": 1000, "exp": 4600, "aud": ["x"]});
         let token = Token::of(&token(&claims));
@@ -167,7 +167,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn tokens_that_were_made_together_are_not_renewed_together() {
+    fn renewals_of_similar_tokens_are_spread() {
         let due =
             |jti: u32| Token::of(&token(&json!({"jti": jti, "iat": 0, "exp": 100_000}))).due(0.5).unwrap();
         let times: std::collections::BTreeSet<_> = (0..100).map(due).collect();
@@ -175,7 +175,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_token_without_an_end_or_without_claims_has_no_life() {
+    fn token_without_expiry_or_claims_has_no_life() {
         for text in
             [token(&json!({"sub": "system:serviceaccount:a:b"})), "opaque".to_owned(), "a.b.c".to_owned()]
         {
@@ -184,7 +184,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_subject_that_is_no_service_account_is_none() {
+    fn invalid_service_account_subject_is_ignored() {
         for sub in
             ["jane", "system:serviceaccount:a", "system:serviceaccount:a/../b:c", "system:serviceaccount::c"]
         {

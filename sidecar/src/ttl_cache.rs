@@ -22,7 +22,7 @@ pub(crate) struct TtlCache<K, V> {
 #[expect(clippy::disallowed_types, reason = "held for one look-up, and never over an await")]
 type Mutex<T> = std::sync::Mutex<T>;
 
-/// An answer that is under way is an empty cell, which those who wait for it share.
+/// A lookup in progress is an empty cell, which all its waiters share.
 type Answers<K, V> = LruCache<K, Arc<OnceCell<Answer<V>>>, RandomState>;
 
 struct Answer<V> {
@@ -31,16 +31,16 @@ struct Answer<V> {
 }
 
 impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
-    /// Keeps each answer for `time`, and `capacity` of them.
+    /// A cache of up to `capacity` answers, each kept for `time`.
     pub(crate) fn new(capacity: usize, time: Duration) -> Self {
         let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
-        // Made without bounds at first, it does not take the room for all of them at once.
+        // Created without a bound first, so that it does not allocate its full capacity at once.
         let mut answers = LruCache::unbounded_with_hasher(RandomState::new());
         answers.resize(capacity);
         Self { answers: Mutex::new(answers), time }
     }
 
-    /// The answer, if there is one.
+    /// The cached answer, if there is one.
     pub(crate) fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -51,7 +51,8 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
         (now < answer.until).then(|| answer.value.clone())
     }
 
-    /// The answer, or what asking comes to, for everybody who came meanwhile. It is kept if it `lasts`.
+    /// The cached answer, or the result of `ask`, which all concurrent callers share. It is cached if it
+    /// `lasts`.
     pub(crate) async fn get_or_fetch<Q>(
         &self,
         key: &Q,
@@ -65,7 +66,7 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
         self.get_or_fetch_for(key, ask, |value| if lasts(value) { self.time } else { Duration::ZERO }).await
     }
 
-    /// The same, with a time that depends on the answer; one that is zero is not kept.
+    /// The same with a TTL that depends on the answer; a TTL of zero means not cached.
     pub(crate) async fn get_or_fetch_for<Q>(
         &self,
         key: &Q,
@@ -83,7 +84,7 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
         self.cell(key).get_or_init(|| answer).await.value.clone()
     }
 
-    /// Where the answer is or will be.
+    /// The cell for the present or future answer.
     fn cell<Q>(&self, key: &Q) -> Arc<OnceCell<Answer<V>>>
     where
         K: Borrow<Q>,
@@ -101,13 +102,13 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
         cell
     }
 
-    /// Drops values whose time is over. The least recently used go first, so that a look at one end is enough; a
+    /// Drops expired values. The least recently used ones are at the end, so checking that end is enough; a
     /// value in use is replaced when it expires.
     pub(crate) fn forget_expired(&self) {
         let now = Instant::now();
         let is_expired = |cell: &Arc<OnceCell<Answer<V>>>| match cell.get() {
             Some(answer) => answer.until <= now,
-            // A look-up that was cancelled by all its callers.
+            // A lookup that all its callers cancelled.
             None => Arc::strong_count(cell) == 1,
         };
         loop {
@@ -123,12 +124,12 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
         }
     }
 
-    /// How many answers are kept or under way.
+    /// Number of cached answers and of lookups in progress.
     pub(crate) fn len(&self) -> usize {
         self.answers().len()
     }
 
-    /// Forgets one answer.
+    /// Removes one answer.
     pub(crate) fn forget<Q: Hash + Eq + ?Sized>(&self, key: &Q)
     where
         K: Borrow<Q>,
@@ -136,7 +137,7 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
         self.answers().pop(key);
     }
 
-    /// Forgets everything, and what is under way for those who come from now on.
+    /// Removes all answers. Later callers do not join the lookups in progress.
     pub(crate) fn clear(&self) {
         self.answers().clear();
     }
@@ -152,7 +153,7 @@ impl<K, V> fmt::Debug for TtlCache<K, V> {
     }
 }
 
-/// Values dropped in one lock.
+/// Maximum number of values dropped under one lock.
 const AT_ONCE: usize = 64;
 
 #[cfg(test)]
@@ -169,7 +170,7 @@ mod tests {
 
     const TIME: Duration = Duration::from_secs(10);
 
-    /// Answers with how often it was asked.
+    /// Counts the lookups in its answers.
     struct Asked(AtomicUsize);
 
     impl Asked {
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_is_kept_for_its_time_and_no_longer() {
+    async fn answer_expires_after_its_ttl() {
         let (kept, asked) = (TtlCache::new(8, TIME), Asked(AtomicUsize::new(0)));
         assert_eq!(kept.get("a"), None);
         assert_eq!(kept.get_or_fetch("a", asked.ask(), |_| true).await, 1);
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn time_can_depend_on_the_answer() {
+    async fn ttl_can_depend_on_the_answer() {
         let (cache, time) = (TtlCache::new(8, TIME), |value: &u64| Duration::from_secs(*value));
         for value in [0, 1, 100] {
             cache.get_or_fetch_for(&value, async { value }, time).await;
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_meanwhile_shares_even_an_answer_that_is_not_kept() {
+    async fn concurrent_lookups_share_even_an_uncached_answer() {
         let (kept, asked) = (TtlCache::new(8, TIME), Asked(AtomicUsize::new(0)));
         let answers = join_all((0..100).map(|_| kept.get_or_fetch("a", asked.ask(), |_| false))).await;
         assert!(answers.iter().all(|answer| *answer == 1), "{answers:?}");
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_who_goes_away_while_he_asks_leaves_it_to_the_next() {
+    async fn cancelled_lookup_is_taken_over_by_the_next_caller() {
         let (kept, asked) = (Arc::new(TtlCache::new(8, TIME)), Asked(AtomicUsize::new(0)));
         let started = Arc::new(Semaphore::new(0));
         let first = tokio::spawn({
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_not_asked_for_the_longest_goes_first() {
+    async fn least_recently_used_value_is_evicted_first() {
         let kept = TtlCache::new(3, TIME);
         for key in [1, 2, 3] {
             kept.get_or_fetch(&key, async { key }, |_| true).await;
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_under_way_when_all_is_cleared_is_not_kept() {
+    async fn lookup_in_progress_during_a_clear_is_not_cached() {
         let kept = Arc::new(TtlCache::new(8, TIME));
         let (begun, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let first = tokio::spawn({
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_cleared_is_asked_for_again() {
+    async fn cleared_value_is_fetched_again() {
         let (kept, asked) = (TtlCache::new(8, TIME), Asked(AtomicUsize::new(0)));
         kept.get_or_fetch("a", asked.ask(), |_| true).await;
         kept.clear();

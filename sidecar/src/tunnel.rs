@@ -1,11 +1,12 @@
-//! The reverse tunnel to a member that the host cannot reach. The member's agent dials a sidecar, by a WebSocket
-//! whose bytes are HTTP/2 with the roles reversed (the sidecar is its client); each connection to the member is a
-//! CONNECT stream in it (RFC 9113, 8.5), and carries the same TLS as a direct connection. The agent sees ciphertext.
+//! The reverse tunnel to a member that the host cannot reach. The member's agent dials a sidecar with a
+//! WebSocket that carries HTTP/2 with reversed roles (the sidecar is the client). Each connection to the
+//! member is a CONNECT stream in it (RFC 9113, 8.5) with the same TLS as a direct connection, so the agent
+//! sees only ciphertext.
 //!
-//! HTTP/2 gives each connection its own flow control, half-closes and resets. The window of the whole tunnel is the
-//! sum of the windows of its streams, so that no stream can use up another's.
+//! HTTP/2 gives each connection its own flow control, half-closes and resets. The window of the whole tunnel
+//! is the sum of its streams' windows, so that no stream can use up another's.
 //!
-//! [`registry`] has the open tunnels, by cluster: soft state that an agent restores by dialing again.
+//! [`registry`] holds the open tunnels by cluster: soft state that an agent restores when it dials again.
 
 use std::time::Duration;
 
@@ -21,37 +22,38 @@ pub mod registry;
 pub(crate) mod stream;
 pub mod web_socket;
 
-/// The WebSocket subprotocol, whose version changes only with the format of what is inside.
+/// The WebSocket subprotocol. Its version changes only with the format of its content.
 pub const PROTOCOL: &str = "v1.tunnel.kubectl-mc.dev";
-/// What an agent says of itself: `0.9.0; instance=<id>; held=<replica>,<replica>`.
+/// The agent's description of itself: `0.9.0; instance=<id>; held=<replica>,<replica>`.
 pub const AGENT_HEADER: HeaderName = HeaderName::from_static("kubectl-mc-agent");
-/// The replica that was asked for a tunnel, and how many replicas there are if it knows: `<replica>; of=3`.
+/// The replica that answered, and the number of replicas if it is known: `<replica>; of=3`.
 pub const REPLICA_HEADER: HeaderName = HeaderName::from_static("kubectl-mc-replica");
-/// Why an agent could not dial its target, beside a 502.
+/// Why an agent could not dial its target, sent with a 502.
 pub const DIAL_HEADER: HeaderName = HeaderName::from_static("kubectl-mc-dial");
 
-/// Requests within the tunnel that are about the tunnel.
+/// Paths of requests about the tunnel itself.
 pub mod paths {
-    /// GET: the agent's version and what it can do.
+    /// GET: the agent's version and capabilities.
     pub const ABOUT: &str = "/v1/about";
     /// PUT: a new token for the agent's login to the host.
     pub const CREDENTIAL: &str = "/v1/credential";
     /// PUT: the direct endpoint with its CA, for agents that dial it.
     pub const ENDPOINT: &str = "/v1/endpoint";
-    /// GET: the member's CA and tokens of the sidecar's accounts there, while the agent enrolls. DELETE: the host has them, and
-    /// the agent deletes its right to hand them over.
+    /// GET: the member's CA and tokens of the sidecar's accounts there, during the enrollment. DELETE: the
+    /// host has stored them, and the agent deletes its right to send them.
     pub const ENROLL: &str = "/v1/enroll";
     /// POST: the replica shuts down; the agent dials another one and leaves.
     pub const DRAIN: &str = "/v1/drain";
 }
 
-/// Connections to the member in one tunnel at most. Each watch is one: a member speaks HTTP/1.1 with us.
+/// Maximum number of connections to the member in one tunnel. Each watch is one, because the sidecar uses
+/// HTTP/1.1 to a member.
 pub const MAX_STREAMS: u32 = 512;
-/// How much of one connection may be on its way unread, in one direction: 10 MB/s at a round trip of 50 ms.
+/// How much of one connection may be in transit unread, in one direction: 10 MB/s at a round trip of 50 ms.
 pub const STREAM_WINDOW: u32 = 512 * 1024;
 /// The largest header list of a request within the tunnel.
 pub(crate) const MAX_HEADER_LIST: u32 = 16 * 1024;
-/// What was written to one connection and not sent.
+/// Maximum of bytes written to one connection and not yet sent.
 pub(crate) const MAX_SEND_BUFFER: usize = 64 * 1024;
-/// How long a handshake of either kind may take.
+/// Timeout of either handshake.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,5 +1,5 @@
-//! The pauses between attempts to watch on the host. kube's own grow to 30 s, and a member or a right that was deleted in
-//! an outage would count for as long after it.
+//! The backoff between attempts to watch on the host. kube's own grows to 30 s, and a member or a right that
+//! was deleted in an outage would stay valid for that long after it.
 
 use std::time::Duration;
 
@@ -36,13 +36,14 @@ impl Iterator for WatchBackoff {
 }
 
 impl Backoff for WatchBackoff {
-    /// Not after one success: where a list is answered and its watch is not, the list would come again and again.
+    /// One success does not reset it: if lists succeed and their watches fail, the list would be repeated
+    /// without a pause.
     fn reset(&mut self) {}
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
-/// Without a failure for so long, the next one begins small again.
+/// Without a failure for this long, the pauses start small again.
 const QUIET: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_stay_short_and_begin_small_after_a_quiet_time() {
+    async fn pauses_stay_short_and_reset_after_a_quiet_time() {
         let mut backoff = WatchBackoff::default();
         for seconds in [0.8, 1.6, 3.2, 5.0, 5.0] {
             backoff.reset();

@@ -1,7 +1,7 @@
-//! The threads that serve connections, one for each core, each with a runtime and a reactor of its
-//! own: a connection, its requests and the members' connections that they use stay on one thread, and
-//! nothing is handed from core to core on the way. What follows the host (watches, probes) runs on
-//! the main thread, where no request can hold it up.
+//! Runs the threads that serve connections, one for each core, each with its own runtime and reactor. A
+//! connection, its requests and the member connections that they use stay on one thread, so no data moves
+//! between cores. Work that follows the host (watches, probes) runs on the main thread, where no request can
+//! delay it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ pub struct Worker {
     connections: Arc<AtomicUsize>,
 }
 
-/// Counts a connection, on its worker and in all, for as long as it lives.
+/// Counts a connection, on its worker and in total, until it is dropped.
 #[derive(Debug)]
 pub struct Busy {
     on_worker: Arc<AtomicUsize>,
@@ -38,13 +38,13 @@ thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The number of the thread that this is called on, below [`count`]; 0 on every other thread.
+/// The index of the calling worker thread, below [`count`]; 0 on every other thread.
 pub fn current() -> usize {
     CURRENT.get()
 }
 
-/// As many as there were cores for this process when it was first asked: a quota may change later, and
-/// the threads do not.
+/// The number of cores of this process at the first call: a CPU quota may change later, but the number of
+/// threads does not.
 pub fn count() -> usize {
     static COUNT: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from));
     *COUNT
@@ -81,7 +81,7 @@ impl Drop for Workers {
     fn drop(&mut self) {
         self.stop.cancel();
         for thread in self.threads.drain(..) {
-            // A panic was reported when it happened.
+            // The panic was already reported when it happened.
             let _ = thread.join();
         }
     }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_goes_to_whom_serves_the_fewest() {
+    fn connection_goes_to_the_least_busy_worker() {
         let workers = Workers::start().unwrap();
         let open = Gauge::default();
         let connections: Vec<_> = (0..2 * count()).map(|_| workers.least_busy().busy(open.clone())).collect();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_worker_runs_knows_its_number_and_stays_with_it() {
+    async fn task_stays_on_its_worker_and_sees_its_number() {
         let workers = Workers::start().unwrap();
         for (number, worker) in workers.workers.iter().enumerate() {
             let nested = async { (current(), tokio::spawn(async { current() }).await.unwrap()) };
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_still_runs_ends_with_the_workers() {
+    async fn running_tasks_end_with_the_workers() {
         let workers = Workers::start().unwrap();
         let running = workers.least_busy().runtime().spawn(std::future::pending::<()>());
         drop(workers);

@@ -1,11 +1,11 @@
-//! How long an agent waits before it dials again: full jitter, so that thousands that lost the same replica do not come
-//! back together.
+//! Computes the pause before an agent dials again, with full jitter, so that thousands of agents that lost
+//! the same replica do not reconnect at the same time.
 
 use std::time::Duration;
 
 use crate::random;
 
-/// The pause before the next attempt, by what became of those before.
+/// The pause before the next attempt, from the results of earlier ones.
 #[derive(Debug)]
 pub(super) struct Backoff {
     longest: Duration,
@@ -19,20 +19,21 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The host could not be reached, or refused; a `lasting` refusal needs a change on the host or of the credential.
+    /// The host was unreachable or refused; a `lasting` refusal needs a change on the host or of the
+    /// credential.
     pub(super) fn has_failed(&mut self, lasting: bool) {
         self.times_held = 0;
         self.longest = (self.longest * 2).min(if lasting { LONGEST_REFUSED } else { LONGEST });
     }
 
-    /// The replica that was found has a tunnel of this agent already. Whether there is another one may be known; if not,
-    /// there is none after a few of these.
+    /// The dialed replica already has a tunnel of this agent. `has_other` says whether there is another
+    /// replica, if that is known. Otherwise the agent searches less often after a few such attempts.
     pub(super) fn is_held(&mut self, has_other: Option<bool>) {
         self.times_held += 1;
         self.longest = match has_other {
             Some(false) => NO_OTHER,
             None if self.times_held >= TRIES => SEARCH,
-            // A balancer may always pick the same one.
+            // A load balancer may always select the same replica.
             Some(true) if self.times_held > MANY_TRIES => (self.longest * 2).min(SEARCH),
             _ => FIRST,
         };
@@ -47,12 +48,13 @@ const LEAST: Duration = Duration::from_millis(500);
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 const LONGEST_REFUSED: Duration = Duration::from_secs(300);
-/// A load balancer that picks one of two misses the other six times in a row in one of 64 cases.
+/// A load balancer that selects one of two replicas at random misses the other one six times in a row in one
+/// of 64 cases.
 const TRIES: u32 = 6;
-/// The same in one case of 1,024: of thousands of agents that lost a replica, a few.
+/// The same ten times, in one of 1,024 cases: a few of thousands of agents that lost a replica.
 const MANY_TRIES: u32 = 10;
 const SEARCH: Duration = Duration::from_secs(15);
-/// When a further replica starts, the agent has its tunnel to it so much later.
+/// Longest time until the agent has a tunnel to a replica that starts later.
 const NO_OTHER: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn known_replica_is_found_within_seconds() {
+    fn known_other_replica_is_searched_with_short_pauses() {
         let mut backoff = Backoff::default();
         (0..MANY_TRIES).for_each(|_| backoff.is_held(Some(true)));
         assert_eq!(backoff.longest, FIRST);
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn only_replica_is_rarely_asked() {
+    fn only_replica_is_dialed_rarely() {
         let mut backoff = Backoff::default();
         backoff.is_held(Some(false));
         assert_eq!(backoff.longest, NO_OTHER);

@@ -1,4 +1,4 @@
-//! The agent's configuration: plain data, complete before anything is dialed.
+//! The agent's configuration: plain data, validated before the first dial.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,19 +12,19 @@ use kubectl_mc_api::ClusterName;
 use crate::args;
 use crate::args::LogFormat;
 
-/// All that an agent needs to know.
+/// The agent's configuration.
 #[derive(Debug)]
 pub struct Config {
     pub cluster: ClusterName,
-    /// A folder with a file for each key of a connection.
+    /// A folder with one file for each key of a connection.
     pub connection_dir: Option<PathBuf>,
-    /// Files of single keys, which count before those of the folder.
+    /// Files for single keys, which override those of the folder.
     pub files: BTreeMap<&'static str, PathBuf>,
-    /// Values of single keys, which count before all files.
+    /// Values for single keys, which override all files.
     pub values: BTreeMap<&'static str, String>,
-    /// Namespace and name of the Secret that renewed tokens are written into.
+    /// Namespace and name of the Secret that stores renewed tokens.
     pub token_secret: Option<(String, String)>,
-    /// The member's API; by default as the pod's account.
+    /// The kubeconfig of the member's API; by default the pod's account.
     pub kubeconfig: Option<PathBuf>,
     /// When the enrollment ends, if the agent enrolls.
     pub enroll_until: Option<Timestamp>,
@@ -110,7 +110,7 @@ impl TryFrom<args::Agent> for Config {
 /// RFC 9113, 6.9.1
 const MAX_WINDOW: u32 = (1 << 31) - 1;
 
-/// A number of bytes in Kubernetes' form: `512Ki`, `1Mi`.
+/// Parses a number of bytes in Kubernetes' format: `512Ki`, `1Mi`.
 fn bytes(text: &str) -> Option<u32> {
     let (number, unit) = match (text.strip_suffix("Ki"), text.strip_suffix("Mi")) {
         (Some(number), _) => (number, 1024),
@@ -120,7 +120,7 @@ fn bytes(text: &str) -> Option<u32> {
     number.parse::<u32>().ok()?.checked_mul(unit)
 }
 
-/// A flag whose value cannot be used.
+/// A flag has an invalid value.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("set --connection-dir or --server")]
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_are_named() {
+    fn invalid_flag_values_are_named() {
         let with = |flag: &str| config(&["--server=https://h", flag]).map(drop);
         assert_eq!(config(&[]).map(drop), Err(Error::NoServer));
         assert_eq!(with("--target=kubernetes"), Err(Error::Target("kubernetes".to_owned())));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_fit_a_pod_of_the_member() {
+    fn defaults_suit_a_pod_in_the_member() {
         let config = config(&["--connection-dir=/etc/mc-agent"]).unwrap();
         assert_eq!(config.target.as_str(), "kubernetes.default.svc:443");
         assert_eq!((config.tunnels, config.max_streams, config.stream_window), (2, 512, 512 * 1024));

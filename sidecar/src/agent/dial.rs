@@ -1,4 +1,4 @@
-//! One attempt to get a tunnel: the WebSocket handshake with a sidecar, by the host's API or straight.
+//! Opens one tunnel: performs the WebSocket handshake with a sidecar, through the host's API or directly.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::upstream::{connect, outgoing};
 /// A replica that accepted a tunnel.
 pub(super) struct Dialed {
     pub(super) replica: Arc<str>,
-    /// How many replicas there are, if it knows.
+    /// The number of replicas, if the replica knows it.
     pub(super) of: Option<usize>,
     pub(super) stream: WebSocket<TokioIo<Upgraded>>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Dialed {
 /// Why there is no tunnel.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DialError {
-    /// The replica has a tunnel of this agent. It may know how many replicas there are.
+    /// The replica already has a tunnel of this agent. The number is that of all replicas, if known.
     #[error("the replica has a tunnel of this agent already")]
     Held(Option<usize>),
     #[error(transparent)]
@@ -106,7 +106,7 @@ fn introduction(agent: &Agent) -> String {
     format!("{}; instance={}; held={held}", env!("CARGO_PKG_VERSION"), agent.instance)
 }
 
-/// Whether the replica agreed to this handshake (RFC 6455, 4.1).
+/// Whether the replica's answer completes this handshake (RFC 6455, 4.1).
 fn check(response: &Response<Incoming>, key: &str) -> Result<(), DialError> {
     if said(response, header::SEC_WEBSOCKET_ACCEPT) != Some(&web_socket::accept(key.as_bytes())) {
         return Err(DialError::Handshake("unexpected Sec-WebSocket-Accept"));
@@ -117,7 +117,7 @@ fn check(response: &Response<Incoming>, key: &str) -> Result<(), DialError> {
     Ok(())
 }
 
-/// The replica that answered, and how many there are.
+/// The replica that answered, and the number of replicas.
 fn replica<T>(response: &Response<T>) -> (Arc<str>, Option<usize>) {
     let mut parts = said(response, REPLICA_HEADER).unwrap_or("unknown").split(';').map(str::trim);
     let replica = parts.next().unwrap_or_default().into();
@@ -128,7 +128,7 @@ fn said<T>(response: &Response<T>, name: HeaderName) -> Option<&str> {
     response.headers().get(name).and_then(|value| value.to_str().ok())
 }
 
-/// What a `metav1.Status` says, or the text.
+/// The message of a `metav1.Status`, or the body's text.
 async fn message(response: Response<Incoming>) -> String {
     #[derive(Deserialize)]
     struct Status {
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replica_says_its_name_and_how_many_there_are() {
+    fn answer_contains_replica_name_and_number_of_replicas() {
         let named = |said: Option<&'static str>| {
             let mut response = Response::new(());
             if let Some(said) = said {

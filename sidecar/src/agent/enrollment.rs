@@ -1,6 +1,7 @@
-//! Enrolls the member: hands its CA and tokens of the sidecar's two accounts to the host, on request and until the host
-//! confirms or the enrollment is over. Then the agent deletes the bindings that give it the right to do so, whatever the
-//! host does. The right itself is the state: another replica of the agent, or the next run, finds it gone.
+//! Enrolls the member: sends its CA and tokens of the sidecar's two accounts to the host, on request, until
+//! the host confirms or the enrollment ends. Then the agent deletes the bindings that allow this, whether or
+//! not the host answers. These bindings are the only state: another replica of the agent, or its next run,
+//! finds them deleted.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +18,17 @@ use tracing::{info, warn};
 use super::config::Config;
 use crate::tunnel::enrollment::{Handover, Tokens};
 
-/// What the agent may hand over, and until when.
+/// Whether the agent may send the credentials, and until when.
 pub(super) struct Enrollment {
-    /// None if the agent does not enroll.
+    /// `None` if the agent does not enroll.
     until: Option<Timestamp>,
     token_life: Duration,
     kubeconfig: Option<PathBuf>,
-    /// Whether the right is gone.
+    /// Whether the right was deleted.
     is_over: AtomicBool,
 }
 
-/// Why nothing is handed over.
+/// Why the agent sends nothing.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("the enrollment is over")]
@@ -46,7 +47,7 @@ impl Enrollment {
         }
     }
 
-    /// The member's CA and tokens.
+    /// Collects the member's CA and tokens.
     pub(super) async fn hand_over(&self) -> Result<Handover, Error> {
         let is_open = self.until.is_some_and(|until| Timestamp::now() < until);
         if !is_open || self.is_over.load(Ordering::Relaxed) {
@@ -62,7 +63,7 @@ impl Enrollment {
         handed
     }
 
-    /// Gives the right away.
+    /// Deletes the agent's right to do so.
     pub(super) async fn end(&self) -> Result<(), Error> {
         let deleted = timeout(TIMEOUT, async { self.member().await?.delete_bindings().await });
         deleted.await.unwrap_or_else(|_| Err(failed(LATE)))?;
@@ -71,11 +72,11 @@ impl Enrollment {
         Ok(())
     }
 
-    /// Gives the right away at the end of the enrollment, whether or not a host is there. Never resolves.
+    /// Deletes the right at the end of the enrollment, even without a connection to a host. Never resolves.
     pub(super) async fn expire(&self) {
         let Some(until) = self.until else { return std::future::pending().await };
         loop {
-            // A clock may be set meanwhile.
+            // Waits in short steps, because the clock may be set meanwhile.
             let left = Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or_default();
             sleep(left.min(LONGEST_WAIT)).await;
             if self.is_over.load(Ordering::Relaxed) {
@@ -99,7 +100,7 @@ impl Enrollment {
     }
 }
 
-/// The API of the member, as the agent's account.
+/// The API of the member, used as the agent's account.
 struct Member(kube::Client);
 
 impl Member {
@@ -129,7 +130,7 @@ impl Member {
         self.ask(Method::POST, &path, "application/json", Some(&request)).await
     }
 
-    /// The audiences that the API server fills in are those of which the manager may request tokens from now on.
+    /// Restricts the manager to token requests for the audiences that the API server fills in by default.
     async fn write_audiences(&self, audiences: &Value) -> Result<(), Error> {
         let audiences: Vec<_> =
             audiences.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -142,7 +143,7 @@ impl Member {
         self.ask(Method::PATCH, &path, "application/merge-patch+json", Some(&patch)).await.map(drop)
     }
 
-    /// Each binding has the right to its own deletion.
+    /// Each binding grants its own deletion.
     async fn delete_bindings(&self) -> Result<(), Error> {
         for path in [
             format!("{RBAC}/namespaces/{NAMESPACE}/rolebindings/{ENROLLMENT}"),
@@ -173,7 +174,7 @@ impl Member {
         let request = request.body(body).map_err(|error| failed(&error.to_string()))?;
         match self.0.request(request).await {
             Ok(answer) => Ok(answer),
-            // Without the bindings nothing is allowed.
+            // Without the bindings every request is forbidden.
             Err(kube::Error::Api(status)) if status.code == 403 => Err(Error::Over),
             Err(kube::Error::Api(status)) if status.code == 404 && what.starts_with("DELETE") => {
                 Ok(Value::Null)
@@ -189,7 +190,7 @@ fn failed(why: &str) -> Error {
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const LATE: &str = "the member's API server did not answer in time";
-/// Less than the sidecar waits for an answer.
+/// Less than the sidecar's timeout for an answer.
 const TIMEOUT: Duration = Duration::from_secs(8);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(10);

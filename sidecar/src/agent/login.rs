@@ -1,5 +1,5 @@
-//! How the host is reached and with which credential: the keys of a connection, as files or flags have them, read again
-//! at every attempt. A renewed token counts until the files have one that lasts longer.
+//! Determines the address of the host and the credential for it from files and flags, read again at each
+//! attempt. A renewed token is used until the files contain one that expires later.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub(super) struct Login {
     secret: Option<(String, String)>,
     kubeconfig: Option<PathBuf>,
     renewed: ArcSwapOption<String>,
-    /// The CA that the sidecar has told, and that of the files at that time.
+    /// The CA that the sidecar announced, and the CA in the files at that time.
     told: ArcSwapOption<(ByteString, Option<ByteString>)>,
 }
 
@@ -60,7 +60,7 @@ impl Login {
         }
     }
 
-    /// The connection as it is now.
+    /// The current connection.
     pub(super) fn connection(&self) -> Result<Connection, LoginError> {
         let mut data = self.read()?;
         if let Some(token) = self.token(data.get("token")) {
@@ -77,18 +77,18 @@ impl Login {
         Ok(Connection::parse(&data)?)
     }
 
-    /// The life of the token, if the login is one that says it.
+    /// Issue and expiry time of the token, if the credential is a token with both.
     pub(super) fn life(&self) -> Option<Life> {
         let data = self.read().ok()?;
         Token::of(&self.token(data.get("token"))?).life
     }
 
-    /// Goes back to the token in the files: the host refused the renewed one.
+    /// Returns to the token in the files, because the host refused the renewed one.
     pub(super) fn forget_renewed(&self) {
         self.renewed.store(None);
     }
 
-    /// Resolves when the files are others than now.
+    /// Resolves when the files change.
     pub(super) async fn has_changed(&self) {
         let before = self.read().ok();
         loop {
@@ -99,8 +99,8 @@ impl Login {
         }
     }
 
-    /// Takes a renewed token of the agent's own account, and writes it where the next run of the agent finds it. Says
-    /// whether it is one.
+    /// Takes a renewed token of the agent's own account, and stores it for the next run of the agent. Returns
+    /// whether the token is one.
     pub(super) async fn renew(&self, token: &str) -> bool {
         let account = Token::of(token).account;
         let is_own =
@@ -115,8 +115,8 @@ impl Login {
         true
     }
 
-    /// Takes the CA of the direct endpoint, if that is the server of this login, and writes it where the next run of the
-    /// agent finds it. Says whether it is one.
+    /// Takes the CA of the direct endpoint, if this login uses that server, and stores it for the next run of
+    /// the agent. Returns whether the message was valid.
     pub(super) async fn learn(&self, endpoint: &str) -> bool {
         let Ok(endpoint) = serde_json::from_str::<Publication>(endpoint) else { return false };
         let certificates: Result<Vec<_>, _> =
@@ -130,7 +130,7 @@ impl Login {
             server.is_some_and(|server| server.trim().trim_end_matches('/') == endpoint.server.url());
         let in_file = data.get(AUTHORITY);
         let authority = ByteString(endpoint.authority.clone().into_bytes());
-        // Without a CA the system's verify the server.
+        // Without a CA in the files, the system's CAs verify the server.
         if is_dialed && in_file.is_some() && self.authority(in_file).as_ref().or(in_file) != Some(&authority)
         {
             self.told.store(Some(Arc::new((authority, in_file.cloned()))));
@@ -140,13 +140,13 @@ impl Login {
         true
     }
 
-    /// The CA that the sidecar has told, until the files have another one than then.
+    /// The CA that the sidecar announced, until the files contain another one than at that time.
     fn authority(&self, in_file: Option<&ByteString>) -> Option<ByteString> {
         let told = self.told.load_full()?;
         (told.1.as_ref() == in_file).then(|| told.0.clone())
     }
 
-    /// Writes a key of the agent's Secret, if it has one.
+    /// Writes a key of the agent's Secret, if there is one.
     async fn write(&self, key: &str, value: &str) {
         let Some((namespace, name)) = &self.secret else { return };
         let written = async {
@@ -186,7 +186,7 @@ impl Login {
         Ok(data)
     }
 
-    /// Of the token in the files and the renewed one, the one that lasts longer.
+    /// The token that expires later: that of the files, or the renewed one.
     fn token(&self, in_file: Option<&ByteString>) -> Option<String> {
         let in_file = in_file.and_then(|token| String::from_utf8(token.0.clone()).ok());
         let renewed = self.renewed.load().as_deref().cloned();
@@ -208,7 +208,7 @@ fn proxy_of_the_environment(server: Option<&ByteString>) -> Option<String> {
 }
 
 const AUTHORITY: &str = "ca.crt";
-/// What a connection's Secret can have.
+/// The keys of a connection's Secret.
 const KEYS: &[&str] = &[
     "server",
     AUTHORITY,
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_token_that_lasts_longer_counts() {
+    async fn token_that_expires_later_is_used() {
         let folder = tempfile::tempdir().unwrap();
         let write = |ends| std::fs::write(folder.path().join("token"), token(ends)).unwrap();
         let login = login(folder.path());
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn token_of_another_account_is_not_taken() {
+    async fn token_of_another_account_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let login = Login { cluster: "m2".to_owned(), ..login(folder.path()) };
         assert!(!login.renew(&token(3000)).await);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     impl Login {
-        /// The CA that it trusts.
+        /// The CA that the login trusts.
         pub(in crate::agent) fn trusted(&self) -> Option<Vec<u8>> {
             let in_file = self.read().unwrap().remove(AUTHORITY);
             let told = self.authority(in_file.as_ref());
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn authority_of_dialed_endpoint_counts_until_files_change() {
+    async fn announced_ca_is_used_until_the_files_change() {
         crate::server::tls::install_provider();
         let folder = tempfile::tempdir().unwrap();
         let write = |key: &str, value: &str| std::fs::write(folder.path().join(key), value).unwrap();
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(trusted(&login), Some(new.clone()));
         write("token", &token(2000));
         login.connection().unwrap();
-        // The Secret that was written arrives, and then an administrator's.
+        // First the mounted files show the written Secret, then an administrator's change.
         write(AUTHORITY, &new);
         assert_eq!(trusted(&login), Some(new));
         write(AUTHORITY, &other);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn authority_of_another_server_is_not_taken() {
+    async fn ca_of_another_server_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let write = |key: &str, value: &str| std::fs::write(folder.path().join(key), value).unwrap();
         let (old, new) = (authority(), authority());
@@ -331,7 +331,7 @@ mod tests {
         write(AUTHORITY, &old);
         assert!(login.learn(&endpoint("https://mc.example", &new)).await);
         assert_eq!(trusted(&login), Some(old));
-        // One that trusts the system's.
+        // An agent that trusts the system's CAs.
         write("server", "https://mc.example");
         std::fs::remove_file(folder.path().join(AUTHORITY)).unwrap();
         assert!(login.learn(&endpoint("https://mc.example", &new)).await);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn changed_files_are_noticed() {
+    async fn changed_files_are_detected() {
         let folder = tempfile::tempdir().unwrap();
         let login = login(folder.path());
         let hour = Duration::from_secs(3600);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_file_that_a_flag_names_is_an_error() {
+    fn missing_file_of_a_flag_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let mut login = login(folder.path());
         login.files.insert("ca.crt", "/does/not/exist".into());

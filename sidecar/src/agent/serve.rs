@@ -1,5 +1,5 @@
-//! The agent's end of a tunnel: an HTTP/2 server on a connection that the agent opened. What a sidecar may ask for is a
-//! connection to the one target, and a few requests about the tunnel itself; all else is 501.
+//! The agent's end of a tunnel: an HTTP/2 server on a connection that the agent opened. A sidecar may request
+//! a connection to the one target, and a few operations on the tunnel itself; any other request gets 501.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use crate::tunnel::link::{About, CredentialLife};
 use crate::tunnel::web_socket::WebSocket;
 use crate::tunnel::{HANDSHAKE_TIMEOUT, MAX_HEADER_LIST, MAX_SEND_BUFFER, keep_alive, paths};
 
-/// Why a tunnel's place is free.
+/// Why a tunnel's slot is free.
 #[derive(Debug)]
 pub(super) enum Left {
-    /// The replica shuts down; open connections go on.
+    /// The replica shuts down; open connections continue.
     Drained,
     Ended(&'static str),
 }
 
-/// Serves until the tunnel ends, and says through `left` when another one can take its place.
+/// Serves until the tunnel ends, and reports through `left` when another tunnel may use its slot.
 pub(super) async fn serve<S>(agent: Arc<Agent>, io: WebSocket<S>, left: oneshot::Sender<Left>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -83,7 +83,7 @@ where
             };
             match accepted {
                 Some(Ok((request, mut respond))) => {
-                    // A stream that was reset gives its place back to HTTP/2 before its task has ended.
+                    // HTTP/2 counts a reset stream as closed before its task has ended.
                     let Ok(place) = places.clone().try_acquire_owned() else {
                         respond.send_reset(Reason::REFUSED_STREAM);
                         continue;
@@ -113,7 +113,7 @@ where
     }
 }
 
-/// Resolves some time after the replica said that it shuts down: until then it may open connections.
+/// Resolves some time after the replica announced its shutdown: until then it may open connections.
 async fn drained(drain: &CancellationToken) {
     drain.cancelled().await;
     sleep(LEAVES_AFTER).await;
@@ -176,7 +176,7 @@ fn about(agent: &Agent) -> Vec<u8> {
     serde_json::to_vec(&about).unwrap_or_default()
 }
 
-/// Why the agent does not enroll the member, for the sidecar.
+/// The reason why the agent does not enroll the member, as an answer to the sidecar.
 fn refusal(error: &enrollment::Error) -> (StatusCode, Vec<u8>) {
     let status = match error {
         enrollment::Error::Over => StatusCode::GONE,
@@ -195,7 +195,7 @@ fn send(mut respond: SendResponse<Bytes>, status: StatusCode, body: Vec<u8>) {
     }
 }
 
-/// A small text, whole.
+/// Reads a complete small body.
 async fn text(body: &mut RecvStream) -> Option<String> {
     let mut read = Vec::new();
     while let Some(data) = body.data().await {
@@ -209,8 +209,8 @@ async fn text(body: &mut RecvStream) -> Option<String> {
     String::from_utf8(read).ok().filter(|text| !text.is_empty())
 }
 
-/// Another replica is found in this time.
+/// Time to find another replica.
 const LEAVES_AFTER: Duration = Duration::from_secs(3);
-/// Requests about the tunnel itself, beside connections.
+/// Concurrent requests about the tunnel itself, besides connections.
 const FOR_THE_TUNNEL: usize = 8;
 const MAX_TEXT: usize = 64 * 1024;

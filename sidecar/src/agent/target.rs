@@ -1,4 +1,4 @@
-//! One connection to the agent's target, for one CONNECT stream.
+//! Carries one CONNECT stream: a connection to the agent's target.
 
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -20,7 +20,7 @@ use crate::tunnel::DIAL_HEADER;
 use crate::tunnel::registry::Reason as Failed;
 use crate::tunnel::stream::TunnelStream;
 
-/// Connects to the target, if that is what is asked for, and carries bytes until both sides have ended.
+/// Connects to the target, if it is the requested one, and copies bytes until both sides have ended.
 pub(super) async fn carry(
     target: &Authority,
     asked: Option<&Authority>,
@@ -48,7 +48,8 @@ pub(super) async fn carry(
         Ok(send) => send,
         Err(error) => return debug!(error = %error, "the connection was given up"),
     };
-    // A sidecar that resets the stream reads nothing more; a member that breaks may have said more than was read.
+    // If the sidecar resets the stream, it reads nothing more. If the member's connection breaks, there may
+    // still be unread bytes from it.
     let (mut stream, broken) = (TunnelStream::new(send, body), Broken::default());
     let mut member = broken.side(member);
     tokio::select! {
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn connection_notices_that_the_member_is_gone() {
+    async fn target_connection_detects_a_dead_member() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let target = listener.local_addr().unwrap().to_string().parse().unwrap();
         let stream = connect(&target).await.unwrap();

@@ -1,4 +1,4 @@
-//! Both ends of a tunnel, joined in memory: the agent's [`serve`] and the sidecar's `tunnel::link`.
+//! Joins both ends of a tunnel in memory: the agent's [`serve`] and the sidecar's `tunnel::link`.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -72,7 +72,7 @@ async fn joined(target: &str) -> Joined {
     joined_with(target, 4).await
 }
 
-/// The same with another limit of connections.
+/// The same with another limit on connections.
 async fn joined_with(target: &str, max_streams: u32) -> Joined {
     let (tunnels, cluster) = (AgentTunnels::none(), "m1".parse().unwrap());
     let (io, sidecar) = link::tests::joined(&tunnels, no_accounts(), "instance");
@@ -90,7 +90,7 @@ impl Joined {
     }
 }
 
-/// A server that answers all that it was sent, once its client has ended.
+/// A server that returns all bytes once its client has ended.
 async fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -107,7 +107,7 @@ async fn echo() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn half_close_is_kept_and_no_byte_is_lost() {
+async fn half_close_is_forwarded_and_no_byte_is_lost() {
     let joined = joined(&echo().await.to_string()).await;
     let mut stream = joined.open().await.unwrap();
     let sent: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
@@ -118,16 +118,16 @@ async fn half_close_is_kept_and_no_byte_is_lost() {
     assert!(back == sent, "{} bytes came back", back.len());
 }
 
-/// A target that closes without having read its input: writing to it fails, and it has said more than was read.
+/// The target closes with unread input: writing to it fails, and some of its bytes are still unread.
 #[tokio::test]
-async fn fault_65_last_bytes_of_a_target_that_closed_arrive() {
+async fn fault_65_last_bytes_of_a_closed_target_arrive() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let joined = joined(&listener.local_addr().unwrap().to_string()).await;
     let (opened, accepted) = tokio::join!(joined.open(), listener.accept());
     let (mut stream, (mut target, _)) = (opened.unwrap(), accepted.unwrap());
     target.set_nodelay(true).unwrap();
     stream.write_all(b"input").await.unwrap();
-    // The agent reads no more than the stream's window has room for.
+    // The agent reads no more than fits the stream's window.
     target.write_all(&[b'x'; STREAM_WINDOW as usize]).await.unwrap();
     while stream.unread() < STREAM_WINDOW as usize {
         tokio::task::yield_now().await;
@@ -141,7 +141,7 @@ async fn fault_65_last_bytes_of_a_target_that_closed_arrive() {
 }
 
 #[tokio::test]
-async fn agent_connects_to_its_target_and_no_other_address() {
+async fn agent_connects_only_to_its_target() {
     let joined = joined(&echo().await.to_string()).await;
     let other: Authority = "127.0.0.1:1".parse().unwrap();
     let refused = joined.tunnels.open_here(&joined.cluster, &other).await.unwrap_err();
@@ -149,7 +149,7 @@ async fn agent_connects_to_its_target_and_no_other_address() {
 }
 
 #[tokio::test]
-async fn why_the_agent_cannot_connect_is_told() {
+async fn agent_reports_why_it_cannot_connect() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -160,7 +160,7 @@ async fn why_the_agent_cannot_connect_is_told() {
 }
 
 #[tokio::test]
-async fn unread_connection_stops_no_other() {
+async fn unread_connection_blocks_no_other() {
     let joined = joined(&echo().await.to_string()).await;
     let mut unread = joined.open().await.unwrap();
     unread.write_all(&vec![1; 1_000_000]).await.unwrap();
@@ -178,7 +178,7 @@ async fn unread_connection_stops_no_other() {
 #[tokio::test]
 async fn connections_beyond_the_agents_limit_are_refused() {
     let joined = joined(&echo().await.to_string()).await;
-    // The agent's settings came with its first answer.
+    // The agent's settings arrive with its first answer.
     drop(joined.open().await.unwrap());
     let mut open = Vec::new();
     while open.len() < 4 {
@@ -190,7 +190,7 @@ async fn connections_beyond_the_agents_limit_are_refused() {
 }
 
 #[tokio::test]
-async fn agent_leaves_a_replica_that_shuts_down_after_its_connections() {
+async fn agent_leaves_a_draining_replica_after_its_connections() {
     let joined = joined(&echo().await.to_string()).await;
     let mut stream = joined.open().await.unwrap();
     stream.write_all(b"still").await.unwrap();
@@ -209,7 +209,7 @@ async fn agent_leaves_a_replica_that_shuts_down_after_its_connections() {
 }
 
 #[tokio::test]
-async fn agent_tells_about_itself_and_takes_a_new_credential() {
+async fn agent_describes_itself_and_accepts_a_new_credential() {
     let joined = joined("127.0.0.1:1").await;
     let tunnel = joined.tunnels.oldest(&joined.cluster).unwrap();
     let about = tunnel.about().await.unwrap();
@@ -223,7 +223,7 @@ async fn agent_tells_about_itself_and_takes_a_new_credential() {
 }
 
 #[tokio::test]
-async fn tunnel_that_must_end_ends_its_connections() {
+async fn ended_tunnel_ends_its_connections() {
     let joined = joined(&echo().await.to_string()).await;
     let mut stream = joined.open().await.unwrap();
     stream.write_all(b"question").await.unwrap();
@@ -236,7 +236,7 @@ async fn tunnel_that_must_end_ends_its_connections() {
     ));
 }
 
-/// The target sends more than was read when the connection is dropped: its stream is reset, and data still comes for it.
+/// The connection is dropped with unread bytes: its stream is reset, and more data still arrives for it.
 #[tokio::test]
 async fn dropped_connections_do_not_end_the_tunnel() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -252,7 +252,7 @@ async fn dropped_connections_do_not_end_the_tunnel() {
         while open.len() < 300 {
             match joined.open().await {
                 Ok(stream) => open.push(stream),
-                // The places of those before are not free yet.
+                // The places of earlier connections are not free yet.
                 Err(DialError::Full) => tokio::task::yield_now().await,
                 Err(error) => panic!("{error}"),
             }
@@ -265,7 +265,7 @@ async fn dropped_connections_do_not_end_the_tunnel() {
 }
 
 #[tokio::test]
-async fn agent_that_shuts_down_is_known_to_leave() {
+async fn agent_shutdown_marks_its_tunnel_as_leaving() {
     let joined = joined(&echo().await.to_string()).await;
     let _open = joined.open().await.unwrap();
     let tunnel = joined.tunnels.oldest(&joined.cluster).unwrap();
@@ -279,9 +279,9 @@ async fn agent_that_shuts_down_is_known_to_leave() {
     timeout(Duration::from_secs(10), leaving).await.unwrap();
 }
 
-/// A sidecar that says again and again that it shuts down.
+/// A sidecar that announces its shutdown again and again.
 #[tokio::test]
-async fn tunnels_that_shut_down_are_bounded() {
+async fn number_of_draining_tunnels_is_bounded() {
     let joined = joined(&echo().await.to_string()).await;
     let _open = joined.open().await.unwrap();
     let _other = joined.agent.drained.clone().try_acquire_owned().unwrap();
@@ -291,7 +291,7 @@ async fn tunnels_that_shut_down_are_bounded() {
 }
 
 #[tokio::test]
-async fn agent_is_told_each_authority_of_the_direct_endpoint() {
+async fn agent_gets_each_new_ca_of_the_direct_endpoint() {
     let folder = tempfile::tempdir().unwrap();
     let key = rcgen::KeyPair::generate().unwrap();
     let [old, first, second] =

@@ -1,4 +1,5 @@
-//! The flags of the audit, by the names and with the defaults of a kube-apiserver (apiserver: `server/options/audit.go`).
+//! Defines the audit flags, with the names and defaults of a kube-apiserver (apiserver:
+//! `server/options/audit.go`).
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The flags of the webhooks for the agents of Karmada, and of their RBAC.
+//! Defines the flags of the webhooks for Karmada's agents, and of the agents' RBAC.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! The flags of delegated authentication and authorization, by the names and with the defaults of an aggregated API server
-//! (apiserver: `server/options/authentication.go`, `authorization.go`).
+//! Defines the flags of delegated authentication and authorization, with the names and defaults of an
+//! aggregated API server (apiserver: `server/options/authentication.go`, `authorization.go`).
 
 use std::time::Duration;
 

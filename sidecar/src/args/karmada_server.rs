@@ -1,4 +1,4 @@
-//! The flags of Karmada's own server behind the sidecar.
+//! Defines the flags of Karmada's own server behind the sidecar.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The verb and the object of a request to a member, which policies and events name.
+//! The attributes of a request to a member, which policies and events use: verb, object and path.
 
 use http::Method;
 use kubectl_mc_api::{ClusterName, path};
@@ -10,9 +10,9 @@ use crate::request::request_info::{RequestInfo, RequestedObject, Route};
 pub(super) struct Attributes {
     pub(super) verb: String,
     pub(super) cluster: Option<ClusterName>,
-    /// None for a request that names no resource.
+    /// `None` for a request that names no resource.
     pub(super) object: Option<RequestedObject>,
-    /// Without the part that leads to the member.
+    /// The path without the part that leads to the member.
     pub(super) path: String,
     pub(super) is_long_running: bool,
     /// Answered before authentication: a health check or discovery of the sidecar.
@@ -84,7 +84,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn object_is_the_members() {
+    fn attributes_name_the_members_object() {
         for (method, rest, expected) in [
             ("GET", "/m1/proxy/api/v1/namespaces/ns/pods/web", "get /v1/ns/pods/web/"),
             ("GET", "/m1/proxy/api/v1/namespaces/ns/pods?watch=true", "watch /v1/ns/pods//"),

@@ -1,11 +1,12 @@
-//! One destination of events and its queue, with the modes of a kube-apiserver (apiserver: `plugin/pkg/audit/buffered`,
-//! `server/options/audit.go`).
+//! One destination of events, with its queue and the modes of a kube-apiserver (apiserver:
+//! `plugin/pkg/audit/buffered`, `server/options/audit.go`).
 //!
-//! - `batch`: no request waits. An event for which the queue has no room is lost and counted.
-//! - `blocking`: a request begins when its first event is stored, or when that has failed, and no later event is lost for
-//!   want of room: while there is none, no request begins. The event of a request that was refused before, such as a failed
-//!   login, is lost and counted without room: strangers must not fill the memory.
-//! - `blocking-strict`: the same, and a request whose first event is not stored is refused.
+//! - `batch`: no request waits. If the queue is full, an event is lost and counted.
+//! - `blocking`: a request continues once its first event is stored, or storing it has failed. Its later
+//!   events are never lost for lack of room, because no request begins while there is none. The event of a
+//!   request that was refused earlier, such as a failed login, is lost and counted if there is no room:
+//!   unauthenticated clients must not fill the memory.
+//! - `blocking-strict`: the same, but a request is refused if its first event cannot be stored.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ pub enum Mode {
     BlockingStrict,
 }
 
-/// The state of a backend at the beginning of a request.
+/// The state of a backend at the start of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Begun {
     /// There is room for the later events of the request.
@@ -44,7 +45,7 @@ pub(super) struct Backend {
 }
 
 impl Backend {
-    /// A backend of `size` events, and the queue that holds them.
+    /// A backend with room for `size` events, and its queue.
     pub(super) fn new(
         mode: Mode,
         format: Format,
@@ -64,8 +65,8 @@ impl Backend {
         self.format == Format::Legacy
     }
 
-    /// Stores the first event of a request before the request goes on, if the mode says so; without an event, only waits
-    /// for room. Waits no longer than `until`.
+    /// Stores the first event of a request before the request continues, if the mode requires it; without an
+    /// event, only waits for room. Waits no longer than `until`.
     pub(super) async fn begin(&self, event: Option<&Rendered>, until: Instant) -> Begun {
         if self.mode == Mode::Batch {
             if let Some(event) = event {
@@ -84,7 +85,7 @@ impl Backend {
         Begun { has_room, is_stored }
     }
 
-    /// Queues an event that no request waits for.
+    /// Queues an event without waiting.
     pub(super) fn queue(&self, event: &Rendered, share: Share) {
         let share = if self.mode == Mode::Batch && share == Share::Begun { Share::All } else { share };
         if !self.queue.add(self.form(event), None, share) {
@@ -92,7 +93,7 @@ impl Backend {
         }
     }
 
-    /// Waits until everything that was queued is stored or lost.
+    /// Waits until all queued events are stored or lost.
     pub(super) async fn flush(&self) {
         self.queue.flush().await;
     }
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn batch_loses_and_counts_what_has_no_room() {
+    async fn batch_mode_loses_and_counts_events_without_room() {
         let (backend, queue, errors) = backend(Mode::Batch);
         for _ in 0..30 {
             assert!(backend.begin(Some(&event("a")), soon()).await.is_stored);
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn blocking_waits_for_the_store_and_loses_nothing() {
+    async fn blocking_mode_waits_for_the_store_and_loses_nothing() {
         let (backend, queue, errors) = backend(Mode::Blocking);
         for _ in 0..30 {
             backend.queue(&event("a"), Share::Begun);
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn refused_requests_use_a_tenth_in_any_mode() {
+    async fn refused_requests_use_a_tenth_of_the_queue_in_any_mode() {
         for mode in [Mode::Batch, Mode::Blocking, Mode::BlockingStrict] {
             let (backend, queue, errors) = backend(mode);
             (0..1000).for_each(|_| backend.queue(&event("x"), Share::Refused));
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn event_without_room_is_lost_and_counted_when_its_time_is_over() {
+    async fn event_without_room_is_lost_and_counted_after_its_timeout() {
         let (backend, queue, errors) = backend(Mode::Blocking);
         (0..20).for_each(|_| backend.queue(&event("x"), Share::Begun));
         let lost = Begun { has_room: false, is_stored: false };

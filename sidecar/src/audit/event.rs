@@ -1,4 +1,5 @@
-//! The form of an event: JSON of `audit.k8s.io/v1`, or upstream's one line of text (apiserver: `pkg/audit/format.go`).
+//! The format of an event: JSON of `audit.k8s.io/v1`, or upstream's one line of text (apiserver:
+//! `pkg/audit/format.go`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use crate::request::request_info::RequestedObject;
 /// When an event of a request is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Stage {
-    /// The caller is known, and nothing was done for them.
+    /// The caller is known, and the sidecar has not acted yet.
     RequestReceived,
     /// The head of the answer to a long-running request is sent.
     ResponseStarted,
@@ -127,7 +128,7 @@ pub(super) struct ResponseStatus<'a> {
 #[derive(Debug, Serialize)]
 pub(super) struct Empty {}
 
-/// An event in the forms that the backends store.
+/// An event in the formats that the backends store.
 #[derive(Clone, Debug)]
 pub(super) struct Rendered {
     pub(super) json: Bytes,
@@ -137,7 +138,7 @@ pub(super) struct Rendered {
 impl Event<'_> {
     pub(super) fn render(&self, is_legacy_wanted: bool) -> Rendered {
         let mut json = Vec::with_capacity(TYPICAL_SIZE);
-        // A struct of strings and numbers is always JSON, and a Vec takes all of it.
+        // A struct of strings and numbers always serializes, and writing to a Vec cannot fail.
         let _ = serde_json::to_writer(&mut json, self);
         Rendered { json: json.into(), legacy: is_legacy_wanted.then(|| self.legacy().into()) }
     }
@@ -192,7 +193,7 @@ mod tests {
 
     /// The expected text is the output of upstream's function for the same event (`tests/audit`).
     #[test]
-    fn legacy_line_is_upstreams() {
+    fn legacy_line_matches_upstream() {
         let identity = |user: &str, groups: &[&str]| Identity {
             user: user.to_owned(),
             groups: groups.iter().map(|&group| group.to_owned()).collect(),

@@ -1,6 +1,6 @@
-//! Events in a file, one a line (apiserver: `plugin/pkg/audit/log`). A file that would grow beyond its size is renamed by
-//! the time, as lumberjack names it (`audit-2026-11-25T03-00-00.000.log`), and old ones are removed. A file that was moved
-//! away or deleted by others is opened anew.
+//! Stores events in a file, one a line (apiserver: `plugin/pkg/audit/log`). A file that would exceed its
+//! maximum size is renamed with a timestamp, like lumberjack does (`audit-2026-11-25T03-00-00.000.log`), and
+//! old ones are removed. A file that another program moved or deleted is created again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use super::LogConfig;
 use super::backend::Backend;
 use super::queue::{Pace, Queue};
 
-/// When a file is closed, and how long closed ones are kept; 0 is no limit.
+/// When a file is rotated, and how long rotated ones are kept; 0 means no limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotation {
     pub max_size_mib: u64,
@@ -25,13 +25,13 @@ pub struct Rotation {
     pub max_backups: usize,
 }
 
-/// Where lines go.
+/// The destination of lines.
 enum Output {
     Standard(io::Stdout),
     File(Rotated),
 }
 
-/// A file with its older ones beside it.
+/// A file with its rotated ones in the same folder.
 struct Rotated {
     path: PathBuf,
     rotation: Rotation,
@@ -52,7 +52,7 @@ pub(super) fn start(config: LogConfig, errors: Counter) -> anyhow::Result<Backen
         }
     };
     let (backend, queue) = Backend::new(mode, format, buffer_size, PACE, errors.clone());
-    // Disks may be slow: a thread of its own.
+    // Disks may be slow, so this has its own thread.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let work = move || runtime.block_on(run(output, &queue, &errors));
     std::thread::Builder::new().name("audit-log".to_owned()).spawn(work)?;
@@ -126,7 +126,8 @@ impl Rotated {
         let written = self.file.write_all(lines);
         match written {
             Ok(()) => self.size += lines.len() as u64,
-            // A part of a line must not begin the next event. The file is shorter if another program has emptied it.
+            // The next event must not continue a partial line. The file is shorter if another program
+            // truncated it.
             Err(_) => {
                 if self.file.metadata().is_ok_and(|found| found.len() > self.size) {
                     let _ = self.file.set_len(self.size);
@@ -191,7 +192,7 @@ impl Rotated {
         Ok(())
     }
 
-    /// Whether the sidecar died while it wrote.
+    /// Whether the sidecar was killed in the middle of a line.
     fn ends_within_a_line(&self) -> io::Result<bool> {
         use std::io::{Read, Seek, SeekFrom};
         if self.size == 0 || !self.file.metadata()?.is_file() {
@@ -212,9 +213,10 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// How long an event that nothing waits for may wait for others, so that a busy sidecar writes them together.
+/// How long an event may wait for others if no request waits for it, so that a busy sidecar writes them
+/// together.
 const PACE: Pace = Pace { max_size: 400, max_wait: Duration::from_millis(20) };
-/// How often the file is looked for by its path.
+/// How often the path is checked for another file.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn full_file_is_renamed_and_the_oldest_are_removed() {
+    fn full_file_is_rotated_and_the_oldest_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         for backup in
             ["audit-2020-01-01T00-00-00.000.log", "audit-2021-01-01T00-00-00.000.log", "audit-x.log"]
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_was_moved_away_is_opened_anew() {
+    fn moved_file_is_created_again() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = rotated(folder.path(), 0);
         file.write(b"one\n").unwrap();
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn line_that_was_cut_off_is_not_continued() {
+    fn truncated_line_is_not_continued() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("audit.log"), "whole\n{\"cut").unwrap();
         rotated(folder.path(), 0).write(b"next\n").unwrap();
@@ -289,13 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn log_is_for_its_owner_alone() {
+    fn log_is_readable_only_by_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         rotated(folder.path(), 0);
         assert_eq!(fs::metadata(folder.path().join("audit.log")).unwrap().mode() & 0o777, 0o600);
     }
 
-    /// `/dev/full` has no space, ever (full(4)).
+    /// `/dev/full` never has space (full(4)).
     #[tokio::test]
     async fn fault_80_full_disk_is_counted() {
         let errors = Counter::default();

@@ -1,4 +1,4 @@
-//! Metrics of the audit, by the names of a kube-apiserver (apiserver: `pkg/audit/metrics.go`).
+//! Metrics of the audit, with the names of a kube-apiserver (apiserver: `pkg/audit/metrics.go`).
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

@@ -1,6 +1,6 @@
-//! The audit policy (`audit.k8s.io/v1 Policy`; apiserver: `pkg/audit/policy`): the first rule that matches a request
-//! decides whether it is recorded, and which stages are left out. Rules name the request to the member; `clusters` is an
-//! addition.
+//! The audit policy (`audit.k8s.io/v1 Policy`; apiserver: `pkg/audit/policy`): the first rule that matches a
+//! request decides whether it is recorded, and which stages are omitted. Rules match the request to the
+//! member; `clusters` is an addition.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub struct Policy {
     rules: Vec<Rule>,
     #[serde(default)]
     omit_stages: Vec<Stage>,
-    /// Of bodies, which are not recorded.
+    /// Concerns bodies, which are not recorded.
     #[serde(default, rename = "omitManagedFields")]
     _omit_managed_fields: bool,
 }
@@ -71,7 +71,7 @@ enum Level {
     RequestResponse,
 }
 
-/// The stages of a request that are recorded; none of a request that is not recorded.
+/// The recorded stages of a request; none if the request is not recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recorded {
     pub(super) is_recorded: bool,
@@ -85,7 +85,8 @@ impl Recorded {
 }
 
 impl Policy {
-    /// Records every request at level Metadata. The event of its end has all that the event of its beginning has.
+    /// Records every request at level Metadata. The event of the end contains everything that the event of
+    /// the start does.
     pub fn everything(is_beginning_recorded: bool) -> Self {
         let rules = vec![Rule { level: Level::Metadata, ..Rule::default() }];
         let omit_stages = if is_beginning_recorded { Vec::new() } else { vec![Stage::RequestReceived] };
@@ -94,14 +95,14 @@ impl Policy {
 
     /// # Errors
     ///
-    /// The file cannot be read, is no policy, or asks for a level with bodies.
+    /// The file cannot be read, is not a policy, or requires a level with bodies.
     pub fn read(file: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(file)?;
         Self::parse(&text)
     }
 
     fn parse(text: &str) -> Result<Self, Error> {
-        // A reader of YAML for each type would be 140 KB of program more.
+        // Deserializing YAML directly into each type would add 140 KB to the binary.
         let malformed = |error: &dyn ToString| Error::Malformed(error.to_string());
         let value: serde_json::Value = serde_saphyr::from_str(text).map_err(|error| malformed(&error))?;
         let policy: Self = serde_json::from_value(value).map_err(|error| malformed(&error))?;
@@ -120,7 +121,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// The stages of a request that are recorded. A failed login has no user.
+    /// The recorded stages of a request. A failed login has no user.
     pub(super) fn evaluate(&self, attributes: &Attributes, user: Option<&Identity>) -> Recorded {
         match self.rules.iter().find(|rule| rule.matches(attributes, user)) {
             Some(rule) => Recorded {
@@ -133,7 +134,7 @@ impl Policy {
 }
 
 impl Rule {
-    /// Checks that a kube-apiserver does too (apiserver: `pkg/apis/audit/validation`).
+    /// The same checks as in a kube-apiserver (apiserver: `pkg/apis/audit/validation`).
     fn validate(&self) -> Result<(), &'static str> {
         let urls = &self.non_resource_urls;
         let is_misplaced = |text: &String| text.trim_end_matches('*').contains('*');
@@ -207,7 +208,7 @@ impl GroupResources {
     }
 }
 
-/// A `*` at the end of a pattern stands for any text.
+/// A `*` at the end of a pattern matches any text.
 fn has_form(text: &str, pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(begin) => text.starts_with(begin),
@@ -215,7 +216,7 @@ fn has_form(text: &str, pattern: &str) -> bool {
     }
 }
 
-/// Why a file is no policy.
+/// Why a file is not a valid policy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot read the audit policy: {0}")]
@@ -238,7 +239,7 @@ mod tests {
 
     const MEMBER: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy";
 
-    /// Whether a policy of one rule with these lines records a request of jane in group dev.
+    /// Whether a policy with this single rule records a request of jane in group dev.
     fn matches(rule: &str, method: &str, path: &str) -> bool {
         let text = format!("apiVersion: {API_VERSION}\nkind: {KIND}\nrules:\n- level: Metadata\n  {rule}\n");
         let jane =
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_match_as_in_a_kube_apiserver() {
+    fn rules_match_as_in_kube_apiserver() {
         let (pods, log) = ("/api/v1/namespaces/ns/pods", "/api/v1/namespaces/ns/pods/web/log");
         for (rule, path, expected) in [
             ("users: [jane]", pods, true),
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn first_rule_counts_and_no_rule_records_nothing() {
+    fn first_matching_rule_decides_and_no_rule_records_nothing() {
         let text = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n\
                     - {level: None, users: [jane]}\n- {level: Metadata, verbs: [list], omitStages: [Panic]}\n";
         let policy = Policy::parse(text).unwrap();
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_policy_is_an_error_that_names_the_rule() {
+    fn invalid_policy_error_names_the_rule() {
         for (text, said) in [
             ("rules: [{level: Request}]", "rules[0] has level Request, but bodies are not recorded"),
             ("rules: []", "there are no rules"),

@@ -1,5 +1,6 @@
-//! A queue of events before a backend, bounded by number and by bytes. The backend wakes up once for many events, and at
-//! once for an event that a request waits for: a wake-up for each event costs more than the event.
+//! Queues events before a backend, with limits on number and bytes. The backend is woken once for many
+//! events, and at once for an event that a request waits for: a wake-up for each event would cost more than
+//! the event.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -21,13 +22,14 @@ pub(super) struct Queue {
     taken: Notify,
 }
 
-/// How much of a queue an event may use.
+/// Which part of a queue an event may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Share {
-    /// A request that has begun: its events are never refused, since other requests wait for room.
+    /// For a request that has begun: its events are never refused, because other requests wait for room
+    /// instead.
     Begun,
     All,
-    /// A refused request, which anybody can send: a tenth.
+    /// For a refused request, which any client can send: a tenth.
     Refused,
 }
 
@@ -40,7 +42,7 @@ pub(super) struct Batch {
     flushed: Vec<oneshot::Sender<()>>,
 }
 
-/// When waiting events are taken.
+/// When queued events are taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub(super) max_size: usize,
@@ -53,7 +55,7 @@ impl Queue {
         Self { size, pace, batch, wake: Notify::new(), taken: Notify::new() }
     }
 
-    /// Adds an event if its share has room, and returns whether it has.
+    /// Adds an event if its share has room, and returns whether it was added.
     pub(super) fn add(&self, event: Bytes, stored: Option<oneshot::Sender<bool>>, share: Share) -> bool {
         let wakes = {
             let mut batch = self.lock();
@@ -93,7 +95,7 @@ impl Queue {
         }
     }
 
-    /// Waits until everything before this is stored or lost.
+    /// Waits until all earlier events are stored or lost.
     pub(super) async fn flush(&self) {
         let (sender, flushed) = oneshot::channel();
         self.lock().flushed.push(sender);
@@ -136,12 +138,12 @@ impl Batch {
         !self.stored.is_empty() || self.is_flush()
     }
 
-    /// Whether a flush waits for this batch and all before it.
+    /// Whether a flush waits for this batch and all earlier ones.
     pub(super) fn is_flush(&self) -> bool {
         !self.flushed.is_empty()
     }
 
-    /// Takes the first events. Requests that wait for any of them wait until all are stored.
+    /// Takes the first events. A request that waits for any of them waits until all are stored.
     fn split(&mut self, most: usize) -> Self {
         if self.events.len() <= most {
             return std::mem::take(self);
@@ -155,7 +157,7 @@ impl Batch {
 
     /// Reports whether the events were stored.
     pub(super) fn ended(self, is_stored: bool) {
-        // The receivers are gone when their requests are.
+        // A receiver is gone if its request is.
         for stored in self.stored {
             let _ = stored.send(is_stored);
         }
@@ -165,7 +167,7 @@ impl Batch {
     }
 }
 
-/// The room of an event in bytes. Most events are smaller.
+/// The memory that an event counts for, in bytes. Most events are smaller.
 const EVENT_BYTES: usize = 4096;
 
 #[cfg(test)]
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn events_are_taken_together_after_a_while() {
+    async fn events_are_batched_after_max_wait() {
         let queue = Queue::new(10, PACE);
         let begin = Instant::now();
         add(&queue, "a");
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn event_that_is_waited_for_is_taken_at_once() {
+    async fn event_with_a_waiting_request_is_taken_at_once() {
         let queue = Queue::new(10, PACE);
         let begin = Instant::now();
         add(&queue, "a");
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn full_list_is_taken_at_once() {
+    async fn full_batch_is_taken_at_once() {
         let queue = Queue::new(10, PACE);
         let begin = Instant::now();
         for event in ["a", "b", "c", "d"] {
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn list_that_becomes_full_wakes_its_backend() {
+    async fn full_batch_wakes_its_backend() {
         let queue = std::sync::Arc::new(Queue::new(10, PACE));
         let (begin, taking) = (Instant::now(), queue.clone());
         let taken = tokio::spawn(async move { taking.take().await.events.len() });
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn large_events_fill_the_queue_too() {
+    fn large_events_fill_the_queue_by_bytes() {
         let queue = Queue::new(10, PACE);
         let large = || Bytes::from(vec![b'x'; 3 * EVENT_BYTES]);
         let added = |share| (0..100).filter(|_| queue.add(large(), None, share)).count();
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn flush_waits_for_all_lists() {
+    async fn flush_waits_for_all_batches() {
         let queue = std::sync::Arc::new(Queue::new(10, PACE));
         for event in ["a", "b", "c", "d"] {
             add(&queue, event);

@@ -1,9 +1,10 @@
-//! Redacts and truncates the texts of a request for an event: no credentials, and bounded lengths.
+//! Redacts and truncates the texts of a request for its events, so that these contain no credential and have
+//! a bounded size.
 
 use http::{HeaderMap, Uri, header};
 use percent_encoding::percent_decode_str;
 
-/// The target of a request, with the values of parameters that are credentials redacted.
+/// The target of a request, with credentials in its parameters redacted.
 pub(super) fn request_uri(uri: &Uri) -> String {
     let names =
         || uri.query().unwrap_or_default().split('&').filter_map(|parameter| parameter.split_once('='));
@@ -17,12 +18,12 @@ pub(super) fn request_uri(uri: &Uri) -> String {
     format!("{}?{}", uri.path(), parameters.collect::<Vec<_>>().join("&"))
 }
 
-/// The target of a request without a login, which is truncated too.
+/// The target of a request without a login, also truncated.
 pub(super) fn strangers_uri(uri: &Uri) -> String {
     truncated(&request_uri(uri), MAX_STRANGERS_URI)
 }
 
-/// A message without the queries of the URLs in it: a member's redirect may hold a credential.
+/// A message without the queries of its URLs, because a member's redirect may contain a credential.
 pub(super) fn without_queries(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for word in message.split_inclusive([' ', '"']) {
@@ -42,7 +43,7 @@ fn is_credential(name: &str) -> bool {
     percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase().contains("token")
 }
 
-/// The user agent, truncated as a kube-apiserver does it.
+/// The user agent, truncated as in a kube-apiserver.
 pub(super) fn user_agent(headers: &HeaderMap) -> String {
     let text = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
     truncated(&text.unwrap_or_default(), MAX_USER_AGENT)
@@ -55,7 +56,7 @@ fn truncated(text: &str, letters: usize) -> String {
     }
 }
 
-/// In letters.
+/// In characters.
 const MAX_USER_AGENT: usize = 1024;
 const MAX_STRANGERS_URI: usize = 2048;
 
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_of_urls_in_a_message_are_left_out() {
+    fn queries_of_urls_in_a_message_are_removed() {
         for (message, expected) in [
             (
                 "redirects: request https://x/login?token=secret",
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn credential_in_a_target_is_redacted_however_it_is_spelt() {
+    fn credential_in_a_target_is_redacted_in_any_spelling() {
         for (target, expected) in [
             ("/x?access_token=s&a=b", "/x?access_token=REDACTED&a=b"),
             ("/x?%74oken=s", "/x?%74oken=REDACTED"),
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_of_strangers_are_truncated() {
+    fn long_texts_of_unauthenticated_requests_are_truncated() {
         let uri: Uri = format!("/{}", "x".repeat(10_000)).parse().unwrap();
         assert_eq!(strangers_uri(&uri).len(), MAX_STRANGERS_URI + "...TRUNCATED".len());
         assert_eq!(request_uri(&uri).len(), 10_001);

@@ -1,4 +1,4 @@
-//! The state of one request for the audit, and the events made from it.
+//! Collects the audit state of one request, and creates its events.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::identity::Identity;
 use crate::identity::authentication::CredentialKinds;
 use crate::request::request_info::RequestInfo;
 
-/// One request, from its head to its end.
+/// The audit state of one request, from its head to its end.
 #[derive(Debug)]
 pub struct Trail {
     auditor: Arc<Auditor>,
@@ -48,7 +48,7 @@ struct Decision {
     reason: Arc<str>,
 }
 
-/// An error of ours.
+/// An error of the sidecar.
 #[derive(Debug)]
 struct Refusal {
     reason: &'static str,
@@ -58,12 +58,12 @@ struct Refusal {
 /// The end of an upgraded connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelEnd {
-    /// By the names of annotations.
+    /// Keyed by the names of annotations.
     pub bytes: [(&'static str, u64); 2],
     pub reason: &'static str,
 }
 
-/// An event that a request waits for.
+/// An event that a request must wait for.
 #[derive(Debug)]
 pub struct Pending {
     auditor: Arc<Auditor>,
@@ -71,18 +71,20 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Waits until it is stored, or the request is `due`. Returns whether the backends have room for the request.
+    /// Waits until the event is stored, or the request is `due`. Returns whether the backends have room for
+    /// the request.
     ///
     /// # Errors
     ///
-    /// The event was not stored, and the mode of a backend demands it.
+    /// The event was not stored, and the mode of a backend requires it.
     pub async fn store(self, due: Option<Instant>) -> Result<bool, NotStored> {
         self.auditor.begin(self.event, due).await
     }
 }
 
 impl Trail {
-    /// Begins before authentication. `is_forwarded`: the peer is the host, so its `X-Forwarded-For` counts.
+    /// Starts before authentication. `is_forwarded` means that the peer is the host, so its `X-Forwarded-For`
+    /// counts.
     pub fn begin<B>(auditor: Arc<Auditor>, request: &Request<B>, peer: IpAddr, is_forwarded: bool) -> Self {
         let mut source_ips = if is_forwarded { forwarded_for(request.headers()) } else { Vec::new() };
         source_ips.push(peer.to_canonical().to_string());
@@ -120,7 +122,8 @@ impl Trail {
         self.evaluate();
     }
 
-    /// The event of the beginning, which must be stored first. None for a request that is not recorded.
+    /// The event of the start, which must be stored before the request continues. `None` if the request is
+    /// not recorded.
     pub fn beginning(&self, audit_id: &dyn ToString) -> Option<Pending> {
         if !self.recorded.is_recorded {
             return None;
@@ -133,12 +136,12 @@ impl Trail {
         Some(Pending { auditor: self.auditor.clone(), event })
     }
 
-    /// The request goes on, with or without room for its later events.
+    /// Notes that the request continues, with or without room reserved for its later events.
     pub fn begun(&mut self, has_room: bool) {
         self.share = if has_room { Share::Begun } else { Share::All };
     }
 
-    /// Adds a failed login with the kinds of credential that were tried.
+    /// Adds a failed login with the attempted kinds of credential.
     pub fn login_failed(&mut self, attempted: CredentialKinds) {
         self.is_failed_login = true;
         self.evaluate();
@@ -146,7 +149,7 @@ impl Trail {
         self.refusal = Some(Refusal { reason: "Unauthorized", message });
     }
 
-    /// Adds the identity that the request goes on as.
+    /// Adds the identity that the request is forwarded with.
     pub fn acts_as(&mut self, identity: &Arc<Identity>) {
         if self.user.as_ref().is_some_and(|user| !Arc::ptr_eq(user, identity)) {
             self.impersonated = Some(identity.clone());
@@ -158,14 +161,14 @@ impl Trail {
         self.decision = Some(Decision { is_allowed, reason });
     }
 
-    /// Adds an error of ours.
+    /// Adds an error of the sidecar.
     pub fn refused(&mut self, reason: &'static str, message: String) {
         if !self.is_failed_login {
             self.refusal = Some(Refusal { reason, message: redact::without_queries(&message) });
         }
     }
 
-    /// Adds the head of the answer, which of a long-running request is an event.
+    /// Adds the head of the answer. For a long-running request this is an event.
     pub fn answered(&mut self, code: StatusCode, audit_id: &dyn ToString) {
         self.code = Some(code);
         let is_lasting = self.attributes.as_ref().is_some_and(|attributes| attributes.is_long_running);
@@ -179,7 +182,7 @@ impl Trail {
         self.tunnel = Some(end);
     }
 
-    /// Records a panic, after which there is no other event.
+    /// Records a panic; no other event follows.
     pub fn panicked(&mut self, audit_id: &dyn ToString) {
         if !self.has_panicked {
             self.has_panicked = true;
@@ -191,7 +194,7 @@ impl Trail {
         }
     }
 
-    /// Records the end of the request; `end` is why a long-running one could not go on.
+    /// Records the end of the request; `end` is the reason why a long-running one had to end.
     pub fn ended(
         &mut self,
         audit_id: &dyn ToString,
@@ -306,7 +309,8 @@ impl Trail {
     }
 }
 
-/// The addresses in `X-Forwarded-For`. The host appends the caller's; those before it are the caller's own claim.
+/// The addresses in `X-Forwarded-For`. The host appends the caller's address; earlier ones are the caller's
+/// own claim.
 fn forwarded_for(headers: &HeaderMap) -> Vec<String> {
     let lists = headers.get_all("x-forwarded-for").iter().filter_map(|list| list.to_str().ok());
     let ips = lists.flat_map(|list| list.split(',')).map(str::trim);
@@ -323,7 +327,7 @@ const REPLICA: &str = "kubectl-mc.dev/replica";
 const DURATION: &str = "kubectl-mc.dev/duration-seconds";
 pub const BYTES_TO_MEMBER: &str = "kubectl-mc.dev/bytes-to-member";
 pub const BYTES_TO_CALLER: &str = "kubectl-mc.dev/bytes-to-caller";
-/// Of the tunnel of an agent, which is the caller.
+/// For the tunnel of an agent, which is the caller.
 pub const BYTES_FROM_CALLER: &str = "kubectl-mc.dev/bytes-from-caller";
 const END: &str = "kubectl-mc.dev/end";
 

@@ -1,5 +1,6 @@
-//! Events to a server by HTTPS, as lists (apiserver: `plugin/pkg/audit/webhook`): the kubeconfig names the server and our
-//! credential for it. A list that is not accepted is sent again, later each time, and lost after the fifth attempt.
+//! Sends events to a server over HTTPS, as lists (apiserver: `plugin/pkg/audit/webhook`). The kubeconfig
+//! contains the server and the sidecar's credential for it. A refused list is sent again with a growing
+//! pause, and is lost after the fifth attempt.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use super::event::{API_VERSION, Format};
 use super::queue::{Pace, Queue};
 use crate::random;
 
-/// How events are put together.
+/// How events are batched.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
     pub max_size: usize,
@@ -30,7 +31,7 @@ pub struct Batch {
     pub initial_backoff: Duration,
 }
 
-/// A server that takes events.
+/// A server that receives events.
 #[derive(Clone)]
 struct Webhook {
     client: kube::Client,
@@ -68,7 +69,7 @@ impl Webhook {
         loop {
             let batch = queue.take().await;
             if batch.is_flush() {
-                // Everything before it.
+                // Waits for all earlier lists.
                 let all = under_way.acquire_many(u32::try_from(UNDER_WAY).unwrap_or(u32::MAX)).await;
                 let is_stored = self.send(&batch.events).await;
                 batch.ended(is_stored);
@@ -129,10 +130,10 @@ fn list(events: &[Bytes]) -> Bytes {
     list.into()
 }
 
-/// Lists that are sent at a time.
+/// Lists in flight at once.
 const UNDER_WAY: usize = 8;
 const ATTEMPTS: u32 = 5;
-/// For one attempt.
+/// Timeout of one attempt.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
@@ -154,7 +155,7 @@ mod tests {
     use super::super::queue::Share;
     use super::*;
 
-    /// A server that fails so often before it accepts, and a backend that sends to it.
+    /// A server that fails this many times before it accepts, and a backend that sends to it.
     async fn backend(
         failures: u32,
         mode: Mode,
@@ -216,7 +217,7 @@ mod tests {
         Batch { max_size: 3, max_wait: Duration::from_millis(50), initial_backoff: Duration::from_millis(1) };
 
     #[tokio::test]
-    async fn events_come_in_lists() {
+    async fn events_are_sent_in_lists() {
         let long = Batch { max_wait: Duration::from_secs(600), ..SOON };
         let (backend, mut lists, _) = backend(0, Mode::Batch, long).await;
         for id in ["a", "b", "c", "d"] {
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn list_that_is_not_accepted_is_sent_again() {
+    async fn refused_list_is_sent_again() {
         let (backend, mut lists, errors) = backend(4, Mode::BlockingStrict, SOON).await;
         assert!(stores(&backend, "a").await);
         assert_eq!(ids(&lists.recv().await.unwrap().1), ["a"]);

@@ -1,4 +1,4 @@
-//! The flags of the audit, checked.
+//! Validates the audit flags.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ pub(super) fn config(flags: Audit) -> Result<audit::Config, Error> {
     let policy = match &flags.policy_file {
         Some(file) => audit::Policy::read(file)
             .map_err(|error| Error::Flag(format!("audit-policy-file: {}: {error}", file.display())))?,
-        // Only the event of a beginning can refuse a request.
+        // In this mode only the event of the start can refuse a request.
         None => audit::Policy::everything(
             [flags.log_mode, flags.webhook_mode].contains(&audit::Mode::BlockingStrict),
         ),

@@ -1,4 +1,4 @@
-//! The flags of the authorization webhook, checked.
+//! Validates the flags of the authorization webhook.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -9,11 +9,11 @@ use super::{Error, read};
 use crate::args;
 use crate::identity::trust::Trust;
 
-/// The authorization webhook for the agents of Karmada.
+/// The authorization webhook for Karmada's agents.
 #[derive(Debug)]
 pub struct AuthorizationWebhook {
     pub address: SocketAddr,
-    /// Whose certificate may ask. `None`: the host's front proxy.
+    /// Which client certificates are accepted. `None`: the host's front proxy.
     pub clients: Option<Trust>,
     pub layout: Layout,
 }
@@ -82,13 +82,13 @@ mod tests {
     }
 
     #[test]
-    fn layout_in_which_names_collide_is_refused() {
+    fn layout_with_colliding_names_is_refused() {
         let error = parse(&["--karmada-agent-namespace=karmada-cluster"]).unwrap_err().to_string();
         assert!(error.contains("need two namespaces"), "{error}");
     }
 
     #[test]
-    fn file_without_a_certificate_is_refused() {
+    fn ca_file_without_a_certificate_is_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let flag = format!("--authorization-webhook-client-ca-file={}", file.path().display());
         let error = parse(&[&flag, "--authorization-webhook-client-name=x"]).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! The flags of the inventories, checked.
+//! Validates the flags of the inventories.
 
 use kubectl_mc_api::Origin;
 
@@ -6,7 +6,7 @@ use super::Error;
 use crate::members::inventory::Inventories;
 use crate::members::inventory::hub::Hub;
 
-/// `namespaces` are those of the Secrets of each hub's registrations.
+/// `namespaces` contain the Secrets of each hub's members.
 pub(super) fn parse(
     order: Vec<Origin>,
     namespaces: [(Origin, String); 2],
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn hub_has_its_namespace_and_its_grants() {
+    fn hub_inventory_gets_its_namespace_and_grants() {
         assert_eq!(config(&[]).unwrap().inventories, Inventories::default());
         for (flags, origin, namespace) in [
             (&["--inventory=membercluster,karmada"][..], Origin::Karmada, "karmada-cluster"),

@@ -1,4 +1,4 @@
-//! The flags of Karmada's own server behind the sidecar, checked.
+//! Validates the flags of Karmada's own server behind the sidecar.
 
 use kubectl_mc_api::Origin;
 
@@ -7,7 +7,7 @@ use crate::args::KarmadaServer;
 use crate::hub_server;
 use crate::members::inventory::Inventories;
 
-/// Nothing if no server is given.
+/// `None` if no server is given.
 pub(super) fn parse(flags: KarmadaServer, of: &Inventories) -> Result<Option<hub_server::Config>, Error> {
     let KarmadaServer {
         karmada_server: Some(server),
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn server_needs_its_files_and_the_inventory_of_karmada() {
+    fn karmada_server_needs_its_files_and_the_inventory() {
         assert_eq!(parsed(&[]), Ok(None));
         let with = |inventory| parsed(&[&[inventory, SERVER][..], &FILES].concat());
         let config = with("--inventory=membercluster,karmada").unwrap().unwrap();

@@ -1,12 +1,12 @@
-//! The answers of the admission webhooks for the agents of Karmada (apiserver: `pkg/admission/plugin/webhook`): an
-//! AdmissionReview of admission.k8s.io/v1 goes in, the same kind with a response comes out.
+//! Answers the admission webhooks for Karmada's agents (apiserver: `pkg/admission/plugin/webhook`): it takes
+//! an AdmissionReview of admission.k8s.io/v1 and returns one with a response.
 //!
-//! - [`enrollment`]: judges requests for certificates, which [`certificate_request`] reads
-//! - [`owner`]: writes the owner on what an agent creates
+//! - [`enrollment`]: decides about certificate requests, which [`certificate_request`] parses
+//! - [`owner`]: sets the owner on objects that an agent creates
 //!
-//! Callers are not authenticated: a kube-apiserver shows webhooks no certificate. An answer is a function of the
-//! review alone, and holds nothing that the caller does not know. A body that is no review is answered with 400, which a
-//! kube-apiserver takes for a failed webhook.
+//! Callers are not authenticated, because a kube-apiserver sends webhooks no certificate. An answer depends
+//! on the review alone, and contains nothing that the caller does not know. An invalid review gets 400, which
+//! a kube-apiserver treats as a failed webhook.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -26,7 +26,7 @@ mod owner;
 pub use metrics::Metrics;
 use metrics::Outcome;
 
-/// A webhook, by its path.
+/// A webhook, identified by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Webhook {
     Enrollment,
@@ -91,7 +91,7 @@ impl Review {
     }
 }
 
-/// What a caller of the host asks for.
+/// The request that the host's caller sent.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {

@@ -1,8 +1,8 @@
-//! The answers of the authorization webhook (apiserver: `plugin/pkg/authorizer/webhook`): a SubjectAccessReview goes in,
-//! the same kind with a status comes out. The rules are those of [`kubectl_mc_api::ownership`].
+//! Answers the authorization webhook (apiserver: `plugin/pkg/authorizer/webhook`): it takes a
+//! SubjectAccessReview and returns one with a status. The rules are in [`kubectl_mc_api::ownership`].
 //!
-//! A review that has a field which this version does not know is denied: the field could mean that the request is
-//! another one. A body that is no review is answered with 400, which a kube-apiserver takes for a failed webhook.
+//! A review with a field that this version does not know is denied, because the field could change the
+//! meaning of the request. An invalid review gets 400, which a kube-apiserver treats as a failed webhook.
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
@@ -93,7 +93,7 @@ struct ResourceAttributes {
     subresource: String,
     name: String,
     field_selector: Option<Selector>,
-    /// No rule reads labels: a selection by label is a part of what a list may show.
+    /// Unused: no rule reads labels, because a label selector only reduces what a list returns.
     #[serde(rename = "labelSelector")]
     _label_selector: Option<Value>,
 }
@@ -155,7 +155,8 @@ impl ResourceAttributes {
 }
 
 impl Selector {
-    /// One requirement for the name, and nothing else (KEP-4601: several requirements are all to be met).
+    /// The selection, if there is exactly one requirement and it is for the name (KEP-4601: all requirements
+    /// must match).
     fn selection(&self) -> Selection<'_> {
         let requirements = self.requirements.as_deref().unwrap_or_default();
         match requirements {
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn body_that_is_no_review_is_a_bad_request() {
+    async fn invalid_review_is_a_bad_request() {
         for body in [
             "",
             "{",

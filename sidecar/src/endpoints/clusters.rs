@@ -1,10 +1,10 @@
-//! `clusters`, the read-only view of the inventory that the host's API shows: get, list and watch,
-//! as a kube-apiserver would answer them, so that kubectl, client-go and the plugin need nothing of
-//! their own. It tells names, labels, versions and conditions, never servers or credentials.
+//! Serves `clusters`, the read-only view of the inventory in the host's API: get, list and watch with the
+//! same answers as a kube-apiserver, so that kubectl, client-go and the plugin work without special code. It
+//! contains names, labels, servers, versions and conditions, never credentials.
 //!
-//! - [`registry`]: what is known, and the log of recent changes that watches follow
-//! - [`object`], [`table`], [`form`]: what a cluster looks like
-//! - [`accept`], [`options`], [`selector`], [`continuation`]: what is asked for
+//! - [`registry`]: the known clusters, and the log of recent changes that watches follow
+//! - [`object`], [`table`], [`form`]: the formats of a cluster
+//! - [`accept`], [`options`], [`selector`], [`continuation`]: the parsed request
 //! - [`visibility`]: which clusters the caller sees
 //! - [`list`], [`watch`]: the answers
 
@@ -37,7 +37,7 @@ use accept::Shape;
 use form::Form;
 use options::Options;
 
-/// Answers a request for one cluster, for all, or for what becomes of them.
+/// Answers a get, list or watch of clusters.
 pub async fn respond(
     registry: &Registry,
     viewer: Viewer,
@@ -82,19 +82,19 @@ pub async fn respond(
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
-    // A kube-apiserver says no more than this of tables and watches, too.
+    // A kube-apiserver sends the same type for tables and watches.
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     Ok(response)
 }
 
-/// Why the inventory is not shown as asked.
+/// Why a request for the view fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The host has not decided what the caller sees.
+    /// The host has not decided what the caller may see.
     #[error(transparent)]
     Authorization(#[from] authorization::Error),
-    /// 503: the host's MemberClusters are not listed yet.
+    /// 503: the host's MemberClusters are not synced yet.
     #[error("the sidecar has not read the list of members yet")]
     NotSynced,
     /// 404
@@ -103,10 +103,10 @@ pub enum Error {
     /// 400
     #[error("{0}")]
     BadRequest(String),
-    /// 410: no longer known what changed since.
+    /// 410: the changes since that version are no longer known.
     #[error("the resourceVersion or the continue token is too old: list again without it")]
     Expired,
-    /// 504, to be asked again in a second: another replica, or the host itself, was ahead.
+    /// 504 with a retry after a second: another replica, or the host itself, has seen a newer version.
     #[error("Too large resource version: {asked}, current: {current}")]
     TooLargeResourceVersion { asked: u64, current: u64 },
     /// 406

@@ -1,6 +1,6 @@
-//! What is served here, for the host's aggregator and for clients: groups and resources, OpenAPI and
-//! the version. The host waits for these before it deletes a namespace, so nothing here asks anybody:
-//! every document is built before it is asked for. Those of a group that another server has are what that server said last.
+//! Serves discovery for the host's aggregator and for clients: groups and resources, OpenAPI and the version.
+//! The host needs these before it deletes a namespace, so every document is built in advance and no request
+//! waits. The documents of another server's group are those that this server sent last.
 
 use http::{HeaderMap, Response, StatusCode};
 use kubectl_mc_api::Origin;
@@ -17,7 +17,7 @@ mod version;
 
 use published::{JSON, Published};
 
-/// The documents for the API groups that are served.
+/// The documents for the served API groups.
 pub struct Documents {
     list: Published,
     aggregated_v2: Published,
@@ -26,11 +26,11 @@ pub struct Documents {
     openapi_v3_index: Published,
     version: Published,
     groups: Vec<OfGroup>,
-    /// A group that is served and whose documents are not known yet.
+    /// A served group whose documents are not known yet.
     awaited: Option<Origin>,
 }
 
-/// What another server says of its API group.
+/// The documents of another server's API group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfServer {
     pub origin: Origin,
@@ -53,17 +53,17 @@ struct OfGroup {
 }
 
 impl Documents {
-    /// Those for our own group, and for the one that belongs to a hub.
+    /// The documents for the sidecar's own group, and for the group that belongs to a hub.
     pub fn new(hub: Option<Origin>) -> Self {
         Self::of(&[Origin::MemberCluster].into_iter().chain(hub).collect::<Vec<_>>(), None)
     }
 
-    /// Those for our own group, before the server of this hub has said what its group is.
+    /// The documents for the sidecar's own group, before this hub's server has sent those of its group.
     pub fn awaiting(hub: Origin) -> Self {
         Self { awaited: Some(hub), ..Self::new(None) }
     }
 
-    /// Those for our own group, and for the one of another server.
+    /// The documents for the sidecar's own group, and for another server's group.
     pub fn with_server(server: &OfServer) -> Self {
         Self::of(&[Origin::MemberCluster], Some(server))
     }
@@ -102,7 +102,7 @@ impl Documents {
         self.of_group(origin).is_some() || self.awaited == Some(origin)
     }
 
-    /// Answers a request for one of the documents, or says that the client has it already.
+    /// Answers a request for one of the documents, or answers 304 if the client's copy is current.
     pub fn respond(&self, document: Document, headers: &HeaderMap) -> Response<Body> {
         match document {
             Document::Groups => self.groups(headers),
@@ -121,7 +121,7 @@ impl Documents {
         }
     }
 
-    /// `/apis` is one of three documents; the plain one is for clients that ask for neither of the others.
+    /// `/apis` has three formats; the plain one is for clients that ask for neither of the others.
     fn groups(&self, headers: &HeaderMap) -> Response<Body> {
         let aggregated = |clause: &accept::Clause<'_>| {
             let conversion = clause.takes("application", "json").then(|| clause.conversion()).flatten()?;
@@ -160,7 +160,7 @@ impl OfGroup {
     }
 }
 
-/// The aggregator reads JSON. A client that takes nothing but protobuf asks the host.
+/// The aggregator reads JSON. A client that accepts only protobuf gets it from the host.
 fn json_only(document: &Published, headers: &HeaderMap) -> Response<Body> {
     if accept::clauses(headers).iter().any(|clause| clause.takes("application", "json")) {
         return document.respond(headers);

@@ -1,9 +1,10 @@
-//! What an agent of Karmada may do with Clusters beyond what the host's rights can say: RBAC knows no selector, and no
-//! admission sees the objects of an aggregated API server.
+//! Limits what a Karmada agent may do with Clusters, where RBAC on the host cannot: RBAC has no selectors,
+//! and admission does not see the objects of an aggregated API server.
 //!
-//! - Lists, watches and deletions of the collection are for the agent's own Cluster: the field selector says so.
-//! - A write leaves the references to Secrets as the name binds them. Where the member is, an agent says once, when it
-//!   registers the Cluster; after that an administrator does.
+//! - A list, watch or deletion of the collection is restricted to the agent's own Cluster by a field
+//!   selector.
+//! - A write must keep the references to Secrets that the name requires. An agent sets the member's address
+//!   only once, when it registers the Cluster; afterwards only an administrator may change it.
 
 use http::{HeaderMap, Method, header};
 use kubectl_mc_api::ownership::subject::{GROUP, Subject, is_cluster};
@@ -14,10 +15,10 @@ use crate::identity::Identity;
 use crate::request::query::Query;
 use crate::request::request_info::{HubObjects, Verb};
 
-/// A caller, as far as these rules tell callers apart.
+/// A caller, as these rules distinguish callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller<'a> {
-    /// These rules are not about it.
+    /// A caller without restrictions from these rules.
     Any,
     /// The agent of this cluster.
     Agent(&'a str),
@@ -26,7 +27,7 @@ pub(super) enum Caller<'a> {
 impl<'a> Caller<'a> {
     /// # Errors
     ///
-    /// The caller is in the group of the agents, and the agent of no cluster.
+    /// The caller is in the group of the agents, but is not the agent of any cluster.
     pub(super) fn of(identity: &'a Identity) -> Result<Self, Refused> {
         match Subject::parse(&identity.user, &identity.groups) {
             Subject::NoAgent => Ok(Self::Any),
@@ -38,14 +39,14 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// The query of a request for a collection, which selects the agent's own Cluster as well.
+/// The query of a request for a collection, restricted to the agent's own Cluster.
 pub(super) fn own_only(cluster: &str, query: Option<&str>) -> String {
     let asked = Query::new(query).first("fieldSelector").filter(|selector| !selector.is_empty());
     let own = format!("metadata.name={cluster}");
     let selector = asked.map_or_else(|| own.clone(), |asked| format!("{asked},{own}"));
-    // Go takes nothing from a query of too many pairs, so a server would not see the selector either.
+    // Go ignores a query with too many pairs, so a server would not see the selector either.
     let others = query.filter(|query| query.matches('&').count() < MAX_PAIRS).unwrap_or_default();
-    // Every spelling of the key goes: a server takes the first value.
+    // Every spelling of the key is removed, because a server uses the first value.
     let others = others.split('&').filter(|pair| !pair.is_empty() && !is_field_selector(pair));
     let selector = format!("fieldSelector={}", utf8_percent_encode(&selector, NON_ALPHANUMERIC));
     std::iter::once(selector).chain(others.map(str::to_owned)).collect::<Vec<_>>().join("&")
@@ -60,12 +61,12 @@ pub(super) fn is_of_collection(objects: &HubObjects) -> bool {
     matches!(objects.verb, Verb::List | Verb::Watch | Verb::DeleteCollection)
 }
 
-/// Whether what a request carries is looked at. Nothing but the object itself has the fields.
+/// Whether a request's body must be checked. Only the object itself has the fields, not its subresources.
 pub(super) fn is_checked(objects: &HubObjects) -> bool {
     matches!(objects.verb, Verb::Create | Verb::Update | Verb::Patch) && objects.object.subresource.is_empty()
 }
 
-/// What a write carries.
+/// The content of a write.
 #[derive(Debug)]
 pub(super) struct Write {
     document: Value,
@@ -85,12 +86,12 @@ impl Write {
         Ok(Self { document, is_json_patch, is_create: *method == Method::POST })
     }
 
-    /// Whether the Cluster as it is decides.
+    /// Whether the decision depends on the current Cluster.
     pub(super) fn needs_current(&self) -> bool {
         !self.is_create && !self.is_json_patch
     }
 
-    /// Refuses what would make the agent's Cluster lead elsewhere. `current` is the Cluster as it is.
+    /// Refuses a write that would redirect the agent's Cluster. `current` is the Cluster before the write.
     pub(super) fn check(
         &self,
         cluster: &str,
@@ -121,7 +122,7 @@ impl Write {
                 Some(old) => new == old || (new.is_null() || *new == "") && (old.is_null() || *old == ""),
                 None => new.is_null(),
             };
-            // A merge patch that does not name a field leaves it.
+            // A merge patch keeps a field that it does not name.
             let is_named = spec.get(field).is_some();
             if is_named && !is_left {
                 return Err(Refused::Moved { field, cluster: cluster.to_owned() });
@@ -134,7 +135,7 @@ impl Write {
         let operations = self.document.as_array().ok_or(Refused::NotJson)?;
         let paths = operations.iter().flat_map(|operation| [&operation["path"], &operation["from"]]);
         for path in paths.filter_map(Value::as_str) {
-            // RFC 6901: an escaped letter is none of these, and only ~ and / can be escaped.
+            // RFC 6901: only ~ and / can be escaped, so none of these fields can have another spelling.
             let field = FIELDS.into_iter().find(|field| {
                 let rest = path.strip_prefix("/spec/").and_then(|rest| rest.strip_prefix(*field));
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -155,7 +156,7 @@ fn is_https(endpoint: &Value) -> bool {
 const FIELDS: [&str; 4] = ["secretRef", "impersonatorSecretRef", "apiEndpoint", "proxyURL"];
 const IMPERSONATOR: &str = "-impersonator";
 
-/// Why an agent may not do what it asks for.
+/// Why an agent may not do this.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error(
@@ -179,9 +180,9 @@ pub enum Refused {
     TooLarge,
 }
 
-/// More than any client sends, and far from the 10,000 that Go takes.
+/// More than any client sends, and far below Go's limit of 10,000.
 const MAX_PAIRS: usize = 100;
-/// As much as etcd takes in one request.
+/// As much as etcd accepts in one request.
 pub(super) const MAX_WRITE: usize = 1536 * 1024;
 
 #[cfg(test)]

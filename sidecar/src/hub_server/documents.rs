@@ -1,5 +1,6 @@
-//! Discovery and OpenAPI of the group of the server behind the sidecar. They are asked for at the start and every minute;
-//! while the server is away, what it said last is published: the host asks for discovery before it deletes a namespace.
+//! Fetches discovery and OpenAPI of the group from the server behind the sidecar, at the start and every
+//! minute. While the server is unreachable, its last documents stay published, because the host needs
+//! discovery to delete a namespace.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::{Error, HubServer, INTERVAL};
 use crate::endpoints::discovery::{Documents, OfServer};
 use crate::identity::{AUTHENTICATED, Identity};
 
-/// Asks for the documents again and again, and publishes what has changed.
+/// Fetches the documents periodically, and publishes changes.
 pub(super) async fn follow(server: &HubServer, published: &ArcSwap<Documents>) {
     let mut known: Option<OfServer> = None;
     let mut pause = FIRST_PAUSE;

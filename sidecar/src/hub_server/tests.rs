@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn errors_name_the_server_and_not_a_member() {
+fn errors_name_the_server_instead_of_a_member() {
     let cluster = || NAME.parse().unwrap();
     for (error, expected) in [
         (
@@ -20,7 +20,7 @@ fn errors_name_the_server_and_not_a_member() {
 }
 
 #[test]
-fn file_that_cannot_be_read_is_named_by_its_flag() {
+fn unreadable_file_is_named_by_its_flag() {
     let config = Config {
         server: "https://aa.example".parse().unwrap(),
         ca: "/does/not/exist".into(),

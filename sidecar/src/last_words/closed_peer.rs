@@ -1,4 +1,4 @@
-//! For tests: a peer that has sent these bytes and closed its end. Writes to it fail as a reset does.
+//! A test peer that has sent some bytes and closed its end. Writes to it fail as after a reset.
 
 use std::io;
 use std::pin::Pin;

@@ -1,5 +1,5 @@
-//! A counter whose name does not end in `_total`, as some of a kube-apiserver's. OpenMetrics has no such counters, so its type
-//! is unknown, which Prometheus reads like any other.
+//! A counter whose name does not end in `_total`, like some of a kube-apiserver's. OpenMetrics does not allow
+//! such a counter, so its type is unknown, which Prometheus reads like any other.
 
 use std::fmt::Error;
 
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_has_no_suffix() {
+    fn counter_name_has_no_suffix() {
         let (mut registry, counter) =
             (prometheus_client::registry::Registry::default(), PlainCounter::default());
         registry.register("attempts", "Attempts", counter.clone());

@@ -1,4 +1,4 @@
-//! Metrics of the process, by the names that all client libraries of Prometheus share.
+//! Metrics of the process, with the standard names of Prometheus' client libraries.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Reads the process anew for each scrape.
+/// Collects the values at each scrape.
 #[derive(Debug)]
 struct Process {
     started: f64,
@@ -56,7 +56,7 @@ fn resident_bytes() -> Option<f64> {
     Some(f64::from(pages) * f64::from(page))
 }
 
-/// Without the one by which they are counted.
+/// Not counting the file descriptor that this function opens.
 fn open_files() -> Option<f64> {
     let files = fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1);
     Some(f64::from(u32::try_from(files).ok()?))
@@ -65,7 +65,7 @@ fn open_files() -> Option<f64> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn process_is_measured() {
+    fn process_metrics_are_exported() {
         let text = crate::metrics::text(&crate::metrics::registry());
         let value = |name: &str| {
             let line = text.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_default();

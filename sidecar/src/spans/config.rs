@@ -1,16 +1,16 @@
-//! The tracing configuration, in the form of a kube-apiserver's (component-base: `tracing/api/v1`).
+//! Parses the tracing configuration, in the format of a kube-apiserver (component-base: `tracing/api/v1`).
 
 use std::path::Path;
 
 use http::uri::Authority;
 use serde::Deserialize;
 
-/// Where spans are sent, and of how many requests.
+/// The destination of spans, and the share of sampled requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// A URL of the OTLP exporter.
+    /// The URL of the OTLP collector.
     pub(super) endpoint: String,
-    /// The part of the requests that no caller has decided about, from 0 to 1.
+    /// The share of sampled requests among those without a caller's decision, from 0 to 1.
     pub(super) sampling_rate: f64,
 }
 
@@ -28,14 +28,14 @@ struct File {
 impl Config {
     /// # Errors
     ///
-    /// The file cannot be read, is no tracing configuration, or has a value that cannot be used.
+    /// The file cannot be read, is not a tracing configuration, or has an invalid value.
     pub fn read(file: &Path) -> Result<Self, Error> {
         Self::parse(&std::fs::read_to_string(file)?)
     }
 
     fn parse(text: &str) -> Result<Self, Error> {
         let malformed = |error: &dyn ToString| Error::Malformed(error.to_string());
-        // A reader of YAML for each type would be 140 KB of program more.
+        // Deserializing YAML directly into each type would add 140 KB to the binary.
         let value: serde_json::Value = serde_saphyr::from_str(text).map_err(|error| malformed(&error))?;
         let file: File = serde_json::from_value(value).map_err(|error| malformed(&error))?;
         let version = file.api_version.strip_prefix(GROUP).unwrap_or_default();
@@ -51,12 +51,12 @@ impl Config {
     }
 }
 
-/// The exporter's URL for a target of gRPC. The connection has no TLS, as upstream's.
+/// The collector's URL for a gRPC target. The connection has no TLS, as upstream.
 fn url(endpoint: &str) -> Result<String, Error> {
     let invalid = |reason| Error::Endpoint { endpoint: endpoint.to_owned(), reason };
     let target = match endpoint.split_once("//") {
         None => endpoint,
-        // The name of a DNS server could stand before the third slash.
+        // A gRPC target may have a DNS server before the third slash.
         Some(("dns:", rest)) => {
             rest.strip_prefix('/').ok_or_else(|| invalid("a DNS server cannot be chosen"))?
         }
@@ -70,11 +70,11 @@ fn url(endpoint: &str) -> Result<String, Error> {
 
 const GROUP: &str = "apiserver.config.k8s.io/";
 const KIND: &str = "TracingConfiguration";
-/// OTLP's port for gRPC on this machine: a collector beside the sidecar.
+/// OTLP's gRPC port on this machine: a collector beside the sidecar.
 const DEFAULT_ENDPOINT: &str = "localhost:4317";
 const MILLION: i32 = 1_000_000;
 
-/// A configuration that cannot be used.
+/// Why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_a_kube_apiserver() {
+    fn defaults_match_kube_apiserver() {
         let config = Config { endpoint: "http://localhost:4317".to_owned(), sampling_rate: 0.0 };
         assert_eq!(parse("").unwrap(), config);
         for version in ["v1beta1", "v1alpha1"] {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn rate_is_a_part_of_a_million() {
+    fn sampling_rate_is_per_million() {
         assert_eq!(parse("samplingRatePerMillion: 250000").unwrap().sampling_rate, 0.25);
         for rate in [-1, 1_000_001] {
             let error = parse(&format!("samplingRatePerMillion: {rate}")).unwrap_err();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoint_is_a_target_of_grpc_without_tls() {
+    fn endpoint_is_a_grpc_target_without_tls() {
         for (endpoint, url) in [
             ("collector:4317", "http://collector:4317"),
             ("10.0.0.1:4317", "http://10.0.0.1:4317"),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn field_that_upstream_does_not_know_is_named() {
+    fn unknown_field_is_named() {
         let error = parse("samplingRate: 1").unwrap_err();
         assert!(error.contains("samplingRate"), "{error}");
         assert!(parse("samplingRatePerMillion: 1\nsamplingRatePerMillion: 2").is_err());

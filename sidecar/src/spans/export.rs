@@ -1,5 +1,5 @@
-//! Spans that are over: a bounded queue, and their export in batches. A span without room is dropped and counted, so that
-//! no request waits for the collector.
+//! Queues ended spans and exports them in batches. The queue is bounded: a span without room is dropped and
+//! counted, so that no request waits for the collector.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl Metrics {
     }
 }
 
-/// Where a span goes when it is over.
+/// Sends ended spans to the export.
 #[derive(Debug)]
 pub(super) struct Queue {
     spans: Sender<SpanData>,
@@ -77,7 +77,7 @@ impl SpanProcessor for Queue {
     }
 }
 
-/// Exports spans until `stop`, and then those that are queued.
+/// Exports spans until `stop`, and then the queued ones.
 pub(super) async fn run(
     mut ended: Receiver<SpanData>,
     exporter: impl SpanExporter,
@@ -88,7 +88,7 @@ pub(super) async fn run(
     let mut is_failing = false;
     loop {
         let mut batch = Vec::with_capacity(MAX_BATCH);
-        // Cancel-safe: received spans are in the batch.
+        // Cancel-safe: received spans are already in the batch.
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
@@ -112,7 +112,7 @@ pub(super) async fn run(
             }
             Err(error) => {
                 failed.inc_by(count);
-                // Once in an outage.
+                // Logged once in an outage.
                 if !std::mem::replace(&mut is_failing, true) {
                     warn!(error = %error, "cannot export spans");
                 }
@@ -121,12 +121,12 @@ pub(super) async fn run(
     }
 }
 
-/// Waits for a span, and then for a full batch or for a while.
+/// Waits for a span, and then until the batch is full or `MAX_WAIT` has passed.
 async fn fill(batch: &mut Vec<SpanData>, ended: &mut Receiver<SpanData>) {
     if ended.recv_many(batch, MAX_BATCH).await == 0 {
         return;
     }
-    // Cancel-safe, as `recv_many` is.
+    // Cancel-safe, because `recv_many` is.
     tokio::select! {
         () = sleep(MAX_WAIT) => {}
         () = async {
@@ -135,7 +135,7 @@ async fn fill(batch: &mut Vec<SpanData>, ended: &mut Receiver<SpanData>) {
     }
 }
 
-/// Spans that wait for their export, the default of OpenTelemetry's SDKs: about 2 MiB.
+/// Maximum number of queued spans, the default of OpenTelemetry's SDKs: about 2 MiB.
 pub(super) const QUEUE_SIZE: usize = 2048;
 /// Spans in one export, the default of the SDKs.
 const MAX_BATCH: usize = 512;
@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// Passes on the sizes of batches, or fails.
+    /// Sends the sizes of batches to the test, or fails.
     #[derive(Debug)]
     struct Batches(Option<UnboundedSender<usize>>);
 
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// Ends so many spans in a queue of this size.
+    /// Ends this many spans in a queue of this size.
     fn ended(spans: usize, size: usize, metrics: &Metrics) -> (SdkTracerProvider, Receiver<SpanData>) {
         let (queue, ended) = Queue::new(size, metrics);
         let provider = SdkTracerProvider::builder().with_span_processor(queue).build();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn spans_are_exported_together_after_a_while() {
+    async fn spans_are_exported_in_a_batch_after_max_wait() {
         let metrics = Metrics::default();
         let (_provider, ended) = ended(MAX_BATCH + 3, QUEUE_SIZE, &metrics);
         let (sender, mut sizes) = unbounded_channel();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn queued_spans_are_exported_at_the_end() {
+    async fn queued_spans_are_exported_at_shutdown() {
         let metrics = Metrics::default();
         let (_provider, ended) = ended(MAX_BATCH + 1, QUEUE_SIZE, &metrics);
         let (sender, mut sizes) = unbounded_channel();

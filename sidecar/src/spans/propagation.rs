@@ -1,4 +1,5 @@
-//! The trace in the headers of a request: `traceparent` and `tracestate` (W3C Trace Context).
+//! Reads and writes the trace in the headers of a request: `traceparent` and `tracestate` (W3C Trace
+//! Context).
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::Context;
@@ -6,9 +7,9 @@ use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
 use opentelemetry::trace::{SpanContext, TraceContextExt};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 
-/// The caller's span. None if there is none, or none that can be read.
+/// The caller's span. `None` if there is none, or it is invalid.
 pub(super) fn extract(headers: &HeaderMap) -> Option<SpanContext> {
-    // Of two, either may be the true one.
+    // With two lines, either could be the right one.
     let mut lines = headers.get_all(TRACEPARENT).iter();
     if lines.next().is_none() || lines.next().is_some() {
         return None;
@@ -17,7 +18,7 @@ pub(super) fn extract(headers: &HeaderMap) -> Option<SpanContext> {
     Some(context.span().span_context().clone()).filter(SpanContext::is_valid)
 }
 
-/// Puts a span into headers, in the place of the caller's.
+/// Writes a span into headers, in place of the caller's.
 pub(super) fn inject(span: &SpanContext, headers: &mut HeaderMap) {
     headers.remove(TRACESTATE);
     let context = Context::new().with_remote_span_context(span.clone());
@@ -44,7 +45,7 @@ impl Injector for HeadersMut<'_> {
             return;
         }
         if let (Ok(name), Ok(value)) = (key.parse::<HeaderName>(), HeaderValue::try_from(value)) {
-            // Only a map that is full to its last place has no room, and no such request is served.
+            // Only a map at its maximum size has no room, and such a request is not served.
             let _ = self.0.try_insert(name, value);
         }
     }
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn span_passes_through_headers_with_its_state() {
+    fn span_round_trips_through_headers_with_its_state() {
         let span = extract(&headers(&[("traceparent", PARENT), ("tracestate", "a=1,b=2")])).unwrap();
         let mut sent = headers(&[("traceparent", "old"), ("tracestate", "old=1")]);
         inject(&span, &mut sent);
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_cannot_be_read_are_no_trace() {
+    fn invalid_headers_are_ignored() {
         for lines in [
             &[][..],
             &[("traceparent", "")],

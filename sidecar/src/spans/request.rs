@@ -1,9 +1,11 @@
-//! The spans of one request, named and timed as a kube-apiserver's (apiserver: `endpoints/filters/traces.go`): one from its
-//! head to its last byte, and a child for each exchange with the member.
+//! Creates the spans of one request, with the names and times of a kube-apiserver (apiserver:
+//! `endpoints/filters/traces.go`): one from its head to its last byte, and a child for each exchange with the
+//! member.
 //!
-//! A request without a login has none, so that strangers cause no export. The trace of a caller goes on here only if the
-//! caller may decide about sampling: the host, or a user in one of two groups, as upstream has it. Any other request
-//! begins a trace of its own, with a link to the caller's, and the rate decides about it.
+//! A request without a login has none, so that unauthenticated clients cause no export. The caller's trace
+//! continues only if the caller may decide about sampling: the host, or a user in one of two groups, as
+//! upstream. Any other request starts its own trace with a link to the caller's, and the sampling rate
+//! decides about it.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,7 +22,7 @@ use super::{Tracer, propagation};
 use crate::identity::{Identity, MASTERS};
 use crate::request::request_info::{RequestInfo, Route};
 
-/// One request, from its head to its end.
+/// The tracing state of one request, from its head to its end.
 #[derive(Debug)]
 pub struct RequestSpan {
     tracer: Arc<Tracer>,
@@ -29,19 +31,19 @@ pub struct RequestSpan {
     uri: Uri,
     user_agent: Option<HeaderValue>,
     caller: Option<SpanContext>,
-    /// Whether a header names a trace, be it one that can be read here or not.
+    /// Whether the headers contain a trace, valid or not.
     has_traceparent: bool,
-    /// The host has replaced the caller's trace by its own.
+    /// Whether the host replaced the caller's trace by its own.
     is_of_host: bool,
     name: String,
     cluster: Option<ClusterName>,
     upgrade: Option<&'static str>,
-    /// Once the login is known.
+    /// Set once the login is known.
     span: Option<Span>,
 }
 
 impl RequestSpan {
-    /// Begins before authentication. `is_forwarded`: the peer is the host.
+    /// Starts before authentication. `is_forwarded` means that the peer is the host.
     pub fn begin<B>(tracer: Arc<Tracer>, request: &Request<B>, is_forwarded: bool) -> Self {
         Self {
             tracer,
@@ -59,8 +61,8 @@ impl RequestSpan {
         }
     }
 
-    /// Adds route, cluster and upgrade. The host passes on the headers of an upgrade as they are, so their trace is the
-    /// caller's (kube-aggregator: `handler_proxy.go`).
+    /// Adds route, cluster and upgrade. The host forwards the headers of an upgrade unchanged, so their trace
+    /// is the caller's (kube-aggregator: `handler_proxy.go`).
     pub fn understood(&mut self, info: &RequestInfo) {
         self.upgrade = info.upgrade.map(|protocol| protocol.as_str());
         self.is_of_host &= info.upgrade.is_none();
@@ -104,7 +106,7 @@ impl RequestSpan {
     fn attributes(&self) -> Vec<KeyValue> {
         let mut attributes = vec![
             KeyValue::new("http.request.method", self.method.to_string()),
-            // Without the query, which can hold a credential.
+            // Without the query, which may contain a credential.
             KeyValue::new("url.path", truncated(self.uri.path())),
         ];
         if let Some(user_agent) = &self.user_agent {
@@ -148,7 +150,7 @@ impl RequestSpan {
         }
     }
 
-    /// The request is over.
+    /// Ends the span of the request.
     pub fn ended(&mut self, audit_id: &dyn ToString, code: Option<StatusCode>, hop: Option<Hop>) {
         let Some(span) = self.recording() else { return };
         span.set_attribute(KeyValue::new("audit-id", audit_id.to_string()));
@@ -164,16 +166,16 @@ impl RequestSpan {
         span.end();
     }
 
-    /// The trace of a request that is sampled.
+    /// The trace of a sampled request.
     pub fn trace_id(&self) -> Option<TraceId> {
         let context = self.span.as_ref()?.span_context();
         context.is_sampled().then(|| context.trace_id())
     }
 
-    /// The part of the request's trace that its exchanges with a member belong to.
+    /// The trace context for exchanges with a member.
     pub fn to_member(&self) -> Option<ToMember> {
         let context = self.span.as_ref()?.span_context().clone();
-        // Without one the member decides for itself.
+        // Without a trace in the headers the member decides about sampling.
         if !self.has_traceparent && !context.is_sampled() {
             return None;
         }
@@ -186,20 +188,20 @@ impl RequestSpan {
     }
 }
 
-/// The spans of the exchanges with a member, of which a request can have several.
+/// The spans of a request's exchanges with a member; there can be several.
 #[derive(Debug)]
 pub struct ToMember {
     tracer: SdkTracer,
     context: SpanContext,
     cluster: Option<ClusterName>,
-    /// Of the last exchange, until its end.
+    /// The span of the last exchange, until its end.
     span: Option<Span>,
 }
 
 impl ToMember {
-    /// Begins an exchange: the connection, the request, and the wait for the head of the answer. The member gets its span
-    /// in the place of the caller's; of a request that is not sampled, the request's, so that no caller decides about
-    /// sampling at the member.
+    /// Starts an exchange: the connection, the request, and the wait for the head of the answer. The member
+    /// gets the exchange's span in place of the caller's, or the request's span if that is not sampled, so
+    /// that an ordinary caller cannot decide about sampling at the member.
     pub fn begin(&mut self, method: &Method, headers: &mut HeaderMap) {
         if !self.context.is_sampled() {
             return propagation::inject(&self.context, headers);
@@ -215,20 +217,20 @@ impl ToMember {
         self.span = Some(span);
     }
 
-    /// Ends it with the status of the answer, or without an answer that the caller gets.
+    /// Ends it with the status of the answer, or without an answer for the caller.
     pub fn ended(&mut self, code: Option<StatusCode>) {
         let Some(mut span) = self.span.take() else { return };
         if let Some(code) = code {
             span.set_attribute(KeyValue::new(STATUS_CODE, i64::from(code.as_u16())));
         }
-        // For a client a refusal is an error too.
+        // For a client span a refusal is an error, too.
         if code.is_none_or(|code| code.is_client_error() || code.is_server_error()) {
             span.set_status(Status::error(""));
         }
     }
 }
 
-/// A span waits in a queue of a bounded number.
+/// Truncates a text, because the queue bounds only the number of spans.
 fn truncated(text: &str) -> String {
     match text.char_indices().nth(MAX_LETTERS) {
         Some((end, _)) => format!("{}...TRUNCATED", &text[..end]),
@@ -236,7 +238,7 @@ fn truncated(text: &str) -> String {
     }
 }
 
-/// Groups that decide about sampling (apiserver: `authentication/user`).
+/// Groups that may decide about sampling (apiserver: `authentication/user`).
 const DECIDING_GROUPS: [&str; 2] = [MASTERS, "system:monitoring"];
 const CLUSTER: &str = "kubectl-mc.dev/cluster";
 const STATUS_CODE: &str = "http.response.status_code";

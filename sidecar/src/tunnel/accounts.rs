@@ -1,8 +1,10 @@
-//! The agents' accounts on the host, `kubectl-mc-agents/<cluster>`: a deletion ends the account's tunnels at once. A
-//! SubjectAccessReview would not notice it: RBAC binds the group of the namespace, whether or not the account exists.
+//! Follows the agents' accounts on the host, `kubectl-mc-agents/<cluster>`, and ends an account's tunnels as
+//! soon as it is deleted. A SubjectAccessReview would not detect the deletion, because RBAC binds the group
+//! of the namespace whether or not the account exists.
 //!
-//! Tokens for them are requested here as well: an agent whose tunnel is open gets a new one in time. So does the CA of the
-//! direct endpoint, which an agent that dials it has to know before certificates of that CA are shown.
+//! It also requests new tokens: an agent with an open tunnel gets one before its token expires. It announces
+//! the CA of the direct endpoint as well: an agent that dials it needs the CA before the server uses
+//! certificates of that CA.
 
 use std::collections::HashMap;
 use std::ops::DerefMut;
@@ -32,7 +34,7 @@ use super::registry::AgentTunnel;
 use crate::random;
 use crate::watch_backoff::WatchBackoff;
 
-/// What is known of the accounts.
+/// The known accounts.
 pub struct Accounts {
     endpoint: watch::Receiver<Option<Publication>>,
     accounts: Api<ServiceAccount>,
@@ -53,7 +55,7 @@ impl Account {
     }
 }
 
-/// One that is not kept any more is deleted, or has another uid now.
+/// Dropped when the account was deleted, or has another uid now.
 impl Drop for Account {
     fn drop(&mut self) {
         self.deleted.cancel();
@@ -76,8 +78,8 @@ impl Accounts {
         Arc::new(Self { endpoint, accounts, metadata, known: Default::default() })
     }
 
-    /// A token that is cancelled when the account of this cluster is deleted. `uid` is the one that the host
-    /// authenticated, if it says it.
+    /// A token that is cancelled when the account of this cluster is deleted. `uid` is the authenticated
+    /// account's, if the host reports it.
     pub fn find(&self, cluster: &ClusterName, uid: Option<&str>) -> Result<CancellationToken, Unknown> {
         let known = self.locked();
         let accounts = known.as_ref().ok_or(Unknown::NotSynced)?;
@@ -97,7 +99,7 @@ impl Accounts {
             let event = match event {
                 Ok(event) => event,
                 Err(error) => {
-                    // An installation of before has no right to them, and no agents.
+                    // An older installation has no right to watch the accounts, and no agents.
                     match has_failed {
                         true => debug!(error = %error, "cannot watch the agents' accounts"),
                         false => {
@@ -118,7 +120,7 @@ impl Accounts {
         }
     }
 
-    /// Takes a whole list. What is known is never half of one: that would refuse accounts that exist.
+    /// Replaces all accounts by a complete list. A partial list would refuse existing accounts.
     fn replace(&self, read: Vec<(String, Option<String>)>) {
         let mut known = self.locked();
         let mut before = known.take().unwrap_or_default();
@@ -153,14 +155,14 @@ impl Accounts {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives an agent new tokens as long as its tunnel lives, each in time before the last one expires. What is asked
-    /// rarely is boxed, because every tunnel has such a task.
+    /// Sends an agent new tokens for as long as its tunnel lives, each before the previous one expires. Rare
+    /// calls are boxed, because every tunnel has such a task.
     pub async fn keep_credential(&self, tunnel: &AgentTunnel) {
-        // Replicas with a tunnel to the same agent do not ask together.
+        // Jitter: replicas with a tunnel to the same agent do not request tokens together.
         let share = random::fraction().mul_add(SPREAD, RENEWED_AFTER);
         loop {
-            // An agent that does not answer now may answer later; one without a token, or whose token has no end, never
-            // needs another.
+            // An agent that does not answer now may answer later. An agent without a token, or with one that
+            // never expires, needs no other.
             let Some(about) = Box::pin(tunnel.about()).await else {
                 sleep(PAUSE.mul_f64(1.0 + random::fraction())).await;
                 continue;
@@ -185,7 +187,7 @@ impl Accounts {
         }
     }
 
-    /// Tells an agent the direct endpoint, now and whenever it has another CA, as long as the tunnel lives.
+    /// Sends an agent the direct endpoint, now and whenever its CA changes, for as long as the tunnel lives.
     pub async fn keep_endpoint(&self, tunnel: &AgentTunnel) {
         let mut endpoint = self.endpoint.clone();
         loop {
@@ -218,7 +220,7 @@ impl Accounts {
     }
 }
 
-/// How long it is until this share of a credential's life is over.
+/// The time until this share of a credential's life is over.
 fn due_in(life: CredentialLife, share: f64, now: Timestamp) -> Duration {
     let CredentialLife { issued, expires } = life;
     let after =
@@ -228,14 +230,14 @@ fn due_in(life: CredentialLife, share: f64, now: Timestamp) -> Duration {
     Duration::try_from_secs_f64(left).unwrap_or(Duration::ZERO)
 }
 
-/// 30 days, in seconds; hosts give less.
+/// 30 days, in seconds; hosts may issue shorter ones.
 const TOKEN_LIFE: i64 = 30 * 24 * 3600;
 const RENEWED_AFTER: f64 = 2.0 / 3.0;
 const SPREAD: f64 = 0.1;
-/// A clock may be set meanwhile.
+/// The clock may be set meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Before an agent is asked again: its pod sees a changed Secret within a minute or two.
+/// Pause before an agent is asked again: its pod sees a changed Secret within a minute or two.
 const PAUSE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn account_that_a_new_list_lacks_is_deleted() {
+    async fn account_missing_from_a_new_list_is_deleted() {
         let accounts = accounts();
         accounts.replace(vec![("m1".to_owned(), None), ("m2".to_owned(), None)]);
         let (m1, m2) =
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn agent_that_did_not_answer_once_gets_its_token_later() {
+    async fn unanswered_request_delays_the_agents_token() {
         let answer = serde_json::json!({
             "spec": {"audiences": []},
             "status": {"token": "new", "expirationTimestamp": "2030-01-01T00:00:00Z"},
@@ -309,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn credential_is_due_after_its_share() {
+    fn credential_is_renewed_after_its_share_of_life() {
         let life = CredentialLife { issued: 1000, expires: 1000 + 3000 };
         let due = |now| due_in(life, 0.5, Timestamp::from_second(now).unwrap()).as_secs();
         assert_eq!((due(1000), due(2000), due(2500), due(9000)), (1500, 500, 0, 0));

@@ -1,4 +1,4 @@
-//! Requests of the sidecar to agents that enroll their member, by whichever replica has a tunnel.
+//! Sends enrollment requests to agents, through any replica with a tunnel.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::paths;
 use super::registry::AgentTunnels;
 
-/// What an agent hands over. It does not implement `Debug`: its tokens must not reach a log.
+/// The data that an agent sends. It does not implement `Debug`, because its tokens must not reach a log.
 #[derive(Deserialize, Serialize)]
 pub struct Handover {
     #[serde(rename = "ca.crt")]
     pub ca: String,
-    /// Of the member's kube-system.
+    /// The uid of the member's kube-system.
     pub uid: String,
     pub tokens: Tokens,
 }
@@ -27,16 +27,16 @@ pub struct Tokens {
     pub manager: String,
 }
 
-/// What is asked of an agent.
+/// A request to an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Hand over the member's CA and tokens.
+    /// Send the member's CA and tokens.
     Enroll,
-    /// The host has them: give the right to hand them over away.
+    /// The host has stored them: delete the right to send them.
     Confirm,
 }
 
-/// An agent's answer, not checked yet.
+/// An agent's answer, not validated yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub status: StatusCode,
@@ -53,7 +53,8 @@ impl Request {
 }
 
 impl AgentTunnels {
-    /// Asks the agents of a cluster until one agrees, and gives the last answer otherwise; none if no agent answers.
+    /// Asks the agents of a cluster until one agrees, and otherwise returns the last answer; `None` if no
+    /// agent answers.
     pub async fn enroll(&self, cluster: &ClusterName, request: Request) -> Option<Reply> {
         let here = self.enroll_here(cluster, request).await;
         if here.as_ref().is_some_and(|reply| reply.status.is_success()) {
@@ -62,7 +63,7 @@ impl AgentTunnels {
         self.peers().enroll(cluster, request).await.or(here)
     }
 
-    /// The same by the tunnels that end here.
+    /// The same through this replica's own tunnels.
     pub(super) async fn enroll_here(&self, cluster: &ClusterName, request: Request) -> Option<Reply> {
         let mut last = None;
         for tunnel in self.by_preference(cluster).ok()? {
@@ -80,9 +81,9 @@ impl AgentTunnels {
     }
 }
 
-/// In an agent's description of itself.
+/// The capability in an agent's description of itself.
 pub const CAPABILITY: &str = "enroll";
-/// A certificate authority may be a bundle of many.
+/// A CA may be a bundle of many certificates.
 pub(super) const MAX_ANSWER: usize = 64 * 1024;
-/// An agent asks its own API server a few times.
+/// The agent sends a few requests to its own API server.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
-//! Bounds the HTTP/2 frames that an agent may send beside data. Data is bounded by windows that our readers open; SETTINGS,
-//! PING, RST_STREAM and all else cost work for nothing (CVE-2019-9512, CVE-2019-9515, CVE-2023-44487), and an agent
-//! sends a few of them for each connection.
+//! Limits the HTTP/2 frames that an agent may send besides data. The readers' windows limit data. All other
+//! frames (SETTINGS, PING, RST_STREAM) cost work and carry no data (CVE-2019-9512, CVE-2019-9515,
+//! CVE-2023-44487), and an agent needs only a few of them for each connection.
 
 use std::io;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::read_hook::ReadHook;
 #[derive(Debug)]
 pub(crate) struct FrameLimit {
     head: [u8; HEAD],
-    /// How much of the head is there.
+    /// How many bytes of the head have arrived.
     filled: usize,
-    /// How much of the frame's payload is still to come.
+    /// How many bytes of the frame's payload have not arrived yet.
     payload: usize,
     rate: Rate<MAX_FRAMES>,
 }
 
-/// At most `MOST` of something in a second, and twice as many at once.
+/// A rate of at most `MOST` per second, with a burst of twice as many.
 #[derive(Debug)]
 pub(super) struct Rate<const MOST: u32> {
     /// How many may come now.
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn frames_without_data_are_bounded_by_second() {
+    async fn frames_without_data_are_rate_limited() {
         for flood in [frame(6, 8), frame(4, 0), frame(3, 4), frame(DATA, 0), frame(0x77, 3)] {
             let mut limit = FrameLimit::default();
             let most = flood.repeat(MAX_FRAMES as usize);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn data_is_not_counted_wherever_it_is_cut() {
+    async fn data_frames_are_not_counted_however_they_are_split() {
         let mut limit = FrameLimit::default();
         let data = frame(DATA, 5).repeat(3 * MAX_FRAMES as usize);
         for part in data.chunks(7) {

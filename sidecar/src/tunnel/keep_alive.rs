@@ -1,8 +1,8 @@
-//! Detects that the other end of a tunnel is gone without a word: a NAT that forgot the connection, a host without
-//! power. Both ends send pings.
+//! Detects that the other end of a tunnel has vanished silently: a NAT that forgot the connection, a machine
+//! without power. Both ends send pings.
 //!
-//! A ping waits behind the data that is queued on a slow line. While data arrives, the other end is not gone, however
-//! late its answer is.
+//! A ping waits behind the data that is queued on a slow line. So while data arrives, the other end counts as
+//! alive, even if its answer is late.
 
 use std::future::{Future, pending};
 use std::pin::pin;
@@ -12,17 +12,17 @@ use std::time::Duration;
 use h2::{Ping, PingPong};
 use tokio::time::{sleep, timeout};
 
-/// What is known of the other end.
+/// The observed state of the other end.
 pub(crate) struct Peer<'a> {
     pub(crate) pings: Option<PingPong>,
-    /// Set whenever data comes from it.
+    /// Set whenever data arrives from it.
     pub(crate) heard: &'a AtomicBool,
     /// Set while the answer to a ping is late.
     pub(crate) is_late: &'a AtomicBool,
 }
 
 impl Peer<'_> {
-    /// Resolves when the other end is silent for too long.
+    /// Resolves when the other end has been silent for too long.
     async fn silent(self) {
         let Self { pings: Some(mut pings), heard, is_late } = self else { return pending().await };
         loop {
@@ -45,7 +45,7 @@ impl Peer<'_> {
     }
 }
 
-/// Drives a connection until it ends, its other end is silent for too long, or `stopped`.
+/// Drives a connection until it ends, its other end is silent for too long, or `stopped` resolves.
 pub(crate) async fn drive<T>(
     connection: impl Future<Output = T>,
     peer: Peer<'_>,
@@ -68,7 +68,7 @@ pub(crate) enum End<T> {
 }
 
 const INTERVAL: Duration = Duration::from_secs(15);
-/// After this long without an answer, new connections take another tunnel if there is one.
+/// After this long without an answer, new connections use another tunnel if there is one.
 const LATE: Duration = Duration::from_secs(2);
-/// After this long more without an answer or data, the other end is gone.
+/// After this additional time without an answer or data, the other end counts as gone.
 const TIMEOUT: Duration = Duration::from_secs(8);

@@ -23,15 +23,15 @@ use super::{
 };
 use crate::read_hook::Hooked;
 
-/// What an agent says of itself, once asked.
+/// The agent's description of itself, sent on request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct About {
     pub version: String,
-    /// What it can do besides carrying connections.
+    /// Capabilities besides carrying connections.
     pub capabilities: Vec<String>,
-    /// When the agent's token for the host was issued and when it expires, in seconds since 1970; none if it does not
-    /// expire or is no token.
+    /// When the agent's token for the host was issued and when it expires, in seconds since 1970; `None` if
+    /// it does not expire or is not a token.
     pub credential: Option<CredentialLife>,
 }
 
@@ -64,7 +64,7 @@ where
 {
     let io = WebSocket::new(io, Role::Server);
     let heard = io.heard();
-    // Boxed, because it is over soon and the tunnel lives for long.
+    // Boxed, because the handshake is short and the tunnel is long-lived.
     let handshake = Box::pin(timeout(HANDSHAKE_TIMEOUT, handshake(io)));
     let (sender, connection) = match handshake.await {
         Ok(Ok(connected)) => connected,
@@ -132,20 +132,21 @@ where
 }
 
 impl AgentTunnel {
-    /// Asks the agent about itself.
+    /// Requests the agent's description of itself.
     pub async fn about(&self) -> Option<About> {
         let (status, body) = self.ask(Method::GET, paths::ABOUT, Bytes::new()).await?;
         (status == StatusCode::OK).then(|| serde_json::from_slice(&body).ok()).flatten()
     }
 
-    /// Gives the agent a new token for its login to the host, and says whether it took it.
+    /// Sends the agent a new token for its login to the host, and returns whether it accepted it.
     pub async fn renew_credential(&self, token: &str) -> bool {
         let token = Bytes::copy_from_slice(token.as_bytes());
         let answer = self.ask(Method::PUT, paths::CREDENTIAL, token).await;
         answer.is_some_and(|(status, _)| status == StatusCode::NO_CONTENT)
     }
 
-    /// Tells the agent the direct endpoint, and says whether the agent answered, be it that it does not know the request.
+    /// Sends the agent the direct endpoint, and returns whether the agent answered, even if it does not know
+    /// the request.
     pub async fn announce(&self, endpoint: &Publication) -> bool {
         let body = serde_json::to_vec(endpoint).unwrap_or_default().into();
         match self.ask(Method::PUT, paths::ENDPOINT, body).await {
@@ -157,12 +158,12 @@ impl AgentTunnel {
         }
     }
 
-    /// Tells the agent that this replica shuts down.
+    /// Announces this replica's shutdown to the agent.
     pub async fn drain(&self) {
         let _ = self.ask(Method::POST, paths::DRAIN, Bytes::new()).await;
     }
 
-    /// One request about the tunnel, with its whole answer.
+    /// Sends one request about the tunnel, and reads its complete answer.
     async fn ask(&self, method: Method, path: &str, body: Bytes) -> Option<(StatusCode, Vec<u8>)> {
         self.ask_within(HANDSHAKE_TIMEOUT, MAX_ANSWER, method, path, body).await
     }

@@ -1,8 +1,9 @@
-//! The other replicas of the sidecar. An agent has tunnels to a few replicas; one without a tunnel asks the others which
-//! of them has one, and connects to the member through that one. Nothing is stored or announced, and a question costs
-//! something only where there is no tunnel. A replica that is asked looks at its own tunnels alone.
+//! Finds tunnels at other replicas of the sidecar. An agent has tunnels to a few replicas; a replica without
+//! one asks the others which of them has one, and connects to the member through that replica. Nothing is
+//! stored or announced, and only a replica without a tunnel has to ask. A replica answers from its own
+//! tunnels alone.
 //!
-//! A connection between replicas carries one question (see [`question`]), by mutual TLS at the secure port
+//! A connection between replicas carries one question (see [`question`]) over mutual TLS to the secure port
 //! ([`crate::server::tls::replicas`]).
 
 use std::collections::HashMap;
@@ -35,27 +36,27 @@ mod question;
 
 use question::Question;
 
-/// The other replicas, by the names that lead to them.
+/// The other replicas, by the DNS names that lead to them.
 #[derive(Debug)]
 pub struct Peers {
     names: Vec<Authority>,
     /// Where this replica accepts connections.
     own: SocketAddr,
     addresses: ArcSwap<Vec<SocketAddr>>,
-    /// How many replicas there are, this one included; 0 if no address is known.
+    /// The number of replicas, including this one; 0 if no address is known.
     replicas: AtomicUsize,
     tls: Arc<ReplicaTls>,
     /// Which replica has a tunnel of a cluster.
     located: TtlCache<ClusterName, Option<SocketAddr>>,
-    /// Clusters of which no replica has one.
+    /// Clusters without a tunnel at any replica.
     missing: TtlCache<ClusterName, ()>,
 }
 
-/// The tunnel of a cluster that another replica has.
+/// The tunnel of a cluster at another replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elsewhere {
     pub replica: String,
-    /// The agent's.
+    /// The agent's version.
     pub version: String,
 }
 
@@ -63,7 +64,7 @@ type Stream = Box<TlsStream<TcpStream>>;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Peers {
-    /// `names` are `host:port`; each may have the addresses of several replicas, this one's too. `own` is where this
+    /// `names` are `host:port`; each may resolve to several replicas, also to this one. `own` is where this
     /// replica accepts connections.
     pub fn new(names: Vec<Authority>, own: SocketAddr, tls: Arc<ReplicaTls>) -> Arc<Self> {
         Arc::new(Self {
@@ -77,7 +78,7 @@ impl Peers {
         })
     }
 
-    /// Keeps looking up the names: no request does, so that none waits for a name server.
+    /// Keeps resolving the names in the background, so that no request waits for a name server.
     pub async fn run(self: Arc<Self>) {
         while !self.names.is_empty() {
             self.look_up().await;
@@ -85,7 +86,7 @@ impl Peers {
         }
     }
 
-    /// Without an answer for a name, the addresses stay as they are.
+    /// If a name cannot be resolved, the addresses stay unchanged.
     async fn look_up(&self) {
         let mut addresses = Vec::new();
         for name in &self.names {
@@ -104,7 +105,7 @@ impl Peers {
         self.addresses.store(Arc::new(addresses));
     }
 
-    /// What this replica says of itself to agents: its name, and how many replicas there are.
+    /// What this replica announces to agents: its name, and the number of replicas.
     pub fn introduce(&self, replica: &str) -> String {
         match self.replicas.load(Ordering::Relaxed) {
             0 => replica.to_owned(),
@@ -120,18 +121,18 @@ impl Peers {
             && (address.ip() == self.own.ip() || self.own.ip().is_unspecified() && is_here())
     }
 
-    /// Whether these certificates, whose key the other end has, are those of a replica.
+    /// Whether these certificates, whose key the peer holds, are those of a replica.
     pub fn is_replica(&self, certificates: Option<&[rustls_pki_types::CertificateDer<'_>]>) -> bool {
         self.tls.is_replica(certificates)
     }
 
-    /// Connects to `target` by a replica that has a tunnel of the cluster; `None` if no replica has one.
+    /// Connects to `target` through a replica with a tunnel of the cluster; `None` if there is none.
     pub(super) async fn open(
         &self,
         cluster: &ClusterName,
         target: &Authority,
     ) -> Option<Result<Stream, DialError>> {
-        // A replica that had one may have lost it since.
+        // The replica may have lost its tunnel in the meantime.
         for _ in 0..TRIES {
             let address = self.locate(cluster).await?;
             let question = Question::Connect(cluster.clone(), target.clone());
@@ -144,7 +145,7 @@ impl Peers {
         None
     }
 
-    /// The tunnels of the other replicas, by cluster. What a replica has that does not answer is left out.
+    /// The tunnels of the other replicas, by cluster. Replicas that do not answer are left out.
     pub async fn tunnels(&self) -> HashMap<ClusterName, Elsewhere> {
         let asking = stream::iter(self.addresses()).map(|address| async move {
             let asked = async {
@@ -166,7 +167,8 @@ impl Peers {
         texts.flat_map(|text| question::tunnels(&text)).collect()
     }
 
-    /// Asks the agents of a cluster by the other replicas, until one agrees, and gives the last answer otherwise.
+    /// Asks the agents of a cluster through the other replicas, until one agrees, and otherwise returns the
+    /// last answer.
     pub(super) async fn enroll(&self, cluster: &ClusterName, request: Request) -> Option<Reply> {
         let mut last = None;
         for address in self.addresses() {
@@ -198,7 +200,7 @@ impl Peers {
         found
     }
 
-    /// Asks all replicas, a few at a time, for the first that has a tunnel of the cluster.
+    /// Asks all replicas, a few at a time, for the first one with a tunnel of the cluster.
     async fn find(&self, cluster: &ClusterName) -> Option<SocketAddr> {
         let question = Question::Has(cluster.clone());
         let has = async |address| {
@@ -256,22 +258,22 @@ impl Peers {
     }
 }
 
-/// The secure port of the manifests.
+/// The secure port in the manifests.
 const PORT: u16 = 10250;
 const TRIES: usize = 2;
 const AT_ONCE: usize = 8;
-/// Of one replica, in the same cluster or near it.
+/// Timeout of one replica, in the same cluster or near it.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// The other replica asks the agents of its tunnels, and there are two at most unless one is being replaced.
+/// The other replica asks the agents of its tunnels; there are at most two unless one is being replaced.
 const ENROLLS_WITHIN: Duration = enrollment::ANSWERS_WITHIN.saturating_mul(3);
 const MAX_ANSWER: u64 = 2 * enrollment::MAX_ANSWER as u64;
-/// A new replica has no tunnel for longer.
+/// A new replica waits at most this long until the others find it.
 const LOOK_UP_INTERVAL: Duration = Duration::from_secs(5);
 const LOCATED: Duration = Duration::from_secs(30);
-/// An agent that lost its tunnel dials again about as fast.
+/// About the time in which an agent that lost its tunnel dials again.
 const MISSING: Duration = Duration::from_secs(1);
 const MAX_LOCATED: usize = 16_384;
-/// Bytes: of 16,384 tunnels.
+/// In bytes: enough for 16,384 tunnels.
 const MAX_LIST: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]

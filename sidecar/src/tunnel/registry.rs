@@ -1,4 +1,5 @@
-//! The agents' tunnels that end at this replica, by cluster, and the way to a member through them.
+//! Registers the agents' tunnels that end at this replica, by cluster, and opens connections to members
+//! through them.
 
 use std::collections::HashMap;
 use std::ops::DerefMut;
@@ -43,11 +44,11 @@ pub struct AgentTunnels {
     peers: Arc<Peers>,
 }
 
-/// A connection to a member by its agent.
+/// A connection to a member through its agent.
 #[derive(Debug)]
 pub enum Opened {
     Here(TunnelStream),
-    /// In a tunnel of another replica.
+    /// Through a tunnel at another replica.
     AtPeer(Box<TlsStream<TcpStream>>),
 }
 
@@ -58,11 +59,11 @@ struct Agents {
     /// Instances of agents whose tunnel is being set up.
     expected: Vec<Arc<str>>,
     attempts: Attempts,
-    /// Since when no tunnel has ended here.
+    /// Since when there has been no tunnel here.
     gone_since: Timestamp,
 }
 
-/// What an agent says of itself when it asks for a tunnel.
+/// The agent's description in its request for a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentInfo {
     pub version: Arc<str>,
@@ -78,11 +79,11 @@ pub struct AgentTunnel {
     pub since: Timestamp,
     sender: SendRequest<Bytes>,
     streams: AtomicUsize,
-    /// Whether the agent has not answered anything yet, or not a ping that others answer at once.
+    /// Whether the agent has not answered anything yet, or is late with the answer to a ping.
     pub(crate) is_late: AtomicBool,
     /// Whether one of the two ends shuts down.
     is_leaving: AtomicBool,
-    /// Ends it.
+    /// Cancels the tunnel.
     pub(crate) end: CancellationToken,
 }
 
@@ -94,7 +95,7 @@ pub struct Reservation {
     agent: AgentInfo,
 }
 
-/// A tunnel in the registry, for as long as this is held.
+/// A tunnel in the registry, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Registered {
     tunnels: Arc<AgentTunnels>,
@@ -120,7 +121,7 @@ impl AgentTunnels {
         Arc::new(Self { replica: replica.into(), began, clusters, open, peers })
     }
 
-    /// The name of this replica, by which agents tell replicas apart.
+    /// The name of this replica, by which agents distinguish replicas.
     pub fn replica(&self) -> &str {
         &self.replica
     }
@@ -156,7 +157,7 @@ impl AgentTunnels {
         &self.peers
     }
 
-    /// Opens a connection to `target` by an agent of the cluster, whichever replica its tunnel leads to.
+    /// Opens a connection to `target` through an agent of the cluster, at whichever replica its tunnel ends.
     pub async fn open(&self, cluster: &ClusterName, target: &Authority) -> Result<Opened, DialError> {
         match self.open_here(cluster, target).await {
             Ok(stream) => Ok(Opened::Here(stream)),
@@ -168,7 +169,7 @@ impl AgentTunnels {
         }
     }
 
-    /// A line for each cluster that has a tunnel here: its name, this replica's, and the agent's version.
+    /// A line for each cluster with a tunnel here: its name, this replica's name, and the agent's version.
     pub(super) fn names(&self) -> String {
         let clusters = self.locked();
         let open = clusters.iter().filter_map(|(cluster, agents)| {
@@ -178,7 +179,7 @@ impl AgentTunnels {
         open.collect()
     }
 
-    /// The same by a tunnel that ends here.
+    /// The same through a tunnel at this replica.
     pub(crate) async fn open_here(
         &self,
         cluster: &ClusterName,
@@ -197,10 +198,10 @@ impl AgentTunnels {
                 Ok(stream) => return Ok(stream),
                 Err(error) => {
                     if matches!(error, DialError::Silent) {
-                        // Others are tried before it until its agent answers a ping.
+                        // Other tunnels are preferred until its agent answers a ping.
                         tunnel.is_late.store(true, Ordering::Relaxed);
                     }
-                    // What an agent says of the member tells more than that a tunnel broke.
+                    // An agent's report about the member is more useful than the failure of a tunnel.
                     if !failed.is_of_the_member() {
                         failed = error;
                     }
@@ -210,8 +211,8 @@ impl AgentTunnels {
         Err(failed)
     }
 
-    /// The tunnels of a cluster, the best first: those that stay, whose agent answers, and
-    /// that have few connections.
+    /// The tunnels of a cluster, best first: those that do not shut down, whose agent answers, and that have
+    /// few connections.
     pub(crate) fn by_preference(&self, cluster: &ClusterName) -> Result<Vec<Arc<AgentTunnel>>, DialError> {
         let clusters = self.locked();
         let agents = clusters.get(cluster);
@@ -221,7 +222,7 @@ impl AgentTunnels {
         if open.is_empty() {
             return Err(DialError::NoAgent { since: agents.map_or(self.began, |agents| agents.gone_since) });
         }
-        // A sort keeps the order of equals, and the last to come is the likeliest to live.
+        // The sort is stable, and the newest tunnel is the most likely to work.
         open.reverse();
         open.sort_by_cached_key(|tunnel| {
             let is_late = tunnel.is_late.load(Ordering::Relaxed);
@@ -230,7 +231,7 @@ impl AgentTunnels {
         Ok(open)
     }
 
-    /// The tunnel that a cluster has had here for the longest time.
+    /// The oldest tunnel of a cluster here.
     pub fn oldest(&self, cluster: &ClusterName) -> Option<Arc<AgentTunnel>> {
         let clusters = self.locked();
         let open = clusters.get(cluster)?.tunnels.iter().filter(|tunnel| !tunnel.end.is_cancelled());
@@ -259,7 +260,7 @@ impl AgentTunnels {
         }
     }
 
-    /// Tells every agent that this replica shuts down.
+    /// Announces this replica's shutdown to every agent.
     pub async fn drain(&self) {
         let all: Vec<_> = self.locked().values().flat_map(|agents| agents.tunnels.clone()).collect();
         let mut told: JoinSet<_> = all
@@ -288,7 +289,7 @@ impl Agents {
 }
 
 impl Reservation {
-    /// Makes the connection a tunnel of the cluster.
+    /// Registers the connection as a tunnel of the cluster.
     pub(crate) fn establish(self, sender: SendRequest<Bytes>) -> Registered {
         let tunnel = Arc::new(AgentTunnel {
             cluster: self.cluster.clone(),
@@ -304,7 +305,7 @@ impl Reservation {
         self.tunnels.open.inc();
         match self.tunnels.locked().get_mut(&self.cluster) {
             Some(agents) => agents.tunnels.push(tunnel),
-            // The member was deleted meanwhile.
+            // The member was deleted in the meantime.
             None => tunnel.end.cancel(),
         }
         registered
@@ -330,7 +331,7 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.tunnels.open.dec();
-        // Who holds it still must not open anything more.
+        // Holders of the tunnel must not open anything more.
         self.tunnel.end.cancel();
         if let Some(agents) = self.tunnels.locked().get_mut(&self.tunnel.cluster) {
             agents.tunnels.retain(|tunnel| !Arc::ptr_eq(tunnel, &self.tunnel));
@@ -341,14 +342,14 @@ impl Drop for Registered {
 }
 
 impl AgentTunnel {
-    /// Room for one more connection.
+    /// Reserves room for one more connection.
     fn place(self: &Arc<Self>) -> Option<Place> {
         let most = self.sender.current_max_send_streams().min(MAX_STREAMS as usize);
         let taken = Place(self.clone());
         (self.streams.fetch_add(1, Ordering::Relaxed) < most).then_some(taken)
     }
 
-    /// Whether one of the two ends shuts down, so that no connection should be kept for later.
+    /// Whether one of the two ends shuts down, so that connections should not be pooled.
     pub(crate) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Relaxed) || self.refuses_streams()
     }
@@ -358,7 +359,7 @@ impl AgentTunnel {
         self.end.is_cancelled() || self.refuses_streams()
     }
 
-    /// h2 refuses new streams as soon as the agent has said GOAWAY, or the connection has broken.
+    /// h2 refuses new streams once the agent has sent GOAWAY, or the connection has broken.
     fn refuses_streams(&self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         matches!(self.sender.clone().poll_ready(&mut cx), Poll::Ready(Err(_)))
@@ -386,7 +387,7 @@ impl Drop for Place {
     }
 }
 
-/// Maximum number of tunnels of one cluster to this replica: two agents, two that replace them in a rollout, and dead
+/// Maximum number of tunnels of one cluster to this replica: two agents, two more during a rollout, and dead
 /// tunnels that are not detected yet.
 const MAX_TUNNELS: usize = 8;
 /// How long a tunnel may take to open a connection while there is another to try.

@@ -1,5 +1,6 @@
-//! An HTTP/2 stream as a stream of bytes. Its window opens only as far as its reader takes bytes, and a writer gets
-//! room only for what it has. END_STREAM is a half-close; a stream that is dropped before both ends is reset.
+//! An HTTP/2 stream as a stream of bytes. Its receive window opens only as far as its reader reads, and a
+//! writer reserves capacity only for the data it has. END_STREAM is a half-close; a stream that is dropped
+//! before both ends is reset.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +18,7 @@ use super::registry::{AgentTunnel, Place};
 pub struct TunnelStream {
     send: SendStream<Bytes>,
     receive: RecvStream,
-    /// What came and was not read.
+    /// Received and not read yet.
     unread: Bytes,
     place: Option<Place>,
 }
@@ -27,18 +28,18 @@ impl TunnelStream {
         Self { send, receive, unread: Bytes::new(), place: None }
     }
 
-    /// Keeps its place in the tunnel for as long as it lives.
+    /// Keeps its place in the tunnel until it is dropped.
     pub(super) fn counted(self, place: Place) -> Self {
         Self { place: Some(place), ..self }
     }
 
-    /// How many bytes came that were not read.
+    /// How many received bytes have not been read.
     #[cfg(test)]
     pub(crate) fn unread(&mut self) -> usize {
         self.receive.flow_control().used_capacity()
     }
 
-    /// The tunnel that it is in, at the sidecar's end.
+    /// The tunnel that carries it, at the sidecar's end.
     pub(crate) fn tunnel(&self) -> Option<&Arc<AgentTunnel>> {
         self.place.as_ref().map(Place::tunnel)
     }
@@ -92,7 +93,7 @@ impl AsyncWrite for TunnelStream {
         }
     }
 
-    /// The connection's own task sends what was written as soon as it can.
+    /// The connection's own task sends written data as soon as it can.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -113,5 +114,5 @@ fn into_io(error: h2::Error) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, error)
 }
 
-/// As much as an HTTP/2 frame has.
+/// As much as fits an HTTP/2 frame.
 const MAX_WRITE: usize = 16 * 1024;

@@ -1,8 +1,8 @@
-//! A stream of bytes in WebSocket binary messages (RFC 6455), as the tunnel of an agent needs it: the boundaries of
-//! messages mean nothing, and what is inside has its own framing.
+//! A stream of bytes in WebSocket binary messages (RFC 6455), for an agent's tunnel. The boundaries of
+//! messages have no meaning, and the content has its own framing.
 //!
-//! Stricter than the RFC where that costs no peer of ours anything: only binary messages, no extensions, no frame
-//! with more than [`MAX_PAYLOAD`], and a bound on frames without data.
+//! Stricter than the RFC where the agent and the sidecar do not need more: only binary messages, no
+//! extensions, no frame with more than [`MAX_PAYLOAD`], and a limit on frames without data.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -24,43 +24,43 @@ mod header;
 
 use header::{Header, Opcode};
 
-/// The side of a connection, which says whose frames are masked (RFC 6455, 5.3).
+/// The side of a connection, which determines whose frames are masked (RFC 6455, 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Client,
     Server,
 }
 
-/// The bytes in the binary messages of a connection whose handshake is done.
+/// The bytes in the binary messages of a connection after its handshake.
 #[derive(Debug)]
 pub struct WebSocket<S> {
     io: S,
     role: Role,
-    /// What was received and not read.
+    /// Received and not read yet.
     input: BytesMut,
     /// The frame that is being read.
     frame: Option<Payload>,
-    /// Whether the message goes on in the next frame.
+    /// Whether the message continues in the next frame.
     is_fragmented: bool,
     has_ended: bool,
-    /// What was encoded and not sent.
+    /// Encoded and not sent yet.
     output: BytesMut,
     /// The answer to the last ping: earlier ones need none (RFC 6455, 5.5.3).
     pong: Option<Vec<u8>>,
     has_closed: bool,
     heard: Arc<AtomicBool>,
-    /// Frames without data: each costs work, and a ping an answer.
+    /// Limits frames without data: each costs work, and a ping an answer.
     without_data: Rate<MAX_WITHOUT_DATA>,
 }
 
-/// The part of a data frame's payload that is still to come.
+/// The remaining payload of a data frame.
 #[derive(Debug)]
 struct Payload {
     left: usize,
     mask: Mask,
 }
 
-/// A masking key, turned to the next byte of the payload.
+/// A masking key, rotated to the next byte of the payload.
 #[derive(Clone, Copy, Debug)]
 struct Mask([u8; 4]);
 
@@ -76,7 +76,7 @@ pub(crate) fn key() -> String {
 }
 
 impl<S> WebSocket<S> {
-    /// On a connection whose handshake is done.
+    /// For a connection after its handshake.
     pub fn new(io: S, role: Role) -> Self {
         Self {
             io,
@@ -93,12 +93,13 @@ impl<S> WebSocket<S> {
         }
     }
 
-    /// Set whenever data comes from the other end.
+    /// Set whenever data arrives from the other end.
     pub(crate) fn heard(&self) -> Arc<AtomicBool> {
         self.heard.clone()
     }
 
-    /// Takes the next frame off the input, if it is there. Of a data frame that is its header, of any other all.
+    /// Takes the next frame off the input, if it has arrived: of a data frame only the header, of any other
+    /// frame everything.
     fn next_frame(&mut self) -> io::Result<bool> {
         let Some(header) = Header::parse(&self.input)? else { return Ok(false) };
         if header.mask.is_some() != (self.role == Role::Server) {
@@ -156,7 +157,7 @@ impl<S> WebSocket<S> {
 }
 
 impl<S: AsyncWrite + Unpin> WebSocket<S> {
-    /// Sends what was encoded.
+    /// Sends the encoded data.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(payload) = self.pong.take() {
             self.encode(Opcode::Pong, &[&payload]);
@@ -168,12 +169,12 @@ impl<S: AsyncWrite + Unpin> WebSocket<S> {
             }
             self.output.advance(written);
         }
-        // As the input's.
+        // Releases the buffer, like that of the input.
         self.output = BytesMut::new();
         Poll::Ready(Ok(()))
     }
 
-    /// Answers a ping though nothing else is written. What cannot be sent now is sent with the next data.
+    /// Answers a ping even if nothing else is written. What cannot be sent now is sent with the next data.
     fn answer_ping(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.pong.is_none() || !self.output.is_empty() {
             return Ok(());
@@ -222,7 +223,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WebSocket<S> {
                     this.input.reserve(BUFFER);
                     match poll_read_buf(Pin::new(&mut this.io), cx, &mut this.input)? {
                         Poll::Ready(0) => {
-                            // HTTP/2 inside detects a stream that is cut off.
+                            // The HTTP/2 layer detects a truncated stream.
                             this.has_ended = true;
                         }
                         Poll::Ready(_) => {}
@@ -320,13 +321,13 @@ fn invalid(why: &'static str) -> io::Error {
 }
 
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// The largest payload of a frame. Proxies on the way may cut messages, and none joins them.
+/// The largest payload of a frame. Proxies in between may split messages, and none joins them.
 const MAX_PAYLOAD: usize = 64 * 1024;
-/// In a second. Proxies on the way may send a ping every few seconds.
+/// Per second. Proxies in between may send a ping every few seconds.
 const MAX_WITHOUT_DATA: u32 = 1_000;
 /// RFC 6455, 7.4.1
 const NORMAL_CLOSURE: u16 = 1000;
-/// A TLS record has as much.
+/// The size of a TLS record.
 const BUFFER: usize = 16 * 1024;
 
 #[cfg(test)]

@@ -292,7 +292,7 @@ impl Unreachable {
         seconds.max(1)
     }
 
-    /// Whether the outage may be a restart, during which kubectl is told to wait.
+    /// Whether the outage may be a restart, during which `Retry-After` makes kubectl wait.
     pub fn is_short(&self) -> bool {
         self.lasts < RESTART
     }

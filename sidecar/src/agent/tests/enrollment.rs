@@ -1,9 +1,9 @@
-//! What the agent hands over, and until when.
+//! What the agent sends during an enrollment, and until when.
 
 use super::*;
 
 #[tokio::test]
-async fn agent_that_does_not_enroll_hands_nothing_over() {
+async fn agent_without_enrollment_sends_no_credentials() {
     let joined = joined("127.0.0.1:1").await;
     let about = joined.tunnels.oldest(&joined.cluster).unwrap().about().await.unwrap();
     assert_eq!(about.capabilities, ["enroll"]);
@@ -25,9 +25,9 @@ async fn enrollment_ends_by_the_agents_own_clock() {
     assert_eq!(reply.status, StatusCode::GONE, "{}", reply.body);
 }
 
-/// The API server of the member cannot be asked: the reason reaches the sidecar.
+/// The member's API server is unreachable; the reason reaches the sidecar.
 #[tokio::test]
-async fn agent_says_why_it_cannot_enroll() {
+async fn agent_reports_why_it_cannot_enroll() {
     let folder = tempfile::tempdir().unwrap();
     let until = Timestamp::now().checked_add(Duration::from_secs(600)).unwrap();
     let kubeconfig = Some(folder.path().join("missing"));

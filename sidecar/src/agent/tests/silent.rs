@@ -1,8 +1,8 @@
-//! Agents that answer less than this one does.
+//! Agents that stop answering.
 
 use super::*;
 
-/// A tunnel whose agent answers so many requests, and after that only pings.
+/// A tunnel whose agent answers this many requests, and after that only pings.
 fn falls_silent_after(answers: usize, tunnels: &Arc<AgentTunnels>) -> [AbortOnDropHandle<()>; 2] {
     let (io, sidecar) = link::tests::joined(tunnels, no_accounts(), "silent");
     let agent = tokio::spawn(async move {
@@ -20,7 +20,7 @@ fn falls_silent_after(answers: usize, tunnels: &Arc<AgentTunnels>) -> [AbortOnDr
     [sidecar, AbortOnDropHandle::new(agent)]
 }
 
-/// The tunnel of the silent agent, once it has or has not answered.
+/// Waits until the silent agent's tunnel is, or is not, marked as late.
 async fn until_silent(joined: &Joined, is_late: bool) {
     let is_it = |tunnel: &Arc<crate::tunnel::registry::AgentTunnel>| &*tunnel.agent.instance == "silent";
     let found = || joined.tunnels.by_preference(&joined.cluster).unwrap().into_iter().find(is_it);
@@ -33,11 +33,11 @@ async fn until_silent(joined: &Joined, is_late: bool) {
 }
 
 #[tokio::test]
-async fn agent_that_stops_answering_is_asked_last() {
+async fn agent_that_stops_answering_is_used_last() {
     let joined = joined(&echo().await.to_string()).await;
     let _silent = falls_silent_after(1, &joined.tunnels);
     until_silent(&joined, false).await;
-    // With the fewest connections, and the last to come, it is the first to be asked.
+    // It has the fewest connections and is the newest, so it is asked first.
     let _open = joined.open().await.unwrap();
     timeout(Duration::from_secs(20), joined.open()).await.unwrap().unwrap();
     let begun = Instant::now();
@@ -46,7 +46,7 @@ async fn agent_that_stops_answering_is_asked_last() {
 }
 
 #[tokio::test]
-async fn agent_that_has_never_answered_is_asked_last() {
+async fn agent_that_has_never_answered_is_used_last() {
     let joined = joined(&echo().await.to_string()).await;
     joined.tunnels.oldest(&joined.cluster).unwrap().about().await.unwrap();
     let _silent = falls_silent_after(0, &joined.tunnels);
@@ -56,7 +56,7 @@ async fn agent_that_has_never_answered_is_asked_last() {
     }
 }
 
-/// As an agent of an earlier release does that knows no request about the tunnel.
+/// Like an agent of an earlier release, which knows no requests about the tunnel.
 #[tokio::test]
 async fn agent_that_only_carries_connections_stays_connected() {
     let (tunnels, cluster) = (AgentTunnels::none(), "m1".parse().unwrap());

@@ -7,7 +7,7 @@ use super::super::policy::Policy;
 use super::super::queue::{Pace, Queue};
 use super::*;
 
-/// An auditor of every stage, and the queue of its events.
+/// An auditor that records every stage, and the queue of its events.
 fn auditor() -> (Arc<Auditor>, Arc<Queue>) {
     let pace = Pace { max_size: 10, max_wait: Duration::ZERO };
     let (backend, queue) = Backend::new(Mode::Batch, Format::Json, 100, pace, Counter::default());
@@ -45,7 +45,7 @@ async fn panic_is_the_last_event_of_its_request() {
 }
 
 #[test]
-fn request_that_is_not_recorded_waits_for_no_backend() {
+fn unrecorded_request_waits_for_no_backend() {
     let (mut auditor, _) = auditor();
     let begin = |auditor: &Arc<Auditor>| {
         let mut trail = Trail::begin(auditor.clone(), &Request::new(()), [10, 0, 0, 1].into(), false);
@@ -66,7 +66,7 @@ async fn panic_before_the_login_is_recorded() {
 }
 
 #[test]
-fn address_that_the_host_appends_is_kept() {
+fn address_appended_by_the_host_is_kept() {
     let mut headers = HeaderMap::new();
     let claimed = vec!["192.0.2.1"; 40].join(", ");
     headers.insert("x-forwarded-for", format!("{claimed}, 198.51.100.7").parse().unwrap());

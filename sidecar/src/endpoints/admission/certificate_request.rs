@@ -1,8 +1,9 @@
-//! Reads the subject of a certificate request (PKCS #10, RFC 2986) as strictly as an agent's is made: a kube-apiserver, the
-//! signer and Karmada's approver must not be able to read another one in it.
+//! Parses the subject of a certificate request (PKCS #10, RFC 2986), and accepts only the form that agents
+//! use. A kube-apiserver, the signer and Karmada's approver must not be able to read another subject in it.
 //!
-//! The PEM is one block without headers. The subject has one common name and one organization, each an attribute of its
-//! own, in ASCII. Attributes, in which a request names other subjects and extensions, are refused.
+//! The PEM is one block without headers. The subject has one common name and one organization, each in its
+//! own attribute, in ASCII. Attributes of the request are refused, because they can name other subjects and
+//! extensions.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,10 +17,10 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Of the only block of this PEM.
+    /// Parses the only block of this PEM.
     ///
     /// # Errors
-    /// If anything is there beside one common name, one organization and a key.
+    /// If the request contains anything besides one common name, one organization and a key.
     pub fn of_pem(pem: &[u8]) -> Result<Self, Unreadable> {
         Self::of_der(&der(pem)?)
     }
@@ -68,15 +69,15 @@ impl Subject {
     }
 }
 
-/// Whether a request could name an agent, in any encoding that some reader takes. The names of agents are ASCII, which
-/// wider encodings fill with zeros.
+/// Whether a request could contain this name, in any encoding that some reader accepts. The names of agents
+/// are ASCII, which wider encodings pad with zeros.
 pub fn could_name(pem: &[u8], name: &str) -> bool {
     let Ok(der) = der(pem) else { return true };
     let bytes: Vec<u8> = der.into_iter().filter(|byte| *byte != 0).collect();
     bytes.windows(name.len()).any(|window| window.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// Why a request is not read.
+/// Why a request cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     #[error("the request is not one PEM block CERTIFICATE REQUEST without headers")]
@@ -100,12 +101,12 @@ fn der(pem: &[u8]) -> Result<Vec<u8>, Unreadable> {
     if !(body.starts_with(['\r', '\n']) && body.ends_with('\n')) {
         return Err(Unreadable::Pem);
     }
-    // Another block, or a header, has characters that are none of base64.
+    // The lines of another block, or a header, contain characters outside base64.
     let body: String = body.chars().filter(|character| !matches!(character, '\r' | '\n')).collect();
     STANDARD.decode(body).map_err(|_| Unreadable::Pem)
 }
 
-/// The rest of a value of DER (X.690).
+/// The unread rest of a DER value (X.690).
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

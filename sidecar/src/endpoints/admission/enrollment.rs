@@ -1,8 +1,9 @@
-//! Judges a CertificateSigningRequest: an agent may renew its own certificate, and a bootstrap token of one cluster may
-//! request that of the cluster's agent, and that of the generator of RBAC, which `karmadactl register` needs first.
+//! Decides about a CertificateSigningRequest. An agent may renew its own certificate. A bootstrap token of
+//! one cluster may request the certificate of the cluster's agent, and that of the RBAC generator, which
+//! `karmadactl register` needs first.
 //!
-//! Karmada approves each well-formed request of each of its bootstrap tokens (karmada:
-//! `pkg/controllers/certificate/approver`), so a request that is refused here is the one that it never sees.
+//! Karmada approves every well-formed request of any of its bootstrap tokens (karmada:
+//! `pkg/controllers/certificate/approver`), so an invalid request must be refused before Karmada sees it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +15,7 @@ use serde_json::Value;
 use super::Request;
 use super::certificate_request::{Subject, Unreadable, could_name};
 
-/// Judges a request for a certificate.
+/// Decides about a request for a certificate.
 ///
 /// # Errors
 /// If the requester may not have this certificate.
@@ -33,7 +34,7 @@ pub fn judge(request: &Request) -> Result<(), Refusal> {
         subject::Subject::NoAgent => match Token::parse(user, request.groups()) {
             Token::OfCluster(cluster) => vec![subject::user(cluster), GENERATOR.to_owned()],
             Token::Unbound => return Err(Refusal::UnboundToken),
-            // It is no agent, and may have any name but an agent's.
+            // The requester is not an agent, and may have any certificate except an agent's.
             Token::None if could_name(&pem, AGENT) => return Err(Refusal::OtherRequester),
             Token::None => return Ok(()),
         },
@@ -57,7 +58,7 @@ pub fn judge(request: &Request) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A requester that is no agent.
+/// A requester other than an agent.
 #[derive(Debug, PartialEq, Eq)]
 enum Token<'a> {
     /// A bootstrap token of Karmada for this cluster.
@@ -82,7 +83,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Why a certificate is not to be issued.
+/// Why a certificate must not be issued.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("the webhook is registered for other requests than the creation of CertificateSigningRequests")]
@@ -112,7 +113,7 @@ pub enum Refusal {
     Unreadable(#[from] Unreadable),
 }
 
-/// Begins the user names and the group of agents.
+/// The prefix of agents' user names, and their group.
 const AGENT: &str = "system:karmada:agent";
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const DIGITAL_SIGNATURE: &str = "digital signature";

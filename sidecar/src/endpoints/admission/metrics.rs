@@ -1,4 +1,4 @@
-//! What `/metrics` tells of the admission webhooks.
+//! Metrics of the admission webhooks.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -22,7 +22,7 @@ struct Labels {
     result: &'static str,
 }
 
-/// What became of a review.
+/// The result of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Allowed,

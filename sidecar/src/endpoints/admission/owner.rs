@@ -1,5 +1,6 @@
-//! Writes the owner on what an agent creates, from its user name alone. For hosts without MutatingAdmissionPolicies
-//! (Kubernetes before 1.36); the registration sends only objects without an owner.
+//! Sets the owner on objects that an agent creates, from its user name alone. This is for hosts without
+//! MutatingAdmissionPolicies (Kubernetes before 1.36); the webhook's registration selects only objects
+//! without an owner.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,11 +10,12 @@ use serde_json::{Value, json};
 
 use super::Request;
 
-/// The JSON patch (RFC 6902) that adds the owner, in base64. `None` if the caller is no agent, or the object has one.
+/// The JSON patch (RFC 6902) that adds the owner, in base64. `None` if the caller is not an agent, or the
+/// object has an owner.
 pub(super) fn patch(request: &Request) -> Result<Option<String>, &'static str> {
     let cluster = match Subject::parse(&request.user_info.username, request.groups()) {
         Subject::Agent(cluster) => cluster,
-        // The registration of a cluster has no owner: a policy judges its names.
+        // A cluster's registration has no owner: a policy checks its names.
         Subject::NoAgent | Subject::Generator => return Ok(None),
         Subject::Unknown => return Err("the user and its groups are not those of one cluster's agent"),
     };
@@ -26,7 +28,7 @@ pub(super) fn patch(request: &Request) -> Result<Option<String>, &'static str> {
         _ if !metadata.is_object() => return Err("the object has no metadata"),
         Value::Null => json!([{"op": "add", "path": "/metadata/annotations", "value": {OWNER: cluster}}]),
         Value::Object(annotations) if annotations.contains_key(OWNER) => return Ok(None),
-        // RFC 6901, section 3: a slash in a key is ~1.
+        // RFC 6901, section 3: a slash in a key becomes ~1.
         _ => {
             let path = format!("/metadata/annotations/{}", OWNER.replace('~', "~0").replace('/', "~1"));
             json!([{"op": "add", "path": path, "value": cluster}])

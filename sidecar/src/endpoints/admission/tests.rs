@@ -28,7 +28,7 @@ fn review(user: &str, groups: &Value, resource: Value, object: Value) -> String 
 }
 
 #[tokio::test]
-async fn answer_is_a_review_with_the_uid_of_the_request() {
+async fn answer_has_the_uid_of_the_request() {
     let spec = json!({
         "request": STANDARD.encode(pem(AGENT, vec![])), "signerName": "kubernetes.io/kube-apiserver-client",
         "usages": ["digital signature", "client auth"],
@@ -82,7 +82,7 @@ async fn owner_is_the_cluster_in_the_user_name() {
     assert_eq!(stamped(agent, json!({"metadata": {"name": "a"}})).await, json!({OWNER: "a"}));
     let annotated = json!({"metadata": {"annotations": {"x/y": "z"}}});
     assert_eq!(stamped(agent, annotated).await, json!({OWNER: "a", "x/y": "z"}));
-    // A policy judges an owner that is there.
+    // A policy checks an existing owner.
     assert_eq!(stamped(agent, json!({"metadata": {"annotations": {OWNER: "b"}}})).await, Value::Null);
     assert_eq!(stamped("jane", json!({"metadata": {}})).await, Value::Null);
     assert_eq!(stamped("system:karmada:agent:rbac-generator", json!({"metadata": {}})).await, Value::Null);
@@ -96,7 +96,7 @@ async fn owner_is_the_cluster_in_the_user_name() {
 }
 
 #[tokio::test]
-async fn body_that_is_no_review_is_a_bad_request() {
+async fn invalid_review_is_a_bad_request() {
     let other_version = review("jane", &Value::Null, json!({"resource": "x"}), Value::Null)
         .replace("admission.k8s.io/v1", "admission.k8s.io/v1beta1");
     for body in [

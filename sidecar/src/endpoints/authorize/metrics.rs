@@ -1,4 +1,4 @@
-//! What `/metrics` tells of the authorization webhook.
+//! Metrics of the authorization webhook.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 
 use crate::metrics::own;
 
-/// Decisions by result, and connections that were closed.
+/// Decisions by result, and closed connections.
 #[derive(Debug, Default)]
 pub struct Metrics {
     decisions: Family<Labels, Counter>,
@@ -20,7 +20,7 @@ struct Labels {
     result: &'static str,
 }
 
-/// What became of a review.
+/// The result of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Denied,

@@ -1,14 +1,14 @@
-//! Which of the shapes a client accepts (apiserver: `endpoints/handlers/negotiation`).
+//! Negotiates the format of an answer (apiserver: `endpoints/handlers/negotiation`).
 
 use http::HeaderMap;
 use http::header::ACCEPT;
 
 use super::Error;
 
-/// What an answer looks like.
+/// The format of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// As it is.
+    /// The object itself.
     Object,
     /// `PartialObjectMetadata`
     Metadata,
@@ -27,14 +27,14 @@ pub(crate) struct Clause<'a> {
     quality: u16,
 }
 
-/// The first shape that the client accepts and `served` holds.
+/// The client's most preferred shape that `served` contains.
 pub(super) fn negotiate(headers: &HeaderMap, served: &[Shape]) -> Result<Shape, Error> {
     let accepted =
         clauses(headers).iter().find_map(|clause| Shape::of(clause).filter(|shape| served.contains(shape)));
     accepted.ok_or_else(|| Error::NotAcceptable("application/json".to_owned()))
 }
 
-/// The alternatives of a request, the preferred first; none said is all accepted.
+/// The alternatives of a request, most preferred first. Without an `Accept` header everything is accepted.
 pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
     let lines = headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok());
     let mut clauses: Vec<_> = lines.flat_map(|line| line.split(',')).filter_map(Clause::parse).collect();
@@ -42,7 +42,7 @@ pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
         clauses.push(Clause { kind: "*", subtype: "*", parameters: Vec::new(), quality: 1000 });
     }
     clauses.retain(|clause| clause.quality > 0);
-    // The sort is stable: among equals the client's order stands.
+    // The sort is stable, so equal alternatives keep the client's order.
     clauses.sort_by_key(|clause| (u16::MAX - clause.quality, clause.kind == "*", clause.subtype == "*"));
     clauses
 }
@@ -63,7 +63,7 @@ impl<'a> Clause<'a> {
         Some(Self { kind, subtype, parameters, quality })
     }
 
-    /// Whether this alternative takes a media type, whatever its parameters.
+    /// Whether this alternative matches a media type, ignoring its parameters.
     pub(crate) fn takes(&self, kind: &str, subtype: &str) -> bool {
         match (self.kind, self.subtype) {
             ("*", "*") => true,
@@ -72,7 +72,7 @@ impl<'a> Clause<'a> {
         }
     }
 
-    /// The kind, group and version that the answer is to be converted to, if it is.
+    /// The kind, group and version that the answer must be converted to, if any.
     pub(crate) fn conversion(&self) -> Option<(&'a str, &'a str, &'a str)> {
         let parameter = |name| self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
         let (kind, group, version) = (parameter("as"), parameter("g"), parameter("v"));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_alternative_that_is_served_is_taken() {
+    fn first_served_alternative_is_chosen() {
         for (accept, expected) in [
             (String::new(), Shape::Object),
             ("*/*".to_owned(), Shape::Object),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_served_is_not_acceptable() {
+    fn unserved_types_are_not_acceptable() {
         for accept in [
             "application/vnd.kubernetes.protobuf",
             OLD_TABLE,

@@ -1,5 +1,5 @@
-//! The `continue` token of a list that is read in pages: which version the pages are of, and the
-//! name after which the next begins (apiserver: `storage/continue.go`). Clients must not look into it.
+//! The `continue` token of a paged list: the version of all pages, and the name after which the next page
+//! begins (apiserver: `storage/continue.go`). Clients must treat it as opaque.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -26,7 +26,7 @@ impl Continuation {
     }
 }
 
-/// A name of 63 bytes and a version of 20 digits fit well.
+/// Enough for a name of 63 bytes and a version of 20 digits.
 const MAX_LENGTH: usize = 256;
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_of_ours_is_read_back_and_no_other() {
+    fn continue_token_round_trips_and_others_are_refused() {
         let token = Continuation { version: u64::MAX, after: "a".repeat(63).parse().unwrap() };
         assert_eq!(Continuation::decode(&token.encode()), Ok(token));
         let encode = |json: &str| URL_SAFE_NO_PAD.encode(json);

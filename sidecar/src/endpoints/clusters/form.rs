@@ -1,5 +1,4 @@
-//! The bytes of an answer: one cluster, a list, an event or a bookmark in the shape that was
-//! negotiated.
+//! Encodes answers: one cluster, a list, an event or a bookmark in the negotiated format.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use super::accept::Shape;
 use super::object::{self, Cluster, KIND};
 use super::table::{self, Include, Row, Table};
 
-/// How to write clusters down.
+/// How to encode clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Object,
@@ -20,13 +19,13 @@ pub(super) enum Form {
     Table(Include),
 }
 
-/// Clusters that are answered together.
+/// Clusters of one answer.
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) version: u64,
     pub(super) clusters: Vec<Arc<Cluster>>,
     pub(super) next: Option<String>,
-    /// How many follow, where that is cheap to know.
+    /// How many clusters follow, if that is cheap to know.
     pub(super) remaining: Option<usize>,
 }
 
@@ -148,14 +147,14 @@ struct ListMetadata<'a> {
     remaining_item_count: Option<usize>,
 }
 
-/// Metadata that is a resourceVersion and nothing else.
+/// Metadata with only a resourceVersion.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RV<'a> {
     pub(super) resource_version: &'a str,
 }
 
-/// A list whose items are rendered already.
+/// Encodes a list whose items are already encoded.
 fn write_list(
     out: &mut Vec<u8>,
     kind: &str,

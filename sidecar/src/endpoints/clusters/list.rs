@@ -1,4 +1,4 @@
-//! One cluster, or a page of them.
+//! Answers a get of one cluster, or a page of a list.
 
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -24,7 +24,7 @@ pub(super) async fn one(
     Ok(out)
 }
 
-/// A list. All its pages are of one version: the log tells what the clusters were.
+/// A page of a list. All pages have the same version: the log can restore earlier clusters.
 pub(super) async fn page(registry: &Registry, options: &Options, form: Form) -> Result<Vec<u8>, Error> {
     let asked =
         options.continuation.as_ref().map(|next| next.version).or(options.version).unwrap_or_default();

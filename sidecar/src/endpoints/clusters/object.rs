@@ -1,5 +1,6 @@
-//! What the view shows of a MemberCluster: name, labels, server, version, last answer and conditions. Annotations may hold
-//! the whole applied manifest and managed fields are the writers' business: neither is shown.
+//! Selects what the view shows of a MemberCluster: name, labels, server, version, last answer and conditions.
+//! Annotations and managed fields are left out: annotations may contain the whole applied manifest, and
+//! managed fields matter only to writers.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use kubectl_mc_api::path::PROXY_GROUP_VERSION;
 use kubectl_mc_api::{MemberCluster, MemberClusterStatus, Origin};
 use serde::Serialize;
 
-/// One cluster at one resourceVersion, rendered once for all who read it.
+/// One cluster at one resourceVersion, encoded once for all readers.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) version: u64,
@@ -53,7 +54,7 @@ pub(super) struct Status {
 }
 
 impl Cluster {
-    /// The same cluster as of another resourceVersion: that of its deletion, say.
+    /// The same cluster at another resourceVersion, for example that of its deletion.
     pub(super) fn at(&self, version: u64) -> Self {
         let mut object = self.object.clone();
         object.metadata.resource_version = version.to_string();
@@ -64,7 +65,7 @@ impl Cluster {
         &self.object.metadata.name
     }
 
-    /// The inventory that the cluster is of.
+    /// The inventory that the cluster belongs to.
     pub(super) fn origin(&self) -> Origin {
         self.object.metadata.origin()
     }
@@ -104,7 +105,7 @@ impl Status {
         self.condition("Ready")
     }
 
-    /// Of members with an agent only.
+    /// Only for members with an agent.
     pub(super) fn connected(&self) -> Option<&Condition> {
         self.condition("Connected")
     }
@@ -114,7 +115,7 @@ impl Status {
     }
 }
 
-/// A member's resourceVersion; they are numbers and their order is that of the changes (KEP-5504).
+/// A member's resourceVersion. Versions are numbers, in the order of the changes (KEP-5504).
 pub(super) fn resource_version(member: &MemberCluster) -> u64 {
     member.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_cluster_carries_the_version_of_its_deletion() {
+    fn deleted_cluster_has_the_version_of_its_deletion() {
         let gone = Cluster::from(member("m1", 7, &[])).at(12);
         assert_eq!(gone.version, 12);
         let shown: serde_json::Value = serde_json::from_slice(&gone.json).unwrap();

@@ -1,5 +1,5 @@
-//! The query of a get, list or watch (apimachinery: `ListOptions`, `GetOptions`, `TableOptions` and
-//! their validation), read once into what the answers need.
+//! Parses and validates the query of a get, list or watch (apimachinery: `ListOptions`, `GetOptions`,
+//! `TableOptions` and their validation).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::request::query::Query;
 #[cfg(test)]
 use crate::request::request_info::Verb;
 
-/// What a request asks for beside its shape.
+/// The options of a request, except its format.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
     pub(super) selection: Selection,
     /// `None` without `resourceVersion`; 0 is "any".
     pub(super) version: Option<u64>,
-    /// Of a list: that very version, not one that is as new.
+    /// For a list: exactly this version, and not a newer one.
     pub(super) exact: bool,
     pub(super) limit: Option<usize>,
     pub(super) continuation: Option<Continuation>,
-    /// Of a watch.
+    /// For a watch.
     pub(super) send_initial_events: Option<bool>,
     pub(super) bookmarks: bool,
     pub(super) timeout: Option<Duration>,
@@ -41,7 +41,7 @@ impl Options {
         let given = Given(Query::new(query));
         let options = given.common()?;
         let limit: i64 = given.number("limit")?.unwrap_or_default();
-        // Zero and less mean no limit, upstream too.
+        // Zero or a negative number means no limit, as upstream.
         let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0);
         let continuation = given.text("continue");
         let paged = continuation.is_some();
@@ -56,7 +56,7 @@ impl Options {
             Some("Exact") => true,
             Some("NotOlderThan") => false,
             Some(other) => return refuse(format!("unsupported resourceVersionMatch: {other:?}")),
-            // What a limit meant before there was a match.
+            // The meaning of a limit before `resourceVersionMatch` existed.
             None => limit.is_some() && options.version.is_some_and(|version| version > 0),
         };
         if given.text("sendInitialEvents").is_some() {
@@ -98,7 +98,7 @@ impl Options {
     }
 }
 
-/// Whether a list or a watch with this query is answered.
+/// Whether a list or a watch with this query is valid.
 #[cfg(test)]
 pub(crate) fn accepts(verb: Verb, query: Option<&str>) -> bool {
     match verb {
@@ -111,7 +111,7 @@ pub(crate) fn accepts(verb: Verb, query: Option<&str>) -> bool {
 struct Given<'a>(Query<'a>);
 
 impl<'a> Given<'a> {
-    /// A parameter's value; an empty one counts as none.
+    /// A parameter's value; an empty value counts as absent.
     fn text(&self, key: &str) -> Option<Cow<'a, str>> {
         self.0.first(key).filter(|value| !value.is_empty())
     }
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_decoded_as_a_form() {
+    fn query_is_form_decoded() {
         let options =
             Options::of_list(Some("labelSelector=env+in%20(prod%2Cdev)&limit=5&limit=x&other=%2")).unwrap();
         let expected = LabelSelector::parse("env in (prod,dev)").unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lists_are_refused() {
+    fn invalid_list_options_are_refused() {
         for query in [
             "limit=x",
             "resourceVersion=x",
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_watches_are_refused() {
+    fn invalid_watch_options_are_refused() {
         for query in [
             "sendInitialEvents=true",
             "sendInitialEvents=true&resourceVersionMatch=Exact",
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_says_how_it_begins_and_ends() {
+    fn watch_options_are_parsed() {
         let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true\
                      &timeoutSeconds=7&resourceVersion=";
         let options = Options::of_watch(Some(query)).unwrap();

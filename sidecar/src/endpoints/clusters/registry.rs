@@ -1,6 +1,6 @@
-//! What is known of the MemberClusters: a snapshot that one writer replaces and everybody reads, and
-//! in it a bounded log of recent changes. A watch follows the log by position, so a slow one holds
-//! nothing: it catches up, or it is told that its position is gone.
+//! Holds the known MemberClusters: a snapshot that one writer replaces and all readers share, with a bounded
+//! log of recent changes. A watch follows the log by position, so a slow watch holds no memory: it catches
+//! up, or gets an error when its position has left the log.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,32 +14,32 @@ use tokio_util::task::TaskTracker;
 use super::Error;
 use super::object::{Cluster, resource_version};
 
-/// The MemberClusters as they were last heard of. Cheap to clone.
+/// The MemberClusters as last reported by the host. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Registry {
     known: watch::Receiver<Known>,
-    /// The tasks that write watches; each ends with its watch, or when the [`Writer`] is dropped.
+    /// The tasks that write watches. Each ends with its watch, or when the [`Writer`] is dropped.
     pub(super) watches: TaskTracker,
 }
 
-/// The one who tells a [`Registry`] what the host says. Watches end when it is dropped.
+/// Updates a [`Registry`] from the host. Watches end when it is dropped.
 #[derive(Debug)]
 pub struct Writer {
     known: watch::Sender<Known>,
 }
 
-/// Nothing, before the first complete list.
+/// `None` before the first complete list.
 pub(super) type Known = Option<Arc<Snapshot>>;
 
-/// The clusters at one moment, and how they came to be.
+/// The clusters at one moment, with the recent changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Snapshot {
-    /// The resourceVersion of the collection: the greatest that was heard of.
+    /// The resourceVersion of the collection: the greatest one seen.
     pub(super) version: u64,
     pub(super) clusters: Clusters,
-    /// Counts the lists. No watch goes on over one: deletions may have been lost before it.
+    /// Counts the lists. No watch continues across a list, because deletions may have been missed before it.
     pub(super) lists: u64,
-    /// Recent changes, the oldest first.
+    /// Recent changes, oldest first.
     log: VecDeque<Arc<Change>>,
     /// Every change after this version is in the log.
     floor: u64,
@@ -47,7 +47,7 @@ pub(super) struct Snapshot {
 
 pub(super) type Clusters = BTreeMap<Arc<str>, Arc<Cluster>>;
 
-/// One cluster before and after something happened to it; one of the two may be missing.
+/// One cluster before and after a change; one of the two may be absent.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) version: u64,
@@ -56,13 +56,13 @@ pub(super) struct Change {
 }
 
 impl Registry {
-    /// An empty registry that answers "not yet" until its writer knows more.
+    /// Creates an empty registry, which answers "not synced" until its writer has a list.
     pub fn new() -> (Self, Writer) {
         let (sender, known) = watch::channel(None);
         (Self { known, watches: TaskTracker::new() }, Writer { known: sender })
     }
 
-    /// Resolves when no watch is being written any more; drop the [`Writer`] first.
+    /// Resolves when all watches have ended; drop the [`Writer`] first.
     pub async fn drained(&self) {
         self.watches.close();
         self.watches.wait().await;
@@ -72,7 +72,7 @@ impl Registry {
         self.known.borrow().clone().ok_or(Error::NotSynced)
     }
 
-    /// The clusters as of `version` or later; waits a little for a version that was not heard of.
+    /// The clusters at `version` or later. Waits a short time for a version that is not known yet.
     pub(super) async fn not_older_than(&self, version: u64) -> Result<Arc<Snapshot>, Error> {
         let current = self.snapshot()?.version;
         let mut known = self.known.clone();
@@ -88,12 +88,12 @@ impl Registry {
 }
 
 impl Writer {
-    /// Takes a complete list. Watches that are under way end as expired: what was deleted before the
-    /// list, and when, is not known.
+    /// Takes a complete list. Open watches end as expired, because the deletions before the list are not
+    /// known.
     ///
-    /// `version` is the list's own resourceVersion, or one shortly before. Unlike the greatest of its
-    /// items', it is greater than that of every deletion before the list: with it a watch that saw
-    /// a cluster elsewhere, and not its deletion, is told to start again.
+    /// `version` is the list's own resourceVersion, or a slightly older one. Unlike the greatest version of
+    /// the items, it is greater than the version of every deletion before the list. So a watch that saw a
+    /// cluster at another replica, but not its deletion, must start again.
     pub fn replace(&mut self, all: Vec<MemberCluster>, version: u64) {
         let clusters: Clusters = all
             .into_iter()
@@ -102,7 +102,7 @@ impl Writer {
             .collect();
         let version = clusters.values().map(|cluster| cluster.version).max().unwrap_or_default().max(version);
         self.known.send_modify(|known| {
-            // The greatest one may have been that of a cluster that is gone.
+            // The cluster with the greatest version may have been deleted.
             let (seen, lists) = known.as_ref().map_or((0, 0), |known| (known.version, known.lists));
             let mut next = Snapshot { clusters, lists, ..Snapshot::default() };
             next.begin_at(version.max(seen));
@@ -110,13 +110,13 @@ impl Writer {
         });
     }
 
-    /// Takes a cluster that is new or changed.
+    /// Takes a new or changed cluster.
     pub fn apply(&mut self, one: MemberCluster) {
         let after = Arc::new(Cluster::from(one));
         self.change(after.version, after.name(), Some(&after));
     }
 
-    /// Takes a cluster that is gone, with the resourceVersion of its deletion.
+    /// Takes a deleted cluster, with the resourceVersion of its deletion.
     pub fn delete(&mut self, one: MemberCluster) {
         self.change(resource_version(&one), one.metadata.name.as_deref().unwrap_or_default(), None);
     }
@@ -124,7 +124,7 @@ impl Writer {
     fn change(&mut self, version: u64, name: &str, after: Option<&Arc<Cluster>>) {
         self.known.send_if_modified(|known| {
             let Some(known) = known else { return false };
-            // What is not newer was told before, and so was the end of what is not there.
+            // An event that is not newer is a repetition, and so is the deletion of an unknown cluster.
             if known.clusters.get(name).map_or_else(|| after.is_none(), |known| known.version >= version) {
                 return false;
             }
@@ -136,7 +136,7 @@ impl Writer {
             if version > known.version {
                 known.remember(Change { version, before, after: after.cloned() });
             } else {
-                // The host was restored from a backup: versions begin again, and so do the watches.
+                // The host was restored from a backup: versions start again, and so do the watches.
                 known.begin_at(version);
             }
             true
@@ -145,7 +145,7 @@ impl Writer {
 }
 
 impl Snapshot {
-    /// Forgets what was before a version.
+    /// Drops the log before a version.
     fn begin_at(&mut self, version: u64) {
         self.lists += 1;
         self.log.clear();
@@ -162,13 +162,13 @@ impl Snapshot {
         }
     }
 
-    /// What changed after a version, the oldest first, if all of that is still known.
+    /// The changes after a version, oldest first, if all of them are still known.
     pub(super) fn since(&self, version: u64) -> Option<impl Iterator<Item = &Change>> {
         let seen = self.log.partition_point(|change| change.version <= version);
         (version >= self.floor).then(|| self.log.range(seen..).map(AsRef::as_ref))
     }
 
-    /// The clusters as they were at a version, if what changed after it is still known.
+    /// The clusters at an earlier version, if the changes after it are still known.
     pub(super) fn at(&self, version: u64) -> Option<Clusters> {
         let changes: Vec<_> = self.since(version)?.collect();
         let mut clusters = self.clusters.clone();
@@ -184,11 +184,11 @@ impl Snapshot {
     }
 }
 
-/// How many changes are remembered. A thousand members that say every five minutes that they are
-/// there make three a second: a watch may lag five minutes behind.
+/// Length of the log. A thousand members that report every five minutes make about three changes a second, so
+/// a watch may lag five minutes.
 const LOG_LENGTH: usize = 1000;
 
-/// How long a reader that is ahead waits for us (apiserver: `storage/cacher`, `blockTimeout`).
+/// How long a reader that is ahead waits for its version (apiserver: `storage/cacher`, `blockTimeout`).
 const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Which clusters are meant: label and field selectors, as apimachinery reads them
-//! (`labels/selector.go`, `fields/selector.go`).
+//! Combines label and field selectors, parsed as in apimachinery (`labels/selector.go`,
+//! `fields/selector.go`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ mod label;
 
 pub(super) use label::LabelSelector;
 
-/// Both selectors of a request, and what the caller sees; what none restricts is everything.
+/// The selectors of a request, and the clusters that the caller may see. By default everything matches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
     pub(super) labels: LabelSelector,
@@ -31,8 +31,7 @@ impl Selection {
             && self.labels.matches(&cluster.object.metadata.labels)
     }
 
-    /// The names of the clusters that may be shown, and the inventories that they are of. The host is not asked about
-    /// the others.
+    /// The names and inventories of the clusters that may be shown. The host is asked only about these.
     pub(super) fn names(&self, snapshot: &Snapshot) -> vec::IntoIter<(Arc<str>, Origin)> {
         let clusters = snapshot.clusters.iter().filter(|(name, _)| self.fields.matches(name));
         clusters.map(|(name, cluster)| (name.clone(), cluster.origin())).collect::<Vec<_>>().into_iter()

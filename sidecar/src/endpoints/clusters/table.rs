@@ -1,4 +1,4 @@
-//! `meta.k8s.io/v1` `Table`: what `kubectl get` prints.
+//! Encodes `meta.k8s.io/v1` `Table`, which `kubectl get` prints.
 
 use jiff::Timestamp;
 use kubectl_mc_api::age;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::form::{Marker, Partial, RV};
 use super::object::{Cluster, Object};
 
-/// What the rows of a table carry beside their cells.
+/// The part of the object in each row besides its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Include {
     #[default]
@@ -22,7 +22,7 @@ pub(super) struct Table<'a, M> {
     kind: &'static str,
     api_version: &'static str,
     metadata: M,
-    /// `null` in all but the first event of a watch, as upstream.
+    /// `null` after the first event of a watch, as upstream.
     column_definitions: Option<&'static [Column]>,
     rows: Vec<Row<'a>>,
 }
@@ -80,7 +80,7 @@ impl<'a> Row<'a> {
         Self { cells, object }
     }
 
-    /// A bookmark's row, which is there for its metadata.
+    /// A bookmark's row, which is needed only for its metadata.
     pub(super) fn of_marker(marker: &'a Marker) -> Self {
         let (none, never) = (String::new, || age::since(None, Timestamp::UNIX_EPOCH));
         let cells = [none(), unknown(), unknown(), never(), none(), none(), none(), never(), none()];
@@ -97,7 +97,7 @@ fn unknown() -> String {
     "Unknown".to_owned()
 }
 
-/// Those of a MemberCluster (`kubectl_mc_api::member_cluster`).
+/// The columns of a MemberCluster (`kubectl_mc_api::member_cluster`).
 const COLUMNS: [Column; 9] = [
     Column {
         name: "Name",

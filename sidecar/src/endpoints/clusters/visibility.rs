@@ -1,10 +1,11 @@
-//! Which clusters a caller sees: those that they may `get clusters/proxy` of. The host lets everybody list `clusters`
-//! (ClusterRole `kubectl-mc-list`), since its RBAC has no list that depends on names; so the view shows each
-//! caller their own clusters, and an answer about any other cluster is the same as about one that does not exist.
+//! Determines which clusters a caller sees: those whose `clusters/proxy` they may `get`. The host lets
+//! everyone list `clusters` (ClusterRole `kubectl-mc-list`), because RBAC cannot limit a list by name. So the
+//! view shows each caller only their own clusters, and the answer about another cluster is the same as about
+//! a cluster that does not exist.
 //!
-//! One unnamed question is enough for a caller who may enter all of them. Else there is one for each cluster, a few at
-//! a time; the decisions are kept, and shared between lists, by the authorizer. Members of a hub are seen by the same right
-//! in the hub's group as well.
+//! One review without a name is enough for a caller who may enter all clusters. Otherwise there is one review
+//! for each cluster, a few at a time; the authorizer caches the decisions and shares them between lists.
+//! Members of a hub are also visible to callers with the same right in the hub's group.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::identity::Identity;
 use crate::identity::authorization::{self, Asker, Attributes, Authorizer};
 use crate::request::limits::Caller;
 
-/// Somebody who looks at the inventory.
+/// A caller who reads the inventory.
 #[derive(Clone)]
 pub struct Viewer {
     pub authorizer: Arc<Authorizer>,
@@ -25,7 +26,7 @@ pub struct Viewer {
     pub caller: Caller,
 }
 
-/// The clusters that somebody sees.
+/// The clusters that a viewer sees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Visible {
     #[default]
@@ -34,7 +35,7 @@ pub(super) enum Visible {
 }
 
 impl Viewer {
-    /// What of these clusters the viewer sees.
+    /// Which of these clusters the viewer sees.
     pub(super) async fn sees(
         &self,
         clusters: impl Iterator<Item = (Arc<str>, Origin)>,
@@ -57,7 +58,7 @@ impl Viewer {
         Ok(Visible::Only(Arc::new(entered.try_collect().await?)))
     }
 
-    /// Whether the viewer sees one cluster, whether or not it exists.
+    /// Whether the viewer sees one cluster, which may not exist.
     pub(super) async fn sees_one(
         &self,
         name: &ClusterName,
@@ -69,7 +70,7 @@ impl Viewer {
         {
             return Ok(true);
         }
-        // Asked whatever it is of, so that the time that an answer takes tells nothing.
+        // The reviews do not depend on the cluster's inventory, so that the answer's latency reveals nothing.
         let enters = self.enters_by_hub(None, asker).await? || self.enters_by_hub(Some(name), asker).await?;
         Ok(enters && Some(origin) == self.authorizer.hub())
     }
@@ -84,7 +85,7 @@ impl Viewer {
             || (Some(origin) == self.authorizer.hub() && self.enters_by_hub(Some(name), asker).await?))
     }
 
-    /// Whether the viewer has the right by the group of a hub.
+    /// Whether the viewer has the right in the group of a hub.
     async fn enters_by_hub(
         &self,
         cluster: Option<&ClusterName>,
@@ -113,7 +114,7 @@ impl Visible {
         }
     }
 
-    /// The same, of the clusters that still exist.
+    /// The same, limited to clusters that still exist.
     pub(super) fn within(&self, snapshot: &Snapshot) -> Self {
         match self {
             Self::All => Self::All,
@@ -125,7 +126,7 @@ impl Visible {
     }
 }
 
-/// Half of the reviews that all lists may have under way together.
+/// Half of the concurrent reviews that all lists may use together.
 const AT_ONCE: usize = 16;
 
 #[cfg(test)]

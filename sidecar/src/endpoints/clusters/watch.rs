@@ -1,5 +1,5 @@
-//! What becomes of the clusters, as a stream of events, one JSON document a line. The task that writes
-//! it holds a position in the registry's log and at most two chunks, whatever its client does.
+//! Streams the changes of clusters as events, one JSON document a line. The writing task holds only a
+//! position in the registry's log and at most two chunks, even if its client does not read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use super::selector::Selection;
 use super::visibility::Viewer;
 use crate::random;
 
-/// Begins a watch; it ends with its receiver, its time, its position, or the registry's writer.
+/// Starts a watch. It ends with its receiver, at its timeout, when its position leaves the log, or with the
+/// registry's writer.
 pub(super) async fn start(
     registry: &Registry,
     options: Options,
@@ -26,14 +27,15 @@ pub(super) async fn start(
 ) -> Result<mpsc::Receiver<Bytes>, Error> {
     let asked = options.version.unwrap_or_default();
     let with_list = options.send_initial_events.unwrap_or(asked == 0);
-    // A watch without a list may begin ahead of us: it hears nothing until we are there.
+    // A watch without a list may begin at a later version than is known here: it sends nothing until that
+    // version arrives.
     let snapshot = if with_list { registry.not_older_than(asked).await? } else { registry.snapshot()? };
     let mut initial = Vec::new();
     if with_list {
         initial
             .extend(snapshot.clusters.values().filter(|cluster| options.selection.matches(cluster)).cloned());
     }
-    // One chunk waits for the client while the next is made.
+    // One chunk waits for the client while the next one is built.
     let (events, receiver) = mpsc::channel(1);
     let begins_at_present = with_list || asked == 0;
     let watch = Watch {
@@ -55,18 +57,18 @@ pub(super) async fn start(
 
 struct Watch {
     known: watch::Receiver<Known>,
-    /// The list that the watch began after; it cannot go on over the next.
+    /// The list that the watch began after. The watch cannot continue across the next one.
     lists: u64,
-    /// The version up to which everything was told.
+    /// The version up to which everything was sent.
     position: u64,
     selection: Selection,
-    /// Whose rights decide what is shown.
+    /// The caller whose rights determine what is shown.
     viewer: Option<Viewer>,
     chunk: Chunk,
     events: mpsc::Sender<Bytes>,
 }
 
-/// Why a watch writes no more: nobody reads it.
+/// The watch must stop, because its receiver was dropped.
 struct Gone;
 
 impl Watch {
@@ -104,7 +106,7 @@ impl Watch {
             if !told_all {
                 continue;
             }
-            // Each of these can be dropped half way without losing anything.
+            // All of these are cancel-safe.
             tokio::select! {
                 biased;
                 () = self.events.closed() => return Err(Gone),
@@ -123,18 +125,19 @@ impl Watch {
         }
     }
 
-    /// Whether the viewer's rights changed. The watch ends then as one that is too old: a client lists again, which
-    /// shows what came and what went.
+    /// Whether the viewer's rights changed. Then the watch ends as expired, and the client lists again, which
+    /// shows added and removed clusters.
     async fn sees_others_now(&self) -> bool {
         let Some(viewer) = &self.viewer else { return false };
         let Some(snapshot) = self.known.borrow().clone() else { return false };
-        // While the host does not answer, what it said last holds; the revalidation of the request ends it in time.
+        // If the host does not answer, its previous decisions stay; the request's revalidation ends the watch
+        // if that lasts.
         let sees = Box::pin(viewer.sees(self.selection.names(&snapshot))).await;
         sees.is_ok_and(|visible| visible != self.selection.visible.within(&snapshot))
     }
 
-    /// Writes what happened after the position, up to a chunk; says whether that was all of it, or
-    /// nothing when the log does not reach back to the position.
+    /// Writes the events after the position, up to one chunk. Returns whether that was all of them, or `None`
+    /// if the log does not reach back to the position.
     fn follow(&mut self, snapshot: &Snapshot) -> Option<bool> {
         if snapshot.lists != self.lists {
             return None;
@@ -146,7 +149,7 @@ impl Watch {
                 return Some(false);
             }
         }
-        // A watch may have begun ahead of the collection.
+        // A watch may begin at a later version than the collection's.
         self.position = self.position.max(snapshot.version);
         Some(true)
     }
@@ -164,12 +167,13 @@ impl Watch {
 struct Chunk {
     form: Form,
     bytes: Vec<u8>,
-    /// Whether the next table says what its columns are: the first one does.
+    /// Whether the next table must include column definitions: only the first one does.
     headers: bool,
 }
 
 impl Chunk {
-    /// A cluster that comes to match was added, one that no longer does was deleted, to this watch.
+    /// For this watch, a cluster that starts to match was added, and a cluster that stops to match was
+    /// deleted.
     fn change(&mut self, change: &Change, selection: &Selection) {
         let selected =
             |cluster: &Option<Arc<Cluster>>| cluster.clone().filter(|cluster| selection.matches(cluster));
@@ -207,24 +211,25 @@ impl Chunk {
     }
 }
 
-/// Between half an hour and an hour, so that not all return at once (apiserver: `MinRequestTimeout`).
+/// Between half an hour and an hour, so that clients do not reconnect together (apiserver:
+/// `MinRequestTimeout`).
 fn default_timeout() -> Duration {
     Duration::from_secs(30 * 60).mul_f64(1.0 + random::fraction())
 }
 
-/// What a watch sends whose position is no longer in the log.
+/// Sent when the position of a watch is no longer in the log.
 const EXPIRED: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"The resourceVersion for the provided watch is too old.","reason":"Expired","code":410}"#;
 
-/// As often as the right to the watch itself is.
+/// The same interval as the revalidation of the watch itself.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// As a kube-apiserver does.
+/// The same as in a kube-apiserver.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Enough that a thousand clusters take few frames, little enough for ten thousand watches.
+/// Large enough to send a thousand clusters in few frames, and small enough for ten thousand watches.
 const CHUNK: usize = 32 * 1024;
 
-/// No connection lasts as long, and the clock's arithmetic does not overflow.
+/// Longer than any connection lasts, and short enough that adding it to a time cannot overflow.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[cfg(test)]

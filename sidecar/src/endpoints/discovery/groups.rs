@@ -1,10 +1,10 @@
-//! `/apis` and below: each group, its one version and its resources (apimachinery: `APIGroup`,
+//! Builds `/apis` and below: each group with its one version and its resources (apimachinery: `APIGroup`,
 //! `APIResourceList`; `apidiscovery.k8s.io`).
 
 use kubectl_mc_api::Origin;
 use serde_json::{Value, json};
 
-/// An aggregator compares these with what it asked for, to the letter.
+/// An aggregator compares these exactly with the type that it requested.
 pub(super) const AGGREGATED_V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 pub(super) const AGGREGATED_V2BETA1: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
@@ -24,7 +24,7 @@ pub(super) fn group(origin: Origin) -> Value {
     })
 }
 
-/// A subresource comes after its resource, or the aggregator cannot tell whose it is.
+/// A subresource must follow its resource, or the aggregator cannot assign it.
 pub(super) fn resources(origin: Origin) -> Value {
     let (resource, kind) = (origin.grant_resource(), kind(origin));
     json!({
@@ -40,7 +40,7 @@ pub(super) fn resources(origin: Origin) -> Value {
     })
 }
 
-/// All of the above in one. A `responseKind` that is null stops older clients
+/// All of the above in one document. A `responseKind` of null breaks older clients
 /// (kubernetes/kubernetes#118361).
 pub(super) fn aggregated(version: &str, items: &[Value]) -> Value {
     json!({
@@ -75,7 +75,7 @@ fn group_version(origin: Origin) -> String {
     format!("{}/{}", origin.grant_group(), origin.grant_version())
 }
 
-/// The kind of the resource with the proxy.
+/// The kind of the resource that has the proxy.
 pub(super) const fn kind(origin: Origin) -> &'static str {
     match origin {
         Origin::MemberCluster | Origin::Karmada => "Cluster",
@@ -90,7 +90,7 @@ const fn singular(origin: Origin) -> &'static str {
     }
 }
 
-/// What can be done with the resource itself. KubeAdmiral's has nothing but the proxy.
+/// The verbs of the resource itself. KubeAdmiral's has only the proxy.
 const fn verbs(origin: Origin) -> &'static [&'static str] {
     match origin {
         Origin::MemberCluster => &["get", "list", "watch"],

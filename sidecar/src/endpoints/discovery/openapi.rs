@@ -1,8 +1,8 @@
-//! OpenAPI of the groups, version 2 for the host's merged document and version 3 for who reads it
-//! from here: `kubectl explain clusters.proxy.kubectl-mc.dev`.
+//! Builds the groups' OpenAPI documents: version 2 for the host's merged document, and version 3 for direct
+//! readers, such as `kubectl explain clusters.proxy.kubectl-mc.dev`.
 //!
-//! The host takes the security definitions over with the rest, so both documents have them. The
-//! schemas have names of their own: where the host knows another one by the same name, it renames.
+//! The host copies the security definitions as well, so both documents contain them. The schemas have unique
+//! names: if the host has another schema with the same name, it renames one.
 
 use kubectl_mc_api::Origin;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ use super::version::{GIT_COMMIT, GIT_VERSION};
 
 mod schemas;
 
-/// The two editions of OpenAPI write the same things differently.
+/// OpenAPI versions 2 and 3 have different syntax for the same content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Edition {
     V2,
@@ -43,7 +43,7 @@ pub(super) fn v3(origin: Origin) -> Value {
     })
 }
 
-/// The document with the paths and the schemas of another server's.
+/// Merges another server's paths and schemas into the document.
 pub(super) fn merged(mut own: Value, other: &Value) -> Value {
     for key in ["paths", "definitions"] {
         if let (Some(own), Some(other)) = (own[key].as_object_mut(), other[key].as_object()) {
@@ -53,7 +53,7 @@ pub(super) fn merged(mut own: Value, other: &Value) -> Value {
     own
 }
 
-/// Clients keep a document for as long as its hash stays.
+/// Clients cache a document until its hash changes.
 pub(super) fn v3_index<'a>(hashes: impl Iterator<Item = (Origin, &'a str)>) -> Value {
     let documents = hashes.map(|(origin, hash)| {
         let path = format!("apis/{}/{}", origin.grant_group(), origin.grant_version());
@@ -168,7 +168,7 @@ fn security() -> Value {
     }})
 }
 
-/// A kind of our own group.
+/// A kind of the sidecar's own group.
 fn kind(kind: &str) -> Value {
     gvk(Origin::MemberCluster, kind)
 }
@@ -177,7 +177,7 @@ fn gvk(origin: Origin, kind: &str) -> Value {
     json!({"group": origin.grant_group(), "version": origin.grant_version(), "kind": kind})
 }
 
-/// As Kubernetes writes a group version there.
+/// The tag of a group version, in Kubernetes' form.
 fn tag(origin: Origin) -> &'static str {
     match origin {
         Origin::MemberCluster => "proxyKubectlMcDev_v1alpha1",

@@ -1,4 +1,4 @@
-//! A document that never changes, and its entity tag.
+//! A static document with its entity tag.
 
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ impl Published {
         }
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
-        // The next version may say something else: a cache asks each time, and is mostly told 304.
+        // The next release may have other content, so a cache must revalidate each time, and mostly gets 304.
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         headers.insert(VARY, HeaderValue::from_static("Accept"));
         let tag = format!("\"{}\"", self.hash);
@@ -47,7 +47,7 @@ impl Published {
         response
     }
 
-    /// RFC 9110, 13.1.2: the comparison is the weak one, and `*` is any.
+    /// RFC 9110, 13.1.2: the comparison is weak, and `*` matches any tag.
     fn is_tag(&self, tag: &str) -> bool {
         let strong = tag.strip_prefix("W/").unwrap_or(tag);
         tag == "*" || strong.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')) == Some(&self.hash)

@@ -26,7 +26,7 @@ fn json(response: Response<Body>) -> Value {
 }
 
 #[test]
-fn every_document_is_json_and_not_sent_twice() {
+fn documents_are_json_and_304_if_unchanged() {
     for document in ALL {
         let first = get(document, &[]);
         assert_eq!(first.headers()[CONTENT_TYPE], "application/json", "{document:?}");
@@ -80,7 +80,7 @@ fn aggregated_discovery_lists_resource_and_subresource() {
 }
 
 #[test]
-fn plain_discovery_says_the_same() {
+fn plain_discovery_matches_aggregated_discovery() {
     let group = json(get(Document::Group(Origin::MemberCluster), &[]));
     assert_eq!(group["name"], "proxy.kubectl-mc.dev");
     assert_eq!(group["preferredVersion"]["groupVersion"], "proxy.kubectl-mc.dev/v1alpha1");
@@ -100,7 +100,7 @@ fn plain_discovery_says_the_same() {
 }
 
 #[test]
-fn openapi_is_json_for_whoever_takes_json() {
+fn openapi_is_json_for_clients_that_accept_json() {
     for document in [Document::OpenApiV2, Document::OpenApiV3(Origin::MemberCluster)] {
         let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
         assert_eq!(get(document, &[(ACCEPT, protobuf)]).status(), StatusCode::NOT_ACCEPTABLE);
@@ -110,7 +110,7 @@ fn openapi_is_json_for_whoever_takes_json() {
 }
 
 #[test]
-fn the_index_leads_to_the_document_by_its_hash() {
+fn index_links_to_the_document_by_its_hash() {
     let index = json(get(Document::OpenApiV3Index, &[]));
     let url = index["paths"]["apis/proxy.kubectl-mc.dev/v1alpha1"]["serverRelativeURL"].as_str().unwrap();
     let (path, hash) = url.split_once("?hash=").unwrap();
@@ -118,7 +118,7 @@ fn the_index_leads_to_the_document_by_its_hash() {
     assert_eq!(get(Document::OpenApiV3(Origin::MemberCluster), &[]).headers()[ETAG], format!("\"{hash}\""));
 }
 
-/// What `kubectl explain` follows: path, operation, kind, schema, properties.
+/// The parts that `kubectl explain` reads: path, operation, kind, schema, properties.
 #[test]
 fn openapi_explains_clusters() {
     for (document, schemas, security) in [
@@ -147,9 +147,9 @@ fn openapi_explains_clusters() {
     }
 }
 
-/// Whether the schemas and the objects have drifted apart.
+/// Fails if the schemas and the objects differ.
 #[test]
-fn openapi_knows_every_field_that_a_cluster_shows() {
+fn openapi_has_every_field_of_a_shown_cluster() {
     let document = json(get(Document::OpenApiV3(Origin::MemberCluster), &[]));
     let schema =
         |name: &str| &document["components"]["schemas"][format!("dev.kubectl-mc.proxy.v1alpha1.{name}")];
@@ -168,9 +168,9 @@ fn openapi_knows_every_field_that_a_cluster_shows() {
     }
 }
 
-/// What a kube-apiserver's aggregator and kubectl read of the group that belongs to a hub.
+/// The parts of a hub's group that a kube-apiserver's aggregator and kubectl read.
 #[test]
-fn group_of_kubeadmiral_is_described_whole() {
+fn kubeadmirals_group_is_described_completely() {
     let documents = Documents::new(Some(Origin::KubeAdmiral));
     let get = |document, accept: &str| {
         let headers = [(ACCEPT, accept.parse().unwrap())].into_iter().collect();
@@ -217,7 +217,7 @@ fn group_of_kubeadmiral_is_described_whole() {
 }
 
 #[test]
-fn group_of_a_hub_is_served_where_the_hub_counts() {
+fn hub_group_is_served_where_the_hub_is_configured() {
     for (hub, served) in [(None, false), (Some(Origin::KubeAdmiral), true)] {
         let documents = Documents::new(hub);
         assert!(documents.has_group(Origin::MemberCluster) && !documents.has_group(Origin::Karmada));
@@ -230,7 +230,7 @@ fn group_of_a_hub_is_served_where_the_hub_counts() {
 }
 
 #[test]
-fn the_version_is_our_own() {
+fn version_is_the_sidecars_own() {
     let info = json(get(Document::Version, &[]));
     assert_eq!(info["gitVersion"], concat!("v", env!("CARGO_PKG_VERSION")));
     let documented = json(get(Document::OpenApiV3(Origin::MemberCluster), &[]))["info"].clone();

@@ -1,4 +1,5 @@
-//! `/version`: our own, in the words of a kube-apiserver (apimachinery: `version.Info`).
+//! Serves `/version`: the sidecar's own version, in the format of a kube-apiserver (apimachinery:
+//! `version.Info`).
 
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ pub(super) fn info() -> Value {
     })
 }
 
-/// Go's names, which Kubernetes uses everywhere.
+/// Go's names, as everywhere in Kubernetes.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -26,7 +27,7 @@ fn architecture() -> &'static str {
 }
 
 pub(super) const GIT_VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
-/// The commit that was built; empty in a build that does not know it.
+/// The commit of this build; empty if it is unknown.
 pub(super) const GIT_COMMIT: &str = match option_env!("GIT_COMMIT") {
     Some(commit) => commit,
     None => "",

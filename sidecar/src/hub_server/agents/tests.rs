@@ -9,7 +9,7 @@ fn identity(user: &str, groups: &[&str]) -> Identity {
 }
 
 #[test]
-fn rules_are_for_agents_only() {
+fn rules_apply_only_to_agents() {
     let any = identity("jane", &["ops"]);
     assert_eq!(Caller::of(&any), Ok(Caller::Any));
     let agent = identity("system:karmada:agent:m1", &[GROUP]);
@@ -19,20 +19,20 @@ fn rules_are_for_agents_only() {
     {
         assert_eq!(Caller::of(&identity(user, &[GROUP])), Err(Refused::NoCluster(user.to_owned())), "{user}");
     }
-    // The user name alone is one that no certificate of an agent has.
+    // No agent's certificate has the user name without the group.
     let alone = identity("system:karmada:agent:m1", &[]);
     assert_eq!(Caller::of(&alone), Err(Refused::NoCluster(alone.user.clone())));
 }
 
 #[test]
-fn collection_is_the_own_cluster() {
+fn collection_is_restricted_to_the_own_cluster() {
     let own = "metadata%2Ename%3Dm1";
     for (query, expected) in [
         (None, format!("fieldSelector={own}")),
         (Some("watch=1&resourceVersion=7"), format!("fieldSelector={own}&watch=1&resourceVersion=7")),
         (Some("fieldSelector="), format!("fieldSelector={own}")),
         (Some("fieldSelector=metadata.name%3Dm2"), format!("fieldSelector=metadata%2Ename%3Dm2%2C{own}")),
-        // Go takes the first value of a key, however it is spelled.
+        // Go uses the first value of a key, in whatever spelling.
         (
             Some("field%53elector=metadata.name%3Dm2&fieldSelector=x&limit=5"),
             format!("fieldSelector=metadata%2Ename%3Dm2%2C{own}&limit=5"),
@@ -106,13 +106,13 @@ fn reference_to_another_secret_is_refused() {
             );
         }
     }
-    // A part of the reference alone would keep the other.
+    // A patch with a part of the reference would keep the other part.
     let half = cluster(&json!({"secretRef": {"name": "m2"}}));
     assert!(checked(Method::PATCH, types[1], &half, Some(&current)).is_err());
 }
 
 #[test]
-fn where_the_member_is_stays() {
+fn members_address_cannot_be_changed() {
     let current = cluster(&bound());
     let patch =
         |spec: Value| checked(Method::PATCH, "application/merge-patch+json", &cluster(&spec), Some(&current));
@@ -124,13 +124,13 @@ fn where_the_member_is_stays() {
             matches!(patch(json!({field: value})), Err(Refused::Moved { field: named, .. }) if named == field)
         );
     }
-    // Without the Cluster as it is, nothing about it may be said.
+    // Without the current Cluster, the write cannot be checked.
     let blind = checked(Method::PUT, "application/json", &current, None);
     assert!(matches!(blind, Err(Refused::Moved { .. })), "{blind:?}");
 }
 
 #[test]
-fn operations_of_a_json_patch_are_looked_at() {
+fn json_patch_operations_are_checked() {
     let patch = |operation: Value| {
         checked(Method::PATCH, "application/json-patch+json; charset=utf-8", &json!([operation]), None)
     };
@@ -147,7 +147,7 @@ fn operations_of_a_json_patch_are_looked_at() {
 }
 
 #[test]
-fn what_is_not_json_is_refused() {
+fn invalid_json_is_refused() {
     for body in [&b"spec: {secretRef: {name: m2}}"[..], b"k8s\0\n", b""] {
         let refused = Write::read(&Method::PATCH, &HeaderMap::new(), body).map(drop);
         assert_eq!(refused, Err(Refused::NotJson), "{body:?}");

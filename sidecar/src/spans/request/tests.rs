@@ -36,7 +36,7 @@ fn asked(
 }
 
 #[test]
-fn caller_in_deciding_group_is_sampled_as_the_parent_says() {
+fn parent_decides_sampling_for_privileged_groups() {
     let (tracer, _ended) = recorded(0.0);
     let sampled = |traceparent, groups: &[&str], by_host| {
         asked(&tracer, traceparent, groups, by_host).0.trace_id().map(|id| id.to_string())
@@ -51,7 +51,7 @@ fn caller_in_deciding_group_is_sampled_as_the_parent_says() {
 }
 
 #[test]
-fn member_gets_no_unreadable_trace_of_the_caller() {
+fn member_gets_no_invalid_trace_of_the_caller() {
     let (tracer, _ended) = recorded(0.0);
     let mut request = request(SAMPLED);
     request.headers_mut().append("traceparent", SAMPLED.parse().unwrap());
@@ -65,7 +65,7 @@ fn member_gets_no_unreadable_trace_of_the_caller() {
 }
 
 #[test]
-fn rate_decides_about_everything_else() {
+fn sampling_rate_decides_for_other_callers() {
     let (tracer, mut ended) = recorded(1.0);
     assert!(asked(&tracer, "", &[], false).0.trace_id().is_some());
     assert!(asked(&tracer, NOT_SAMPLED, &["system:masters"], false).0.trace_id().is_none());
@@ -80,7 +80,7 @@ fn rate_decides_about_everything_else() {
 }
 
 #[test]
-fn trace_of_an_upgrade_through_the_host_is_the_callers() {
+fn forwarded_upgrade_has_the_callers_trace() {
     let (tracer, _ended) = recorded(0.0);
     let mut upgrade = request(SAMPLED);
     for (name, value) in [("connection", "Upgrade"), ("upgrade", "SPDY/3.1")] {
@@ -121,7 +121,7 @@ fn member_gets_no_sampling_decision_of_an_ordinary_caller() {
 }
 
 #[test]
-fn request_without_a_login_has_no_span() {
+fn unauthenticated_request_has_no_span() {
     let (tracer, mut ended) = recorded(1.0);
     let request = request(SAMPLED);
     let mut span = RequestSpan::begin(tracer, &request, false);

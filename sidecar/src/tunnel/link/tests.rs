@@ -1,4 +1,4 @@
-//! Agents that do not play along: what they send is written frame by frame.
+//! Misbehaving agents: the tests write their frames one by one.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::*;
 use crate::fake_host::host;
 use crate::tunnel::registry::{AgentInfo, AgentTunnels};
 
-/// The agent's end of a tunnel of m1 to a replica, and the sidecar's, which ends with the tunnel.
+/// The agent's end of a tunnel of m1 to a replica, and the sidecar's end, which ends with the tunnel.
 pub(crate) fn joined(
     tunnels: &Arc<AgentTunnels>,
     accounts: Arc<Accounts>,
@@ -24,7 +24,7 @@ pub(crate) fn joined(
     (WebSocket::new(theirs, Role::Client), AbortOnDropHandle::new(tokio::spawn(carry)))
 }
 
-/// Accounts of a host that answers nothing.
+/// Accounts of a host that answers every request with 404.
 pub(crate) fn no_accounts() -> Arc<Accounts> {
     Accounts::new(host(|_| (404, serde_json::json!({}))).0, tokio::sync::watch::channel(None).1)
 }
@@ -43,7 +43,7 @@ const PING: u8 = 6;
 const SOON: Duration = Duration::from_secs(10);
 const A_MOMENT: Duration = Duration::from_millis(100);
 
-/// Whether the tunnel ends in this time when an agent that reads everything sends this.
+/// Whether the tunnel ends within this time after an agent, which reads everything, sends these frames.
 async fn ends_within(patience: Duration, frames: &[u8]) -> bool {
     let (agent, sidecar) = tunnel();
     let (mut reader, mut writer) = tokio::io::split(agent);
@@ -72,14 +72,14 @@ async fn floods_of_frames_end_the_tunnel() {
 
 #[tokio::test]
 async fn agent_cannot_open_a_stream() {
-    // HEADERS of a whole request `GET https: /` by indexed fields (RFC 7541, A).
+    // HEADERS of a complete request `GET https: /` by indexed fields (RFC 7541, A).
     assert!(ends_within(SOON, &frame(1, 5, 2, &[0x82, 0x87, 0x84])).await);
     // PUSH_PROMISE on a stream that was never opened.
     assert!(ends_within(SOON, &frame(5, 4, 1, &[0, 0, 0, 2, 0x82])).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_agent_is_given_up() {
+async fn silent_agents_tunnel_ends() {
     let (mut agent, sidecar) = tunnel();
     let before = tokio::time::Instant::now();
     timeout(Duration::from_secs(3600), sidecar).await.unwrap().unwrap();
@@ -90,7 +90,7 @@ async fn silent_agent_is_given_up() {
 
 /// Answers to pings wait behind the data on a slow line.
 #[tokio::test(start_paused = true)]
-async fn agent_that_sends_data_is_not_given_up() {
+async fn tunnel_stays_open_while_the_agent_sends_data() {
     let (agent, sidecar) = tunnel();
     let (mut reader, mut writer) = tokio::io::split(agent);
     let reading = tokio::spawn(async move { tokio::io::copy(&mut reader, &mut tokio::io::sink()).await });
@@ -106,7 +106,7 @@ async fn agent_that_sends_data_is_not_given_up() {
 }
 
 #[tokio::test]
-async fn what_an_idle_tunnel_takes_is_small() {
+async fn idle_tunnel_uses_little_memory() {
     let (ours, _theirs) = duplex(1);
     let info = AgentInfo { version: "1".into(), instance: "instance".into() };
     let reservation = AgentTunnels::none().reserve(&"m1".parse().unwrap(), info).unwrap();

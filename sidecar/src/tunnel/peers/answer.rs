@@ -1,4 +1,4 @@
-//! Answers another replica by the tunnels that end here.
+//! Answers another replica's question from this replica's own tunnels.
 
 use std::future::Future;
 use std::io;
@@ -11,7 +11,7 @@ use super::question::{self, CONNECTED, NO, Question, YES};
 use crate::last_words::Broken;
 use crate::tunnel::registry::AgentTunnels;
 
-/// Answers one question; a connection to a member is carried until it ends, or `stopped`.
+/// Answers one question; a connection to a member is carried until it ends, or `stopped` resolves.
 pub(crate) async fn answer<S>(
     mut stream: S,
     tunnels: &AgentTunnels,

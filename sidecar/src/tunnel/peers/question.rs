@@ -1,5 +1,5 @@
-//! The protocol between replicas, version 1: after the handshake the asking side sends one line. Both sides are replicas
-//! of one installation; the version is in the ALPN.
+//! The protocol between replicas, version 1: after the handshake the asking side sends one line. Both sides
+//! are replicas of one installation; the version is in the ALPN.
 //!
 //! | question | answer |
 //! |---|---|
@@ -59,7 +59,7 @@ impl Question {
         words.next().is_none().then_some(question)
     }
 
-    /// What the answer to it says of a connection.
+    /// Parses the answer to a question for a connection.
     pub(super) fn connected(&self, answer: &str) -> Result<(), DialError> {
         let reasons = [Reason::Refused, Reason::Timeout, Reason::Dns, Reason::Network];
         if let Some(reason) = reasons.into_iter().find(|reason| reason.as_str() == answer) {
@@ -75,7 +75,7 @@ impl Question {
     }
 }
 
-/// Why there is no connection, as an answer.
+/// The answer that says why there is no connection.
 pub(super) fn refusal(error: &DialError) -> &'static str {
     match error {
         DialError::Failed(reason) => reason.as_str(),
@@ -86,7 +86,7 @@ pub(super) fn refusal(error: &DialError) -> &'static str {
     }
 }
 
-/// The tunnels that a replica names.
+/// The tunnels in a replica's answer.
 pub(super) fn tunnels(text: &str) -> Vec<(ClusterName, Elsewhere)> {
     let lines = text.lines().filter_map(|line| {
         let mut words = line.splitn(3, ' ');
@@ -97,7 +97,7 @@ pub(super) fn tunnels(text: &str) -> Vec<(ClusterName, Elsewhere)> {
     lines.collect()
 }
 
-/// Reads one line and no byte more: what follows is the member's.
+/// Reads exactly one line: the bytes after it belong to the member.
 pub(super) async fn line(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<String> {
     let mut line = Vec::new();
     loop {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_are_read_as_they_are_written() {
+    fn questions_round_trip_through_text() {
         let (m1, target): (ClusterName, Authority) = ("m1".parse().unwrap(), "k:443".parse().unwrap());
         for question in [
             Question::Has(m1.clone()),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_read_as_they_are_written() {
+    fn refusals_round_trip_through_text() {
         let target: Authority = "k:443".parse().unwrap();
         let question = Question::Connect("m1".parse().unwrap(), target.clone());
         for error in [
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn line_has_a_bound_and_ends_where_it_says() {
+    async fn line_is_bounded_and_leaves_later_bytes_unread() {
         let mut bytes = &b"yes\nrest"[..];
         assert_eq!(line(&mut bytes).await.unwrap(), "yes");
         assert_eq!(bytes, b"rest");

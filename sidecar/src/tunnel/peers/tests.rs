@@ -1,4 +1,4 @@
-//! Replicas of one installation on loopback. One has the tunnel of an agent that returns what it gets.
+//! Replicas of one installation on loopback. One of them has the tunnel of an agent that echoes its input.
 
 use std::future::pending;
 
@@ -35,7 +35,7 @@ fn authority() -> authority::Authority {
     *authority
 }
 
-/// A replica that knows others by their addresses.
+/// A replica that knows the others by their addresses.
 async fn replica(authority: &authority::Authority, name: &str, others: &[SocketAddr]) -> Replica {
     let leaf = authority.issue(&[NAME.to_owned()], OffsetDateTime::now_utc()).unwrap();
     let (shown, known) =
@@ -102,7 +102,7 @@ async fn open(replica: &Replica) -> Result<Opened, DialError> {
 }
 
 #[tokio::test]
-async fn member_is_reached_by_the_replica_with_the_tunnel() {
+async fn member_is_reached_through_the_replica_with_the_tunnel() {
     let authority = authority();
     let has = replica(&authority, "has", &[]).await;
     let _tunnel = attach(&has).await;
@@ -123,7 +123,7 @@ async fn member_is_reached_by_the_replica_with_the_tunnel() {
 }
 
 #[tokio::test]
-async fn tunnel_that_moved_is_found_again() {
+async fn moved_tunnel_is_found_again() {
     let authority = authority();
     let (first, second) = (replica(&authority, "first", &[]).await, replica(&authority, "second", &[]).await);
     let tunnel = attach(&first).await;
@@ -136,7 +136,7 @@ async fn tunnel_that_moved_is_found_again() {
     assert!(matches!(open(&asks).await, Err(DialError::NoAgent { .. })));
 }
 
-/// The replica that asked reads slowly, and writes more after the agent's connection has ended.
+/// The asking replica reads slowly, and writes more after the agent's connection has ended.
 #[tokio::test]
 async fn fault_65_last_bytes_of_a_broken_tunnel_arrive() {
     let has = replica(&authority(), "has", &[]).await;
@@ -174,7 +174,7 @@ async fn fault_65_last_bytes_of_a_broken_tunnel_arrive() {
 }
 
 #[tokio::test]
-async fn question_is_not_passed_on() {
+async fn question_is_not_forwarded_to_other_replicas() {
     let authority = authority();
     let has = replica(&authority, "has", &[]).await;
     let _tunnel = attach(&has).await;
@@ -184,7 +184,7 @@ async fn question_is_not_passed_on() {
 }
 
 #[tokio::test]
-async fn replica_of_another_installation_gets_no_answer() {
+async fn replica_of_another_installation_is_refused() {
     let has = replica(&authority(), "has", &[]).await;
     let _tunnel = attach(&has).await;
     let stranger = replica(&authority(), "stranger", &[has.address]).await;
@@ -217,13 +217,13 @@ async fn replica_counts_itself_once() {
     assert_eq!(count(&["127.0.0.1:10250", "192.0.2.1:10250"], own).await, "a; of=2");
     assert_eq!(count(&["192.0.2.1:10250"], own).await, "a; of=2");
     assert_eq!(count(&["127.0.0.1:10251"], own).await, "a; of=2");
-    // In a pod, where it accepts connections at every address.
+    // In a pod, it accepts connections at every address.
     let every = "0.0.0.0:10250".parse().unwrap();
     assert_eq!(count(&["127.0.0.1:10250", "192.0.2.1:10250"], every).await, "a; of=2");
 }
 
 #[tokio::test]
-async fn agent_enrolls_by_the_replica_with_its_tunnel() {
+async fn agent_enrolls_through_the_replica_with_its_tunnel() {
     let authority = authority();
     let (none, has) = (replica(&authority, "none", &[]).await, replica(&authority, "has", &[]).await);
     let _tunnel = attach(&has).await;

@@ -1,8 +1,8 @@
-//! How often the agents of a cluster may ask for a tunnel: a token bucket.
+//! Limits how often the agents of a cluster may ask for a tunnel, with a token bucket.
 
 use tokio::time::Instant;
 
-/// How many more tunnels a cluster's agents may ask for now.
+/// How many more tunnels the agents of a cluster may ask for now.
 #[derive(Debug)]
 pub(super) struct Attempts {
     left: f64,
@@ -28,6 +28,6 @@ impl Attempts {
     }
 }
 
-/// Two agents that dial two replicas each, and a few attempts that reach a replica twice.
+/// Two agents that dial two replicas each, and a few attempts that reach the same replica twice.
 pub(super) const MAX_ATTEMPTS: f64 = 20.0;
 const ATTEMPTS_PER_SECOND: f64 = 1.0;

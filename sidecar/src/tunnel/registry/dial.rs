@@ -1,4 +1,4 @@
-//! One connection to a member, asked of its agent: a CONNECT request (RFC 9113, 8.5).
+//! Opens one connection to a member through its agent, with a CONNECT request (RFC 9113, 8.5).
 
 use bytes::Bytes;
 use h2::client::SendRequest;
@@ -19,7 +19,7 @@ pub enum DialError {
     Full,
     #[error("the agent refuses connections to {0}, which is not its --target")]
     NotTheTarget(Authority),
-    /// What became of the agent's attempt, in its words.
+    /// The result that the agent reported.
     #[error("the agent cannot connect to the member: {0}")]
     Failed(Reason),
     #[error("the agent does not answer")]
@@ -47,7 +47,7 @@ impl DialError {
         matches!(self, Self::Failed(_) | Self::Silent)
     }
 
-    /// Whether another tunnel may do better.
+    /// Whether another tunnel may work.
     pub fn is_of_the_tunnel(&self) -> bool {
         match self {
             Self::NoAgent { .. } | Self::Full | Self::Silent | Self::Broken(_) | Self::Ended => true,
@@ -57,7 +57,7 @@ impl DialError {
 }
 
 impl Reason {
-    /// As an agent writes it into [`DIAL_HEADER`].
+    /// The form in [`DIAL_HEADER`].
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Refused => "refused",

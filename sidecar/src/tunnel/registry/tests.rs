@@ -21,7 +21,7 @@ fn m1() -> ClusterName {
 }
 
 #[tokio::test]
-async fn an_instance_has_one_tunnel_to_a_replica() {
+async fn agent_instance_has_one_tunnel_to_a_replica() {
     let tunnels = AgentTunnels::none();
     let first = tunnels.reserve(&m1(), agent("a")).unwrap();
     assert_eq!(tunnels.reserve(&m1(), agent("a")).unwrap_err(), Refused::Held("replica".to_owned()));
@@ -53,7 +53,7 @@ async fn attempts_of_a_cluster_are_bounded() {
 }
 
 #[tokio::test]
-async fn cluster_without_a_tunnel_is_named_with_its_time() {
+async fn missing_tunnel_error_has_its_start_time() {
     let tunnels = AgentTunnels::none();
     let error = tunnels.open_here(&m1(), &"kubernetes.default.svc:443".parse().unwrap()).await.unwrap_err();
     let DialError::NoAgent { since } = error else { panic!("{error}") };

@@ -1,4 +1,4 @@
-//! The head of a WebSocket frame (RFC 6455, 5.2).
+//! Parses and encodes the head of a WebSocket frame (RFC 6455, 5.2).
 
 use std::io;
 
@@ -12,13 +12,13 @@ pub(super) struct Header {
     pub(super) is_final: bool,
     pub(super) opcode: Opcode,
     pub(super) mask: Option<[u8; 4]>,
-    /// How many bytes the payload has.
+    /// Length of the payload in bytes.
     pub(super) payload: usize,
-    /// How many bytes the head itself has.
+    /// Length of the head in bytes.
     pub(super) length: usize,
 }
 
-/// What a frame is. Text is not among what a tunnel carries.
+/// The type of a frame. A tunnel carries no text frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opcode {
     Continuation = 0,
@@ -35,7 +35,7 @@ impl Opcode {
 }
 
 impl Header {
-    /// Reads the head at the beginning of `input`; `None` if not all of it is there.
+    /// Parses the head at the beginning of `input`; `None` if it is incomplete.
     pub(super) fn parse(input: &[u8]) -> io::Result<Option<Self>> {
         let &[first, second, ref rest @ ..] = input else { return Ok(None) };
         let opcode = match first & 0x0f {
@@ -84,7 +84,7 @@ impl Header {
         Ok(Some(Self { is_final, opcode, mask, payload, length }))
     }
 
-    /// Writes the head of a frame that is a message by itself.
+    /// Writes the head of a frame that is a complete message.
     #[expect(clippy::cast_possible_truncation, reason = "the arms say how long it is")]
     pub(super) fn encode(opcode: Opcode, payload: usize, mask: Option<[u8; 4]>, output: &mut BytesMut) {
         output.put_u8(0x80 | opcode as u8);

@@ -9,7 +9,7 @@ use tokio_tungstenite::tungstenite::protocol::Role as OtherRole;
 
 use super::*;
 
-/// One side of ours, and the other of a library.
+/// One side with this implementation, and the other with a library's.
 async fn beside(role: Role, buffer: usize) -> (WebSocket<DuplexStream>, WebSocketStream<DuplexStream>) {
     let (ours, other) = duplex(buffer);
     let other_role = match role {
@@ -24,14 +24,14 @@ fn content(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn handshake_has_the_answer_of_the_rfc() {
+fn handshake_answer_matches_the_rfc() {
     assert_eq!(accept(b"dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     assert_ne!(key(), key());
     assert_eq!(STANDARD.decode(key()).unwrap().len(), 16);
 }
 
 #[tokio::test]
-async fn bytes_pass_both_ways_beside_another_implementation() {
+async fn bytes_pass_both_ways_with_another_implementation() {
     for role in [Role::Client, Role::Server] {
         for length in [0, 1, 125, 126, 127, 65_535, 65_536, 65_537, 300_000] {
             let (mut ours, mut other) = beside(role, 999).await;
@@ -62,7 +62,7 @@ async fn bytes_pass_both_ways_beside_another_implementation() {
 }
 
 #[tokio::test]
-async fn ping_is_answered_while_nothing_else_is_written() {
+async fn ping_is_answered_on_an_idle_connection() {
     let (mut ours, mut other) = beside(Role::Server, 4096).await;
     let reading = tokio::spawn(async move { ours.read(&mut [0]).await });
     other.send(Message::Ping("are you there".into())).await.unwrap();
@@ -72,7 +72,7 @@ async fn ping_is_answered_while_nothing_else_is_written() {
     assert_eq!(reading.await.unwrap().unwrap(), 0);
 }
 
-/// What a server reads of these bytes, up to the end.
+/// What a server reads from these bytes, up to the end.
 async fn read(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let (ours, mut other) = duplex(1 << 20);
     other.write_all(bytes).await.unwrap();
@@ -99,7 +99,7 @@ async fn fragments_are_joined_with_control_frames_between() {
 }
 
 #[tokio::test]
-async fn frames_against_the_protocol_end_the_stream() {
+async fn invalid_frames_end_the_stream() {
     let unmasked = |frame: Vec<u8>| [&[frame[0], frame[1] & 0x7f], &frame[6..]].concat();
     for (why, bytes) in [
         ("text", frame(0x81, b"x")),
@@ -128,7 +128,7 @@ async fn server_frames_must_not_be_masked() {
 }
 
 #[tokio::test]
-async fn flood_of_pings_takes_no_memory() {
+async fn ping_flood_uses_no_memory() {
     let (ours, mut other) = duplex(1 << 20);
     other.write_all(&frame(0x89, &[b'x'; 125]).repeat(MAX_WITHOUT_DATA as usize)).await.unwrap();
     let mut ours = WebSocket::new(ours, Role::Server);
@@ -137,7 +137,7 @@ async fn flood_of_pings_takes_no_memory() {
 }
 
 #[test]
-fn mask_is_applied_across_cuts() {
+fn mask_continues_across_split_payloads() {
     let content = content(1000);
     let slowly = |mask: [u8; 4]| -> Vec<u8> {
         content.iter().zip(mask.into_iter().cycle()).map(|(byte, key)| byte ^ key).collect()
@@ -153,7 +153,7 @@ fn mask_is_applied_across_cuts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_without_data_are_bounded_by_second() {
+async fn frames_without_data_are_rate_limited() {
     for (first, rest) in [(0x89, 0x89), (0x8a, 0x8a), (0x02, 0x00)] {
         let rest = frame(rest, b"");
         let most = [frame(first, b""), rest.repeat(MAX_WITHOUT_DATA as usize - 1)].concat();

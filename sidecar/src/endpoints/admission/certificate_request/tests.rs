@@ -5,7 +5,7 @@ use super::*;
 pub(in crate::endpoints::admission) const AGENT: &[(DnType, &str)] =
     &[(DnType::OrganizationName, "system:karmada:agents"), (DnType::CommonName, "system:karmada:agent:a")];
 
-/// A request by a library, with these names.
+/// A request that a library creates, with these names.
 pub(in crate::endpoints::admission) fn pem(names: &[(DnType, &str)], sans: Vec<SanType>) -> String {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -40,7 +40,7 @@ fn organization() -> Vec<u8> {
     value(0x31, &[&attribute(ORGANIZATION, 19, b"system:karmada:agents")])
 }
 
-/// A request with this content of its subject and of its attributes.
+/// A request with this content of its subject and its attributes.
 fn request(subject: &[&[u8]], attributes: &[&[u8]]) -> Vec<u8> {
     let algorithm = value(0x30, &[&value(6, &[&[0x2b, 0x65, 0x70]])]);
     let key = value(0x30, &[&algorithm, &value(3, &[&[0; 33]])]);
@@ -52,20 +52,20 @@ pub(in crate::endpoints::admission) fn encoded(der: &[u8]) -> String {
     format!("{BEGIN}\n{}\n{END}\n", STANDARD.encode(der))
 }
 
-/// A request in which a reader that takes the last name sees the agent of cluster b.
+/// A request in which a reader that uses the last name sees the agent of cluster b.
 pub(in crate::endpoints::admission) fn with_two_names() -> String {
     let (a, b) = (name(19, b"system:karmada:agent:a"), name(19, b"system:karmada:agent:b"));
     encoded(&request(&[&organization(), &a, &b], &[]))
 }
 
 #[test]
-fn subject_of_an_agent_is_read_from_every_library() {
+fn agent_subject_is_parsed_from_every_library() {
     let expected = Subject {
         common_name: "system:karmada:agent:a".to_owned(),
         organization: "system:karmada:agents".to_owned(),
     };
     assert_eq!(Subject::of_pem(pem(AGENT, vec![]).as_bytes()).as_ref(), Ok(&expected));
-    // Go writes PrintableStrings and the organization first, openssl UTF8Strings in the order that is given.
+    // Go writes PrintableStrings and the organization first; openssl writes UTF8Strings in the given order.
     for tag in [12, 19] {
         let common_name = name(tag, b"system:karmada:agent:a");
         for subject in [[organization(), common_name.clone()], [common_name.clone(), organization()]] {
@@ -78,7 +78,7 @@ fn subject_of_an_agent_is_read_from_every_library() {
 }
 
 #[test]
-fn subject_that_can_be_read_in_two_ways_is_refused() {
+fn ambiguous_subject_is_refused() {
     let cn = |text: &[u8]| attribute(COMMON_NAME, 19, text);
     let (a, b) = (cn(b"system:karmada:agent:a"), cn(b"system:karmada:agent:b"));
     let own = name(19, b"system:karmada:agent:a");
@@ -97,7 +97,7 @@ fn subject_that_can_be_read_in_two_ways_is_refused() {
         vec![own.clone()],
         vec![organization()],
         vec![],
-        // T61String, BMPString, UniversalString, and characters that look alike or end a text.
+        // T61String, BMPString, UniversalString, and characters that look alike or end a string.
         vec![organization(), name(20, b"system:karmada:agent:a")],
         vec![organization(), name(30, b"\0a")],
         vec![organization(), name(28, b"\0\0\0a")],
@@ -125,7 +125,7 @@ fn request_with_other_names_or_extensions_is_refused() {
         assert_eq!(san(kind.clone()), Err(Unreadable::Attributes), "{kind:?}");
     }
     let own = name(19, b"system:karmada:agent:a");
-    // A challenge password, and bytes that are no attribute.
+    // A challenge password, and bytes that are not an attribute.
     for attributes in [&[0x30, 0][..], &[0xa0, 0], &[0], b"garbage"] {
         let read = Subject::of_der(&request(&[&organization(), &own], &[attributes]));
         assert_eq!(read, Err(Unreadable::Attributes), "{attributes:?}");
@@ -133,7 +133,7 @@ fn request_with_other_names_or_extensions_is_refused() {
 }
 
 #[test]
-fn pem_with_anything_beside_one_block_is_refused() {
+fn pem_with_more_than_one_block_is_refused() {
     let own = pem(AGENT, vec![]);
     let read = |pem: &str| Subject::of_pem(pem.as_bytes()).unwrap_err();
     let headers = own.replacen('\n', "\nProc-Type: 4,ENCRYPTED\n\n", 1);
@@ -159,14 +159,14 @@ fn pem_with_anything_beside_one_block_is_refused() {
 }
 
 #[test]
-fn der_that_is_cut_or_goes_on_is_refused() {
+fn truncated_or_trailing_der_is_refused() {
     let own = request(&[&organization(), &name(19, b"system:karmada:agent:a")], &[]);
     assert!(Subject::of_der(&own).is_ok());
     for end in 0..own.len() {
         assert!(Subject::of_der(&own[..end]).is_err(), "{end}");
     }
     assert_eq!(Subject::of_der(&[own.as_slice(), &[0]].concat()), Err(Unreadable::Structure));
-    // Of an indefinite length, which BER has.
+    // An indefinite length, which only BER allows.
     let mut indefinite = own.clone();
     indefinite[1] = 0x80;
     assert!(Subject::of_der(&indefinite).is_err());

@@ -41,10 +41,10 @@ fn other_name(cluster: &str) -> Result<(), Refusal> {
 }
 
 #[test]
-fn token_enrolls_its_cluster_and_no_other() {
+fn token_enrolls_only_its_cluster() {
     let token = |pem: &str| judged("system:bootstrap:abcdef", TOKEN_OF_A, pem);
     assert_eq!(token(&agent("a")), Ok(()));
-    // karmadactl register begins with this one.
+    // The first request of karmadactl register.
     assert_eq!(token(&agent("rbac-generator")), Ok(()));
     for other in ["b", "a-impersonator", "A", "a.b", "aa", ""] {
         assert_eq!(token(&agent(other)), other_name("a"), "{other}");
@@ -59,7 +59,7 @@ fn token_enrolls_its_cluster_and_no_other() {
 }
 
 #[test]
-fn token_of_no_cluster_or_of_two_enrolls_none() {
+fn token_of_no_cluster_or_two_enrolls_none() {
     let unbound = |user: &str, groups: &[&str]| {
         assert_eq!(judged(user, groups, &agent("a")), Err(Refusal::UnboundToken), "{user} {groups:?}");
     };
@@ -71,7 +71,7 @@ fn token_of_no_cluster_or_of_two_enrolls_none() {
     for name in ["", "a-impersonator", "rbac-generator", "A", "a:b"] {
         unbound(user, &[&cluster(name)]);
     }
-    // The groups of a token, given to a user that is none.
+    // A normal user with the groups of a token.
     unbound("jane", &[&cluster("a")]);
 }
 
@@ -81,7 +81,7 @@ fn agent_renews_its_own_certificate() {
     let group = &[GROUP, "system:authenticated"];
     assert_eq!(renews("system:karmada:agent:a", group, &agent("a")), Ok(()));
     assert_eq!(renews("system:karmada:agent:a", group, &agent("b")), other_name("a"));
-    // An agent must not become the identity that writes the RBAC of all.
+    // An agent must not get the identity that writes the RBAC of all agents.
     assert_eq!(renews("system:karmada:agent:a", group, &agent("rbac-generator")), other_name("a"));
     assert_eq!(renews(GENERATOR, group, &agent("rbac-generator")), Err(Refusal::Generator));
     assert_eq!(renews("jane", group, &agent("a")), Err(Refusal::UnknownAgent));
@@ -90,7 +90,7 @@ fn agent_renews_its_own_certificate() {
 }
 
 #[test]
-fn signer_and_usages_are_those_of_an_agent() {
+fn signer_and_usages_must_be_those_of_an_agent() {
     let with = |key: &str, value: Value| {
         let mut spec = spec(&pem(NAMES, vec![]));
         spec[key] = value;
@@ -117,7 +117,7 @@ fn signer_and_usages_are_those_of_an_agent() {
 }
 
 #[test]
-fn other_tokens_get_any_certificate_but_an_agents() {
+fn other_tokens_get_any_certificate_except_an_agents() {
     let kubeadm = &["system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token"];
     let asks = |pem: &str| judged("system:bootstrap:abcdef", kubeadm, pem);
     assert_eq!(asks(&pem(&[(DnType::CommonName, "jane")], vec![])), Ok(()));
@@ -128,7 +128,7 @@ fn other_tokens_get_any_certificate_but_an_agents() {
 }
 
 #[test]
-fn review_of_another_kind_is_refused() {
+fn review_of_another_resource_is_refused() {
     for (key, value) in [
         ("operation", json!("UPDATE")),
         ("subResource", json!("approval")),

@@ -16,7 +16,7 @@ async fn names(registry: &Registry, query: &str) -> Result<Vec<String>, Error> {
 }
 
 #[tokio::test]
-async fn a_list_is_a_cluster_list_of_the_collections_version() {
+async fn list_is_a_cluster_list_with_the_collections_version() {
     let (registry, _writer) = three();
     let list = list(&registry, "", Form::Object).await.unwrap();
     assert_eq!(list["kind"], "ClusterList");
@@ -27,7 +27,7 @@ async fn a_list_is_a_cluster_list_of_the_collections_version() {
 }
 
 #[tokio::test]
-async fn an_empty_list_has_items_that_are_not_null() {
+async fn empty_list_has_an_empty_array_of_items() {
     let (registry, mut writer) = Registry::new();
     assert_eq!(list(&registry, "", Form::Object).await, Err(Error::NotSynced));
     writer.replace(Vec::new(), 0);
@@ -36,7 +36,7 @@ async fn an_empty_list_has_items_that_are_not_null() {
 }
 
 #[tokio::test]
-async fn selectors_choose_by_label_and_by_name() {
+async fn selectors_filter_by_label_and_by_name() {
     let (registry, _writer) = three();
     for (query, expected) in [
         ("labelSelector=env", ["m1", "m2"].as_slice()),
@@ -50,7 +50,7 @@ async fn selectors_choose_by_label_and_by_name() {
 }
 
 #[tokio::test]
-async fn pages_are_of_one_version_whatever_happens_between_them() {
+async fn pages_have_one_version_despite_changes_between_them() {
     let (registry, mut writer) = three();
     let first = list(&registry, "limit=1", Form::Object).await.unwrap();
     assert_eq!(first["metadata"]["remainingItemCount"], 2);
@@ -71,7 +71,7 @@ async fn pages_are_of_one_version_whatever_happens_between_them() {
 }
 
 #[tokio::test]
-async fn a_selected_page_does_not_say_how_many_remain() {
+async fn selected_page_has_no_remaining_item_count() {
     let (registry, _writer) = three();
     let page = list(&registry, "limit=1&labelSelector=env", Form::Object).await.unwrap();
     assert!(page["metadata"]["continue"].is_string());
@@ -79,7 +79,7 @@ async fn a_selected_page_does_not_say_how_many_remain() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_is_asked_for_is_that_or_as_new() {
+async fn requested_version_is_exact_or_a_minimum() {
     let (registry, mut writer) = three();
     writer.delete(member("m1", 40, &[]));
     let exact = "resourceVersionMatch=Exact&resourceVersion=";
@@ -91,7 +91,7 @@ async fn a_version_that_is_asked_for_is_that_or_as_new() {
 }
 
 #[tokio::test]
-async fn one_cluster_is_found_by_name_in_every_form() {
+async fn get_returns_a_cluster_in_every_form() {
     let (registry, _writer) = three();
     let options = Options::default();
     for (form, kind) in [
@@ -110,7 +110,7 @@ async fn one_cluster_is_found_by_name_in_every_form() {
 }
 
 #[tokio::test]
-async fn a_table_has_a_row_a_cluster_and_carries_what_was_asked_for() {
+async fn table_has_a_row_per_cluster_and_the_requested_object() {
     let (registry, mut writer) = Registry::new();
     let mut m1 = member("m1", 10, &[("env", "prod")]);
     m1.status = serde_json::from_value(serde_json::json!({
@@ -158,7 +158,7 @@ async fn a_table_has_a_row_a_cluster_and_carries_what_was_asked_for() {
             "membercluster"
         ])
     );
-    // A MemberCluster's own columns are the same.
+    // The columns of a MemberCluster are the same.
     let crd =
         serde_json::to_value(<kubectl_mc_api::MemberCluster as kube::CustomResourceExt>::crd()).unwrap();
     let own = crd["spec"]["versions"][0]["additionalPrinterColumns"].as_array().unwrap().clone();
@@ -174,7 +174,7 @@ async fn a_table_has_a_row_a_cluster_and_carries_what_was_asked_for() {
 }
 
 #[tokio::test]
-async fn metadata_alone_is_a_list_of_its_own_kind() {
+async fn metadata_list_has_its_own_kind() {
     let (registry, _writer) = three();
     let list = list(&registry, "limit=1", Form::Metadata).await.unwrap();
     assert_eq!(list["kind"], "PartialObjectMetadataList");

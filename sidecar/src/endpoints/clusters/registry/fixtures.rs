@@ -1,4 +1,4 @@
-//! Members for the tests of the view.
+//! Test members for the view.
 
 use super::*;
 
@@ -15,7 +15,7 @@ pub(in crate::endpoints::clusters) fn member(
     member
 }
 
-/// A registry of `m1`, `m2` and `m3`, listed at 10, 20 and 30.
+/// A registry of `m1`, `m2` and `m3`, with the versions 10, 20 and 30.
 pub(in crate::endpoints::clusters) fn three() -> (Registry, Writer) {
     let (registry, mut writer) = Registry::new();
     writer.replace(

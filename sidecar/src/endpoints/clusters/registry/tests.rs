@@ -10,7 +10,7 @@ fn versions(snapshot: &Snapshot, since: u64) -> Option<Vec<u64>> {
 }
 
 #[test]
-fn nothing_is_known_before_the_first_list() {
+fn registry_is_not_synced_before_the_first_list() {
     let (registry, mut writer) = Registry::new();
     writer.apply(member("m1", 5, &[]));
     assert_eq!(registry.snapshot().unwrap_err(), Error::NotSynced);
@@ -19,7 +19,7 @@ fn nothing_is_known_before_the_first_list() {
 }
 
 #[test]
-fn the_collection_has_the_greatest_version_by_number() {
+fn collection_has_the_numerically_greatest_version() {
     let (registry, mut writer) = Registry::new();
     writer.replace(vec![member("m1", 9, &[]), member("m2", 10, &[])], 0);
     assert_eq!(registry.snapshot().unwrap().version, 10);
@@ -30,7 +30,7 @@ fn the_collection_has_the_greatest_version_by_number() {
 }
 
 #[test]
-fn what_is_not_newer_was_told_before() {
+fn events_that_are_not_newer_are_ignored() {
     let (registry, mut writer) = three();
     writer.apply(member("m1", 40, &[]));
     writer.apply(member("m1", 40, &[]));
@@ -48,7 +48,7 @@ fn shorter_list_does_not_lower_the_version() {
 }
 
 #[test]
-fn a_host_that_was_restored_from_a_backup_begins_again() {
+fn restored_host_starts_a_new_log() {
     let (registry, mut writer) = three();
     writer.apply(member("m1", 40, &[]));
     writer.replace(vec![member("m1", 10, &[])], 0);
@@ -62,7 +62,7 @@ fn a_host_that_was_restored_from_a_backup_begins_again() {
 }
 
 #[test]
-fn every_version_since_the_list_can_be_shown_again() {
+fn every_version_since_the_list_can_be_restored() {
     let (registry, mut writer) = three();
     writer.apply(member("m2", 40, &[]));
     writer.delete(member("m1", 50, &[]));
@@ -82,7 +82,7 @@ fn every_version_since_the_list_can_be_shown_again() {
 }
 
 #[test]
-fn the_log_is_bounded_and_knows_what_it_forgot() {
+fn log_is_bounded_and_reports_dropped_versions() {
     let (registry, mut writer) = three();
     for version in 31..=31 + LOG_LENGTH as u64 {
         writer.apply(member("m1", version, &[]));
@@ -94,7 +94,7 @@ fn the_log_is_bounded_and_knows_what_it_forgot() {
 }
 
 #[test]
-fn a_list_forgets_what_was_before_it() {
+fn list_drops_earlier_changes() {
     let (registry, mut writer) = three();
     writer.apply(member("m1", 40, &[]));
     writer.replace(vec![member("m1", 50, &[])], 0);
@@ -106,13 +106,13 @@ fn a_list_forgets_what_was_before_it() {
 #[test]
 fn relist_expires_readers_that_may_have_missed_a_deletion() {
     let (registry, mut writer) = Registry::new();
-    // Elsewhere a reader saw m2 at 30. It was deleted at 40, before this list.
+    // At another replica a reader saw m2 at version 30. It was deleted at 40, before this list.
     writer.replace(vec![member("m1", 20, &[])], 45);
     assert!(registry.snapshot().unwrap().since(30).is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_is_ahead_waits_for_the_version() {
+async fn reader_ahead_of_the_registry_waits_for_its_version() {
     let (registry, mut writer) = three();
     let ahead = registry.not_older_than(40);
     let (snapshot, ()) = tokio::join!(ahead, async { writer.apply(member("m1", 41, &[])) });

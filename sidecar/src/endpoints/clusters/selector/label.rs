@@ -1,10 +1,10 @@
-//! Label selectors (apimachinery: `labels/selector.go`, the grammar above `Parse`).
+//! Parses label selectors (apimachinery: `labels/selector.go`, the grammar above `Parse`).
 
 use std::collections::BTreeSet;
 
 use super::Labels;
 
-/// Requirements that a cluster's labels have to meet, all of them.
+/// Requirements on a cluster's labels. All of them must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::endpoints::clusters) struct LabelSelector(Vec<Requirement>);
 
@@ -17,7 +17,7 @@ struct Requirement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Test {
     In(BTreeSet<String>),
-    /// Also met by what has no such label.
+    /// Also matches a cluster without the label.
     NotIn(BTreeSet<String>),
     Exists,
     DoesNotExist,
@@ -68,7 +68,7 @@ impl Requirement {
     }
 }
 
-/// A recursive descent over what is left of the text.
+/// A recursive-descent parser over the remaining text.
 struct Parser<'a> {
     rest: &'a str,
 }
@@ -77,7 +77,7 @@ struct Parser<'a> {
 enum Token<'a> {
     End,
     Symbol(&'static str),
-    /// A key, a value, or one of the words `in` and `notin`: which one, its place says.
+    /// A key, a value, or one of the words `in` and `notin`, depending on its position.
     Word(&'a str),
 }
 
@@ -142,8 +142,8 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `(a,b)`; an empty place is the empty value, which is a value. A set, because a stranger may
-    /// send a great many.
+    /// Parses `(a,b)`; an empty item is the empty value. The result is a set, because a client may send very
+    /// many values.
     fn values(&mut self) -> Result<BTreeSet<String>, String> {
         let open = self.next();
         if open != Token::Symbol("(") {
@@ -183,7 +183,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A key is a name, or a DNS subdomain, a slash and a name.
+/// Checks a key: a name, or a DNS subdomain, a slash and a name.
 fn check_key(key: &str) -> Result<(), String> {
     let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     let valid = is_name(name) && prefix.is_none_or(is_subdomain);
@@ -211,7 +211,7 @@ fn has_alphanumeric_ends(text: &str) -> bool {
         && text.ends_with(|c: char| c.is_ascii_alphanumeric())
 }
 
-/// The longer ones first.
+/// Longer symbols first.
 const SYMBOLS: [&str; 9] = ["!=", "==", "=", "!", "(", ")", ",", ">", "<"];
 
 #[cfg(test)]
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_match_as_apimachinery_matches() {
+    fn selectors_match_as_in_apimachinery() {
         let labels = [("x", "y"), ("z", "w"), ("n", "5"), ("empty", ""), ("example.com/k", "v")];
         for selector in [
             "",
@@ -275,18 +275,18 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_of_values_is_read_in_little_time() {
+    fn long_list_of_values_is_parsed_in_linear_time() {
         let values: Vec<_> = (0..100_000).map(|n| n.to_string()).collect();
-        // Of this thread's own time: what else the machine does is no concern of it.
+        // CPU time of this thread, so that the load of the machine does not matter.
         let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime).tv_sec;
         let before = used();
         assert!(matches(&format!("x in ({})", values.join(",")), &[("x", "99999")]));
-        // A hundred times what it takes, and a tenth of what comparing each with each takes.
+        // A hundred times the expected time, and a tenth of the time of a quadratic comparison.
         assert!(used() - before < 5);
     }
 
     #[test]
-    fn what_is_no_selector_is_refused() {
+    fn invalid_selector_is_refused() {
         for selector in [
             ",",
             "x,",

@@ -3,7 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fake_host::host;
 
-/// A viewer who may enter these clusters, the empty name being all; and how often the host was asked.
+/// A viewer who may enter these clusters, where the empty name means all, and the number of reviews at the
+/// host.
 fn viewer(entered: &'static [&'static str]) -> (Viewer, Arc<std::sync::atomic::AtomicUsize>) {
     let (client, asked) = host(move |review: &Value| {
         let attributes = &review["spec"]["resourceAttributes"];
@@ -25,14 +26,14 @@ fn names(count: usize) -> impl Iterator<Item = (Arc<str>, Origin)> {
 }
 
 #[tokio::test]
-async fn one_question_is_enough_for_all_clusters() {
+async fn one_review_is_enough_for_all_clusters() {
     let (viewer, asked) = viewer(&[""]);
     assert_eq!(viewer.sees(names(1000)).await.unwrap(), Visible::All);
     assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
-async fn viewer_sees_the_entered_clusters_only() {
+async fn viewer_sees_only_clusters_that_it_may_enter() {
     let (viewer, asked) = viewer(&["m1", "m7"]);
     for _ in 0..3 {
         let visible = viewer.sees(names(1000)).await.unwrap();
@@ -52,7 +53,7 @@ async fn viewer_sees_nothing_while_the_host_does_not_answer() {
     assert!(viewer.sees(names(3)).await.is_err());
 }
 
-/// A viewer who has the right to read in these clusters, `group/name` each, where Karmada's grants count.
+/// A viewer with the right to read in these clusters, each as `group/name`, where Karmada's grants count.
 fn of_karmada(entered: &'static [&'static str]) -> (Viewer, Arc<std::sync::atomic::AtomicUsize>) {
     let (client, asked) = host(move |review: &Value| {
         let attributes = &review["spec"]["resourceAttributes"];
@@ -70,7 +71,7 @@ fn of_karmada(entered: &'static [&'static str]) -> (Viewer, Arc<std::sync::atomi
 }
 
 #[tokio::test]
-async fn grant_of_karmada_shows_members_of_karmada_only() {
+async fn karmada_grant_shows_only_members_of_karmada() {
     let clusters = || {
         [("m1", Origin::MemberCluster), ("k1", Origin::Karmada), ("k2", Origin::Karmada)]
             .into_iter()
@@ -90,7 +91,7 @@ async fn grant_of_karmada_shows_members_of_karmada_only() {
 }
 
 #[tokio::test]
-async fn refusal_asks_as_much_whatever_a_cluster_is_of() {
+async fn refusal_makes_equal_reviews_for_every_inventory() {
     let counts = [Origin::MemberCluster, Origin::Karmada].map(async |origin| {
         let (viewer, asked) = of_karmada(&[]);
         assert!(!viewer.sees_one(&"m1".parse().unwrap(), origin).await.unwrap());

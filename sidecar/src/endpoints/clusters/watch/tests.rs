@@ -23,7 +23,7 @@ impl Client {
         Self { chunks: start(registry, options, form, None).await.unwrap(), lines: Vec::new() }
     }
 
-    /// The next event, or nothing when the watch is over.
+    /// The next event, or `None` when the watch has ended.
     async fn next(&mut self) -> Option<Value> {
         if self.lines.is_empty() {
             let chunk = String::from_utf8(self.chunks.recv().await?.to_vec()).unwrap();
@@ -33,7 +33,7 @@ impl Client {
         Some(serde_json::from_str(&self.lines.remove(0)).unwrap())
     }
 
-    /// The next events in short.
+    /// Compares the next events in short form.
     async fn expect(&mut self, events: &[&str]) {
         for expected in events {
             let event = self.next().await.expect("the watch goes on");
@@ -59,7 +59,7 @@ async fn watch_sends_current_objects_then_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_a_version_begins_after_it() {
+async fn watch_from_a_version_begins_after_it() {
     let (registry, mut writer) = three();
     writer.apply(member("m1", 40, &[]));
     writer.apply(member("m1", 50, &[]));
@@ -68,7 +68,7 @@ async fn a_watch_from_a_version_begins_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_ahead_hears_nothing_until_we_are_there() {
+async fn watch_from_a_future_version_waits_for_it() {
     let (registry, mut writer) = three();
     let mut client = Client::watch(&registry, "resourceVersion=50", Form::Object).await;
     writer.apply(member("m1", 45, &[]));
@@ -77,7 +77,7 @@ async fn a_watch_that_is_ahead_hears_nothing_until_we_are_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_initial_events_a_watch_begins_now() {
+async fn watch_without_initial_events_begins_now() {
     let (registry, mut writer) = three();
     let query = "sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
     let mut client = Client::watch(&registry, query, Form::Object).await;
@@ -86,7 +86,7 @@ async fn without_initial_events_a_watch_begins_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streamed_list_ends_with_a_bookmark_that_says_so() {
+async fn streamed_list_ends_with_an_annotated_bookmark() {
     let (registry, _writer) = three();
     let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&resourceVersion=30";
     let mut client = Client::watch(&registry, query, Form::Object).await;
@@ -101,7 +101,7 @@ async fn a_streamed_list_ends_with_a_bookmark_that_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_come_each_minute_and_only_when_allowed() {
+async fn bookmarks_are_sent_each_minute_if_allowed() {
     let (registry, mut writer) = three();
     let began = Instant::now();
     let query = "resourceVersion=30&allowWatchBookmarks=true&labelSelector=none";
@@ -116,7 +116,7 @@ async fn bookmarks_come_each_minute_and_only_when_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_when_its_time_is_over() {
+async fn watch_ends_at_its_timeout() {
     let (registry, _writer) = three();
     for (query, least, most) in [("&timeoutSeconds=5", 5, 5), ("", 1800, 3600)] {
         let began = Instant::now();
@@ -147,7 +147,7 @@ async fn selector_changes_become_added_and_deleted_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_position_that_is_gone_is_an_error_event_and_the_end() {
+async fn lost_position_ends_the_watch_with_an_error_event() {
     let (registry, mut writer) = three();
     let mut early = Client::watch(&registry, "resourceVersion=29", Form::Object).await;
     let error = early.next().await.unwrap();
@@ -162,11 +162,11 @@ async fn a_position_that_is_gone_is_an_error_event_and_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_client_falls_off_the_log_and_is_told_so() {
+async fn slow_client_gets_an_expired_error() {
     let (registry, mut writer) = three();
     let mut client = Client::watch(&registry, "resourceVersion=30", Form::Object).await;
     let mut version = 30;
-    // One chunk is with the client, one waits to be sent: after them the log runs away.
+    // One chunk is at the client and one waits to be sent; after that the log moves on.
     for _ in 0..4 {
         for _ in 0..1000 {
             version += 1;
@@ -189,7 +189,7 @@ async fn a_slow_client_falls_off_the_log_and_is_told_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_first_table_says_what_its_columns_are() {
+async fn only_the_first_table_has_column_definitions() {
     let (registry, mut writer) = three();
     let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true\
                  &fieldSelector=metadata.name%3Dm1";
@@ -208,7 +208,7 @@ async fn only_the_first_table_says_what_its_columns_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_nobody_reads_is_over() {
+async fn dropped_watch_ends() {
     let (registry, writer) = three();
     let client = Client::watch(&registry, "resourceVersion=30", Form::Object).await;
     tokio::task::yield_now().await;
@@ -227,7 +227,7 @@ async fn watches_end_with_their_writer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_clusters_come_in_chunks_and_none_is_lost() {
+async fn thousand_clusters_arrive_in_chunks_without_loss() {
     let (registry, mut writer) = three();
     writer.replace((0..1000).map(|n| member(&format!("m{n:04}"), n + 1, &[])).collect(), 0);
     let mut client = Client::watch(&registry, "", Form::Object).await;
@@ -248,7 +248,7 @@ fn host_is_asked_only_about_the_named_cluster() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_ends_as_expired_when_its_viewers_rights_change() {
+async fn watch_expires_when_the_viewers_rights_change() {
     let (registry, mut writer) = three();
     let enters_m2 = Arc::new(AtomicBool::new(false));
     let granted = enters_m2.clone();
@@ -270,7 +270,7 @@ async fn watch_ends_as_expired_when_its_viewers_rights_change() {
     writer.apply(member("m2", 40, &[]));
     writer.apply(member("m1", 41, &[]));
     client.expect(&["MODIFIED m1@41"]).await;
-    // Another one that she may not enter, and none that she could.
+    // Another cluster that she may not enter, while her own are unchanged.
     writer.apply(member("m4", 42, &[]));
     assert!(timeout(10 * RECHECK_INTERVAL, client.next()).await.is_err(), "it ends though nothing changed");
     enters_m2.store(true, Ordering::SeqCst);

@@ -1,10 +1,10 @@
-//! The schemas of what `clusters` answers.
+//! The schemas of the objects in `clusters`.
 
 use serde_json::{Value, json};
 
 use super::{Edition, kind, with};
 
-/// A schema's full name: the group backwards, as Kubernetes names them.
+/// A schema's full name: the reversed group name, as in Kubernetes.
 pub(super) fn name(schema: &str) -> String {
     format!("dev.kubectl-mc.proxy.v1alpha1.{schema}")
 }
@@ -109,7 +109,7 @@ pub(super) fn all(edition: Edition) -> Value {
     })
 }
 
-/// A property with a schema of its own. In version 3 a reference has no place for a description.
+/// A property with its own schema. In version 3 a reference cannot have a description.
 fn child(edition: Edition, schema: &str, description: &str) -> Value {
     let reference = edition.reference(schema);
     let property = match edition {

@@ -63,8 +63,10 @@ fn rbac_follows_clusters(name: &str) -> Result<()> {
     ensure!(present(&host, "b")? == paths("b").len(), "another agent lost its rights");
 
     host.plugin.ok(&["authz", "remove", "--for=karmada", "b", "--yes"])?;
-    // The sidecar has since handled another change.
+    // Karmada creates the namespace after the Cluster. The sidecar has since handled another change.
     host.api.create(CLUSTERS, &cluster("c", "Pull"))?;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-es-c"}});
+    host.api.create("/api/v1/namespaces", &namespace)?;
     written(&host, "c")?;
     ensure!(present(&host, "b")? == 0, "the sidecar gave back what an administrator has taken");
     let annotations = host.api.get(&format!("{CLUSTERS}/b"))?["metadata"]["annotations"].clone();

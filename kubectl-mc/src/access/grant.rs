@@ -1,6 +1,8 @@
 //! Implements `kubectl mc access grant` and `revoke`: writes the host's right on `clusters/proxy` and the
 //! member's binding together. The member's binding goes through the caller's proxy path.
 
+mod error;
+
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -10,6 +12,7 @@ use kubectl_mc_api::names::{HOST_GRANT, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
+use self::error::{LeftOnMember, NoRole};
 use super::cluster_access::{self, MaintainedGrant};
 use super::outcomes::Outcomes;
 use super::role::{GrantedRole, RoleError};
@@ -21,7 +24,7 @@ use crate::apply::delete::Delete;
 use crate::cli::GrantArgs;
 use crate::cluster::connection;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::join::side::Side;
 use crate::multi::selection::SelectedCluster;
@@ -163,24 +166,51 @@ impl ImmediateGrant<'_> {
     ) -> Result<(), Failure> {
         let Self { role, subjects, dry_run } = *self;
         let remark = if dry_run { " (server dry run)" } else { "" };
+        // The host comes first and does not need the member: this ends the access immediately, even if the member does
+        // not answer.
+        let mut any_on_host = false;
+        for subject in subjects {
+            let grant = Grant { cluster, role, subject };
+            let on_host = delete.all(host.target(), std::iter::once(grant.host_binding())).await?;
+            on_host.iter().for_each(|one| printer.out_line(&format!("host: {one} deleted{remark}")));
+            any_on_host |= !on_host.is_empty();
+        }
+        if any_on_host && !dry_run {
+            sweep(host, cluster, role, delete, printer).await?;
+        }
+        let any_on_member = match self.revoke_on_member(cluster, delete, host, env, printer).await {
+            Err(failure) if any_on_host => return Err(LeftOnMember::new(cluster, &failure, dry_run).into()),
+            outcome => outcome?,
+        };
+        if !any_on_host && !any_on_member && !is_maintained {
+            nothing(&format!("`kubectl mc access grant` made no such grant on {cluster}"), host, printer);
+        } else if any_on_member && !any_on_host && !dry_run {
+            sweep(host, cluster, role, delete, printer).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the member had a binding of such a grant.
+    async fn revoke_on_member(
+        &self,
+        cluster: &ClusterName,
+        delete: Delete,
+        host: &Side,
+        env: &Env,
+        printer: &Printer,
+    ) -> Result<bool, Failure> {
+        let Self { role, subjects, dry_run } = *self;
+        let remark = if dry_run { " (server dry run)" } else { "" };
         let member = through::member(&host.at.cluster, cluster, env).await?;
         through::ask(&member, &host.at.cluster, cluster, Method::GET, "/version", None).await?;
         let mut any = false;
         for subject in subjects {
             let grant = Grant { cluster, role, subject };
-            // The host comes first: this ends the access immediately.
-            let on_host = delete.all(host.target(), std::iter::once(grant.host_binding())).await?;
             let on_member = delete.all(member.target(), std::iter::once(grant.on_member())).await?;
-            on_host.iter().for_each(|one| printer.out_line(&format!("host: {one} deleted{remark}")));
             on_member.iter().for_each(|one| printer.out_line(&format!("{cluster}: {one} deleted{remark}")));
-            any |= !on_host.is_empty() || !on_member.is_empty();
+            any |= !on_member.is_empty();
         }
-        if !any && !is_maintained {
-            nothing(&format!("`kubectl mc access grant` made no such grant on {cluster}"), host, printer);
-        } else if any && !dry_run {
-            sweep(host, cluster, role, delete, printer).await?;
-        }
-        Ok(())
+        Ok(any)
     }
 }
 
@@ -333,39 +363,6 @@ fn next(host: &Side, cluster: &ClusterName, role: GrantedRole<'_>, subject: &Gra
     format!(
         "{subject} has {role} on {cluster}; next, as that user: {kubectl_mc} --cluster={cluster} get pods{place}\n"
     )
-}
-
-/// The member does not have the role.
-#[derive(Debug, thiserror::Error)]
-#[error("cluster {cluster} has no {role}")]
-struct NoRole {
-    /// The role with its kind and its namespace.
-    role: String,
-    cluster: ClusterName,
-    /// The arguments of kubectl that list the roles of that kind.
-    list: String,
-}
-
-impl NoRole {
-    fn new(role: GrantedRole<'_>, cluster: &ClusterName) -> Self {
-        let GrantedRole { kind, name, namespace } = role;
-        let (role, list) = match (kind, namespace) {
-            (RoleKind::Role, Some(namespace)) => {
-                (format!("Role {name:?} in namespace {namespace:?}"), format!("roles -n {namespace}"))
-            }
-            _ => (format!("ClusterRole {name:?}"), "clusterroles".to_owned()),
-        };
-        Self { role, cluster: cluster.clone(), list }
-    }
-}
-
-impl Explain for NoRole {
-    fn hint(&self) -> Option<String> {
-        let Self { cluster, list, .. } = self;
-        Some(format!(
-            "view, edit and admin are Kubernetes' own ClusterRoles; see: kubectl mc --cluster={cluster} get {list}"
-        ))
-    }
 }
 
 /// Timeout for the removal of a deleted object.

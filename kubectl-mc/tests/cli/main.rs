@@ -34,6 +34,7 @@ mod old_member;
 mod one_cluster;
 mod preflight;
 mod promises;
+mod revoke;
 mod route;
 mod server_text;
 mod streams;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::uri::Authority;
@@ -170,7 +171,7 @@ impl TryFrom<Serve> for Config {
         let admission_webhook = authorization_webhook.admission_webhook_port;
         let admission_webhook = admission_webhook.map(|port| SocketAddr::new(bind_address, port));
         let agents = self::authorization_webhook::layout(&authorization_webhook, &karmada_namespace)?;
-        let agent_rbac = authorization_webhook.karmada_agent_rbac.then(|| agents.clone());
+        let agent_rbac = authorization_webhook.karmada_agent_rbac.then(|| Arc::new(agents.clone()));
         let webhook = AuthorizationWebhook::parse(authorization_webhook, bind_address, agents)?;
         let namespaces = [(Origin::Karmada, karmada_namespace), (Origin::KubeAdmiral, kubeadmiral_namespace)];
         let inventories = self::inventories::parse(inventory, namespaces, inventory_allow_refs)?;

@@ -98,7 +98,7 @@ pub struct Settings {
     /// The host's server in ClusterProfiles; none are written without it (`--cluster-profile-server`).
     pub cluster_profile_server: Option<Server>,
     /// Where Karmada has the objects of its agents, if their RBAC is kept (`--karmada-agent-rbac`).
-    pub agent_rbac: Option<Layout>,
+    pub agent_rbac: Option<Arc<Layout>>,
 }
 
 /// A controller: its name in `--controllers`, and its future, which runs until it is dropped.

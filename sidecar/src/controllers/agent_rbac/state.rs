@@ -1,6 +1,7 @@
 //! The Clusters in pull mode and the RBAC objects with the label of this sidecar, as the host has them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use kube::core::DynamicObject;
@@ -53,7 +54,7 @@ enum State {
 
 /// All that is known.
 pub(super) struct Agents {
-    layout: Layout,
+    layout: Arc<Layout>,
     /// The value of label [`KEPT_BY`].
     namespace: String,
     /// The names of those in pull mode.
@@ -100,7 +101,7 @@ impl Key {
 }
 
 impl Agents {
-    pub(super) fn new(layout: Layout, namespace: &str) -> Self {
+    pub(super) fn new(layout: Arc<Layout>, namespace: &str) -> Self {
         Self {
             layout,
             namespace: namespace.to_owned(),

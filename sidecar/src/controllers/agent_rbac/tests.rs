@@ -38,7 +38,7 @@ fn source(object: &Value) -> Source {
 
 /// All that was read: these Clusters, and these objects.
 fn agents(clusters: &[DynamicObject], objects: &[Value]) -> Agents {
-    let mut agents = Agents::new(Layout::default(), "ns");
+    let mut agents = Agents::new(Arc::default(), "ns");
     for kind in Source::ALL {
         assert!(!agents.is_read());
         agents.take(kind, Event::Init);

@@ -235,7 +235,7 @@ async fn fault_76_lists_do_not_delay_reviews_of_other_requests() {
     assert!(most.load(Ordering::SeqCst) <= MAX_OF_LISTINGS + 3);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn lists_evict_no_decision_of_other_requests() {
     let (reviews, asked) = reviews();
     let (jane, listing) = (user("jane"), Asker::Listing(Caller::of_hash(1)));

@@ -84,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn unknown_lines_are_refused() {
         for text in ["fails: a\n", "  reason\n", "perhaps: a\n  why\n", "a\n  why\n"] {
             assert!(Exceptions::parse(text).is_err(), "{text:?}");
         }
     }
 
     #[test]
-    fn the_file_is_understood() {
+    fn file_of_the_repository_is_valid() {
         Exceptions::parse(include_str!("../exceptions.txt")).unwrap();
     }
 }

@@ -1,10 +1,10 @@
 //! `conformance`: upstream's own end-to-end tests of kubectl (`[sig-cli]`), with a member's proxy path for their
-//! server. What passes at the member itself must pass through the proxy; `exceptions.txt` names what cannot.
+//! server. A spec that passes at the member itself must pass through the proxy; `exceptions.txt` names those that cannot.
 //!
-//! - [`suite`]: one run of upstream's test program, and what its report says
-//! - [`plugin`]: the plugin in the place of kubectl
-//! - [`exceptions`]: the file that names them
-//! - [`verdict`]: what follows from both
+//! - [`suite`]: one run of upstream's test program, and its report
+//! - [`plugin`]: the plugin in place of kubectl
+//! - [`exceptions`]: the specs that cannot pass through the proxy
+//! - [`verdict`]: compares the two runs
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -44,7 +44,7 @@ enum Command {
         /// Reach the member through an agent's tunnel
         #[arg(long)]
         by_agent: bool,
-        /// Run the plugin in the place of kubectl
+        /// Run the plugin in place of kubectl
         #[arg(long)]
         by_plugin: bool,
         /// How long a run of them may take, in minutes
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            // Nobody is left to tell if this fails.
+            // A failure to write this cannot be reported.
             let _ = writeln!(std::io::stderr(), "conformance: {error:#}");
             ExitCode::FAILURE
         }

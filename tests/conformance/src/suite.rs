@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_is_told_from_what_was_left_out() {
+    fn specs_that_ran_are_separate_from_skipped_specs() {
         let specs = [
             spec("a", "It", "passed", ""),
             spec("b", "It", "timedout", "late"),
@@ -195,19 +195,19 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_specs_is_no_success() {
+    fn run_without_specs_fails() {
         assert!(report(&spec("a", "It", "skipped", "")).is_err());
     }
 
     #[test]
-    fn a_suite_that_does_not_begin_is_no_success() {
+    fn suite_that_does_not_begin_fails() {
         let specs =
             [spec("a", "It", "passed", ""), spec("", "SynchronizedBeforeSuite", "failed", "no nodes")];
         assert!(report(&specs.join(",")).is_err());
     }
 
     #[test]
-    fn a_name_becomes_an_expression_that_matches_it_alone() {
+    fn name_becomes_an_expression_that_matches_it_alone() {
         assert_eq!(exactly("[sig-cli] port 0"), r"\[sig\-cli\] port 0$");
     }
 }

@@ -5,14 +5,14 @@ use std::fmt::{self, Display, Formatter};
 use crate::exceptions::{Exceptions, Program};
 use crate::suite::{Outcome, Report};
 
-/// Each spec in one of these lists; the proxy is to blame for the first two.
+/// Each spec in one of these lists; the first two fail the run.
 #[derive(Default)]
 pub(crate) struct Verdict<'a> {
-    /// Passes at the member, fails through the proxy, and nobody said so.
+    /// Passes at the member and fails through the proxy, without an entry in `exceptions.txt`.
     broken: Vec<(&'a str, &'a str)>,
-    /// Is said to fail through the proxy, and passes.
+    /// Has an entry in `exceptions.txt`, and passes through the proxy.
     stale: Vec<&'a str>,
-    /// Fails through the proxy as it is said to, with the reason.
+    /// Fails through the proxy as its entry says, with the reason.
     expected: Vec<(&'a str, &'a str)>,
     /// Fails at the member too.
     not_ours: Vec<&'a str>,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_at_the_member_must_pass_through_the_proxy() {
+    fn spec_that_passes_at_the_member_must_pass_through_the_proxy() {
         let (good, said) = verdict(&[("a", true), ("b", false)], &[("b", true)]);
         assert!(!good && said.contains("not through the proxy: b"), "{said}");
         // It was not even tried.
@@ -113,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_at_the_member_is_not_the_proxys() {
+    fn failure_at_the_member_is_not_counted() {
         let (good, said) = verdict(&[("a", true), ("b", false)], &[("b", false)]);
         assert!(good && said.contains("fails at the member too: b"), "{said}");
     }
 
     #[test]
-    fn a_known_exception_is_no_error_while_it_is_one() {
+    fn known_exception_must_still_fail() {
         let (good, said) = verdict(&[("a", true), ("known", false)], &[("known", true)]);
         assert!(good && said.contains("so it is"), "{said}");
         assert!(!verdict(&[("a", true), ("known", true)], &[]).0, "it passes");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_passed_is_no_success() {
+    fn verdict_without_passed_specs_fails() {
         assert!(!verdict(&[("a", false)], &[("a", false)]).0);
     }
 }

@@ -78,7 +78,7 @@ impl Question<'_> {
         let Self { cluster, .. } = self;
         let there = match self.who.on_member(self.rules) {
             Ok(there) => there,
-            Err(why) => return Ok(shown_nobody(why)),
+            Err(why) => return Ok(without_identity(why)),
         };
         let impersonator = Identity::named(&format!("system:serviceaccount:{NAMESPACE}:{IMPERSONATOR}"), &[]);
         let mut missing = Vec::new();
@@ -114,7 +114,7 @@ impl Question<'_> {
     pub(super) async fn of_oneself(&self, grant: &impl Fn() -> String) -> Result<Verdicts, Failure> {
         let Self { member, cluster, .. } = self;
         if let Err(why) = self.who.on_member(self.rules) {
-            return Ok(shown_nobody(why));
+            return Ok(without_identity(why));
         }
         let review = hops::self_review(&self.right.attributes);
         let ask = || member.send(Method::POST, SELF_REVIEWS, Some(("application/json", &review)));
@@ -229,7 +229,7 @@ fn is_just_granted(answer: &Reply) -> bool {
         && answer.refusal().is_some_and(|refusal| refusal.hop == Hop::MemberImpersonation)
 }
 
-fn shown_nobody(why: String) -> Verdicts {
+fn without_identity(why: String) -> Verdicts {
     vec![
         ("member impersonation", Verdict::no(why, "log in to the host as another user".to_owned())),
         (

@@ -102,7 +102,7 @@ impl Index {
             }
         }
         let affected = match self.of_role.contains_key(&name) {
-            false => Affected::nobody(),
+            false => Affected::none(),
             true if before.all != reach.all => Affected::All,
             true => Affected::Named(before.named.symmetric_difference(&reach.named).cloned().collect()),
         };
@@ -117,9 +117,9 @@ impl Index {
         let before = self.bindings.remove(&name);
         if before == bound {
             self.bindings.extend(bound.map(|bound| (name, bound)));
-            return Affected::nobody();
+            return Affected::none();
         }
-        let mut affected = Affected::nobody();
+        let mut affected = Affected::none();
         if let Some(Bound { role, .. }) = before {
             affected = affected.and(self.reached_by(&role));
             if let Some(bindings) = self.of_role.get_mut(&role) {
@@ -139,7 +139,7 @@ impl Index {
 
     fn reached_by(&self, role: &str) -> Affected {
         match self.roles.get(role) {
-            None => Affected::nobody(),
+            None => Affected::none(),
             Some(Reach { all: true, .. }) => Affected::All,
             Some(Reach { named, .. }) => Affected::Named(named.clone()),
         }
@@ -147,7 +147,7 @@ impl Index {
 }
 
 impl Affected {
-    pub fn nobody() -> Self {
+    pub fn none() -> Self {
         Self::Named(BTreeSet::new())
     }
 

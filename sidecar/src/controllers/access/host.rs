@@ -92,12 +92,12 @@ impl HostRbac {
             }
             Change::Failed(error) => {
                 self.failed(&error);
-                Affected::nobody()
+                Affected::none()
             }
             Change::Absent(error) => {
                 warn!(error = %error, "the host serves no RBAC");
                 self.absent = true;
-                Affected::nobody()
+                Affected::none()
             }
         };
         if self.roles.synced && self.bindings.synced {
@@ -152,7 +152,7 @@ impl Names {
         match event {
             watcher::Event::Init => {
                 self.anew.clear();
-                Affected::nobody()
+                Affected::none()
             }
             watcher::Event::InitApply(object) => {
                 self.anew.insert(object.name_any());
@@ -163,7 +163,7 @@ impl Names {
                 let before = std::mem::replace(&mut self.known, anew);
                 self.synced = true;
                 let gone = before.difference(&self.known).map(|name| gone(index, name));
-                gone.fold(Affected::nobody(), Affected::and)
+                gone.fold(Affected::none(), Affected::and)
             }
             watcher::Event::Apply(object) => {
                 self.known.insert(object.name_any());

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_show_what_is_near_a_difference() {
+    fn long_values_are_cut_around_a_difference() {
         let text = |changed: &str| {
             let line = |at: i32| if at == 10 { changed.to_owned() } else { at.to_string() };
             (0..20).map(|at| line(at) + "\n").collect::<String>()

@@ -271,5 +271,5 @@ proptest! {
 #[test]
 fn affected_clusters_are_the_named_ones_or_all() {
     assert!(named(&["m1"]).includes(&cluster("m1")) && !named(&["m1"]).includes(&cluster("m2")));
-    assert!(Affected::All.includes(&cluster("m2")) && !Affected::nobody().includes(&cluster("m2")));
+    assert!(Affected::All.includes(&cluster("m2")) && !Affected::none().includes(&cluster("m2")));
 }

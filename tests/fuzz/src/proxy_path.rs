@@ -29,7 +29,7 @@ pub fn run(input: &[u8]) {
     }
     if let Route::Proxy(group, name, member) = &info.route {
         passes_unchanged(raw, *group, name.as_str(), member.as_str());
-        assert_eq!(info.upgrade, None, "nobody asked for an upgrade");
+        assert_eq!(info.upgrade, None, "the request asks for no upgrade");
     }
     // These must not panic for any input.
     info.is_long_running(request.uri().query());

@@ -164,17 +164,11 @@ impl ImmediateGrant<'_> {
         env: &Env,
         printer: &Printer,
     ) -> Result<(), Failure> {
-        let Self { role, subjects, dry_run } = *self;
-        let remark = if dry_run { " (server dry run)" } else { "" };
-        // The host comes first and does not need the member: this ends the access immediately, even if the member does
-        // not answer.
-        let mut any_on_host = false;
-        for subject in subjects {
-            let grant = Grant { cluster, role, subject };
-            let on_host = delete.all(host.target(), std::iter::once(grant.host_binding())).await?;
-            on_host.iter().for_each(|one| printer.out_line(&format!("host: {one} deleted{remark}")));
-            any_on_host |= !on_host.is_empty();
-        }
+        let Self { role, dry_run, .. } = *self;
+        // The host comes first and does not need the member: this ends the access immediately, even if the member
+        // does not answer.
+        let bindings = self.bindings(cluster, |grant| grant.host_binding());
+        let any_on_host = delete_from(host, "host", bindings, delete, printer).await?;
         if any_on_host && !dry_run {
             sweep(host, cluster, role, delete, printer).await?;
         }
@@ -199,19 +193,35 @@ impl ImmediateGrant<'_> {
         env: &Env,
         printer: &Printer,
     ) -> Result<bool, Failure> {
-        let Self { role, subjects, dry_run } = *self;
-        let remark = if dry_run { " (server dry run)" } else { "" };
         let member = through::member(&host.at.cluster, cluster, env).await?;
         through::ask(&member, &host.at.cluster, cluster, Method::GET, "/version", None).await?;
-        let mut any = false;
-        for subject in subjects {
-            let grant = Grant { cluster, role, subject };
-            let on_member = delete.all(member.target(), std::iter::once(grant.on_member())).await?;
-            on_member.iter().for_each(|one| printer.out_line(&format!("{cluster}: {one} deleted{remark}")));
-            any |= !on_member.is_empty();
-        }
-        Ok(any)
+        let bindings = self.bindings(cluster, |grant| grant.on_member());
+        delete_from(&member, cluster.as_str(), bindings, delete, printer).await
     }
+
+    /// The binding of each subject on one side.
+    fn bindings(&self, cluster: &ClusterName, of: impl Fn(&Grant<'_>) -> Value) -> Vec<Value> {
+        let Self { role, subjects, .. } = *self;
+        subjects.iter().map(|subject| of(&Grant { cluster, role, subject })).collect()
+    }
+}
+
+/// Deletes the bindings that are there and prints each with the name of its side. Returns whether there were any.
+async fn delete_from(
+    side: &Side,
+    name: &str,
+    bindings: Vec<Value>,
+    delete: Delete,
+    printer: &Printer,
+) -> Result<bool, Failure> {
+    let remark = if delete.dry_run { " (server dry run)" } else { "" };
+    let mut any = false;
+    for binding in bindings {
+        let deleted = delete.all(side.target(), std::iter::once(binding)).await?;
+        deleted.iter().for_each(|one| printer.out_line(&format!("{name}: {one} deleted{remark}")));
+        any |= !deleted.is_empty();
+    }
+    Ok(any)
 }
 
 /// Prints the names of several clusters.

@@ -79,13 +79,7 @@ pub(super) fn fault(found: &Value, bundle: Option<&str>) -> Option<&'static str>
     let is_empty = |selector: &Value| selector.as_object().is_none_or(serde_json::Map::is_empty);
     let client = &webhook["clientConfig"];
     let is_stale = client["service"].is_object() && bundle.is_some_and(|bundle| client["caBundle"] != bundle);
-    let mut rules = webhook["rules"].clone();
-    for rule in rules.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-        // The host adds the default.
-        if rule.get("scope").is_some_and(|scope| scope == "*") {
-            rule.remove("scope");
-        }
-    }
+    let rules = policies::without_default_scope(&webhook["rules"]);
     let is_narrow = !(is_empty(&webhook["namespaceSelector"]) && is_empty(&webhook["objectSelector"]));
     if webhook["failurePolicy"] != wanted["failurePolicy"] {
         Some("its failurePolicy is not Fail")

@@ -43,7 +43,8 @@ pub(super) async fn run(
     Ok(ExitStatus::Success)
 }
 
-/// Waits until the host enforces the policy on the sidecar's account. A kube-apiserver takes a moment to read a new policy.
+/// Waits until the host enforces the policy on the sidecar's account. A kube-apiserver reads a new policy after a
+/// moment.
 async fn enforced(host: &Side) -> Result<(), Failure> {
     let begin = Instant::now();
     let (mut refusals, by_policy) = (0, format!("'{}'", keeper::NAME));

@@ -1,10 +1,10 @@
-//! What lets the sidecar keep the RBAC of agents (`--karmada-agent-rbac`): the verbs `escalate` and `bind`, and the policy
-//! that holds its account to the objects of agents.
+//! Defines the rights by which the sidecar keeps the RBAC of agents (`--karmada-agent-rbac`), the verbs `escalate`
+//! and `bind`, and the admission policy that restricts its account to the objects of agents.
 //!
-//! With these verbs RBAC no longer compares what the account writes with what it has. The policy takes the place of this
-//! comparison for everything that the account writes: the roles and bindings of an agent have to be exactly those of
-//! [`rbac::objects`], from which the policy is made, and those of a ClusterAccess give what the account has without these
-//! verbs. It fails closed, and is applied before the rights.
+//! With these verbs, RBAC no longer compares the written rights with those of the account. The policy replaces this
+//! check for every RBAC object that the account writes. Roles and bindings of an agent must equal those of
+//! [`rbac::objects`], from which the policy is generated. Those of a ClusterAccess may grant only the rights that the
+//! account has without the verbs. The policy fails closed and is applied before the rights.
 
 use kubectl_mc_api::cluster_access::HOST_PREFIX;
 use kubectl_mc_api::names::{KARMADA_AGENT, KEPT_BY, KUBECTL_MC, MANAGED_BY, SIDECAR};
@@ -151,7 +151,7 @@ fn wanted(layout: &Layout) -> String {
     format!("variables.cluster == '' ? {{}} : ({choices}{{}})")
 }
 
-/// What a role and its binding give. The host takes values of one type in a map, unless they are `dyn`.
+/// The rules, the roleRef and the subjects of a role and its binding. The host takes values of one type in a map, unless they are `dyn`.
 fn given(role: &Value, binding: &Value) -> String {
     format!(
         "{{'rules': dyn({}), 'roleRef': dyn({}), 'subjects': dyn({})}}",
@@ -206,13 +206,7 @@ pub(super) fn fault(
         &binding["spec"]["matchResources"]["resourceRules"],
         &binding["spec"]["matchResources"]["excludeResourceRules"],
     ];
-    let mut rules = constraints["resourceRules"].clone();
-    for rule in rules.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-        // The host writes the default.
-        if rule.get("scope").is_some_and(|scope| scope == "*") {
-            rule.remove("scope");
-        }
-    }
+    let rules = policies::without_default_scope(&constraints["resourceRules"]);
     let is_whole = selects.iter().all(|selector| is_empty(selector))
         && excludes.iter().all(|rules| rules.as_array().is_none_or(Vec::is_empty))
         && rules == wanted["matchConstraints"]["resourceRules"];

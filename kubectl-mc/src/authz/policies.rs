@@ -235,6 +235,17 @@ fn owner_of(object: &str, not_in: &str) -> String {
     )
 }
 
+/// Admission rules without the scope that the host adds by default.
+pub(super) fn without_default_scope(rules: &Value) -> Value {
+    let mut rules = rules.clone();
+    for rule in rules.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        if rule.get("scope").is_some_and(|scope| scope == "*") {
+            rule.remove("scope");
+        }
+    }
+    rules
+}
+
 pub(super) const NAME: &str = "has(variables.target.metadata.name) ? variables.target.metadata.name : ''";
 pub(super) const NAMESPACE: &str =
     "has(variables.target.metadata.namespace) ? variables.target.metadata.namespace : ''";

@@ -169,8 +169,8 @@ fn is_grantable(right: &Attributes) -> bool {
 /// The label of the ConfigMaps, by which the access controller finds them.
 pub const LABEL: &str = kubectl_mc_api::names::ON_DEMAND;
 
-/// The longest wait of a caller. The leader observes a new entry immediately and writes one object, which takes far less
-/// on an idle host. On a busy host or a distant member a wait is better than an error that says to try again.
+/// The longest wait of a caller. The leader observes a new entry immediately and writes one object, which takes far
+/// less on an idle host. On a busy host, a wait is better than an error that says to try again.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_millis(800);

@@ -108,6 +108,15 @@ async fn refused_user_is_recorded_once_for_all_certificates() {
     assert_eq!(begun.elapsed(), Duration::ZERO, "no wait and no question to the member");
 }
 
+/// A busy host takes seconds to write a right.
+#[tokio::test(start_paused = true)]
+async fn request_waits_ten_seconds_for_its_right() {
+    let (cluster, (access, _)) = (cluster(), on_demand_access());
+    let begun = Instant::now();
+    let refused = access.acquire(&cluster, &user("jane", &["dev"], 0), &lacking()).await;
+    assert_eq!((refused.outcome, begun.elapsed().as_secs()), (Outcome::Late, 10));
+}
+
 #[tokio::test(start_paused = true)]
 async fn certificates_of_one_user_take_one_place() {
     let (cluster, (access, _)) = (cluster(), on_demand_access());

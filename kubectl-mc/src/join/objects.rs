@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(without.surplus(Some(&ours))[0]["metadata"]["name"], HOST_ADMINS);
         assert!(with.surplus(Some(&ours)).is_empty() && without.surplus(None).is_empty());
         let theirs = json!({"metadata": {"name": HOST_ADMINS}});
-        assert!(without.surplus(Some(&theirs)).is_empty(), "somebody else made it");
+        assert!(without.surplus(Some(&theirs)).is_empty(), "another manager made it");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Keeps the RBAC of Karmada's agents on the host (`--karmada-agent-rbac`): for each Cluster in pull mode the roles and
 //! bindings that `kubectl mc authz apply` writes, and none for a Cluster that is gone.
 //!
-//! - [`state`]: the Clusters and the kept objects as the host has them, and what a sync of one cluster changes
+//! - [`state`]: the Clusters and the kept objects as the host has them, and the writes of one cluster's sync
 //! - [`host`]: the watches and the writes
 //!
-//! The names are those of `karmadactl register`, so writing them narrows what a registration granted. Deleted are only
+//! The names are those of `karmadactl register`, so writing them narrows the rights of a registration. Deleted are only
 //! objects with the label of this sidecar and the name of an agent. The sidecar writes rights that it does not have
-//! itself: `kubectl mc authz apply --kept-by-sidecar` grants this, and holds the account by an admission policy to these
-//! objects.
+//! itself: `kubectl mc authz apply --kept-by-sidecar` grants this, and an admission policy restricts the account to
+//! these objects.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -124,7 +124,7 @@ impl Failures {
 
 /// A host with 1,000 Clusters is followed in some seconds.
 const MAX_UNDER_WAY: usize = 8;
-/// The watches tell of each change.
+/// The interval of syncs without a change, which the watches report.
 const LONG: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ fn fault_52_many_refusals_check_the_grant_once() -> Result<()> {
     for review in &reviews {
         ensure!(
             review.values("impersonate-user").is_empty(),
-            "it is asked as somebody else: {}",
+            "it is asked with another identity: {}",
             review.head
         );
         assert_eq!(review.target(), "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");

@@ -59,7 +59,7 @@ fn group_of_another_issuer_grants_nothing() -> Result<()> {
         for (way, endpoint) in [("through the host", host), ("at the sidecar itself", direct)] {
             let answer = scene.ask(&endpoint, stranger, "/foreign")?;
             let (groups, status) = (&stranger.groups, answer.status());
-            ensure!(status == 403, "{way} somebody of {groups:?} is answered {status}: {}", answer.text());
+            ensure!(status == 403, "{way} a user of {groups:?} is answered {status}: {}", answer.text());
         }
         ensure!(!scene.member.may_be_user(&stranger.user)?, "{} may be impersonated", stranger.user);
     }

@@ -222,7 +222,7 @@ fn send(caller: &Caller, method: &str, path: &str, lines: &str, body: &str) -> R
 
 /// The user that the member saw, as soon as its audit log has the request.
 pub(crate) fn seen(log: &AuditLog, uri: &str) -> Result<Value> {
-    eventually("the member saw somebody", SOON, || {
+    eventually("the member received an impersonated request", SOON, || {
         let events = log.requests(uri)?;
         Ok(events.iter().find(|event| event["impersonatedUser"].is_object()).map(impersonated))
     })

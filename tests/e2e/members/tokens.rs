@@ -100,7 +100,7 @@ fn failed_renewal_is_reported_before_the_token_expires() -> Result<()> {
         fleet.until(&fake.0.name, "CredentialValid", "True", reason)?;
         // Until the token expires, the member is ready.
         fleet.until(&fake.0.name, "Ready", "True", "Ready")?;
-        eventually("somebody is warned", SOON, || {
+        eventually("the warning is logged", SOON, || {
             let events = fleet.events(&fake.0.name)?;
             ensure!(events.iter().any(|(kind, why, _)| kind == "Warning" && why == reason), "{events:?}");
             Ok(Some(()))

@@ -23,7 +23,7 @@ pub struct Keeper {
 }
 
 impl KarmadaHost {
-    /// Gives the host what an installation has of the sidecar's account; `deploy` has the manifests.
+    /// Applies the manifests of an installation that concern the sidecar's account. `deploy` is their folder.
     pub fn install_account(&self, deploy: &Path) -> Result<()> {
         let kubectl = Tool::admin(self.cluster)?;
         for file in ["namespace.yaml", "crd.yaml", "access-policy.yaml", "rbac.yaml", "agents.yaml"] {

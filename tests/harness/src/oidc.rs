@@ -122,9 +122,9 @@ impl Issuers {
         issuers.trust(None)?;
         for issuer in [&issuers.ours, &issuers.other] {
             let token = issuer.token(&json!({"sub": "nobody", "uid": "0", "tenant": "none"}))?;
-            let somebody = Api::bearer(host, &token)?;
+            let user = Api::bearer(host, &token)?;
             eventually("the host takes tokens of the issuer", RELOADED, || {
-                somebody.get("/version").map(Some).context("it does not")
+                user.get("/version").map(Some).context("it does not")
             })?;
         }
         Ok(issuers)

@@ -18,7 +18,7 @@ use super::state::{Key, Source, Step};
 use crate::controllers::kube_error;
 use crate::watch_backoff::WatchBackoff;
 
-/// Why the RBAC of an agent is not as it should be.
+/// A failed sync of one agent's RBAC.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) message: String,
@@ -102,7 +102,7 @@ impl Step {
                 delete(api, &key, DeleteParams::default().preconditions(preconditions)).await
             }
             Self::Apply(key, object) => {
-                // What a registration wrote under this name is taken over.
+                // An object of this name that a registration wrote is taken over.
                 let ours = PatchParams::apply(SIDECAR).force();
                 let patch = Patch::Apply(&object);
                 match api.patch(&key.name, &ours, &patch).await {
@@ -119,7 +119,7 @@ impl Step {
 
 async fn delete(api: &Api<DynamicObject>, key: &Key, parameters: DeleteParams) -> Result<(), Error> {
     match api.delete(&key.name, &parameters).await {
-        // Another deletion was faster, or the object is another one now, of which the watch tells.
+        // Another deletion was faster, or the object is another one now, which the watch reports.
         Err(Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
         deleted => deleted.map(drop),
     }

@@ -10,7 +10,7 @@ use kubectl_mc_api::names::{AGENT_RBAC, KARMADA_AGENT, KEPT_BY, NO_AGENT_RBAC};
 use kubectl_mc_api::ownership::{Layout, rbac, subject};
 use serde_json::{Map, Value};
 
-/// What is watched: Clusters, and RBAC by kind.
+/// The watched kinds: Clusters, and RBAC by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Source {
     Clusters,
@@ -36,7 +36,7 @@ pub(super) enum Step {
     Delete { key: Key, uid: Option<String> },
 }
 
-/// A kept object, compared with what it should be.
+/// A kept object, compared with the generated one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
     cluster: String,
@@ -48,11 +48,11 @@ struct Found {
 enum State {
     Exact,
     Differs,
-    /// It differs in what an apply cannot change: the role of a binding, or an aggregation rule of another manager.
+    /// It differs in a field that an apply cannot change: the role of a binding, or an aggregation rule of another manager.
     Unchangeable,
 }
 
-/// All that is known.
+/// The state of the host.
 pub(super) struct Agents {
     layout: Arc<Layout>,
     /// The value of label [`KEPT_BY`].
@@ -60,9 +60,9 @@ pub(super) struct Agents {
     /// The names of those in pull mode.
     clusters: BTreeSet<String>,
     found: BTreeMap<Key, Found>,
-    /// Of which there was no whole list yet.
+    /// The kinds without a complete list so far.
     unread: BTreeSet<Source>,
-    /// What a list has named so far.
+    /// The objects of a list that is still being read.
     listed: BTreeMap<Source, BTreeSet<Key>>,
     /// Clusters with something to do.
     changed: BTreeSet<String>,
@@ -113,7 +113,7 @@ impl Agents {
         }
     }
 
-    /// Whether the host has said once what it has.
+    /// Whether every kind was listed once.
     pub(super) fn is_read(&self) -> bool {
         self.unread.is_empty()
     }
@@ -211,7 +211,7 @@ impl Agents {
         }
     }
 
-    /// What the host should have for a cluster, in the order in which it is written.
+    /// The generated objects of a cluster, in the order in which they are written.
     fn wanted(&self, cluster: &str) -> Vec<(Key, Value)> {
         if !subject::is_cluster(cluster) {
             return Vec::new();

@@ -21,7 +21,7 @@ fn cluster(name: &str, mode: &str) -> DynamicObject {
     }))
 }
 
-/// What the host has once the RBAC of the agent is written.
+/// The objects on the host after the RBAC of the agent is written.
 fn kept(cluster: &str) -> Vec<Value> {
     let mut objects = rbac::objects(&Layout::default(), cluster);
     for object in &mut objects {
@@ -127,7 +127,7 @@ fn binding_of_another_role_is_replaced() {
 #[test]
 fn gone_cluster_loses_kept_objects_bindings_first() {
     let mut objects = kept("m1");
-    // Not of an agent, whatever its labels say.
+    // Its labels do not make it an agent's.
     let mut foreign = work(&mut objects).clone();
     foreign["metadata"]["name"] = "mine".into();
     objects.push(foreign);

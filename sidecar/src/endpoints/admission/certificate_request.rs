@@ -98,8 +98,8 @@ fn der(pem: &[u8]) -> Result<Vec<u8>, Unreadable> {
     }
     let text = std::str::from_utf8(pem).map_err(|_| Unreadable::Pem)?.trim_ascii();
     let body = text.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END)).ok_or(Unreadable::Pem)?;
-    // Some readers end a line at a carriage return alone and others skip it. The lines of another block, or a header, contain
-    // characters outside base64.
+    // Some readers end a line at a carriage return alone and others skip it. The lines of another block, or a
+    // header, contain characters outside base64.
     let body = body.replace("\r\n", "\n");
     if !(body.starts_with('\n') && body.ends_with('\n')) {
         return Err(Unreadable::Pem);

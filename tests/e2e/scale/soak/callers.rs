@@ -120,7 +120,7 @@ fn certificates(name: &str) -> Result<Vec<(Way, Who)>> {
             Who { certificate: caller.certificate, says: Vec::new(), seen, impersonates: false },
         ));
         let admin = Caller::certificate(&format!("{name}-admin-{number}"), &["system:masters"])?;
-        let asked = headers("impersonate", &varied_identity(name, &format!("somebody-{number}"), number));
+        let asked = headers("impersonate", &varied_identity(name, &format!("user-{number}"), number));
         let who =
             Who { certificate: admin.certificate, says: asked.clone(), seen: asked, impersonates: true };
         all.push((Way::Certificate, who));
@@ -137,8 +137,8 @@ fn front_proxied(name: &str) -> Vec<Who> {
     };
     let mut all: Vec<Who> = (0..90)
         .map(|number| {
-            let somebody = varied_identity(name, &format!("jan\u{e9} {number}"), number);
-            vouched(&somebody, &somebody)
+            let identity = varied_identity(name, &format!("jan\u{e9} {number}"), number);
+            vouched(&identity, &identity)
         })
         .collect();
     for number in 0..2 {

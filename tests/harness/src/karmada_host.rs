@@ -197,7 +197,29 @@ impl KarmadaHost {
         if objects.contains("kind: Service\n") {
             kubectl.run(&namespace)?;
         }
-        kubectl.run_with_input(&apply, objects.as_bytes())?.success().map(drop)
+        kubectl.run_with_input(&apply, objects.as_bytes())?.success()?;
+        if objects.contains("kind: MutatingAdmissionPolicy\n") {
+            self.owner_policy_knows_works()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Waits until the policy writes owners. The host refuses an agent's Works with 503 from the time it loads
+    /// the policy until the policy has read the new kind: every 5 s (`policy/mutating/patch/typeconverter.go`).
+    fn owner_policy_knows_works(&self) -> Result<()> {
+        let groups = ["system:karmada:agents", "system:masters"];
+        let certificate = self.cluster.client_certificate("system:karmada:agent:a", &groups)?;
+        let agent = Agent(Endpoint::cluster(self.cluster, Some(&certificate))?);
+        let work = json!({
+            "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": "w"}, "spec": {},
+        });
+        let path = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-a/works?dryRun=All";
+        eventually("the owner of a Work is written", 2 * SOON, || {
+            let (code, text) = agent.ask("POST", path, Some(&work))?;
+            ensure!(code == 201 && text.contains("clusterrestriction.karmada.io/owner"), "{code}: {text}");
+            Ok(Some(()))
+        })
     }
 
     /// The agent of a cluster, by its certificate.

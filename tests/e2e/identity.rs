@@ -13,6 +13,7 @@ mod cluster_authorization_enrollment;
 mod cluster_authorization_kept;
 mod cluster_authorization_open_port;
 mod cluster_authorization_policies;
+mod cluster_authorization_register;
 mod cluster_authorization_verbs;
 mod credentials;
 mod delegated_flags;

@@ -30,7 +30,8 @@ pub struct KarmadaHost {
     port: u16,
     admission_port: u16,
     files: TempDir,
-    is_restarted: bool,
+    /// The flags of its kube-apiserver beside those of the bed.
+    flags: Vec<String>,
     /// Dropped before the rest is cleaned.
     _own: Option<OwnKinds>,
     _clean: Clean,
@@ -75,7 +76,7 @@ impl KarmadaHost {
             port,
             admission_port,
             files,
-            is_restarted: false,
+            flags: Vec::new(),
             _own: own,
             _clean: clean,
             _turn: turn,
@@ -108,9 +109,10 @@ impl KarmadaHost {
         let text = print("config")?
             .replace("/etc/kubernetes/mc-authz.kubeconfig", &kubeconfig.display().to_string());
         std::fs::write(&config, text)?;
-        self.is_restarted = true;
-        let flag = format!("--authorization-config={}", config.display());
-        self.cluster.restart_apiserver_with(&["!--authorization-mode", &flag])?;
+        self.restart_with([
+            "!--authorization-mode".to_owned(),
+            format!("--authorization-config={}", config.display()),
+        ])?;
         // It takes a moment until it has read the kinds again.
         for kind in ["cluster.karmada.io/v1alpha1/clusters", "work.karmada.io/v1alpha1/works"] {
             self.api.get(&format!("/apis/{kind}"))?;
@@ -120,8 +122,7 @@ impl KarmadaHost {
 
     /// Lets the kube-apiserver accept bootstrap tokens, as Karmada's does. Deletes those that exist.
     pub fn with_bootstrap_tokens(mut self) -> Result<Self> {
-        self.is_restarted = true;
-        self.cluster.restart_apiserver_with(&["--enable-bootstrap-token-auth=true"])?;
+        self.restart_with(["--enable-bootstrap-token-auth=true".to_owned()])?;
         let secrets = "/api/v1/namespaces/kube-system/secrets";
         let tokens =
             self.api.get(&format!("{secrets}?fieldSelector=type%3Dbootstrap.kubernetes.io/token"))?;
@@ -130,6 +131,12 @@ impl KarmadaHost {
                 .delete(&format!("{secrets}/{}", token["metadata"]["name"].as_str().unwrap_or_default()))?;
         }
         Ok(self)
+    }
+
+    fn restart_with(&mut self, flags: impl IntoIterator<Item = String>) -> Result<()> {
+        self.flags.extend(flags);
+        let flags: Vec<_> = self.flags.iter().map(String::as_str).collect();
+        self.cluster.restart_apiserver_with(&flags)
     }
 
     /// The sidecar with the webhooks; flags after all others.
@@ -299,7 +306,7 @@ impl KarmadaHost {
 
 impl Drop for KarmadaHost {
     fn drop(&mut self) {
-        if self.is_restarted {
+        if !self.flags.is_empty() {
             // The next test restarts it, and reports the error.
             let _ = self.cluster.restart_apiserver();
         }

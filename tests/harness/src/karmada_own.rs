@@ -22,7 +22,7 @@ pub(crate) struct OwnKinds {
 
 impl OwnKinds {
     pub(crate) fn of(cluster: &'static Cluster, api: &Api) -> Result<Self> {
-        let (folder, kubectl) = (programs::karmada_definitions()?, Tool::admin(cluster)?);
+        let (folder, kubectl) = (programs::karmada_chart()?.join("_crds/bases"), Tool::admin(cluster)?);
         for file in [
             "work/work.karmada.io_works.yaml",
             "config/config.karmada.io_resourceinterpretercustomizations.yaml",
@@ -63,6 +63,34 @@ impl Drop for OwnKinds {
 }
 
 impl KarmadaHost {
+    /// Lets clusters register by bootstrap tokens, as Karmada's chart does. kube-controller-manager signs the
+    /// published kubeconfig for each token.
+    pub fn open_registration(&self) -> Result<()> {
+        let template =
+            programs::karmada_chart()?.join("templates/_karmada_bootstrap_token_configuration.tpl");
+        let template = fs::read_to_string(&template).with_context(|| template.display().to_string())?;
+        let plain = |document: &str| {
+            let lines = document.lines().filter(|line| !line.contains("{{"));
+            let lines: Vec<_> = lines.collect();
+            lines.join("\n").replace("  labels:", "  labels: {app.kubernetes.io/managed-by: kubectl-mc}")
+        };
+        // The first document is cluster-info, whose fields are values of the chart.
+        let rights: Vec<_> = template.split("\n---\n").skip(2).map(plain).collect();
+        ensure!(rights.len() == 9, "{} documents in the template of Karmada's chart", rights.len());
+        let kubectl = Tool::admin(self.cluster)?;
+        let apply = ["apply", "--server-side", "-f", "-"];
+        kubectl.run_with_input(&apply, rights.join("\n---\n").as_bytes())?.success()?;
+        let authority = STANDARD.encode(fs::read_to_string(&self.cluster.ca_certificate)?);
+        let cluster = json!({"certificate-authority-data": authority, "server": self.cluster.server});
+        let kubeconfig =
+            json!({"apiVersion": "v1", "kind": "Config", "clusters": [{"name": "", "cluster": cluster}]});
+        let info = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-info", "labels": {"app.kubernetes.io/managed-by": "kubectl-mc"}},
+            "data": {"kubeconfig": kubeconfig.to_string()},
+        });
+        self.api.apply("/api/v1/namespaces/kube-public/configmaps/cluster-info", &info).map(drop)
+    }
+
     /// karmada-agent of a cluster, by a certificate of its own, for a member of the bed.
     pub fn start_agent(&self, cluster: &str, member: &Cluster) -> Result<Running> {
         let user = format!("system:karmada:agent:{cluster}");

@@ -84,6 +84,12 @@ fn left(api: &Api) -> Result<Vec<String>> {
             None => format!("{group}/{plural}/{}", name(object)),
         }));
     }
+    // karmadactl register writes these, without a label.
+    for plural in ["clusterroles", "clusterrolebindings"] {
+        let list = api.get(&format!("{RBAC}/{plural}"))?;
+        let theirs = items(&list).map(name).filter(|name| name.starts_with("system:karmada:"));
+        left.extend(theirs.map(|name| format!("{RBAC}/{plural}/{name}")));
+    }
     Ok(left)
 }
 

@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 
 use crate::certificates::{Authority, ClientCertificate};
 use crate::control_plane::{self, Site};
+use crate::images;
 use crate::karmada;
+use crate::node;
 use crate::process::MARK;
 use crate::programs;
 use crate::registration;
@@ -66,6 +68,14 @@ impl Bed {
         programs::build_karmada()?;
         let site = Site { id: &self.id, dir: &self.dir, loopback: self.netns.is_none(), tracing: None };
         karmada::start(&site, cluster)
+    }
+
+    /// Loads karmada-agent's image on the node of a cluster, and returns its name.
+    pub fn load_karmada_agent(&self, cluster: &Cluster) -> Result<&'static str> {
+        programs::build_karmada()?;
+        let (name, archive) = images::karmada_agent()?;
+        node::import(&self.id, &cluster.dir, &archive)?;
+        Ok(name)
     }
 
     /// A command that runs in the bed, and ends with it at the latest.

@@ -17,6 +17,8 @@ pub(crate) const AGNHOST: &str = "testbed.local/agnhost:1";
 const BUSYBOX: &str = "testbed.local/busybox:1";
 /// The sidecar's own image, on the nodes of spare clusters.
 pub const SIDECAR: &str = "testbed.local/mc-sidecar:1";
+/// karmada-agent, on nodes that a test asks it for.
+const KARMADA_AGENT: &str = "testbed.local/karmada-agent:1";
 /// Where Debian's busybox-static puts it.
 pub(crate) const BUSYBOX_PROGRAM: &str = "/bin/busybox";
 
@@ -28,10 +30,7 @@ const BUSYBOX_UPSTREAM: &str = "testbed.local/busybox:1.37.0-1";
 
 /// The archives of all images, made when they are missing or older than their program.
 pub(crate) fn archives() -> Result<Vec<PathBuf>> {
-    let folder = programs::target().join("kubernetes/images");
-    fs::create_dir_all(&folder)?;
-    let lock = fs::File::create(folder.join(".lock"))?;
-    lock.lock()?;
+    let (folder, _lock) = folder()?;
     let agnhost = programs::path(programs::DEFAULT_VERSION, "agnhost");
     let mut archives = Vec::new();
     for (names, program) in [
@@ -54,10 +53,7 @@ pub(crate) fn archives() -> Result<Vec<PathBuf>> {
 /// things: the program may be a debug build, so it is stripped, and it has its shared libraries beside it,
 /// since a static program would need a full rebuild. `tests/e2e.sh` uses the image of the Dockerfile.
 pub(crate) fn sidecar(program: &Path) -> Result<PathBuf> {
-    let folder = programs::target().join("kubernetes/images");
-    fs::create_dir_all(&folder)?;
-    let lock = fs::File::create(folder.join(".lock"))?;
-    lock.lock()?;
+    let (folder, _lock) = folder()?;
     let archive = folder.join("mc-sidecar.tar");
     let made_of = folder.join("mc-sidecar.of");
     let path = program.display().to_string();
@@ -68,6 +64,30 @@ pub(crate) fn sidecar(program: &Path) -> Result<PathBuf> {
         fs::write(&made_of, path)?;
     }
     Ok(archive)
+}
+
+/// The image of karmada-agent, and its archive. The program is where Karmada's own image has it.
+pub(crate) fn karmada_agent() -> Result<(&'static str, PathBuf)> {
+    let (folder, _lock) = folder()?;
+    let (archive, program) = (folder.join("karmada-agent.tar"), programs::karmada_agent());
+    if !is_newer(&archive, &program) {
+        let work = folder.join("karmada-agent.work");
+        let _ = fs::remove_dir_all(&work);
+        let root = work.join("root");
+        fs::create_dir_all(root.join("bin"))?;
+        fs::copy(&program, root.join("bin/karmada-agent"))?;
+        pack(&[KARMADA_AGENT], &root, &json!({}), &work, &archive).context("image of karmada-agent")?;
+    }
+    Ok((KARMADA_AGENT, archive))
+}
+
+/// Where archives are made, and a lock on it.
+fn folder() -> Result<(PathBuf, fs::File)> {
+    let folder = programs::target().join("kubernetes/images");
+    fs::create_dir_all(&folder)?;
+    let lock = fs::File::create(folder.join(".lock"))?;
+    lock.lock()?;
+    Ok((folder, lock))
 }
 
 fn make_sidecar(program: &Path, work: &Path, archive: &Path) -> Result<()> {

@@ -49,7 +49,8 @@ pub(crate) fn prepare(
     let launch = site.launch(&dir, "/usr/bin/containerd".into(), args);
     let mut containerd = Launch { within: within.collect(), ..launch }.start()?;
     let node = Prepared { dir, network, containerd: containerd.pid() };
-    containerd.until_ready(|| Ok(node.ctr(site, &["version"]).map_err(|error| format!("{error:#}"))))?;
+    containerd
+        .until_ready(|| Ok(ctr(site.id, &node.dir, &["version"]).map_err(|error| format!("{error:#}"))))?;
     let mut archives = images::archives()?;
     match sidecar.filter(|_| plan.spare) {
         Some(SidecarImage::Archive(archive)) => archives.push(archive.clone()),
@@ -57,9 +58,15 @@ pub(crate) fn prepare(
         None => {}
     }
     for archive in archives {
-        node.ctr(site, &["-n", "k8s.io", "images", "import", &archive.display().to_string()])?;
+        import(site.id, &site.dir.join(&plan.name), &archive)?;
     }
     Ok(node)
+}
+
+/// Loads another image on the node of a cluster.
+pub(crate) fn import(bed: &str, cluster: &Path, archive: &Path) -> Result<()> {
+    let archive = archive.display().to_string();
+    ctr(bed, &cluster.join("node"), &["-n", "k8s.io", "images", "import", &archive])
 }
 
 /// Starts kubelet and kube-proxy and waits until the node is ready.
@@ -120,20 +127,18 @@ pub(crate) fn join(site: &Site<'_>, plan: &ClusterPlan, node: &Prepared, cluster
     kubelet.until_ready(|| Ok(is_ready(&kubectl, &plan.name)))
 }
 
-impl Prepared {
-    fn ctr(&self, site: &Site<'_>, args: &[&str]) -> Result<()> {
-        let mut command = Command::new("ctr");
-        let output = process::environment(&mut command, site.id)
-            .arg("--address")
-            .arg(self.dir.join(SOCKET))
-            .args(args)
-            .output()
-            .context("cannot start: ctr")?;
-        if !output.status.success() {
-            bail!("ctr {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-        }
-        Ok(())
+fn ctr(bed: &str, node: &Path, args: &[&str]) -> Result<()> {
+    let mut command = Command::new("ctr");
+    let output = process::environment(&mut command, bed)
+        .arg("--address")
+        .arg(node.join(SOCKET))
+        .args(args)
+        .output()
+        .context("cannot start: ctr")?;
+    if !output.status.success() {
+        bail!("ctr {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }
+    Ok(())
 }
 
 fn is_ready(kubectl: &Kubectl, node: &str) -> Result<(), String> {

@@ -13,7 +13,7 @@ mod beside;
 
 pub use beside::{
     build_helm, build_krew, build_prometheus, cert_manager, cert_manager_definitions, collector,
-    karmada_agent, karmada_definitions, karmadactl, konnectivity, openid_provider, profile_consumer,
+    karmada_agent, karmada_chart, karmadactl, konnectivity, openid_provider, profile_consumer,
     profile_definition, prometheus,
 };
 pub(crate) use beside::{build_karmada, karmada_server};

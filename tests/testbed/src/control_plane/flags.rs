@@ -91,7 +91,11 @@ pub(super) fn controller_manager_args(ports: &Ports, dir: &Path) -> Vec<String> 
         format!("--cluster-signing-cert-file={}", file("ca.crt")),
         format!("--cluster-signing-key-file={}", file("ca.key")),
         "--use-service-account-credentials=true".to_owned(),
-        format!("--controllers=*,{}", UNUSED_CONTROLLERS.map(|name| format!("-{name}-controller")).join(",")),
+        // kubeadm turns this on, too: it signs cluster-info for bootstrap tokens.
+        format!(
+            "--controllers=*,bootstrapsigner,{}",
+            UNUSED_CONTROLLERS.map(|name| format!("-{name}-controller")).join(",")
+        ),
         // At its default rate it needs four seconds to get a token for each controller.
         "--kube-api-qps=1000".to_owned(),
         "--kube-api-burst=1000".to_owned(),

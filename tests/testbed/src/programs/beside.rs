@@ -93,10 +93,10 @@ pub fn karmada_agent() -> PathBuf {
     path(DEFAULT_VERSION, KARMADA[2])
 }
 
-/// The definitions of Karmada's resources, as it publishes them.
-pub fn karmada_definitions() -> Result<PathBuf> {
+/// Karmada's chart: the definitions of its resources, and the rights that it grants.
+pub fn karmada_chart() -> Result<PathBuf> {
     let folder = module_folder(&karmada_module(), "github.com/karmada-io/karmada")?;
-    Ok(folder.join("charts/karmada/_crds/bases"))
+    Ok(folder.join("charts/karmada"))
 }
 
 /// Where Prometheus and promtool are once everything is built.

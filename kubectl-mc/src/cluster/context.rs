@@ -4,6 +4,7 @@
 mod all;
 mod in_cluster;
 mod load;
+mod parse;
 
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use kube::config::{Kubeconfig, KubeconfigError};
 
-use super::HostError;
+use super::{HostError, parse};
 use crate::cluster::context::HostOptions;
 use crate::env::{self, Env};
 use crate::error::chain;
@@ -42,7 +42,7 @@ pub(super) fn merged(files: &[PathBuf], required: bool) -> Result<Kubeconfig, Ho
             let reason = reason.strip_prefix("error: ").unwrap_or(reason).to_owned();
             HostError::Parse { file: file.clone(), reason }
         };
-        let mut next = parsed(&text).map_err(parse)?;
+        let mut next = parse::parsed(&text).map_err(parse)?;
         let absolute =
             std::path::absolute(file).map_err(|source| HostError::Read { file: file.clone(), source })?;
         resolve_paths(&mut next, absolute.parent().unwrap_or_else(|| Path::new("/")));
@@ -53,14 +53,6 @@ pub(super) fn merged(files: &[PathBuf], required: bool) -> Result<Kubeconfig, Ho
         merged = merged.merge(next).map_err(parse)?;
     }
     Ok(merged)
-}
-
-/// Equivalent to `Kubeconfig::from_yaml`, which is compiled for size: parsing a kubeconfig with hundreds of
-/// contexts takes half of a command's start.
-fn parsed(text: &str) -> Result<Kubeconfig, KubeconfigError> {
-    let documents: Vec<Kubeconfig> =
-        serde_saphyr::from_multiple(text).map_err(|error| KubeconfigError::Parse(Box::new(error)))?;
-    documents.into_iter().try_fold(Kubeconfig::default(), Kubeconfig::merge)
 }
 
 /// client-go's `ResolveLocalPaths`: an empty path stays empty, and an exec command is a path only

@@ -1,0 +1,159 @@
+//! Parses a kubeconfig as `Kubeconfig::from_yaml` does, and several times as fast where it has hundreds of
+//! contexts: nearly all of such a file is base64, which the YAML parser reads character by character. Those
+//! values are taken out before the parser, and put back after it.
+
+use kube::config::{Kubeconfig, KubeconfigError};
+use secrecy::ExposeSecret;
+
+/// The documents of a file, merged.
+pub(super) fn parsed(text: &str) -> Result<Kubeconfig, KubeconfigError> {
+    if let Some(parsed) = without_data(text) {
+        return Ok(parsed);
+    }
+    documents(text)
+}
+
+/// `Kubeconfig::from_yaml` is compiled for size.
+fn documents(text: &str) -> Result<Kubeconfig, KubeconfigError> {
+    let documents: Vec<Kubeconfig> =
+        serde_saphyr::from_multiple(text).map_err(|error| KubeconfigError::Parse(Box::new(error)))?;
+    documents.into_iter().try_fold(Kubeconfig::default(), Kubeconfig::merge)
+}
+
+/// Nothing where a value that was taken out was no whole value of its field, as in a block of text, and where
+/// there is an error, so that the error is that of the original text.
+fn without_data(text: &str) -> Option<Kubeconfig> {
+    if text.len() < LARGE || text.contains(MARK) {
+        return None;
+    }
+    let (mut short, mut values) = (String::with_capacity(text.len() / 8), Vec::new());
+    for line in text.split_inclusive('\n') {
+        let content = line.trim_end_matches(['\n', '\r']);
+        match content.split_once(": ").filter(|(key, value)| is_data(key) && is_long_base64(value)) {
+            Some((key, value)) => {
+                short.extend([key, ": ", MARK, &values.len().to_string(), &line[content.len()..]]);
+                values.push(value);
+            }
+            None => short.push_str(line),
+        }
+    }
+    let mut kubeconfig = documents(&short).ok()?;
+    let mut put_back = 0;
+    let mut original = |field: Option<&str>| {
+        let index = field?.strip_prefix(MARK)?.parse::<usize>().ok()?;
+        let value = values.get(index)?;
+        put_back += 1;
+        Some((*value).to_owned())
+    };
+    for cluster in kubeconfig.clusters.iter_mut().filter_map(|entry| entry.cluster.as_mut()) {
+        if let Some(value) = original(cluster.certificate_authority_data.as_deref()) {
+            cluster.certificate_authority_data = Some(value);
+        }
+    }
+    for user in kubeconfig.auth_infos.iter_mut().filter_map(|entry| entry.auth_info.as_mut()) {
+        if let Some(value) = original(user.client_certificate_data.as_deref()) {
+            user.client_certificate_data = Some(value);
+        }
+        if let Some(value) = original(user.client_key_data.as_ref().map(ExposeSecret::expose_secret)) {
+            user.client_key_data = Some(value.into());
+        }
+    }
+    (put_back == values.len()).then_some(kubeconfig)
+}
+
+fn is_data(key: &str) -> bool {
+    let name = key.trim_start_matches([' ', '-']);
+    matches!(name, "certificate-authority-data" | "client-certificate-data" | "client-key-data")
+}
+
+/// Long enough to be no number or other word of YAML.
+fn is_long_base64(value: &str) -> bool {
+    value.len() >= 64
+        && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='))
+}
+
+/// Bytes of a file below which parsing takes no noticeable time.
+const LARGE: usize = 64 * 1024;
+/// Begins the place of a value that was taken out. A file that contains it is parsed as it is.
+const MARK: &str = "kubectl-mc/data/";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kubeconfig with this many users, whose data are written by `value`.
+    fn kubeconfig(users: usize, value: impl Fn(usize, &str) -> String) -> String {
+        let field = |at: usize, name: &str| format!("    {name}: {}\n", value(at, name));
+        let cluster = |at: usize| {
+            format!("- name: c{at}\n  cluster:\n{}", field(at, "certificate-authority-data"))
+                + &format!("    server: https://192.0.2.1:{at}\n")
+        };
+        let user = |at: usize| {
+            format!(
+                "- name: u{at}\n  user:\n{}{}",
+                field(at, "client-certificate-data"),
+                field(at, "client-key-data")
+            )
+        };
+        let all = |line: &dyn Fn(usize) -> String| (0..users).map(line).collect::<String>();
+        format!("apiVersion: v1\nclusters:\n{}users:\n{}", all(&cluster), all(&user))
+    }
+
+    fn base64(at: usize, name: &str) -> String {
+        format!("{}{}{at:04}==", "QUJD".repeat(512), &name[name.len() - 8..name.len() - 5])
+    }
+
+    /// As text, with the keys that a serialization hides.
+    fn text(kubeconfig: &Kubeconfig) -> String {
+        let keys: Vec<_> = kubeconfig
+            .auth_infos
+            .iter()
+            .map(|entry| {
+                let user = entry.auth_info.as_ref().unwrap();
+                user.client_key_data.as_ref().map(|key| key.expose_secret().to_owned())
+            })
+            .collect();
+        format!("{}{keys:?}", serde_json::to_string(kubeconfig).unwrap())
+    }
+
+    #[test]
+    fn data_of_a_large_file_are_put_back() {
+        let file = kubeconfig(20, base64);
+        assert!(file.len() > LARGE);
+        let quick = without_data(&file).unwrap();
+        assert_eq!(text(&quick), text(&documents(&file).unwrap()));
+        assert!(text(&quick).contains(&base64(19, "client-key-data")));
+        let windows = file.replace('\n', "\r\n");
+        assert_eq!(text(&without_data(&windows).unwrap()), text(&quick));
+    }
+
+    #[test]
+    fn other_spellings_are_parsed_as_they_are() {
+        let quoted = kubeconfig(20, |at, name| format!("\"{}\"", base64(at, name)));
+        let folded = kubeconfig(20, |at, name| format!("{}\n      QUJD", base64(at, name)));
+        let in_text = kubeconfig(20, |at, name| format!("|\n      client-key-data: {}", base64(at, name)));
+        let commented = kubeconfig(20, |at, name| format!("{} # of u{at}", base64(at, name)));
+        let anchored = kubeconfig(20, |at, name| match at {
+            0 => format!("&{} {}", &name[..8], base64(at, name)),
+            _ => format!("*{}", &name[..8]),
+        }) + &" ".repeat(LARGE);
+        for file in [quoted, folded, in_text, commented, anchored] {
+            assert!(file.len() > LARGE);
+            assert_eq!(text(&parsed(&file).unwrap()), text(&documents(&file).unwrap()), "{}", &file[..200]);
+        }
+    }
+
+    #[test]
+    fn places_in_the_file_itself_are_no_places() {
+        let file =
+            kubeconfig(20, base64) + &format!("- name: {MARK}1\n  user:\n    client-key-data: {MARK}1\n");
+        assert!(text(&parsed(&file).unwrap()).contains(&format!("\"{MARK}1\"")));
+    }
+
+    #[test]
+    fn errors_are_those_of_the_original() {
+        let file = kubeconfig(20, base64) + "users: []\n";
+        let [quick, slow] = [parsed(&file), documents(&file)].map(|result| result.unwrap_err().to_string());
+        assert_eq!(quick, slow);
+    }
+}

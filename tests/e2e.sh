@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export INSTA_UPDATE="${INSTA_UPDATE:-no}"
 
-bed=(--members 3 --member m2=v1.30.0 --member m3=v1.35.4 --spare s1 --spare s2 --spare s3=v1.30.0 --spare s4 --spare a1 --spare j1 --karmada host --spare k1 --spare k2=v1.30.0 --tracing --sidecar target/debug/mc-sidecar)
+bed=(--members 3 --member m2=v1.30.0 --member m3=v1.34.4 --spare s1 --spare s2 --spare s3=v1.30.0 --spare s4 --spare a1 --spare j1 --karmada host --spare k1 --spare k2=v1.30.0 --spare k3=v1.34.4 --tracing --sidecar target/debug/mc-sidecar)
 left_out=()
 leave_out() { # FILTER REASON
     left_out+=(--skip "$1")

@@ -1,5 +1,6 @@
 //! Cluster Authorization: the agent of a Karmada cluster may use the objects of its cluster and nothing else.
-//! The sidecar's webhook decides this on a kube-apiserver of the newest and of the oldest version.
+//! The sidecar's webhook decides this on kube-apiservers of the newest and of the oldest version, and of 1.34,
+//! which reads the stable form of the configuration and serves no MutatingAdmissionPolicy.
 
 use std::path::Path;
 use std::time::Duration;
@@ -29,6 +30,13 @@ fn agents_have_exactly_the_needed_rights_on_the_newest_host() -> Result<()> {
 #[test]
 fn agents_have_exactly_the_needed_rights_on_the_oldest_host() -> Result<()> {
     matrix_is_exact(&KarmadaHost::take("k2", program())?.with_webhook()?)
+}
+
+#[test]
+fn agents_have_exactly_the_needed_rights_on_1_34() -> Result<()> {
+    let host = KarmadaHost::take("k3", program())?.with_webhook()?;
+    matrix_is_exact(&host)?;
+    own_work_passes_and_other_clusters_are_closed(&host)
 }
 
 #[test]

@@ -33,6 +33,17 @@ fn names_of_other_clusters_are_refused_on_the_oldest_host() -> Result<()> {
 }
 
 #[test]
+fn names_of_other_clusters_are_refused_on_1_34() -> Result<()> {
+    let mut host = KarmadaHost::take("k3", program())?;
+    host.start_webhook(&[])?;
+    let host = policies_on(host)?;
+    owners_are_written(&host)?;
+    names_decide(&host)?;
+    owners_are_kept(&host, true)?;
+    registration_writes_its_own_names(&host)
+}
+
+#[test]
 fn sidecar_writes_owners_where_the_host_has_no_policy() -> Result<()> {
     let mut host = KarmadaHost::take("k2", program())?;
     host.start_webhook(&[])?;

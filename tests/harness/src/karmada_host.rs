@@ -1,4 +1,5 @@
-//! A host whose members run Karmada's agents, for one test at a time: k1, and k2 with the oldest Kubernetes.
+//! A host whose members run Karmada's agents, for one test at a time: k1, k2 with the oldest
+//! Kubernetes, and k3 with Kubernetes 1.34.
 //!
 //! Clusters and Works are CustomResourceDefinitions with Karmada's groups and names here, unless a test needs
 //! Karmada's own: its aggregated API server uses the same authorizer, and has no admission.

@@ -26,13 +26,10 @@ pub(crate) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let UnjoinArgs { member, force, .. } = arguments;
+    let member = &arguments.member;
     let name = &settings::cluster_name(arguments.name.as_deref(), flags)?;
     let options = Settings::host_of(flags, env)?;
     let is_named = member.member_context.is_some() || member.member_kubeconfig.is_some();
-    if !is_named && !force {
-        return Err(UnjoinError::MemberUnnamed(name.clone()).into());
-    }
     let member = if is_named { Some(command::member(member, &options, env)?) } else { None };
     connection::run(async {
         let host = Side { role: "host", at: connection::connect(&options, env).await? };
@@ -51,7 +48,7 @@ async fn unjoin(
     member: Option<&Side>,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let UnjoinArgs { dry_run, yes, .. } = arguments;
+    let UnjoinArgs { dry_run, yes, force, .. } = arguments;
     let registered = host.get(&path::member_cluster(name)).await?;
     let label =
         registered.as_ref().and_then(|registered| registered["metadata"]["labels"][INVENTORY].as_str());
@@ -71,6 +68,7 @@ async fn unjoin(
         None if !is_there => {
             return Err(UnjoinError::Unknown { name: name.clone(), host: host.describe() }.into());
         }
+        None if !force => return Err(UnjoinError::MemberUnnamed(name.clone()).into()),
         None => None,
     };
     let on_member = match on_member {

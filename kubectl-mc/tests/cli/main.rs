@@ -44,5 +44,6 @@ mod tls_server;
 mod tool_env;
 mod tool_shell;
 mod trace;
+mod unjoin;
 mod usage;
 mod use_cluster;

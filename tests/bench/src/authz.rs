@@ -45,6 +45,11 @@ pub(crate) fn measure(plugin: &Path, quick: bool) -> Result<[Table; 2]> {
         turn.user.cpu / turn.before.cpu
     });
     judge(
+        "the condition of the webhook in percent of the CPU of a user's request",
+        Goal::AtMost(1.0),
+        |turn| turn.condition / turn.before.cpu * 100.0,
+    );
+    judge(
         "p99 of a user's request when the webhook has failed, of before, an agent asking meanwhile",
         Goal::AtMost(1.05),
         |turn| turn.dead.p99 / turn.alive.p99,
@@ -57,6 +62,8 @@ struct Turn {
     /// A user's requests before the kube-apiserver knew the webhook.
     before: Round,
     user: Round,
+    /// µs of the kube-apiserver for the condition by which it leaves the webhook out, in each of these.
+    condition: f64,
     agent: Round,
     /// A user's requests beside those of an agent, while the webhook runs.
     alive: Round,
@@ -89,12 +96,29 @@ impl Turn {
         let agent = Endpoint::cluster(host.cluster, Some(&certificate))?;
         round(&host, &user, count)?;
         round(&host, &agent, count)?;
+        let conditions = [condition(&host)?, {
+            round(&host, &user, count)?;
+            condition(&host)?
+        }];
+        let [seconds, evaluations] = [0, 1].map(|at| conditions[1][at] - conditions[0][at]);
+        let condition = seconds / evaluations * 1e6;
         let (user_round, agent_round) = (round(&host, &user, count)?, round(&host, &agent, count)?);
         let alive = beside(&agent, &[NOT_FOUND], || round(&host, &user, count))?;
         host.webhook.take().context("no webhook")?.kill()?;
         let dead = beside(&agent, &DENIED, || round(&host, &user, count))?;
-        Ok(Self { before, user: user_round, agent: agent_round, alive, dead })
+        Ok(Self { before, user: user_round, condition, agent: agent_round, alive, dead })
     }
+}
+
+/// The seconds in which the kube-apiserver has evaluated conditions of authorizers, and how often it has.
+fn condition(host: &KarmadaHost) -> Result<[f64; 2]> {
+    let metrics = host.api.request("GET", "/metrics", "", "")?.text();
+    let sum = |name: &str| {
+        let begin = format!("apiserver_authorization_match_condition_evaluation_seconds_{name}{{");
+        let values = metrics.lines().filter(|line| line.starts_with(&begin));
+        values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
+    };
+    Ok(["sum", "count"].map(sum))
 }
 
 /// A user who may read the Works of cluster a, as its agent may.

@@ -7,6 +7,7 @@ mod direct_endpoint;
 mod fleet;
 mod helm;
 pub(crate) mod in_pods;
+mod karmada;
 mod platforms;
 mod quickstart;
 mod removal;

@@ -15,13 +15,13 @@ use crate::tool::{Running, Tool};
 use crate::wait::{SOON, eventually};
 
 /// Karmada's kinds as Karmada serves them, until this is dropped.
-pub(crate) struct OwnKinds {
+pub struct OwnKinds {
     server: Karmada,
     api: Api,
 }
 
 impl OwnKinds {
-    pub(crate) fn of(cluster: &'static Cluster, api: &Api) -> Result<Self> {
+    pub fn of(cluster: &'static Cluster, api: &Api) -> Result<Self> {
         let (folder, kubectl) = (programs::karmada_chart()?.join("_crds/bases"), Tool::admin(cluster)?);
         for file in [
             "work/work.karmada.io_works.yaml",

@@ -8,6 +8,7 @@
 pub(crate) mod delete;
 pub(crate) mod diff;
 pub(crate) mod object;
+pub(crate) mod recorded_flags;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

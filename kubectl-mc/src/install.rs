@@ -77,6 +77,8 @@ pub(crate) enum InstallError {
          kube-system/extension-apiserver-authentication"
     )]
     NoFrontProxy { missing: String },
+    #[error("nothing was applied: the sidecar was installed with flags that this command lacks: {flags}")]
+    LackingFlags { flags: String, command: String },
     #[error("nothing was applied: the sidecar was installed by {owner}")]
     Foreign { owner: String, hint: String },
     #[error("the sidecars are not available: {reason}")]
@@ -93,6 +95,8 @@ pub(crate) enum InstallError {
     ScrapedElsewhere,
     #[error("certificates is Secret, and tls.secretName is empty")]
     NoServingSecret,
+    #[error("the sidecar would get a flag twice: {first} and {second}")]
+    SidecarFlagTwice { first: String, second: String },
     #[error(transparent)]
     TwoHubs(#[from] kubectl_mc_api::origin::TwoHubs),
     #[error("--expose=NodePort needs --direct-server: the address of the nodes for clients is not known")]
@@ -149,6 +153,9 @@ impl Explain for InstallError {
                  https://github.com/kubectl-mc/kubectl-mc/blob/main/docs/how-to/monitoring.md"
                     .to_owned(),
             ),
+            Self::LackingFlags { command, .. } => {
+                Some(format!("keep them: {command}; --reset-flags installs without them"))
+            }
             Self::LocalHost { likely: Some(server), .. } => {
                 Some(format!("the host is likely reached by --host-server={server}"))
             }
@@ -169,6 +176,10 @@ impl Explain for InstallError {
             Self::TwoHubs(_) => {
                 Some("--inventory=membercluster,karmada or --inventory=membercluster,kubeadmiral".to_owned())
             }
+            Self::SidecarFlagTwice { .. } => Some(
+                "give it once: by --sidecar-flag, in extraArgs of --values, or by the flag of install for it; lists take commas"
+                    .to_owned(),
+            ),
             Self::NoServingSecret => Some("set tls.secretName to the name of the Secret".to_owned()),
             Self::NoImage => Some(
                 "--image=IMAGE names the image, and `make image` builds it; a release build needs no flag".to_owned(),
@@ -190,6 +201,8 @@ impl Explain for InstallError {
             | Self::NoDirectServer
             | Self::NotExposed { .. }
             | Self::NoImage
+            | Self::LackingFlags { .. }
+            | Self::SidecarFlagTwice { .. }
             | Self::LocalHost { .. }
             | Self::Values { .. } => ExitStatus::Usage,
             _ => ExitStatus::Failed,

@@ -95,6 +95,9 @@ pub(crate) struct InstallArgs {
     /// Print the manifests without contacting a cluster
     #[arg(long, short = 'o', value_name = "FORMAT", conflicts_with_all = ["dry_run", "diff", "run_on", "external_name", "endpoint", "host_server"])]
     pub(crate) output: Option<Output>,
+    /// Install without flags of the last run that this command lacks
+    #[arg(long)]
+    pub(crate) reset_flags: bool,
     /// Take over fields that other field managers own
     #[arg(long)]
     pub(crate) force_conflicts: bool,

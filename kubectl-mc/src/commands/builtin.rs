@@ -177,7 +177,10 @@ const VERBS: &[BuiltinVerb] = &[
         clusters: Clusters::None,
         effect: writes_unless_shown,
         hubs: Hubs::None,
-        run: |matches, flags, env, printer| install::command::run(&read(matches)?, flags, env, printer),
+        run: |matches, flags, env, printer| {
+            let recorded = install::command::recorded(matches);
+            install::command::run(&read(matches)?, recorded, flags, env, printer)
+        },
     },
     BuiltinVerb {
         name: "uninstall",

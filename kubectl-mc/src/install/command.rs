@@ -3,11 +3,13 @@
 
 use std::ffi::OsStr;
 
+use clap::{ArgMatches, Args, Command};
 use kubectl_mc_api::manifests::Certificates;
 use kubectl_mc_api::names;
 
 use crate::apply::delete::Delete;
 use crate::apply::diff;
+use crate::apply::recorded_flags::RecordedFlags;
 use crate::apply::{Applied, Apply, Change};
 use crate::cli::{Flags, InstallArgs};
 use crate::cluster::connection::{self, Connection};
@@ -28,19 +30,26 @@ use crate::settings::Settings;
 
 pub(crate) fn run(
     arguments: &InstallArgs,
+    recorded: RecordedFlags,
     flags: &Flags,
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let plan = InstallPlan::of(arguments)?;
+    let plan = InstallPlan::of(arguments, recorded)?;
     if arguments.output.is_some() {
-        let objects = plan.parameters.host().map_err(InstallError::Manifest)?;
+        let objects = plan.host()?;
         printer.out(&diff::documents(&objects));
         return Ok(ExitStatus::Success);
     }
     let options = Settings::host_of(flags, env)?;
     connection::run(install(arguments, plan, &options, env, printer))?;
     Ok(ExitStatus::Success)
+}
+
+/// The flags of an installation, without those that choose how this run goes.
+pub(crate) fn recorded(matches: &ArgMatches) -> RecordedFlags {
+    let left_out = ["namespace", "dry-run", "diff", "output", "reset-flags", "force-conflicts", "timeout"];
+    RecordedFlags::of(matches, &InstallArgs::augment_args(Command::new("install")), &left_out)
 }
 
 async fn install(
@@ -71,7 +80,7 @@ async fn install(
     let mut objects = plan.host()?;
     let kept = host::keep_foreign_namespaces(&host.client, &mut objects).await?;
     let mut elsewhere = match &remote {
-        Some(_) => plan.parameters.remote("").map_err(InstallError::Manifest)?,
+        Some(_) => plan.remote("")?,
         None => Vec::new(),
     };
     let judged = judging.all(host.target(HOST), objects.clone()).await?;
@@ -83,6 +92,20 @@ async fn install(
         ));
     }
     let judged = judged.into_iter().chain(judged_elsewhere).collect::<Vec<_>>();
+    let lacking = plan.flags.lacking(&judged);
+    if !lacking.is_empty() && !arguments.reset_flags {
+        let command = format!(
+            "{} install -n {} {}",
+            host.cluster.kubectl_mc(),
+            plan.parameters.namespace,
+            plan.flags.and(&lacking)
+        );
+        let refused = InstallError::LackingFlags { flags: lacking.to_string(), command };
+        if !arguments.dry_run && !arguments.diff {
+            return Err(refused.into());
+        }
+        printer.note_line(&format!("warning: {refused}"));
+    }
     let mut applied = Vec::new();
     let mut plan = plan;
     if plan.lacks_address() && !arguments.dry_run && !arguments.diff {
@@ -136,7 +159,7 @@ async fn install(
             &deadline,
         )
         .await?;
-        elsewhere = plan.parameters.remote(&kubeconfig).map_err(InstallError::Manifest)?;
+        elsewhere = plan.remote(&kubeconfig)?;
         applied.extend(applying.all(remote.connection.target(RUNS_ON), elsewhere).await?);
     }
     step.done();

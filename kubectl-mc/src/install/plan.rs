@@ -7,6 +7,7 @@ use kubectl_mc_api::manifests::{self, Parameters, Reach, Values};
 use serde_json::{Value, json};
 
 use super::InstallError;
+use crate::apply::recorded_flags::RecordedFlags;
 use crate::cli::{Certificates, Expose, InstallArgs, PullPolicy, RELEASED_IMAGE};
 
 /// The objects to install, and the cluster for them.
@@ -15,10 +16,11 @@ pub(crate) struct InstallPlan {
     /// The context of the cluster that runs the sidecars, if it is not the host.
     pub(crate) run_on: Option<String>,
     reach: Option<Reach>,
+    pub(crate) flags: RecordedFlags,
 }
 
 impl InstallPlan {
-    pub(crate) fn of(arguments: &InstallArgs) -> Result<Self, InstallError> {
+    pub(crate) fn of(arguments: &InstallArgs, flags: RecordedFlags) -> Result<Self, InstallError> {
         let addresses = || arguments.endpoint.iter().map(std::net::SocketAddr::ip).collect();
         let reach = match (&arguments.external_name, arguments.endpoint.first()) {
             (Some(name), _) => Some(Reach::Name(name.clone())),
@@ -36,7 +38,7 @@ impl InstallPlan {
         if arguments.run_on.is_some() && parameters.values.metrics.pod_monitor.enabled {
             return Err(InstallError::ScrapedElsewhere);
         }
-        Ok(Self { parameters, run_on: arguments.run_on.clone(), reach })
+        Ok(Self { parameters, run_on: arguments.run_on.clone(), reach, flags })
     }
 
     /// How the host reaches the sidecars in another cluster.
@@ -57,12 +59,44 @@ impl InstallPlan {
 
     /// The host's objects, with the registration last.
     pub(crate) fn host(&self) -> Result<Vec<Value>, InstallError> {
-        match &self.reach {
+        let objects = match &self.reach {
             Some(reach) => self.parameters.host_of_remote(reach),
             None => self.parameters.host(),
-        }
-        .map_err(InstallError::Manifest)
+        };
+        self.recorded(objects)
     }
+
+    /// The objects of the cluster that runs the sidecars, if it is not the host.
+    pub(crate) fn remote(&self, kubeconfig: &str) -> Result<Vec<Value>, InstallError> {
+        self.recorded(self.parameters.remote(kubeconfig))
+    }
+
+    /// The same objects with the flags in an annotation of the Deployment.
+    fn recorded(&self, objects: Result<Vec<Value>, manifests::Error>) -> Result<Vec<Value>, InstallError> {
+        let mut objects = objects.map_err(InstallError::Manifest)?;
+        objects.iter().try_for_each(each_sidecar_flag_once)?;
+        self.flags.write(&mut objects, "Deployment");
+        Ok(objects)
+    }
+}
+
+/// The sidecar refuses to start with a flag that is given twice: by the manifest itself, in `extraArgs` or by
+/// `--sidecar-flag`.
+fn each_sidecar_flag_once(object: &Value) -> Result<(), InstallError> {
+    let containers = object["spec"]["template"]["spec"]["containers"].as_array().into_iter().flatten();
+    for container in containers {
+        let words = container["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let mut seen: Vec<&str> = Vec::new();
+        for word in words.filter(|word| word.starts_with("--")) {
+            let name = |word: &str| word.split('=').next().unwrap_or_default().to_owned();
+            if let Some(first) = seen.iter().find(|first| name(first) == name(word)) {
+                let (first, second) = ((*first).to_owned(), word.to_owned());
+                return Err(InstallError::SidecarFlagTwice { first, second });
+            }
+            seen.push(word);
+        }
+    }
+    Ok(())
 }
 
 fn image(flag: Option<&str>, values: &Values, released: Option<&str>) -> Result<String, InstallError> {

@@ -170,3 +170,84 @@ fn conflicting_flags_are_usage_errors() {
         assert_eq!(ran.out, "");
     }
 }
+
+/// A host whose sidecars were installed with these flags.
+fn installed_with(flags: &str) -> Bed {
+    let keys = ["client-ca-file", "username-headers", "group-headers"]
+        .map(|key| format!(r#""requestheader-{key}": "x""#));
+    let map = format!(r#"{{"data": {{{}}}}}"#, keys.join(","));
+    let deployment = serde_json::json!({
+        "kind": "Deployment",
+        "metadata": {
+            "name": "mc-sidecar", "labels": {"app.kubernetes.io/managed-by": "kubectl-mc"},
+            "annotations": {"fleet.kubectl-mc.dev/flags": flags},
+        },
+    });
+    Bed::serving(move |path| {
+        let answer = match path {
+            "/version" => r#"{"gitVersion": "v1.36.0"}"#.to_owned(),
+            path if path.contains("/deployments") => deployment.to_string(),
+            _ => map.clone(),
+        };
+        (200, "application/json", answer)
+    })
+}
+
+#[test]
+fn install_without_flags_of_the_last_run_is_refused() {
+    let bed = installed_with(r#"["--image=i", "--replicas=3", "--sidecar-flag=--max-tunnels=5"]"#);
+    let ran = bed.run(&["--context=host", "install", "--image=j", "--sidecar-flag=--v=2"]);
+    let (code, error) = ran.failed();
+    assert_eq!(code, 2, "{error}");
+    assert!(
+        error.contains("flags that this command lacks: --replicas=3 --sidecar-flag=--max-tunnels=5\n"),
+        "{error}"
+    );
+    assert!(
+        error.contains(
+            "hint: keep them: kubectl mc --context=host install -n kubectl-mc-system --image=j --sidecar-flag=--v=2 \
+             --replicas=3 --sidecar-flag=--max-tunnels=5; --reset-flags installs without them"
+        ),
+        "{error}"
+    );
+    let writes =
+        bed.requests().into_iter().filter(|head| !head.starts_with("GET ") && !head.contains("dryRun=All"));
+    assert_eq!(writes.count(), 0, "something was written");
+}
+
+#[test]
+fn dry_run_warns_of_flags_that_it_lacks() {
+    let bed = installed_with(r#"["--replicas=3"]"#);
+    for flag in ["--dry-run", "--diff"] {
+        let ran = bed.run(&["install", "--image=j", flag]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(ran.err.contains("flags that this command lacks: --replicas=3\n"), "{ran:?}");
+        let again = bed.run(&["install", "--image=j", flag, "--reset-flags"]);
+        assert!(!again.err.contains("lacks"), "{again:?}");
+        let changed = bed.run(&["install", "--image=j", flag, "--replicas=1"]);
+        assert!(!changed.err.contains("lacks"), "{changed:?}");
+    }
+}
+
+#[test]
+fn sidecar_flag_given_twice_is_refused() {
+    let bed = Bed::unreachable();
+    let file = bed.path("values.yaml");
+    std::fs::write(&file, "extraArgs: [--max-tunnels=7]\n").unwrap();
+    let values = format!("--values={}", file.display());
+    for (words, expected) in [
+        (
+            &["--sidecar-flag=--max-tunnels=5", &values][..],
+            "the sidecar would get a flag twice: --max-tunnels=7 and --max-tunnels=5",
+        ),
+        (
+            &["--secure-port=1234", "--sidecar-flag=--secure-port=4321"],
+            "the sidecar would get a flag twice: --secure-port=1234 and --secure-port=4321",
+        ),
+    ] {
+        let ran = bed.run(&[&["install", "--image=i", "-o", "yaml"], words].concat());
+        let (code, error) = ran.failed();
+        assert_eq!(code, 2, "{error}");
+        assert!(error.contains(expected) && error.contains("hint: give it once"), "{error}");
+    }
+}

@@ -71,6 +71,8 @@ pub const CLUSTER: &str = "fleet.kubectl-mc.dev/cluster";
 /// Annotation of a MemberCluster: the uid of the member's kube-system. An enrollment writes it on Secret
 /// `<name>.member`, and the leader copies it into the status.
 pub const MEMBER_UID: &str = "fleet.kubectl-mc.dev/uid";
+/// Annotation of an object that a command of the plugin applies: the flags of that command, as a JSON list.
+pub const FLAGS: &str = "fleet.kubectl-mc.dev/flags";
 /// Annotation of an APIService that refers to the sidecar: the backend that it referred to before.
 pub const REPLACED: &str = "fleet.kubectl-mc.dev/replaced";
 /// Annotation of a member's Secrets: when the enrollment of its agent ends (RFC 3339).
@@ -153,7 +155,7 @@ mod tests {
         assert_eq!(MemberCluster::api_version(&()), FLEET_GROUP_VERSION);
         assert_eq!(API_SERVICE, format!("{}.{}", path::PROXY_VERSION, path::PROXY_GROUP));
         assert!(HOST_ADMINS.starts_with(PREFIX));
-        let annotations = [HOST_UID, CLUSTER, MEMBER_UID, ENROLLMENT_UNTIL, REPLACED, AGENT_RBAC];
+        let annotations = [HOST_UID, CLUSTER, MEMBER_UID, ENROLLMENT_UNTIL, REPLACED, AGENT_RBAC, FLAGS];
         let labels = [HOST_GRANT, MEMBER_GRANT, ACCESS, ON_DEMAND, INVENTORY, KARMADA_AGENT, KEPT_BY];
         for name in [SECRET_TYPE].into_iter().chain(labels).chain(annotations) {
             assert!(name.starts_with(&format!("{FLEET_GROUP}/")), "{name}");

@@ -138,8 +138,8 @@ fn by_cert_manager() -> [&'static str; 5] {
     ["--certificates=cert-manager", "--replicas=1", "--timeout=90s", "--namespace", NAMESPACE]
 }
 
-fn own() -> [&'static str; 4] {
-    ["--replicas=1", "--timeout=90s", "--namespace", NAMESPACE]
+fn own() -> [&'static str; 5] {
+    ["--certificates=self", "--replicas=1", "--timeout=90s", "--namespace", NAMESPACE]
 }
 
 /// The Secret that cert-manager writes for the sidecar.

@@ -59,8 +59,10 @@ fn load_balancer_reaches_members_past_the_host() -> Result<()> {
         .run(&["--route=direct", "-C", "far", "get", "namespaces"])?
         .failure(&[&format!("cannot reach https://{ADDRESS}"), "--route=host goes through the host"])?;
 
+    // A flag of the last installation is not forgotten by accident.
+    scene.install(&[])?.failure(&["flags that this command lacks: --expose=LoadBalancer", "--reset-flags"])?;
     // An installation without `--expose` removes the Service.
-    let told = scene.install(&[])?.success()?;
+    let told = scene.install(&["--reset-flags"])?.success()?;
     for gone in ["service/mc-sidecar-direct deleted", "configmap/kubectl-mc deleted"] {
         ensure!(told.contains(gone), "{gone} is missing in {told}");
     }

@@ -1,13 +1,14 @@
 //! Implements `kubectl mc doctor`: checks this machine, the host and the members through the same hops as a
 //! command, and prints a command that solves each problem.
 //!
-//! - [`machine`]: the plugin in `PATH`, kubectl, the configuration
+//! - [`machine`]: the plugin in `PATH`, kubectl, the configuration; [`krew`]: another plugin `mc` of krew
 //! - [`host`]: connection and login, the clock, the sidecar; [`mod@hub`]: another project's hub instead
 //! - [`member`]: the sidecar's report, and a request through every hop; [`streams`]: WebSocket and SPDY
 //! - [`report`]: the findings as text and as JSON
 
 mod host;
 mod hub;
+mod krew;
 mod machine;
 mod member;
 mod report;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::krew::{self, KrewPlugin};
 use super::report::Finding;
 use crate::cache::Cache;
 use crate::cli;
@@ -66,12 +67,12 @@ fn plugin(here: &Path, env: &Env) -> Finding {
         ),
         Some(first) if !is_here(first) => Finding::problem(
             "plugin",
-            format!("`kubectl mc` runs {}, not {}", described(first), here.display()),
-            Some(replace(first)),
+            format!("`kubectl mc` runs {}, not {}", described(first, env), here.display()),
+            Some(replace(first, env)),
         ),
         Some(first) if !others.is_empty() => {
-            let named: Vec<_> = others.iter().map(|other| described(other)).collect();
-            let removed: Vec<_> = others.iter().map(|other| described(other)).collect();
+            let named: Vec<_> = others.iter().map(|other| described(other, env)).collect();
+            let removed: Vec<_> = others.iter().map(|other| remove(other, env)).collect();
             Finding::warning(
                 "plugin",
                 format!("{} {}; further in PATH: {}", cli::version(), first.display(), named.join(", ")),
@@ -86,18 +87,27 @@ fn folder(file: &Path) -> String {
     file.parent().unwrap_or(file).display().to_string()
 }
 
-/// The path of another program.
-fn described(other: &Path) -> String {
-    other.display().to_string()
+/// The path of another program, and the index that krew has it from.
+fn described(other: &Path, env: &Env) -> String {
+    match KrewPlugin::of(other, env) {
+        Some(plugin) => format!("{} ({})", other.display(), plugin.describe()),
+        None => other.display().to_string(),
+    }
 }
 
-/// The command that removes another plugin; krew removes the plugin `mc` of its own index.
-fn replace(other: &Path) -> String {
-    let is_of_krew = other.components().any(|part| part.as_os_str() == ".krew");
-    if is_of_krew {
-        "kubectl krew uninstall mc".to_owned()
-    } else {
-        format!("remove {}, or put its folder after this one in PATH", other.display())
+/// The step after which `kubectl mc` runs this plugin and not the other program.
+fn replace(other: &Path, env: &Env) -> String {
+    match KrewPlugin::of(other, env) {
+        Some(plugin) => plugin.replace(),
+        None => format!("remove {}, or put its folder after this one in PATH", other.display()),
+    }
+}
+
+/// The command that removes a program, or its path.
+fn remove(other: &Path, env: &Env) -> String {
+    match KrewPlugin::of(other, env) {
+        Some(_) => krew::UNINSTALL.to_owned(),
+        None => other.display().to_string(),
     }
 }
 

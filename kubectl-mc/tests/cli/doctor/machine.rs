@@ -18,6 +18,78 @@ fn found(bed: &Bed, path: &[&str], variables: &[(&str, &str)]) -> String {
     text.replace(concat!("v", env!("CARGO_PKG_VERSION")), "VERSION")
 }
 
+/// krew's installation of plugin `mc` from this index, below `root`.
+fn krew(bed: &Bed, root: &str, index: &str, homepage: &str) {
+    let program = bed.script(&format!("{root}/store/mc/v9.1.0/kubectl-mc"), "#!/bin/sh\n");
+    for folder in ["bin", "receipts"] {
+        std::fs::create_dir_all(bed.path(root).join(folder)).unwrap();
+    }
+    symlink(program, bed.path(root).join("bin/kubectl-mc")).unwrap();
+    let status =
+        if index.is_empty() { String::new() } else { format!("status:\n  source:\n    name: {index}\n") };
+    let receipt = format!(
+        "apiVersion: krew.googlecontainertools.github.com/v1alpha2\nkind: Receipt\nmetadata:\n  name: mc\n\
+         spec:\n  homepage: {homepage}\n  version: v9.1.0\n{status}"
+    );
+    std::fs::write(bed.path(root).join("receipts/mc.yaml"), receipt).unwrap();
+}
+
+/// The problem that `kubectl mc` runs this program, with these commands as its fix.
+fn problem(program: &str, commands: &[&str]) -> String {
+    format!("problem plugin `kubectl mc` runs {program}, not HERE\nfix: {}", commands.join(" && "))
+}
+
+const UNINSTALL: &str = "kubectl krew uninstall mc";
+const ADD_INDEX: &str = "kubectl krew index add kubectl-mc https://github.com/kubectl-mc/krew-index";
+const INSTALL: &str = "kubectl krew install kubectl-mc/mc";
+/// The homepage of the plugin `mc` in krew's own index.
+const OTHER: &str = "https://github.com/jonnylangefeld/kubectl-mc";
+
+#[test]
+fn krew_plugin_of_another_index_is_replaced_by_its_commands() {
+    // krew takes a receipt without an index for one of its own index.
+    for (index, named) in [("default", "default"), ("", "default"), ("acme", "acme")] {
+        let bed = bed(|_| None);
+        krew(&bed, "home/.krew", index, OTHER);
+        let other = format!("BED/home/.krew/bin/kubectl-mc (plugin mc v9.1.0 of krew's index {named:?})");
+        let first = ["home/.krew/bin", "bin"];
+        assert_eq!(found(&bed, &first, &[]), problem(&other, &[UNINSTALL, ADD_INDEX, INSTALL]));
+        std::fs::create_dir_all(bed.path("home/.krew/index/kubectl-mc")).unwrap();
+        assert_eq!(found(&bed, &first, &[]), problem(&other, &[UNINSTALL, INSTALL]));
+        assert_eq!(
+            found(&bed, &["bin", "home/.krew/bin"], &[]),
+            format!(
+                "warning plugin VERSION BED/bin/kubectl-mc; further in PATH: {other}\n\
+                 fix: remove what is not used: {UNINSTALL}"
+            )
+        );
+    }
+}
+
+#[test]
+fn krew_root_of_the_environment_is_respected() {
+    let bed = bed(|_| None);
+    krew(&bed, "tools", "default", OTHER);
+    let root = [("KREW_ROOT", "BED/tools")];
+    for folder in ["tools/bin", "tools/store/mc/v9.1.0"] {
+        let other = format!("BED/{folder}/kubectl-mc (plugin mc v9.1.0 of krew's index \"default\")");
+        assert_eq!(found(&bed, &[folder, "bin"], &root), problem(&other, &[UNINSTALL, ADD_INDEX, INSTALL]));
+    }
+    let elsewhere = "remove BED/tools/bin/kubectl-mc, or put its folder after this one in PATH";
+    assert_eq!(found(&bed, &["tools/bin", "bin"], &[]), problem("BED/tools/bin/kubectl-mc", &[elsewhere]));
+    // krew cannot uninstall a plugin without a receipt.
+    std::fs::remove_file(bed.path("tools/receipts/mc.yaml")).unwrap();
+    assert_eq!(found(&bed, &["tools/bin", "bin"], &root), problem("BED/tools/bin/kubectl-mc", &[elsewhere]));
+}
+
+#[test]
+fn other_version_of_this_plugin_is_only_uninstalled() {
+    let bed = bed(|_| None);
+    krew(&bed, "home/.krew", "kubectl-mc", env!("CARGO_PKG_REPOSITORY"));
+    let other = "BED/home/.krew/bin/kubectl-mc (this plugin v9.1.0 of krew's index \"kubectl-mc\")";
+    assert_eq!(found(&bed, &["home/.krew/bin", "bin"], &[]), problem(other, &[UNINSTALL]));
+}
+
 #[test]
 fn each_other_program_in_path_has_its_fix() {
     let bed = bed(|_| None);

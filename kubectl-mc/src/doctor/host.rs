@@ -125,7 +125,7 @@ async fn login(host: &ClusterContext, client: &kube::Client) -> Finding {
         StatusCode::FORBIDDEN => {
             return Finding::warning(
                 "login",
-                format!("the host does not say who you are: {}", reply.message()),
+                format!("the host does not return your user name: {}", reply.message()),
                 "an admin of the host binds ClusterRole system:basic-user to system:authenticated",
             );
         }

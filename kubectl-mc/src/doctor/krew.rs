@@ -47,7 +47,7 @@ impl KrewPlugin {
         format!("{name} {} of krew's index {:?}", self.version, self.index)
     }
 
-    /// The commands that put this plugin in the place of another one, or remove an installation of this plugin.
+    /// The commands that replace another plugin by this one, or that uninstall another version of this one.
     pub(super) fn replace(&self) -> String {
         if self.is_ours {
             return UNINSTALL.to_owned();

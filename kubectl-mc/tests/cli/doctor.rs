@@ -118,8 +118,8 @@ fn first(ran: &Ran) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Runs doctor with flags that the commands of a fix must repeat. Returns the first problem or warning with its
-/// fix, where `FLAGS` are these flags, and checks that the plugin knows the commands of the fix.
+/// Runs doctor with flags that the commands of a fix must repeat. Returns the first problem or warning with
+/// its fix, where `FLAGS` are these flags, and checks that the plugin knows the commands of the fix.
 fn diagnosed(bed: &Bed, arguments: &[&str]) -> String {
     let file = format!("--kubeconfig={}", bed.path("kubeconfig").display());
     let ran = bed.run(&[&["doctor", "--context=host", &*file], arguments].concat());

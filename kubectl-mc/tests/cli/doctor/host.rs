@@ -33,7 +33,7 @@ fn each_fault_of_the_host_has_its_fix() {
         (
             |path| review(path, 403, "forbidden"),
             &[],
-            "warning login the host does not say who you are: forbidden\n\
+            "warning login the host does not return your user name: forbidden\n\
          fix: an admin of the host binds ClusterRole system:basic-user to system:authenticated",
         ),
         (
@@ -51,7 +51,7 @@ fn each_fault_of_the_host_has_its_fix() {
     ]);
 }
 
-/// A host that authenticates nobody.
+/// A host that authenticates every caller as system:anonymous.
 fn anonymous(path: &str) -> Option<Answer> {
     path.ends_with("/selfsubjectreviews")
         .then(|| answer(201, &json!({"status": {"userInfo": {"username": "system:anonymous"}}})))

@@ -49,12 +49,18 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 install -m 0755 "$built" "$folder/$bin"
 install -m 0644 LICENSE "$folder/LICENSE"
+files=("$bin" LICENSE)
+# For users of the archive alone: the manifest does not list it, so krew leaves it out.
+if [[ $os != windows ]]; then
+  install -m 0755 krew/kmc "$folder/kmc"
+  files+=(kmc)
+fi
 archive=kubectl-mc_${version}_${os}_${arch}.tar.gz
 # Without names and times, the same binary makes the same archive. That is also why gzip has -n.
 if tar --version 2>/dev/null | grep -q GNU; then
-  tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$folder" -cf - "$bin" LICENSE | gzip -n9 >"$out/$archive"
+  tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$folder" -cf - "${files[@]}" | gzip -n9 >"$out/$archive"
 else
-  tar -C "$folder" -cf - "$bin" LICENSE | gzip -n9 >"$out/$archive"
+  tar -C "$folder" -cf - "${files[@]}" | gzip -n9 >"$out/$archive"
 fi
 sum "$out/$archive" >"$out/$archive.sha256"
 

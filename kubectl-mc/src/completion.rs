@@ -32,7 +32,7 @@ use crate::cli::{Flags, HubChoice};
 use crate::cluster::context::HostOptions;
 use crate::config_file::ClusterSet;
 use crate::env::{COMPLETION_TIMEOUT, Env};
-use crate::multi::selection::{Choice, Kind};
+use crate::multi::selection::{Choice, ContextFilter, Kind};
 use crate::settings::Settings;
 
 pub(crate) use answer::Answer;
@@ -118,6 +118,8 @@ struct Session<'a> {
     sets: BTreeMap<String, ClusterSet>,
     choice: Option<Choice>,
     from: Kind,
+    /// The filter of the offered contexts.
+    filter: ContextFilter,
 }
 
 impl<'a> Session<'a> {
@@ -125,9 +127,11 @@ impl<'a> Session<'a> {
     fn new(cursor: &Cursor, parser: &Command, env: &'a Env, deadline: Instant) -> Option<Self> {
         let words = std::iter::once("kubectl mc".into()).chain(cursor.before.own.iter().cloned());
         let matches = parser.clone().try_get_matches_from(words).ok()?;
-        let settings = Settings::resolve(&Flags::from_arg_matches(&matches).ok()?, env).ok()?;
-        let Settings { host, sets, choice, from, .. } = settings;
-        Some(Self { env, deadline, program: std::env::current_exe().ok()?, host, sets, choice, from })
+        let flags = Flags::from_arg_matches(&matches).ok()?;
+        let Settings { host, sets, choice, from, .. } = Settings::resolve(&flags, env).ok()?;
+        let filter = flags.context_selector.as_deref().map(ContextFilter::parse).transpose().ok()?;
+        let filter = filter.unwrap_or_default();
+        Some(Self { env, deadline, program: std::env::current_exe().ok()?, host, sets, choice, from, filter })
     }
 
     /// The flags that address the host.

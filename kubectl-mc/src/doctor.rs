@@ -1,25 +1,28 @@
 //! Implements `kubectl mc doctor`: checks this machine, the host and the members through the same hops as a
 //! command, and prints a command that solves each problem.
 //!
-//! - [`machine`]: the plugin in `PATH`, kubectl, the configuration
+//! - [`machine`]: the plugin in `PATH`, kubectl, the configuration; [`krew`]: another plugin `mc` of krew
 //! - [`host`]: connection and login, the clock, the sidecar; [`mod@hub`]: another project's hub instead
 //! - [`member`]: the sidecar's report, and a request through every hop; [`streams`]: WebSocket and SPDY
 //! - [`report`]: the findings as text and as JSON
 
 mod host;
 mod hub;
+mod krew;
 mod machine;
 mod member;
 mod report;
 mod requests;
 mod streams;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kubectl_mc_api::ClusterName;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use self::machine::KubectlFound;
@@ -38,7 +41,9 @@ use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::json;
+use crate::kubectl::exec::KubectlError;
 use crate::multi::selection::{Choice, FieldFilter, SelectedCluster, members_only};
+use crate::next_command::GivenFlags;
 use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::settings::{ClusterChoiceError, Settings};
@@ -51,8 +56,9 @@ pub(crate) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let (choice, settings) = (choice(arguments, flags)?, settings(arguments, flags, env)?);
-    let mut doctor =
-        Doctor { arguments, env, printer, kubectl: KubectlFound::find(env), report: Report::default() };
+    let given = GivenFlags::new(flags.context.as_deref(), flags.kubeconfig.as_deref().map(Path::new));
+    let kubectl = KubectlFound::find(env);
+    let mut doctor = Doctor { arguments, env, printer, given, kubectl, report: Report::default() };
     doctor.examine(&choice, &settings)?;
     let Doctor { report, .. } = doctor;
     match arguments.output {
@@ -100,7 +106,9 @@ struct Doctor<'a> {
     arguments: &'a DoctorArgs,
     env: &'a Env,
     printer: &'a Printer,
-    kubectl: Option<KubectlFound>,
+    /// The flags that commands in a fix repeat.
+    given: GivenFlags,
+    kubectl: Result<KubectlFound, KubectlError>,
     report: Report,
 }
 
@@ -121,7 +129,8 @@ impl Doctor<'_> {
             Ok(found) => found,
             Err(error) => {
                 let failure = Failure::from(error);
-                let problem = Finding::problem("context", failure.to_string(), failure.hint);
+                let fix = failure.hint.clone().unwrap_or_else(|| READ_KUBECONFIG.to_owned());
+                let problem = Finding::problem("context", failure.to_string(), Some(fix));
                 self.add(Section::new(Kind::Host, "Host", vec![problem]));
                 return Ok(());
             }
@@ -175,7 +184,7 @@ impl Doctor<'_> {
             host: found.clone(),
             host_client,
             client: client?,
-            kubectl_minor: self.kubectl.as_ref().and_then(KubectlFound::minor),
+            kubectl_minor: self.kubectl.as_ref().ok().and_then(KubectlFound::minor),
             with_streams: !self.arguments.no_streams,
         };
         let concurrency = settings.fleet.concurrency.map_or(CONCURRENCY, std::num::NonZeroUsize::get);
@@ -210,7 +219,9 @@ impl Doctor<'_> {
             Ok(clusters) => clusters.iter().filter_map(|cluster| cluster.member().cloned()).collect(),
             Err(error) => {
                 let failure = Failure::from(error.in_file(config_file::path(env)));
-                findings.push(Finding::problem("clusters", failure.to_string(), failure.hint));
+                let again = || format!("see its requests: {} clusters -v=6", login.found().kubectl_mc());
+                let fix = failure.hint.clone().unwrap_or_else(again);
+                findings.push(Finding::problem("clusters", failure.to_string(), Some(fix)));
                 Vec::new()
             }
         }
@@ -218,6 +229,7 @@ impl Doctor<'_> {
 
     /// Adds a section. Text output shows it immediately.
     fn add(&mut self, section: Section) {
+        let section = section.with_flags(&self.given);
         if self.arguments.output.is_none() {
             section.lines().iter().for_each(|line| self.printer.out_line(line));
         }
@@ -239,8 +251,8 @@ async fn members(
         checks.spawn(async move {
             let _permit = free.acquire_owned().await;
             let mut findings = Vec::new();
-            if let Err(late) = within(limit, member::check(&context, &name, &mut findings)).await {
-                findings.push(late);
+            if within(limit, member::check(&context, &name, &mut findings)).await.is_err() {
+                findings.extend(limit.map(|limit| late(limit, &context.host, &name)));
             }
             (place, Section::new(Kind::Cluster, name.as_str(), findings))
         });
@@ -250,16 +262,21 @@ async fn members(
     sections.into_iter().map(|(_, section)| section).collect()
 }
 
-/// Runs a check; returns a finding if it timed out.
-async fn within(limit: Option<Duration>, check: impl Future<Output = ()>) -> Result<(), Finding> {
-    let Some(limit) = limit else {
-        check.await;
-        return Ok(());
-    };
-    timeout(limit, check).await.map_err(|_| {
-        let fix = "--cluster-timeout=DURATION waits longer".to_owned();
-        Finding::problem("request", format!("no answer within {} s", limit.as_secs()), Some(fix))
-    })
+/// Runs a check until its limit.
+async fn within(limit: Option<Duration>, check: impl Future<Output = ()>) -> Result<(), Elapsed> {
+    match limit {
+        Some(limit) => timeout(limit, check).await,
+        None => {
+            check.await;
+            Ok(())
+        }
+    }
+}
+
+/// The finding for a cluster whose checks timed out.
+fn late(limit: Duration, host: &ClusterContext, name: &ClusterName) -> Finding {
+    let fix = format!("wait longer: {} doctor {name} --cluster-timeout=DURATION", host.kubectl_mc());
+    Finding::problem("request", format!("no answer within {} s", limit.as_secs()), Some(fix))
 }
 
 /// Capitalizes the title of a section.
@@ -268,5 +285,6 @@ fn capitalized(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
+const READ_KUBECONFIG: &str = "kubectl reads the same files; see: kubectl config view";
 /// A check mostly waits for the network.
 const CONCURRENCY: usize = 64;

@@ -67,6 +67,8 @@ pub(crate) const ZDOTDIR: &str = "ZDOTDIR";
 pub(crate) const HOME: &str = "HOME";
 /// The user's home folder on Windows.
 pub(crate) const USERPROFILE: &str = "USERPROFILE";
+/// krew's folder.
+pub(crate) const KREW_ROOT: &str = "KREW_ROOT";
 /// The folders of programs.
 pub(crate) const PATH: &str = "PATH";
 /// The API server's address, in a pod.

@@ -76,9 +76,44 @@ fn manifest_follows_the_rules_of_krew() {
         let files = platform["files"].as_array().unwrap();
         let extracted: Vec<_> = files.iter().map(|file| (text(file, "/from"), text(file, "/to"))).collect();
         assert_eq!(extracted, [(bin, "."), ("LICENSE", ".")]);
-        assert_eq!(contents(&archive), [bin, "LICENSE"]);
+        let short = (os != "windows").then_some("kmc");
+        assert_eq!(contents(&archive), [bin, "LICENSE"].into_iter().chain(short).collect::<Vec<_>>());
     }
     assert_eq!(selected, BTreeSet::from([("linux", "amd64"), ("darwin", "arm64"), ("windows", "amd64")]));
+}
+
+#[test]
+fn archive_has_kmc_as_a_file_that_runs_the_plugin() {
+    let out = tempfile::tempdir().unwrap();
+    let binary = out.path().join("stand-in");
+    fs::write(&binary, "#!/bin/sh\nprintf '%s|' \"$0\" \"$@\"\n").unwrap();
+    let archive =
+        run(Command::new(SCRIPT).arg("x86_64-unknown-linux-musl").arg(&binary).env("KREW_OUT", out.path()));
+    let archive = archive.lines().next().unwrap();
+    // krew refuses anything but files and folders.
+    let listed = run(Command::new("tar").arg("-tvzf").arg(archive));
+    assert!(listed.lines().all(|line| line.starts_with('-')), "{listed}");
+
+    let [folder, elsewhere] = ["folder of it", "elsewhere"].map(|name| out.path().join(name));
+    for folder in [&folder, &elsewhere] {
+        fs::create_dir(folder).unwrap();
+    }
+    run(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(&folder));
+    let plugin = folder.join("kubectl-mc").display().to_string();
+    let arguments = ["get", "a b", "", "$x"];
+    let expected = format!("{plugin}|get|a b||$x|");
+    assert_eq!(run(Command::new(folder.join("kmc")).args(arguments)), expected);
+    // A link in another folder finds the plugin in PATH.
+    std::os::unix::fs::symlink(folder.join("kmc"), elsewhere.join("kmc")).unwrap();
+    let path = std::env::join_paths([&*folder, Path::new("/usr/bin"), Path::new("/bin")]).unwrap();
+    assert_eq!(run(Command::new(elsewhere.join("kmc")).args(arguments).env("PATH", path)), expected);
+}
+
+/// The output of a program, which must succeed.
+fn run(command: &mut Command) -> String {
+    let run = command.output().unwrap();
+    assert!(run.status.success(), "{command:?}: {}", String::from_utf8_lossy(&run.stderr));
+    String::from_utf8(run.stdout).unwrap()
 }
 
 #[test]
@@ -124,6 +159,5 @@ fn sha256(path: &PathBuf) -> String {
 }
 
 fn contents(archive: &PathBuf) -> Vec<String> {
-    let run = Command::new("tar").arg("-tzf").arg(archive).output().unwrap();
-    String::from_utf8(run.stdout).unwrap().lines().map(str::to_owned).collect()
+    run(Command::new("tar").arg("-tzf").arg(archive)).lines().map(str::to_owned).collect()
 }

@@ -118,6 +118,13 @@ fn krew_installs_upgrades_and_removes_the_plugin() -> Result<()> {
     krew.package(&format!("{}-{target}", std::env::consts::ARCH), &program)?;
     krew.publish()?;
     krew.install_from_the_index()?;
+    let installed = krew.path(concat!("krew/store/mc/v", env!("CARGO_PKG_VERSION")));
+    ensure!(names(&installed)? == ["LICENSE", "kubectl-mc"], "{:?}", names(&installed));
+    // Another program finds this installation by the receipt that krew wrote. Without a kubeconfig it fails.
+    let found = krew.command(env!("CARGO_BIN_EXE_kubectl-mc")).arg("doctor").output()?;
+    let found = String::from_utf8_lossy(&found.stdout).into_owned();
+    let named = concat!("this plugin v", env!("CARGO_PKG_VERSION"), " of krew's index \"kubectl-mc\"");
+    ensure!(found.contains(named) && found.contains("fix: kubectl krew uninstall mc\n"), "{found}");
 
     // The next release, whose archive is the same.
     let manifest = krew.path("dist/mc.yaml");
@@ -135,8 +142,7 @@ fn krew_installs_upgrades_and_removes_the_plugin() -> Result<()> {
 
     krew.kubectl(&["mc", "completion", "uninstall"])?;
     krew.kubectl(&["krew", "uninstall", "mc"])?;
-    let left: Vec<_> =
-        fs::read_dir(krew.path("krew/bin"))?.map(|entry| entry.map(|it| it.file_name())).collect();
+    let left = names(&krew.path("krew/bin"))?;
     ensure!(left.is_empty(), "{left:?}");
     Ok(())
 }
@@ -170,6 +176,14 @@ fn krew_installs_the_archives_of_a_release() -> Result<()> {
     ensure!(said.contains(&format!("all {} spec.platforms installed fine", platforms.len())), "{said}");
     krew.publish()?;
     krew.install_from_the_index()
+}
+
+/// The names of the files in a folder, sorted.
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names = entries.collect::<Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
 }
 
 fn script(name: &str) -> PathBuf {

@@ -19,7 +19,7 @@ use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::log::{Log, without_credential};
-use crate::next_command::GivenFlags;
+use crate::next_command::{GivenFlags, quoted};
 
 /// The host's kubeconfig, and which of its contexts is the host.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -321,11 +321,15 @@ impl Explain for HostError {
                 "choose the host by --context=NAME, {} or `kubectl config use-context NAME`",
                 env::CONTEXT
             )),
-            Self::UnknownContext { .. } | Self::NoServer { .. } => {
+            Self::UnknownContext { .. } => {
                 Some("`kubectl config get-contexts` lists the contexts".to_owned())
             }
+            Self::NoServer { cluster, .. } => {
+                Some(format!("add it: kubectl config set-cluster {} --server=URL", quoted(cluster.as_ref())))
+            }
             Self::NoUser { context, .. } => Some(format!(
-                "add the user, or name another: kubectl config set-context {context} --user=NAME"
+                "add the user, or name another: kubectl config set-context {} --user=NAME",
+                quoted(context.as_ref())
             )),
             Self::Hub(_) => Some("give the path alone: --hub=template=/PATH/{cluster}".to_owned()),
             Self::Read { .. } | Self::Parse { .. } => None,

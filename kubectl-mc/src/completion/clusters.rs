@@ -2,6 +2,7 @@
 //! `kubectl mc clusters` until the deadline. The list is cached for a short time, and for a day while the
 //! host does not respond.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -11,9 +12,11 @@ use super::Session;
 use super::answer::{Answer, Candidate};
 use super::child;
 use crate::cache::Cache;
-use crate::cluster::cluster_id::CONTEXT_PREFIX;
+use crate::cluster::cluster_id::{CONTEXT_PREFIX, KubeconfigContext};
 use crate::cluster::context::{self, ClusterContext};
-use crate::multi::selection::{Kind, ListOf, SelectedCluster};
+use crate::config_file::ClusterSet;
+use crate::log::without_credential;
+use crate::multi::selection::{Kind, ListOf, SelectedCluster, selects_context};
 
 /// The known clusters to choose from.
 pub(super) fn all(session: &Session<'_>, from: &ListOf) -> Vec<SelectedCluster> {
@@ -65,9 +68,12 @@ fn json(session: &Session<'_>, host: &ClusterContext, selector: Option<&str>) ->
     serde_json::from_slice(&list).unwrap_or_default()
 }
 
-/// Candidates for a flag or an argument that takes one cluster.
+/// Candidates for a flag or an argument that takes one cluster, which is a member.
 pub(super) fn one(session: &Session<'_>, typed: &str) -> Answer {
-    names(&list(session, None)).beginning_with(typed)
+    match session.from {
+        Kind::Members => names(&list(session, None)).beginning_with(typed),
+        Kind::Contexts => Answer::default(),
+    }
 }
 
 /// Candidates for a list with commas: names, `@sets` and `!exclusions`. A pattern is not completed.
@@ -75,20 +81,50 @@ pub(super) fn several(session: &Session<'_>, typed: &str) -> Answer {
     let (before, term) =
         typed.rsplit_once(',').map_or(("", typed), |(_, term)| typed.split_at(typed.len() - term.len()));
     let body = term.strip_prefix('!').unwrap_or(term);
-    if before.contains('/') || body.contains(['/', '*', '?', '[']) {
+    // A regular expression may contain a comma, and the name of a context a slash.
+    if typed.split(',').any(is_expression) || body.contains(['*', '?', '[']) {
         return Answer::default();
     }
-    let sets = || session.sets.keys().filter_map(|set| Candidate::new(&format!("@{set}"), "set of clusters"));
-    let contexts = || names(&all(session, &ListOf::Contexts));
+    let sets = |is_offered: &dyn Fn(&str) -> bool| {
+        let sets = session.sets.keys().filter(|set| is_offered(set));
+        sets.filter_map(|set| Candidate::new(&format!("@{set}"), "set of clusters")).collect()
+    };
+    let with_contexts = |set: &str| has_contexts(&session.sets, set, session.sets.len());
     let found = match session.from {
-        _ if body.starts_with('@') => sets().collect(),
-        _ if body.starts_with(CONTEXT_PREFIX) => contexts().behind(CONTEXT_PREFIX),
-        Kind::Members => names(&list(session, None)).and(sets().collect()),
-        Kind::Contexts => contexts().and(sets().collect()),
+        _ if body.starts_with(CONTEXT_PREFIX) => contexts(session, CONTEXT_PREFIX),
+        Kind::Members if body.starts_with('@') => sets(&|_| true),
+        Kind::Contexts if body.starts_with('@') => sets(&with_contexts),
+        Kind::Members => names(&list(session, None)).and(sets(&|_| true)),
+        Kind::Contexts => contexts(session, "").and(sets(&with_contexts)),
     };
     let named: Vec<_> = before.split(',').map(|named| named.trim_start_matches('!')).collect();
     let sign = if body.len() < term.len() { "!" } else { "" };
     found.beginning_with(body).without(|word| named.contains(&word)).behind(&format!("{before}{sign}"))
+}
+
+fn is_expression(term: &str) -> bool {
+    let body = term.strip_prefix('!').unwrap_or(term);
+    body.strip_prefix(CONTEXT_PREFIX).unwrap_or(body).starts_with('/')
+}
+
+/// The contexts of the kubeconfig, which needs no request. A name that a term cannot express is left out.
+fn contexts(session: &Session<'_>, prefix: &str) -> Answer {
+    let all = context::contexts(&session.host, session.env).unwrap_or_default();
+    let candidate = |context: &KubeconfigContext| {
+        let name = context.raw_name();
+        let is_offered = session.filter.matches(context) && selects_context(&format!("{prefix}{name}"), name);
+        is_offered.then(|| Candidate::new(name, &without_credential(&context.cluster.server)))?
+    };
+    all.iter().filter_map(candidate).collect::<Answer>().behind(prefix)
+}
+
+/// Whether a set names contexts, itself or by a set within it, at most `depth` sets down.
+fn has_contexts(sets: &BTreeMap<String, ClusterSet>, set: &str, depth: usize) -> bool {
+    let terms = sets.get(set).into_iter().flat_map(|set| &set.clusters).flat_map(|text| text.split(','));
+    terms.into_iter().any(|term| match term.strip_prefix('@') {
+        Some(inner) => depth > 0 && has_contexts(sets, inner, depth - 1),
+        None => term.starts_with(CONTEXT_PREFIX),
+    })
 }
 
 fn names(clusters: &[SelectedCluster]) -> Answer {

@@ -15,7 +15,7 @@ use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::{overlay, rewrite};
-use crate::multi::selection::ListOf;
+use crate::multi::selection::{Kind, ListOf};
 
 pub(super) fn respond(session: &Session<'_>, parser: &Command, cursor: &Cursor, typed: &str) -> Answer {
     let before = &cursor.before;
@@ -138,6 +138,10 @@ fn on_member(session: &Session<'_>, before: &Scanned, typed: &str) -> Answer {
 /// The chosen cluster, or the first of several that is ready as far as the host knows.
 fn cluster(session: &Session<'_>, host: impl FnOnce() -> Option<ClusterContext>) -> Option<ClusterId> {
     let Some(choice) = &session.choice else {
+        // `kubectl mc use` chooses among members.
+        if session.from == Kind::Contexts {
+            return None;
+        }
         return ChosenCluster::load(&host()?, session.env).ok()?.cluster.map(ClusterId::from);
     };
     if let Some(name) = choice.exact() {

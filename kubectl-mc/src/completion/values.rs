@@ -9,6 +9,7 @@ use super::answer::{Answer, Candidate};
 use super::{child, clusters};
 use crate::cli::HubChoice;
 use crate::kubectl::exec::{Invocation, Kubectl};
+use crate::multi::selection::ContextFilter;
 
 /// Completes the value of a flag as typed: `--cluster`, `-C`.
 pub(super) fn of_flag<'a>(
@@ -39,6 +40,7 @@ pub(super) fn of_argument(session: &Session<'_>, argument: &Arg, typed: &str) ->
     let value = argument.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
     match value {
         _ if matches!(id, "context" | "member_context") => contexts(session, typed),
+        _ if id == "context_selector" => fields(typed),
         "CONTEXT" => contexts(session, typed),
         "CLUSTERS" => clusters::several(session, typed),
         // The word before ROLE or VERB is the cluster, unless a flag names it.
@@ -47,6 +49,13 @@ pub(super) fn of_argument(session: &Session<'_>, argument: &Arg, typed: &str) ->
         "HUB" => Answer::words(HubChoice::words()).beginning_with(typed),
         _ => Answer::default(),
     }
+}
+
+/// The fields of `--context-selector`. Only the first is completed: bash ends a word at `=`, so it would
+/// insert a second one after the wrong text.
+fn fields(typed: &str) -> Answer {
+    let words: Vec<_> = ContextFilter::fields().map(|field| format!("{field}=")).collect();
+    Answer::words(words.iter().map(String::as_str)).beginning_with(typed).without_space()
 }
 
 /// The contexts of the kubeconfig.

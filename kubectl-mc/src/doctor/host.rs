@@ -1,5 +1,6 @@
 //! Checks the host: reachability, TLS and login, its clock, the sidecar behind it, and the rights of agents.
 
+use std::error::Error as _;
 use std::time::{Duration, Instant};
 
 use http::{Method, StatusCode};
@@ -16,10 +17,11 @@ use crate::cli;
 use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::connection::Connection;
 use crate::cluster::context::ClusterContext;
-use crate::cluster::hop::Hop;
+use crate::cluster::hop::{Hop, Refusal};
 use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 use crate::cluster::sidecar_version::SidecarVersion;
 use crate::join::side::Side;
+use crate::next_command::quoted;
 
 /// Stops at the first check without which the others cannot work.
 pub(super) async fn check(host: &ClusterContext, client: &kube::Client) -> Vec<Finding> {
@@ -30,7 +32,7 @@ pub(super) async fn check(host: &ClusterContext, client: &kube::Client) -> Vec<F
     };
     let took = begin.elapsed();
     let mut findings = vec![reached(host, &version, took)];
-    if version.status == StatusCode::UNAUTHORIZED {
+    if version.status == StatusCode::UNAUTHORIZED || version.status.is_server_error() {
         return findings;
     }
     findings.push(login(host, client).await);
@@ -51,22 +53,33 @@ pub(super) async fn check(host: &ClusterContext, client: &kube::Client) -> Vec<F
 
 /// The finding for a host that cannot be used at all.
 pub(super) fn unreached(host: &ClusterContext, error: &ClientError) -> Finding {
-    let fix = match error {
-        ClientError::Unreachable(_) => format!(
-            "check the network, a VPN, and the server of the context: {} config view --minify",
-            host.kubectl()
-        ),
-        ClientError::Tls(_) => format!(
-            "check certificate-authority and tls-server-name of the context; compare with: {} get --raw /version",
-            host.kubectl()
-        ),
-        ClientError::NeedsTerminal => "run it at a terminal".to_owned(),
-        ClientError::TooLarge(_) => {
-            format!("check the server of the context: {} config view --minify", host.kubectl())
+    Finding::problem("host", reason(error), Some(reach(host, error)))
+}
+
+/// The error and its innermost cause, if it has one.
+pub(super) fn reason(error: &ClientError) -> String {
+    match error.source() {
+        Some(_) => format!("{error}: {}", error.reason()),
+        None => error.to_string(),
+    }
+}
+
+/// The step that helps against a request without a response of the host.
+pub(super) fn reach(host: &ClusterContext, error: &ClientError) -> String {
+    let kubectl = host.kubectl();
+    match error {
+        ClientError::Unreachable(_) => {
+            format!("check the network, a VPN, and the server of the context: {kubectl} config view --minify")
         }
-        ClientError::Setup(_) => format!("try: {} auth whoami", host.kubectl()),
-    };
-    Finding::problem("host", format!("{error}: {}", error.reason()), Some(fix))
+        ClientError::Tls(_) => format!(
+            "check certificate-authority and tls-server-name of the context; compare with: {kubectl} get --raw /version"
+        ),
+        ClientError::NeedsTerminal => format!("run it at a terminal: {} doctor", host.kubectl_mc()),
+        ClientError::TooLarge(_) => {
+            format!("check the server of the context: {kubectl} config view --minify")
+        }
+        ClientError::Setup(_) => format!("try: {kubectl} auth whoami"),
+    }
 }
 
 fn reached(host: &ClusterContext, reply: &Reply, took: Duration) -> Finding {
@@ -75,6 +88,12 @@ fn reached(host: &ClusterContext, reply: &Reply, took: Duration) -> Finding {
         (Some(refusal), _) if refusal.hop == Hop::HostAuthentication => {
             Finding::problem("host", refusal.to_string(), Some(refusal.hint(host, None)))
         }
+        // The API server is not ready, or a proxy before it answers.
+        _ if reply.status.is_server_error() => Finding::problem(
+            "host",
+            format!("GET /version: {}: {}", reply.status.as_u16(), reply.message()),
+            Some(format!("wait for the host; see: {} get --raw '/readyz?verbose'", host.kubectl())),
+        ),
         (None, Some(found)) if found < HOST_MINIMUM => Finding::problem(
             "host",
             format!("Kubernetes {version}; the sidecar needs {HOST_MINIMUM} or later"),
@@ -92,10 +111,28 @@ async fn login(host: &ClusterContext, client: &kube::Client) -> Finding {
         Ok(reply) => reply,
         Err(error) => return unreached(host, &error),
     };
-    if !reply.status.is_success() {
-        let refusal = reply.refusal();
-        let message = refusal.as_ref().map_or_else(|| reply.message().to_string(), ToString::to_string);
-        return Finding::problem("login", message, refusal.map(|refusal| refusal.hint(host, None)));
+    let whoami = format!("{} auth whoami", host.kubectl());
+    match reply.status {
+        status if status.is_success() => {}
+        StatusCode::UNAUTHORIZED => {
+            return Finding::problem(
+                "login",
+                reply.message().to_string(),
+                Some(format!("log in to the host again, then try: {whoami}")),
+            );
+        }
+        // Only this review is refused; other requests may be allowed.
+        StatusCode::FORBIDDEN => {
+            return Finding::warning(
+                "login",
+                format!("the host does not return your user name: {}", reply.message()),
+                "an admin of the host binds ClusterRole system:basic-user to system:authenticated",
+            );
+        }
+        status => {
+            let message = format!("SelfSubjectReview: {}: {}", status.as_u16(), reply.message());
+            return Finding::problem("login", message, Some(format!("try: {whoami}")));
+        }
     }
     let user = &reply.json()["status"]["userInfo"];
     let groups: Vec<_> = user["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -104,13 +141,25 @@ async fn login(host: &ClusterContext, client: &kube::Client) -> Finding {
         return Finding::problem(
             "login",
             "the host authenticates you as system:anonymous: the context has no credential",
-            Some(format!(
-                "set one: kubectl config set-context --help; then try: {} auth whoami",
-                host.kubectl()
-            )),
+            Some(format!("{}; then try: {whoami}", credential(host))),
         );
     }
     Finding::ok("login", format!("{name} ({})", groups.join(", ")))
+}
+
+/// The command that gives the context a credential.
+fn credential(host: &ClusterContext) -> String {
+    let kubectl = host.kubectl();
+    match (host.user_name(), &host.context) {
+        (Some(user), _) => {
+            let user = quoted(user.as_ref());
+            format!("give its user a credential: {kubectl} config set-credentials {user} --token=TOKEN")
+        }
+        (None, Some(context)) => {
+            format!("name a user: {kubectl} config set-context {} --user=NAME", quoted(context.as_ref()))
+        }
+        (None, None) => "mount the token of the pod's service account".to_owned(),
+    }
 }
 
 /// Tokens and certificates expire by the clock of the side that validates them.
@@ -141,12 +190,24 @@ async fn sidecar(host: &ClusterContext, client: &kube::Client) -> Finding {
     let took = begin.elapsed().as_millis();
     if !discovery.status.is_success() {
         let refusal = discovery.refusal();
-        if refusal.as_ref().is_some_and(|refusal| refusal.hop == Hop::SidecarMissing) {
+        if refusal.as_ref().is_some_and(Refusal::may_lack_the_sidecar) {
             // If another hub is found, the command restarts with it.
             let _ = host.hub.find(client).await;
         }
-        let reason = refusal.as_ref().map_or_else(|| discovery.message().to_string(), ToString::to_string);
-        return Finding::problem("sidecar", reason, refusal.map(|refusal| refusal.hint(host, None)));
+        let Some(refusal) = refusal else {
+            let message = format!("{}: {}", discovery.status.as_u16(), discovery.message());
+            let fix = format!("see: {} get --raw /apis/{PROXY_GROUP_VERSION}", host.kubectl());
+            return Finding::problem("sidecar", message, Some(fix));
+        };
+        if refusal.hop == Hop::HostAuthorization {
+            // A host refuses before it looks for the API, and commands on a member do not need this request.
+            return Finding::warning(
+                "sidecar",
+                refusal.to_string(),
+                "an admin of the host binds ClusterRole system:discovery to system:authenticated",
+            );
+        }
+        return Finding::problem("sidecar", refusal.to_string(), Some(refusal.hint(host, None)));
     }
     let document = client::get_by(client, &SidecarVersion::path(), JSON).await;
     match document.ok().and_then(|reply| SidecarVersion::of(&reply).ok()) {
@@ -176,7 +237,7 @@ fn skew(there: &str, in_full: &str, took: u128, kubectl_mc: &str) -> Finding {
             "an admin of the host upgrades the sidecar: {kubectl_mc} install --image=NEW, with the flags and values of the installation"
         )
     } else {
-        "upgrade the plugin: kubectl krew upgrade mc".to_owned()
+        "upgrade the plugin, with krew: kubectl krew upgrade mc".to_owned()
     };
     Finding::warning("sidecar", format!("{message}; the plugin is {}", cli::GIT_VERSION), fix)
 }
@@ -247,6 +308,6 @@ mod tests {
             level("v0.0.9").fix.unwrap(),
             "an admin of the host upgrades the sidecar: kubectl mc install --image=NEW, with the flags and values of the installation"
         );
-        assert_eq!(level("v99.0.0").fix.unwrap(), "upgrade the plugin: kubectl krew upgrade mc");
+        assert_eq!(level("v99.0.0").fix.unwrap(), "upgrade the plugin, with krew: kubectl krew upgrade mc");
     }
 }

@@ -26,20 +26,23 @@ pub(super) async fn check(
             "Karmada impersonates a service account with its derived groups, which members refuse",
             "log in to the host as a user",
         )),
-        Dialect::KubeAdmiral => findings.extend(aggregation(client).await),
+        Dialect::KubeAdmiral => findings.extend(aggregation(host, client).await),
         _ => {}
     }
     findings
 }
 
 /// KubeAdmiral lists clusters by CRDs, but reaches them by an aggregated API that its releases do not serve.
-async fn aggregation(client: &kube::Client) -> Option<Finding> {
+async fn aggregation(host: &ClusterContext, client: &kube::Client) -> Option<Finding> {
     let reply = client::get_by(client, AGGREGATED, "application/json").await.ok()?;
     (reply.status == StatusCode::NOT_FOUND).then(|| {
         Finding::problem(
             "hub",
             "KubeAdmiral lists clusters here, and serves no path to them (aggregated.kubeadmiral.io)",
-            Some("work on contexts of your kubeconfig: --contexts".to_owned()),
+            Some(format!(
+                "work on contexts of your kubeconfig: {} clusters --contexts",
+                host.kubectl_mc_file()
+            )),
         )
     })
 }

@@ -2,21 +2,22 @@
 
 use std::path::{Path, PathBuf};
 
+use super::krew::{self, KrewPlugin};
 use super::report::Finding;
 use crate::cache::Cache;
 use crate::cli;
 use crate::config_file::{self, ConfigFile};
 use crate::env::{self, Env};
-use crate::error::Failure;
-use crate::kubectl::exec::{self, Kubectl, executables};
+use crate::error::{Explain, Failure};
+use crate::kubectl::exec::{self, Kubectl, KubectlError, executables};
 
-pub(super) fn check(kubectl: Option<&KubectlFound>, env: &Env) -> Vec<Finding> {
+pub(super) fn check(kubectl: Result<&KubectlFound, &KubectlError>, env: &Env) -> Vec<Finding> {
     let here = std::env::current_exe().unwrap_or_default();
     let mut findings = vec![plugin(&here, env)];
     findings.extend(shadows(env));
     findings.push(match kubectl {
-        Some(KubectlFound { path, version }) => self::kubectl(path, version.as_deref()),
-        None => Finding::problem("kubectl", "no kubectl in PATH", Some(INSTALL_KUBECTL.to_owned())),
+        Ok(KubectlFound { path, version }) => self::kubectl(path, version.as_deref()),
+        Err(error) => Finding::problem("kubectl", error.to_string(), error.hint()),
     });
     findings.push(completion(env));
     findings.push(configuration(env));
@@ -41,10 +42,10 @@ pub(super) struct KubectlFound {
 }
 
 impl KubectlFound {
-    pub(super) fn find(env: &Env) -> Option<Self> {
-        let kubectl = Kubectl::find(env).ok()?;
+    pub(super) fn find(env: &Env) -> Result<Self, KubectlError> {
+        let kubectl = Kubectl::find(env)?;
         let kubeconfig = env.var(env::KUBECONFIG).unwrap_or_default();
-        Some(Self { path: kubectl.path().to_owned(), version: kubectl.version(kubeconfig).ok() })
+        Ok(Self { path: kubectl.path().to_owned(), version: kubectl.version(kubeconfig).ok() })
     }
 
     pub(super) fn minor(&self) -> Option<u32> {
@@ -57,8 +58,7 @@ impl KubectlFound {
 fn plugin(here: &Path, env: &Env) -> Finding {
     let all = executables("kubectl-mc", env);
     let is_here = |path: &PathBuf| path.canonicalize().ok() == here.canonicalize().ok();
-    let others: Vec<_> =
-        all.iter().filter(|path| !is_here(path)).map(|path| path.display().to_string()).collect();
+    let others: Vec<_> = all.iter().filter(|path| !is_here(path)).collect();
     match all.first() {
         None => Finding::warning(
             "plugin",
@@ -67,14 +67,18 @@ fn plugin(here: &Path, env: &Env) -> Finding {
         ),
         Some(first) if !is_here(first) => Finding::problem(
             "plugin",
-            format!("`kubectl mc` runs {}, not {}", first.display(), here.display()),
-            Some(remove(first)),
+            format!("`kubectl mc` runs {}, not {}", described(first, env), here.display()),
+            Some(replace(first, env)),
         ),
-        Some(first) if !others.is_empty() => Finding::warning(
-            "plugin",
-            format!("{} {}; further in PATH: {}", cli::version(), first.display(), others.join(", ")),
-            format!("remove what is not used: {}", others.join(" ")),
-        ),
+        Some(first) if !others.is_empty() => {
+            let named: Vec<_> = others.iter().map(|other| described(other, env)).collect();
+            let removed: Vec<_> = others.iter().map(|other| remove(other, env)).collect();
+            Finding::warning(
+                "plugin",
+                format!("{} {}; further in PATH: {}", cli::version(), first.display(), named.join(", ")),
+                format!("remove what is not used: {}", removed.join("; ")),
+            )
+        }
         Some(first) => Finding::ok("plugin", format!("{} {}", cli::version(), first.display())),
     }
 }
@@ -83,13 +87,27 @@ fn folder(file: &Path) -> String {
     file.parent().unwrap_or(file).display().to_string()
 }
 
-/// The command that removes another plugin; krew removes the plugin `mc` of its own index.
-fn remove(other: &Path) -> String {
-    let is_of_krew = other.components().any(|part| part.as_os_str() == ".krew");
-    if is_of_krew {
-        "kubectl krew uninstall mc".to_owned()
-    } else {
-        format!("remove {}, or put its folder after this one in PATH", other.display())
+/// The path of another program, and the index that krew has it from.
+fn described(other: &Path, env: &Env) -> String {
+    match KrewPlugin::of(other, env) {
+        Some(plugin) => format!("{} ({})", other.display(), plugin.describe()),
+        None => other.display().to_string(),
+    }
+}
+
+/// The step after which `kubectl mc` runs this plugin and not the other program.
+fn replace(other: &Path, env: &Env) -> String {
+    match KrewPlugin::of(other, env) {
+        Some(plugin) => plugin.replace(),
+        None => format!("remove {}, or put its folder after this one in PATH", other.display()),
+    }
+}
+
+/// The command that removes a program, or its path.
+fn remove(other: &Path, env: &Env) -> String {
+    match KrewPlugin::of(other, env) {
+        Some(_) => krew::UNINSTALL.to_owned(),
+        None => other.display().to_string(),
     }
 }
 
@@ -128,7 +146,7 @@ fn kubectl(path: &Path, version: Option<&str>) -> Finding {
     let path = path.display();
     let Some(version) = version else {
         let fix = format!("{}=/path/to/kubectl chooses another kubectl", env::KUBECTL);
-        return Finding::problem("kubectl", format!("{path} does not tell its version"), Some(fix));
+        return Finding::problem("kubectl", format!("{path} does not print its version"), Some(fix));
     };
     match exec::minor(version) {
         Some(minor) if minor < FIRST_WITH_WEB_SOCKET => Finding::warning(
@@ -164,14 +182,14 @@ fn configuration(env: &Env) -> Finding {
         Ok(_) => Finding::ok("configuration", path.display().to_string()),
         Err(error) => {
             let failure = Failure::from(error);
-            Finding::problem("configuration", failure.to_string(), failure.hint)
+            let fix = failure.hint.clone().unwrap_or_else(|| format!("correct {}", path.display()));
+            Finding::problem("configuration", failure.to_string(), Some(fix))
         }
     }
 }
 
 /// The first version whose exec and cp try WebSocket before SPDY (KEP-4006).
 const FIRST_WITH_WEB_SOCKET: u32 = 30;
-const INSTALL_KUBECTL: &str = "install kubectl, or set its path: KUBECTL_MC_KUBECTL=/path/to/kubectl";
 
 #[cfg(unix)]
 #[cfg(test)]
@@ -205,7 +223,6 @@ mod tests {
         let shadowed = plugin(&here, &path(&[&krew, &ours]));
         assert_eq!(shadowed.level, Level::Problem);
         assert!(shadowed.message.contains(&format!("runs {}, not ", other.display())), "{shadowed:?}");
-        assert_eq!(shadowed.fix.as_deref(), Some("kubectl krew uninstall mc"));
         // krew's link to this program does not count as another program.
         std::fs::remove_file(&other).unwrap();
         std::os::unix::fs::symlink(&here, &other).unwrap();

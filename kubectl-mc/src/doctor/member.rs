@@ -6,6 +6,7 @@ use http::Method;
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
+use super::host;
 use super::report::Finding;
 use super::requests::{post, send};
 use super::streams;
@@ -98,11 +99,19 @@ impl Fixes<'_> {
         let (check, fix) = match (condition, reason) {
             ("Connected", _) => ("agent", describe()),
             ("Reachable", _) => ("address", describe()),
-            ("CredentialValid", "AccountNotFound" | "NoSecret" | "NoCredential" | "InvalidSecret") => {
-                ("credential", join())
-            }
+            // `join --renew` needs tokens that a join has written.
+            (
+                "CredentialValid",
+                "AccountNotFound" | "NoSecret" | "NoCredential" | "InvalidSecret" | "NotRecognized"
+                | "ClientCertificate" | "NoExpiry" | "NotRenewable" | "NoManager",
+            ) => ("credential", join()),
+            // The hub of another project has the credential.
+            ("CredentialValid", "NoConnection") => ("credential", describe()),
             ("CredentialValid", reason) if reason.starts_with("Enrollment") => {
-                ("credential", format!("{kubectl_mc} join {name} --agent --enroll"))
+                let fix = format!(
+                    "an admin of {name} applies the manifest of: {kubectl_mc} join {name} --agent --enroll"
+                );
+                ("credential", fix)
             }
             ("CredentialValid", _) => ("credential", renew()),
             ("AuthSynced", "ManagerRefused") => ("impersonation", renew()),
@@ -127,8 +136,8 @@ fn of_condition(condition: &Value, fixes: &Fixes<'_>) -> Option<Finding> {
             Some(Finding::ok(check, text("message").to_string()))
         }
         ("True", _) if is_credential => Some(Finding::warning(check, said, fix)),
-        // An administrator maintains the rights of a member that was registered by hand.
-        ("True", _) | ("Unknown", "NoManager") => None,
+        // An administrator or another hub maintains the rights of these members.
+        ("True", _) | ("Unknown", "NoManager" | "KeptByKarmada" | "KeptByKubeAdmiral") => None,
         ("False", _) => Some(Finding::problem(check, said, Some(fix))),
         _ => Some(Finding::warning(check, said, fix)),
     }
@@ -140,8 +149,14 @@ fn read(
     host: &ClusterContext,
     name: &ClusterName,
 ) -> Result<ServerText, Finding> {
-    let reply =
-        reply.map_err(|error| Finding::problem("request", format!("{error}: {}", error.reason()), None))?;
+    let reply = reply.map_err(|error| {
+        let fix = match error {
+            // The member chooses the size of its answer.
+            ClientError::TooLarge(_) => explain(host, name, "get /version"),
+            _ => host::reach(host, &error),
+        };
+        Finding::problem("request", host::reason(&error), Some(fix))
+    })?;
     if let Some(refusal) = reply.refusal_before(&host.hub.dialect, "/version") {
         return Err(Finding::problem("request", refusal.to_string(), Some(refusal.hint(host, Some(name)))));
     }
@@ -252,7 +267,10 @@ mod tests {
         assert_eq!(fix("AuthSynced", "Forbidden", false), join);
         assert_eq!(fix("CredentialValid", "AccountNotFound", false), join);
         assert_eq!(fix("CredentialValid", "AccountNotFound", true), format!("{join} --agent"));
-        assert_eq!(fix("CredentialValid", "EnrollmentExpired", true), "kubectl mc join m1 --agent --enroll");
+        assert_eq!(
+            fix("CredentialValid", "EnrollmentExpired", true),
+            "an admin of m1 applies the manifest of: kubectl mc join m1 --agent --enroll"
+        );
     }
 
     #[test]
@@ -268,7 +286,9 @@ mod tests {
             assert_eq!(finding.message, "Why: said");
             assert_eq!(condition(kind, "Unknown", "Why").unwrap().level, Level::Warning, "{kind}");
         }
-        assert_eq!(condition("AuthSynced", "Unknown", "NoManager"), None);
+        for rights_of_others in ["NoManager", "KeptByKarmada", "KeptByKubeAdmiral"] {
+            assert_eq!(condition("AuthSynced", "Unknown", rights_of_others), None);
+        }
         assert_eq!(condition("Ready", "False", "Why"), None);
         assert_eq!(condition("Reachable", "True", "Answers"), None);
     }

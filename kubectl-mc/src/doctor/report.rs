@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::exit::ExitStatus;
+use crate::next_command::GivenFlags;
 
 /// The result of a check, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,6 +82,16 @@ impl Kind {
 impl Section {
     pub(super) fn new(kind: Kind, name: impl Into<String>, findings: Vec<Finding>) -> Self {
         Self { kind, name: name.into(), findings }
+    }
+
+    /// Adds the given flags to the commands of fixes that address no host. Fixes of the machine address none.
+    pub(super) fn with_flags(mut self, given: &GivenFlags) -> Self {
+        if self.kind != Kind::Machine {
+            for fix in self.findings.iter_mut().filter_map(|finding| finding.fix.as_mut()) {
+                *fix = given.complete(fix);
+            }
+        }
+        self
     }
 
     /// The worst of its levels.

@@ -22,7 +22,7 @@ pub(crate) use picker::{Picked, pick};
 use resolver::Resolver;
 pub(crate) use selected_clusters::{Readiness, SelectedCluster, SelectedClusters};
 pub(crate) use selection_error::{SelectionError, what_there_is};
-pub(crate) use term::{Kind, TermError, expression_error};
+pub(crate) use term::{Kind, TermError, expression_error, selects_context};
 use term::{Pattern, Term};
 
 use crate::cluster::cluster_id::ClusterId;

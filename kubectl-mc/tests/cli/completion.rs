@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::bed::{Answer, Bed, Ran, status};
 
+mod contexts;
 mod install;
 mod shells;
 

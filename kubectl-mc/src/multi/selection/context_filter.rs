@@ -39,6 +39,11 @@ impl ContextFilter {
         text.split(',').map(|text| Requirement::parse(text.trim())).collect::<Result<_, _>>().map(Self)
     }
 
+    /// The fields of a requirement.
+    pub(crate) fn fields() -> impl Iterator<Item = &'static str> {
+        FIELDS.into_iter().map(|(name, _)| name)
+    }
+
     pub(crate) fn matches(&self, context: &KubeconfigContext) -> bool {
         self.0.iter().all(|requirement| requirement.matches(context))
     }
@@ -89,7 +94,7 @@ impl Explain for ContextFilterError {
     fn hint(&self) -> Option<String> {
         let known = "the fields are server, user and namespace, as in --context-selector='user=admin,server!=*.dev.*'";
         let nearest = match self {
-            Self::Field(field) => suggestion::nearest(field, FIELDS.map(|(name, _)| name)),
+            Self::Field(field) => suggestion::nearest(field, ContextFilter::fields()),
             Self::Requirement(_) | Self::Glob(_) => None,
         };
         Some(nearest.map_or_else(|| known.to_owned(), |nearest| format!("did you mean {nearest}? {known}")))

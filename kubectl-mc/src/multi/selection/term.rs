@@ -108,6 +108,13 @@ pub(super) fn parse_list(text: &str, kind: Kind) -> Result<Vec<Term>, TermError>
     }
 }
 
+/// Whether this term selects exactly the context of this name, where contexts are the default kind.
+pub(crate) fn selects_context(term: &str, name: &str) -> bool {
+    let term = parse_list(term, Kind::Contexts);
+    let terms = term.as_deref().unwrap_or_default();
+    matches!(terms, [Term { exclude: false, pattern: Pattern::Context(selected) }] if selected == name)
+}
+
 fn parse(text: &str, kind: Kind) -> Result<Term, TermError> {
     let (exclude, body) = match text.strip_prefix('!') {
         Some(body) => (true, body),
@@ -254,6 +261,28 @@ mod tests {
         assert!(kinds[3].0);
         assert_eq!(kinds[4], (false, "Expression(Regex(\"b,c\"))".to_owned()));
         assert_eq!(parse_list("m1,", Kind::Members).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn context_name_with_the_syntax_of_terms_is_no_term() {
+        for name in ["kind-a", "arn:aws:eks:eu-1:1:cluster/b", "admin@c", "a b", "context"] {
+            assert!(
+                selects_context(name, name) && selects_context(&format!("context:{name}"), name),
+                "{name}"
+            );
+        }
+        for name in ["a,b", "a,", "@a", "a*", "a[", "/a/"] {
+            assert!(
+                !selects_context(name, name) && !selects_context(&format!("context:{name}"), name),
+                "{name}"
+            );
+        }
+        for name in ["!a", "context:a"] {
+            assert!(
+                !selects_context(name, name) && selects_context(&format!("context:{name}"), name),
+                "{name}"
+            );
+        }
     }
 
     #[test]

@@ -81,11 +81,25 @@ fn fish_completes_by_the_script() {
     assert_eq!(complete("kmc --kubeconfig a-"), "a-file\n");
 }
 
+/// The script itself is not run: no PowerShell is installed where the tests run.
 #[test]
-fn powershell_script_calls_the_plugin() {
+fn powershell_script_has_its_parts() {
     let bed = bed();
     let script = bed.run(&["completion", "powershell"]).out;
-    assert!(script.contains("'kubectl-mc', 'kmc'") && script.contains("kubectl-mc __complete"), "{script}");
+    for part in [
+        "'kubectl-mc', 'kmc'",
+        "kubectl-mc __complete @arguments 2>$null",
+        // The directive against file names.
+        "-not $found -and ($directive -band 4)",
+        // What PowerShell would read otherwise, behind a backquote.
+        r#"-replace '[\s#@$;,''{}()"`|<>&\u2018-\u201e]', '`$&'"#,
+        // An empty argument of older versions.
+        r#"'""'"#,
+    ] {
+        assert!(script.contains(part), "{part}: {script}");
+    }
+    // It would run a `$(…)` of the typed line.
+    assert!(!script.contains("Invoke-Expression"), "{script}");
     assert_eq!(complete(&bed, &["completion", "pow"]), ["powershell", ":4"]);
 }
 

@@ -143,7 +143,7 @@ impl Scene {
             "",
         )?;
         ensure!(left.status() == 404, "the agent is left: {text}");
-        // It leaves the rights, as it says; this takes them.
+        // unregister leaves the rights and lists them.
         self.host.api.get(&format!("{ROLES}/system:karmada:a:agent"))?;
         self.host.plugin.ok(&["authz", "remove", "--for=karmada", "a", "--yes"])?;
         let role = self.host.api.request("GET", &format!("{ROLES}/system:karmada:a:agent"), "", "")?;

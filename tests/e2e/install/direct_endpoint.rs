@@ -60,7 +60,9 @@ fn load_balancer_reaches_members_past_the_host() -> Result<()> {
         .failure(&[&format!("cannot reach https://{ADDRESS}"), "--route=host goes through the host"])?;
 
     // A flag of the last installation is not forgotten by accident.
-    scene.install(&[])?.failure(&["flags that this command lacks: --expose=LoadBalancer", "--reset-flags"])?;
+    scene
+        .install(&[])?
+        .failure(&["flags that this command lacks: --expose=LoadBalancer", "--reset-flags"])?;
     // An installation without `--expose` removes the Service.
     let told = scene.install(&["--reset-flags"])?.success()?;
     for gone in ["service/mc-sidecar-direct deleted", "configmap/kubectl-mc deleted"] {

@@ -295,7 +295,8 @@ fn objects(text: &str) -> Result<BTreeMap<String, Value>> {
 }
 
 /// The objects by kind and name, without the known differences: Helm does not create the namespace of its
-/// release, adds labels at the installation, and has an annotation that keeps the CustomResourceDefinitions.
+/// release, adds labels at the installation, and has an annotation that keeps the CustomResourceDefinitions;
+/// `install` records its flags.
 fn by_name(objects: Vec<Value>) -> Result<BTreeMap<String, Value>> {
     let is_release = |object: &Value| object["kind"] == "Namespace" && object["metadata"]["name"] != AGENTS;
     let objects = objects.into_iter().filter(|object| object.is_object() && !is_release(object));
@@ -304,6 +305,7 @@ fn by_name(objects: Vec<Value>) -> Result<BTreeMap<String, Value>> {
         for (field, key) in [
             ("labels", "app.kubernetes.io/managed-by"),
             ("labels", "helm.sh/chart"),
+            ("annotations", "fleet.kubectl-mc.dev/flags"),
             ("annotations", "helm.sh/resource-policy"),
         ] {
             if let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) {

@@ -12,20 +12,19 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kubectl_mc_api::ClusterName;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tower_service::Service;
@@ -124,12 +123,16 @@ impl Own<'_> {
             let response = self.open.send(request).await?;
             self.upstream.breaker.answered();
             let status = response.status();
-            let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-            let body = body.map_err(|error| Failure::of_connecting(error.as_ref()))?.to_bytes();
+            let body = read(response.into_body(), MAX_ANSWER).await?;
             Ok(Answer { status, body })
         };
         timeout(TIMEOUT, asked).await.unwrap_or_else(|_| Err(Failure::late()))
     }
+}
+
+async fn read(body: Incoming, max: usize) -> Result<Bytes, Failure> {
+    let body = Limited::new(body, max).collect().await;
+    Ok(body.map_err(|error| Failure::of_connecting(error.as_ref()))?.to_bytes())
 }
 
 /// Whether the member accepts the credential in a Secret's data, over the route that requests will use.
@@ -184,22 +187,24 @@ impl Client {
         Ok(self.upstream.open().await?.open)
     }
 
-    async fn ask(self, request: Request<Outgoing>) -> Result<Response<Limited<OwnBody>>, Failure> {
-        let mut turn = self.idle.clone().lock_owned().await;
+    /// Reads the whole answer, so that the timeout ends what a member withholds of it, too.
+    async fn ask(self, request: Request<Outgoing>) -> Result<Response<Full<Bytes>>, Failure> {
+        let mut idle = self.idle.lock().await;
         let asked = async {
-            let mut open = self.open(turn.take()).await?;
-            let response = open.send(request).await?;
-            Ok((response, open))
+            let mut open = self.open(idle.take()).await?;
+            let (head, body) = open.send(request).await?.into_parts();
+            self.upstream.breaker.answered();
+            let body = read(body, MAX_OBJECTS).await?;
+            Ok((open, Response::from_parts(head, Full::new(body))))
         };
-        let (response, open) = timeout(TIMEOUT, asked).await.map_err(|_| Failure::late())??;
-        self.upstream.breaker.answered();
-        let own = |body| OwnBody { body, ended: false, open: Some((open, turn)) };
-        Ok(response.map(|body| Limited::new(own(body), MAX_OBJECTS)))
+        let (open, response) = timeout(TIMEOUT, asked).await.unwrap_or_else(|_| Err(Failure::late()))?;
+        *idle = Some(open);
+        Ok(response)
     }
 }
 
 impl Service<Request<kube::client::Body>> for Client {
-    type Response = Response<Limited<OwnBody>>;
+    type Response = Response<Full<Bytes>>;
     type Error = Failure;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Failure>> + Send>>;
 
@@ -227,46 +232,7 @@ impl Service<Request<kube::client::Body>> for Client {
     }
 }
 
-/// A body and its connection, which is free for the next request once the body has ended.
-struct OwnBody {
-    body: Incoming,
-    ended: bool,
-    open: Option<(Open, OwnedMutexGuard<Option<Open>>)>,
-}
-
-impl Body for OwnBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        self.ended |= frame.is_none();
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for OwnBody {
-    fn drop(&mut self) {
-        if let Some((open, mut turn)) = self.open.take()
-            && (self.ended || self.body.is_end_stream())
-        {
-            *turn = Some(open);
-        }
-    }
-}
-
-/// Timeout of an answer, once there is a connection. A slower kube-apiserver counts as failed.
+/// Timeout of a complete answer. A slower kube-apiserver counts as failed.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 * 1024;
 /// For objects that a controller reads from a member: they are read whole, and an untrusted member must not

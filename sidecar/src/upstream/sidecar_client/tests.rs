@@ -11,8 +11,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use rustls::ServerConfig;
 use rustls_pki_types::PrivateKeyDer;
-use tokio::net::TcpListener;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::*;
 
@@ -29,6 +32,23 @@ impl Member {
     }
 
     async fn that_answers(answer: Bytes, closes: bool) -> Self {
+        Self::that_serves(move |stream| {
+            let answer = answer.clone();
+            async move {
+                let answer =
+                    service_fn(|_| async { Ok::<_, Infallible>(Response::new(Full::new(answer.clone()))) });
+                let mut server = server::Builder::new();
+                let _ = server.keep_alive(!closes).serve_connection(TokioIo::new(stream), answer).await;
+            }
+        })
+        .await
+    }
+
+    async fn that_serves<S, F>(serve: S) -> Self
+    where
+        S: Fn(TlsStream<TcpStream>) -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
         crate::server::tls::install_provider();
         let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
@@ -45,14 +65,8 @@ impl Member {
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
                 count.fetch_add(1, Ordering::SeqCst);
-                let (acceptor, answer) = (acceptor.clone(), answer.clone());
-                tokio::spawn(async move {
-                    let stream = TokioIo::new(acceptor.accept(socket).await.unwrap());
-                    let answer = service_fn(|_| async {
-                        Ok::<_, Infallible>(Response::new(Full::new(answer.clone())))
-                    });
-                    let _ = server::Builder::new().keep_alive(!closes).serve_connection(stream, answer).await;
-                });
+                let stream = acceptor.accept(socket).await.unwrap();
+                tokio::spawn(serve(stream));
             }
         }));
         let text = |text: &str| ByteString(text.as_bytes().to_vec());
@@ -100,6 +114,28 @@ async fn cancelled_request_lets_the_next_one_run() {
         tokio::task::yield_now().await;
     }
     assert!(member.asked_at_once(2).await >= 1);
+}
+
+#[tokio::test]
+async fn withheld_rest_of_an_answer_is_not_waited_for() {
+    let begun = Arc::new(Notify::new());
+    let answered = begun.clone();
+    let member = Member::that_serves(move |mut stream| {
+        let answered = answered.clone();
+        async move {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{").await.unwrap();
+            stream.flush().await.unwrap();
+            answered.notify_one();
+            std::future::pending::<()>().await;
+        }
+    })
+    .await;
+    let maps = Api::<ConfigMap>::namespaced(member.client.clone(), "ns");
+    let asked = tokio::spawn(async move { maps.get("a").await });
+    begun.notified().await;
+    tokio::time::pause();
+    let asked = timeout(3 * TIMEOUT, asked).await.expect("the request waits for the rest");
+    assert!(asked.unwrap().is_err());
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use http::Method;
-use kubectl_mc_api::{ClusterName, path};
+use kubectl_mc_api::{ClusterName, names, path};
 use serde_json::{Value, json};
 
 use super::host;
@@ -72,7 +72,8 @@ fn conditions(object: &Value, host: &ClusterContext, name: &ClusterName) -> Vec<
     let conditions = object["status"]["conditions"].as_array();
     let conditions: Vec<_> = conditions.into_iter().flatten().collect();
     let by_agent = conditions.iter().any(|condition| condition["type"] == "Connected");
-    let fixes = Fixes { name, kubectl: host.kubectl(), kubectl_mc: host.kubectl_mc(), by_agent };
+    let of_hub = object["metadata"]["labels"][names::INVENTORY].is_string();
+    let fixes = Fixes { name, kubectl: host.kubectl(), kubectl_mc: host.kubectl_mc(), by_agent, of_hub };
     conditions.into_iter().filter_map(|condition| of_condition(condition, &fixes)).collect()
 }
 
@@ -83,13 +84,15 @@ struct Fixes<'a> {
     kubectl_mc: String,
     /// Whether the member has an agent.
     by_agent: bool,
+    /// Whether another hub registers the member, and has its credential.
+    of_hub: bool,
 }
 
 impl Fixes<'_> {
     /// The check of a condition, and the command that repairs it for this reason
     /// (`docs/reference/conditions.md`).
     fn of(&self, condition: &str, reason: &str) -> Option<(&'static str, String)> {
-        let Self { name, kubectl, kubectl_mc, by_agent } = self;
+        let Self { name, kubectl, kubectl_mc, by_agent, of_hub } = self;
         let describe = || format!("{kubectl} describe membercluster {name}");
         let renew = || format!("{kubectl_mc} join {name} --renew");
         let join = || {
@@ -99,14 +102,21 @@ impl Fixes<'_> {
         let (check, fix) = match (condition, reason) {
             ("Connected", _) => ("agent", describe()),
             ("Reachable", _) => ("address", describe()),
+            ("UniqueName", _) => {
+                let unjoin = format!("{kubectl_mc} unjoin {name} --member-context=NAME");
+                ("name", format!("keep one of the two: {unjoin}, or unjoin it from the other hub"))
+            }
+            ("SecretsBound", _) => {
+                let object = format!("{kubectl} get clusters.cluster.karmada.io {name} -o yaml");
+                ("secrets", format!("the references of the Cluster: {object}"))
+            }
+            ("CredentialValid", _) if *of_hub => ("credential", describe()),
             // `join --renew` needs tokens that a join has written.
             (
                 "CredentialValid",
                 "AccountNotFound" | "NoSecret" | "NoCredential" | "InvalidSecret" | "NotRecognized"
                 | "ClientCertificate" | "NoExpiry" | "NotRenewable" | "NoManager",
             ) => ("credential", join()),
-            // The hub of another project has the credential.
-            ("CredentialValid", "NoConnection") => ("credential", describe()),
             ("CredentialValid", reason) if reason.starts_with("Enrollment") => {
                 let fix = format!(
                     "an admin of {name} applies the manifest of: {kubectl_mc} join {name} --agent --enroll"
@@ -130,6 +140,8 @@ fn of_condition(condition: &Value, fixes: &Fixes<'_>) -> Option<Finding> {
     let (check, fix) = fixes.of(condition["type"].as_str()?, text("reason").raw())?;
     let said = format!("{}: {}", text("reason"), text("message"));
     let is_credential = check == "credential";
+    // Requests go on; which of two registrations or Secrets is right, an administrator decides.
+    let is_choice = ["name", "secrets"].contains(&check);
     match (text("status").raw(), text("reason").raw()) {
         // Every other reason means that the credential will not be renewed in time.
         ("True", "Accepted" | "NoManager") if is_credential => {
@@ -138,7 +150,7 @@ fn of_condition(condition: &Value, fixes: &Fixes<'_>) -> Option<Finding> {
         ("True", _) if is_credential => Some(Finding::warning(check, said, fix)),
         // An administrator or another hub maintains the rights of these members.
         ("True", _) | ("Unknown", "NoManager" | "KeptByKarmada" | "KeptByKubeAdmiral") => None,
-        ("False", _) => Some(Finding::problem(check, said, Some(fix))),
+        ("False", _) if !is_choice => Some(Finding::problem(check, said, Some(fix))),
         _ => Some(Finding::warning(check, said, fix)),
     }
 }
@@ -255,7 +267,8 @@ mod tests {
     }
 
     fn fixes(name: &ClusterName, by_agent: bool) -> Fixes<'_> {
-        Fixes { name, kubectl: "kubectl".to_owned(), kubectl_mc: "kubectl mc".to_owned(), by_agent }
+        let (kubectl, kubectl_mc) = ("kubectl".to_owned(), "kubectl mc".to_owned());
+        Fixes { name, kubectl, kubectl_mc, by_agent, of_hub: false }
     }
 
     #[test]

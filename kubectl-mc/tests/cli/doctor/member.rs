@@ -53,13 +53,6 @@ fn each_condition_of_a_member_has_its_fix() {
         (
             "CredentialValid",
             "False",
-            "NoConnection",
-            "problem credential NoConnection: found\n\
-         fix: kubectl FLAGS describe membercluster m1",
-        ),
-        (
-            "CredentialValid",
-            "False",
             "EnrollmentOpen",
             "problem credential EnrollmentOpen: found\n\
          fix: an admin of m1 applies the manifest of: kubectl mc FLAGS join m1 --agent --enroll",
@@ -114,9 +107,50 @@ fn each_condition_of_a_member_has_its_fix() {
          fix: kubectl FLAGS describe membercluster m1",
         ),
         ("AuthSynced", "Unknown", "KeptByKarmada", ""),
+        (
+            "UniqueName",
+            "False",
+            "Conflict",
+            "warning name Conflict: found\n\
+         fix: keep one of the two: kubectl mc FLAGS unjoin m1 --member-context=NAME, or unjoin it from the other hub",
+        ),
     ] {
         let condition = json!({"type": kind, "status": status, "reason": reason, "message": "found"});
         let list = json!({"items": [{"metadata": {"name": "m1"}, "status": {"conditions": [condition]}}]});
+        let bed = Bed::serving(move |path: &str| match path.contains("/clusters?") {
+            true => ok(&list),
+            false => healthy(path),
+        });
+        install(&bed, "v1.36.1");
+        assert_eq!(diagnosed(&bed, &["m1"]), expected, "{kind} {reason}");
+    }
+}
+
+#[test]
+fn member_of_another_hub_is_not_joined_again() {
+    for (kind, reason, expected) in [
+        (
+            "CredentialValid",
+            "Refused",
+            "problem credential Refused: found\n\
+         fix: kubectl FLAGS describe membercluster m1",
+        ),
+        (
+            "CredentialValid",
+            "NoConnection",
+            "problem credential NoConnection: found\n\
+         fix: kubectl FLAGS describe membercluster m1",
+        ),
+        (
+            "SecretsBound",
+            "ChosenByReference",
+            "warning secrets ChosenByReference: found\n\
+         fix: the references of the Cluster: kubectl FLAGS get clusters.cluster.karmada.io m1 -o yaml",
+        ),
+    ] {
+        let condition = json!({"type": kind, "status": "False", "reason": reason, "message": "found"});
+        let metadata = json!({"name": "m1", "labels": {"fleet.kubectl-mc.dev/inventory": "karmada"}});
+        let list = json!({"items": [{"metadata": metadata, "status": {"conditions": [condition]}}]});
         let bed = Bed::serving(move |path: &str| match path.contains("/clusters?") {
             true => ok(&list),
             false => healthy(path),

@@ -201,6 +201,7 @@ pub(crate) enum RouteChoice {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = CLUSTERS_EXAMPLES)]
 pub(crate) struct ClustersArgs {
     /// Names of clusters [default: all]
     #[arg(value_name = "CLUSTER")]
@@ -312,8 +313,21 @@ Examples:
   kubectl mc use m1
   kubectl mc logs -f deploy/web";
 
+const CLUSTERS_EXAMPLES: &str = "\
+Examples:
+  # All clusters, with every column
+  kubectl mc clusters -o wide
+
+  # Those that are not ready, or older than Kubernetes 1.34
+  kubectl mc clusters --where='ready!=True'
+  kubectl mc clusters --where='status.version<v1.34'
+
+  # The contexts of the kubeconfig, in place of the clusters behind a host
+  kubectl mc clusters --contexts";
+
 const AFTER: &str = "\
 Words after `--` and flags that are not listed here reach kubectl unchanged.
+
 Environment:
   KUBECTL_MC_CLUSTER   the clusters when none are chosen by flags
   KUBECTL_MC_CONTEXT   the host's context when no --context is given
@@ -325,6 +339,7 @@ Environment:
   KUBECTL_MC_DIRECT    0 makes kubectl run every command
   KUBECTL_MC_KUBECTL   the kubectl to run (else KUBECTL_PATH, then PATH)
   KUBECTL_MC_COMPLETION_TIMEOUT  time limit of a completion [default: 800ms]
+
 Exit codes:
   one cluster: kubectl's own; several: 0 all succeeded, 4 some, 5 all failed;
   2 wrong usage, 3 no such cluster, 127 no kubectl, 130 interrupted";

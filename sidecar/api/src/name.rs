@@ -47,6 +47,23 @@ impl ClusterName {
     }
 }
 
+/// Whether a text is a DNS label (RFC 1123), as the names of namespaces are.
+pub fn is_label(text: &str) -> bool {
+    text.len() <= MAX_LABEL && is_part(text)
+}
+
+/// Whether a text is a DNS subdomain as Kubernetes defines it, as the names of most objects are.
+pub fn is_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_part)
+}
+
+fn is_part(text: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.bytes().all(|byte| is_letter(byte) || byte == b'-')
+        && text.bytes().next().is_some_and(is_letter)
+        && text.bytes().last().is_some_and(is_letter)
+}
+
 impl FromStr for ClusterName {
     type Err = InvalidClusterName;
 

@@ -18,6 +18,7 @@ pub mod rbac;
 pub mod subject;
 pub mod table;
 
+use crate::name::is_label;
 use subject::Subject;
 use table::{Names, Place};
 
@@ -50,7 +51,7 @@ impl Layout {
     /// A namespace is not a DNS label, is an execution namespace, or both are the same.
     pub fn checked(self) -> Result<Self, InvalidLayout> {
         for namespace in [&self.cluster_namespace, &self.agent_namespace] {
-            if !subject::is_label(namespace, 63) {
+            if !is_label(namespace) {
                 return Err(InvalidLayout::NoNamespace(namespace.clone()));
             }
             if namespace.starts_with(EXECUTION) {

@@ -8,6 +8,7 @@ use super::builtin::{is_privileged_group, is_privileged_namespace, is_privileged
 use super::sent;
 use super::{Because, ObservedUser, Policy, Subject};
 use crate::member_cluster::{Forwarding, Impersonation, Users};
+use crate::name::is_label;
 use crate::names::HOST_ADMINS;
 
 /// The rights of a member's impersonator, and the reasons for them.
@@ -51,6 +52,8 @@ pub enum Why {
     /// [`HOST_ADMINS`] is sent in its place.
     AdminGroup,
     Privileged,
+    /// No namespace of a service account can have the name.
+    NoNamespace,
     MemberRefuses,
 }
 
@@ -161,6 +164,10 @@ impl Make<'_> {
     }
 
     fn refused_namespace(&self, namespace: &str) -> Option<Why> {
+        // A binding may have any text here, and it becomes a part of a request's path.
+        if !is_label(namespace) {
+            return Some(Why::NoNamespace);
+        }
         if is_privileged_namespace(namespace) {
             return Some(Why::Privileged);
         }
@@ -186,6 +193,7 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OneByOne => "its users are added one by one, when they first come",
+            Self::NoNamespace => "no namespace can have this name",
             Self::NeverSent => "no member is shown it",
             Self::AdminGroup => "members are shown kubectl-mc:host-admins in its place",
             Self::Privileged => "an identity of the control plane, or of the sidecar's own",

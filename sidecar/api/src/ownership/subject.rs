@@ -1,5 +1,7 @@
 //! Parses the identities of Karmada's agents (karmada: `pkg/karmadactl/register/register.go`).
 
+use crate::name::is_label;
+
 /// The group of all agents.
 pub const GROUP: &str = "system:karmada:agents";
 /// The prefix of an agent's user name; the name of its cluster follows.
@@ -52,16 +54,10 @@ pub fn user(cluster: &str) -> String {
 /// `a-impersonator`, which holds the credential of cluster `a`. An agent of cluster `rbac-generator` would
 /// have the generator's user name.
 pub fn is_cluster(name: &str) -> bool {
-    is_label(name, 48) && !name.ends_with(IMPERSONATOR) && format!("{PREFIX}{name}") != GENERATOR
-}
-
-/// Whether a text is a DNS label (RFC 1123) of at most `most` characters.
-pub(crate) fn is_label(name: &str, most: usize) -> bool {
-    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    (1..=most).contains(&name.len())
-        && name.bytes().all(|byte| is_letter(byte) || byte == b'-')
-        && name.bytes().next().is_some_and(is_letter)
-        && name.bytes().last().is_some_and(is_letter)
+    name.len() <= 48
+        && is_label(name)
+        && !name.ends_with(IMPERSONATOR)
+        && format!("{PREFIX}{name}") != GENERATOR
 }
 
 /// The suffix of the Secret with a cluster's impersonation credential.

@@ -15,7 +15,7 @@ use kubectl_mc_api::access::{Policy, Subject};
 use kubectl_mc_api::cluster_access::{RoleKind, RoleRef, host_name};
 use kubectl_mc_api::names::{ACCESS, KUBECTL_MC, MANAGED_BY};
 use kubectl_mc_api::path::PROXY_GROUP;
-use kubectl_mc_api::{ClusterAccess, ClusterName};
+use kubectl_mc_api::{ClusterAccess, ClusterName, is_label, is_subdomain};
 
 /// The registered members.
 #[derive(Debug, Default, PartialEq)]
@@ -203,7 +203,7 @@ pub(super) fn refused(subject: &Subject, policy: &Policy) -> Option<&'static str
             policy.refused_groups.contains(group),
         ),
         Subject::ServiceAccount { namespace, name } => {
-            if !(is_label(namespace) && name.len() <= 253 && name.split('.').all(is_label)) {
+            if !(is_label(namespace) && is_subdomain(name)) {
                 return Some("no service account can have this name");
             }
             (is_privileged_namespace(namespace), policy.refused_namespaces.contains(namespace))
@@ -214,12 +214,6 @@ pub(super) fn refused(subject: &Subject, policy: &Policy) -> Option<&'static str
     } else {
         refused.then_some("the member's ConfigMap kubectl-mc-manager refuses it")
     }
-}
-
-/// Whether a text has the characters of a DNS label (RFC 1123).
-fn is_label(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    !text.is_empty() && text.bytes().all(plain) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 /// The user of callers without a credential.

@@ -79,6 +79,9 @@ fn privileged_subjects_are_left_out_with_a_reason() {
         (Subject::User("system:node:n1".to_owned()), Why::Privileged),
         (Subject::User("kubectl-mc:x".to_owned()), Why::Privileged),
         (account("kube-system", "generic-garbage-collector"), Why::Privileged),
+        (account("a b", "x"), Why::NoNamespace),
+        (account("../../pods?", "x"), Why::NoNamespace),
+        (account("", "x"), Why::NoNamespace),
         (account("kubectl-mc-system", "kubectl-mc-manager"), Why::Privileged),
     ];
     for (subject, why) in subjects {

@@ -118,7 +118,7 @@ impl HubServer {
                 }
                 Caller::Agent(cluster) if agents::is_checked(objects) => {
                     let body = self.checked(cluster, &parts, objects, identity, body).await?;
-                    self.forward(&parts, objects, query, identity, outgoing::document(body.into())).await
+                    self.forward(&parts, objects, query, identity, outgoing::document(body)).await
                 }
                 _ => self.forward(&parts, objects, query, identity, outgoing::callers(body)).await,
             }
@@ -140,7 +140,7 @@ impl HubServer {
         objects: &HubObjects,
         identity: &Identity,
         body: Incoming,
-    ) -> Result<Bytes, Error> {
+    ) -> Result<Vec<u8>, Error> {
         let body = match Limited::new(body, MAX_WRITE).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => return Err(agents::Refused::TooLarge.into()),
@@ -152,7 +152,7 @@ impl HubServer {
             false => None,
         };
         write.check(cluster, &self.config.namespace, current.as_ref())?;
-        Ok(body)
+        Ok(write.into_body())
     }
 
     /// Sends a request. A read is sent once more if the connection had been closed before (RFC 9112, 9.3.1).

@@ -35,6 +35,7 @@ pub mod endpoints;
 mod causes;
 mod counted_io;
 pub mod host_client;
+mod json_values;
 mod last_words;
 pub mod metrics;
 pub mod panics;

@@ -12,6 +12,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use crate::identity::Identity;
+use crate::json_values;
 use crate::request::query::Query;
 use crate::request::request_info::{HubObjects, Verb};
 
@@ -81,9 +82,18 @@ impl Write {
     pub(super) fn read(method: &Method, headers: &HeaderMap, body: &[u8]) -> Result<Self, Refused> {
         let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
+        if !json_values::are_at_most(MAX_VALUES, body) {
+            return Err(Refused::TooLarge);
+        }
         let document = serde_json::from_slice(body).map_err(|_| Refused::NotJson)?;
         let is_json_patch = media_type.eq_ignore_ascii_case("application/json-patch+json");
         Ok(Self { document, is_json_patch, is_create: *method == Method::POST })
+    }
+
+    /// The document as it was checked. The caller's own text may name a key twice: a server merges both
+    /// values, and the check has seen only the last.
+    pub(super) fn into_body(self) -> Vec<u8> {
+        self.document.to_string().into_bytes()
     }
 
     /// Whether the decision depends on the current Cluster.
@@ -176,7 +186,7 @@ pub enum Refused {
     Operation { path: String, field: &'static str },
     #[error("an agent's write of a Cluster must be JSON")]
     NotJson,
-    #[error("an agent's write of a Cluster has {MAX_WRITE} bytes at most")]
+    #[error("an agent's write of a Cluster has {MAX_WRITE} bytes and {MAX_VALUES} values at most")]
     TooLarge,
 }
 
@@ -184,6 +194,8 @@ pub enum Refused {
 const MAX_PAIRS: usize = 100;
 /// As much as etcd accepts in one request.
 pub(super) const MAX_WRITE: usize = 1536 * 1024;
+/// Some 15 MB at most, in memory. A Cluster with the API resources of a member has a few thousand values.
+const MAX_VALUES: usize = 50_000;
 
 #[cfg(test)]
 mod tests;

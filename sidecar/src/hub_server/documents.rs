@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use kubectl_mc_api::Origin;
 use serde_json::Value;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::{Error, HubServer, INTERVAL};
@@ -29,7 +29,7 @@ pub(super) async fn follow(server: &HubServer, published: &ArcSwap<Documents>) {
             }
             Err(_) => {}
         }
-        match documents(server).await {
+        match timeout(TIMEOUT, documents(server)).await.unwrap_or(Err(Error::Late)) {
             Ok(documents) => {
                 if failed || known.is_none() {
                     info!("karmada-aggregated-apiserver answers");
@@ -79,5 +79,7 @@ async fn documents(server: &HubServer) -> Result<OfServer, Error> {
 }
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// Timeout of all documents.
+const TIMEOUT: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(15);

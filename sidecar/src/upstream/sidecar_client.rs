@@ -33,6 +33,7 @@ use super::Upstream;
 use super::connection::{self, Connection};
 use super::outgoing::{self, Outgoing};
 use super::stream::BeforeHead;
+use crate::json_values;
 use crate::tunnel::registry::AgentTunnels;
 
 mod failure;
@@ -195,6 +196,9 @@ impl Client {
             let (head, body) = open.send(request).await?.into_parts();
             self.upstream.breaker.answered();
             let body = read(body, MAX_OBJECTS).await?;
+            if !json_values::are_at_most(MAX_VALUES, &body) {
+                return Err(Failure::too_many_values());
+            }
             Ok((open, Response::from_parts(head, Full::new(body))))
         };
         let (open, response) = timeout(TIMEOUT, asked).await.unwrap_or_else(|_| Err(Failure::late()))?;
@@ -238,6 +242,8 @@ const MAX_ANSWER: usize = 64 * 1024;
 /// For objects that a controller reads from a member: they are read whole, and an untrusted member must not
 /// exhaust the sidecar's memory.
 const MAX_OBJECTS: usize = 8 * 1024 * 1024;
+/// Some 100 MB at most, as empty RoleBindings. The roles and bindings of thousands of namespaces have fewer.
+const MAX_VALUES: usize = 250_000;
 
 #[cfg(test)]
 mod tests;

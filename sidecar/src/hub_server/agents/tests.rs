@@ -87,6 +87,23 @@ fn agent_registers_its_own_cluster() {
 }
 
 #[test]
+fn only_the_checked_document_is_sent() {
+    // Go merges the values of a repeated key, and the check has seen the last only.
+    let twice = r#"{"metadata":{"name":"m1"},"spec":{"secretRef":{"name":"m2"},"apiEndpoint":"https://evil"},"spec":{}}"#;
+    let write = Write::read(&Method::POST, &HeaderMap::new(), twice.as_bytes()).unwrap();
+    assert_eq!(write.check("m1", "karmada-cluster", None), Ok(()));
+    let sent: Value = serde_json::from_slice(&write.into_body()).unwrap();
+    assert_eq!(sent, json!({"metadata": {"name": "m1"}, "spec": {}}));
+}
+
+#[test]
+fn write_of_too_many_values_is_refused() {
+    let document = format!("[{}{{}}]", "{},".repeat(MAX_VALUES));
+    let read = Write::read(&Method::POST, &HeaderMap::new(), document.as_bytes());
+    assert_eq!(read.err(), Some(Refused::TooLarge));
+}
+
+#[test]
 fn reference_to_another_secret_is_refused() {
     let types =
         ["application/json", "application/merge-patch+json", "application/strategic-merge-patch+json"];

@@ -98,6 +98,10 @@ impl Failure {
         Self { kind: Kind::Slow, message: "the connection was made, but no answer came in time".to_owned() }
     }
 
+    pub(super) fn too_many_values() -> Self {
+        Self { kind: Kind::NoAnswer, message: "the answer has more values than the sidecar reads".to_owned() }
+    }
+
     pub(super) fn unusable() -> Self {
         Self { kind: Kind::ConnectionFailed, message: "the server's address cannot be used".to_owned() }
     }

@@ -9,6 +9,7 @@ use hyper_util::rt::TokioIo;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
+use kube::api::ListParams;
 use rustls::ServerConfig;
 use rustls_pki_types::PrivateKeyDer;
 use tokio::io::AsyncWriteExt;
@@ -136,6 +137,19 @@ async fn withheld_rest_of_an_answer_is_not_waited_for() {
     tokio::time::pause();
     let asked = timeout(3 * TIMEOUT, asked).await.expect("the request waits for the rest");
     assert!(asked.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn answer_of_too_many_empty_objects_is_an_error() {
+    // An empty object takes two bytes of the answer, and hundreds in memory.
+    for (objects, is_read) in [(1_000, true), (MAX_VALUES, false)] {
+        let items = vec!["{}"; objects].join(",");
+        let member =
+            Member::that_answers(format!(r#"{{"metadata":{{}},"items":[{items}]}}"#).into(), false).await;
+        let read =
+            Api::<ConfigMap>::namespaced(member.client.clone(), "ns").list(&ListParams::default()).await;
+        assert_eq!(read.is_ok(), is_read, "{objects}: {:?}", read.err());
+    }
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
+use futures_util::future::join_all;
 use kubectl_mc_api::{Origin, names};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
@@ -299,13 +300,12 @@ impl Bound {
         let respond = admin::of_services(services.clone(), &admin);
         probes.spawn(admin::run(admin, respond, probes.clone(), stop_admin.clone()));
         let last_call = CancellationToken::new();
-        for (listener, webhook, certificates) in webhooks {
+        let webhooks = join_all(webhooks.into_iter().map(|(listener, webhook, certificates)| {
             if let Ok(address) = listener.local_addr() {
                 info!(%address, webhook = webhook.name(), "serving webhooks");
             }
-            let open = connections.clone();
-            connections.spawn(webhook.run(listener, certificates, open, last_call.clone()));
-        }
+            webhook.run(listener, certificates, &workers, connections.clone(), last_call.clone())
+        }));
         let serving = listener::run(
             secure,
             tls,
@@ -331,7 +331,7 @@ impl Bound {
             shutdown.cancelled().await;
             controllers.stop().await;
         };
-        tokio::join!(serving, told, gave_up);
+        tokio::join!(serving, webhooks, told, gave_up);
         drop(watch);
         connections.close();
         services.tunnels.tasks.close();

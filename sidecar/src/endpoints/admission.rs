@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use kubectl_mc_api::ownership::admission_path;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tracing::debug;
 
@@ -45,21 +46,26 @@ impl Webhook {
 
 /// Answers a review.
 pub fn answer(webhook: Webhook, metrics: &Metrics, body: &Bytes) -> Response<Body> {
-    let Some(Review { request, .. }) = Review::parse(body) else {
+    let decided = match webhook {
+        Webhook::Enrollment => Review::parse(body).map(|request| {
+            let response = match enrollment::judge(&request) {
+                Ok(()) => json!({"allowed": true}),
+                Err(reason) => refusal(&reason.to_string()),
+            };
+            (request.uid, response)
+        }),
+        Webhook::Owner => Review::parse(body).map(|request| {
+            let response = match owner::patch(&request) {
+                Ok(None) => json!({"allowed": true}),
+                Ok(Some(patch)) => json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}),
+                Err(reason) => refusal(reason),
+            };
+            (request.uid, response)
+        }),
+    };
+    let Some((uid, mut response)) = decided else {
         metrics.count(webhook, Outcome::Invalid);
         return refused(StatusCode::BAD_REQUEST, "the body is no AdmissionReview of admission.k8s.io/v1");
-    };
-    let uid = request.uid.clone();
-    let mut response = match webhook {
-        Webhook::Enrollment => match enrollment::judge(&request) {
-            Ok(()) => json!({"allowed": true}),
-            Err(reason) => refusal(&reason.to_string()),
-        },
-        Webhook::Owner => match owner::patch(&request) {
-            Ok(None) => json!({"allowed": true}),
-            Ok(Some(patch)) => json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}),
-            Err(reason) => refusal(reason),
-        },
     };
     let is_allowed = response["allowed"] == true;
     metrics.count(webhook, if is_allowed { Outcome::Allowed } else { Outcome::Refused });
@@ -77,32 +83,32 @@ fn refusal(reason: &str) -> Value {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Review {
+#[serde(rename_all = "camelCase", bound = "O: DeserializeOwned")]
+struct Review<O> {
     api_version: String,
     kind: String,
-    request: Request,
+    request: Request<O>,
 }
 
-impl Review {
-    fn parse(body: &[u8]) -> Option<Self> {
+impl<O: DeserializeOwned> Review<O> {
+    fn parse(body: &[u8]) -> Option<Request<O>> {
         let review = serde_json::from_slice::<Self>(body).ok()?;
-        (review.api_version == API_VERSION && review.kind == KIND).then_some(review)
+        (review.api_version == API_VERSION && review.kind == KIND).then_some(review.request)
     }
 }
 
-/// The request that the host's caller sent.
+/// The request that the host's caller sent. `O` has what is read of the object.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Request {
+#[serde(rename_all = "camelCase", bound = "O: DeserializeOwned")]
+pub struct Request<O = Value> {
     uid: String,
     resource: Resource,
     #[serde(default)]
     sub_resource: String,
     operation: String,
     user_info: UserInfo,
-    #[serde(default)]
-    object: Value,
+    #[serde(default = "Option::default")]
+    object: Option<O>,
 }
 
 #[derive(Deserialize)]
@@ -120,7 +126,7 @@ struct UserInfo {
     groups: Option<Vec<String>>,
 }
 
-impl Request {
+impl<O> Request<O> {
     fn groups(&self) -> &[String] {
         self.user_info.groups.as_deref().unwrap_or_default()
     }

@@ -21,6 +21,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use kubectl_mc_api::ownership::Layout;
+use prometheus_client::metrics::gauge::Gauge;
 use rustls::ServerConfig;
 use rustls::server::ResolvesServerCert;
 use tokio::net::{TcpListener, TcpStream};
@@ -37,6 +38,7 @@ use crate::identity::trust::Trust;
 use crate::request::body::Body;
 use crate::server::places::{Place, Places, Proof};
 use crate::server::tls;
+use crate::workers::Workers;
 
 /// The webhooks of one port.
 pub struct Webhook {
@@ -87,6 +89,7 @@ impl Webhook {
         self: Arc<Self>,
         listener: TcpListener,
         certificates: Arc<dyn ResolvesServerCert>,
+        workers: &Workers,
         connections: TaskTracker,
         shutdown: CancellationToken,
     ) {
@@ -110,23 +113,30 @@ impl Webhook {
                 self.service.refused();
                 continue;
             };
+            // The stream must register with the worker's reactor.
+            let Ok(stream) = stream.into_std() else { continue };
             let (webhook, acceptor, shutdown) = (self.clone(), acceptor.clone(), shutdown.clone());
-            connections.spawn(async move {
+            let worker = workers.least_busy();
+            let busy = worker.busy(Gauge::default());
+            let served = async move {
+                let _busy = busy;
                 if let Err(error) = webhook.serve(stream, address, place, acceptor, shutdown).await {
                     debug!(client.address = %address, error = %error, "connection to a webhook ended");
                 }
-            });
+            };
+            connections.spawn_on(served, worker.runtime());
         }
     }
 
     async fn serve(
         self: Arc<Self>,
-        stream: TcpStream,
+        stream: std::net::TcpStream,
         address: SocketAddr,
         place: Arc<Place>,
         acceptor: TlsAcceptor,
         shutdown: CancellationToken,
     ) -> Result<(), Error> {
+        let stream = TcpStream::from_std(stream)?;
         stream.set_nodelay(true)?;
         let stream = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
         let proven = self.clients.load().prove(stream.get_ref().1.peer_certificates().unwrap_or_default());

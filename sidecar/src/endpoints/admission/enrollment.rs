@@ -23,7 +23,8 @@ pub fn judge(request: &Request) -> Result<(), Refusal> {
     if !request.creates("certificates.k8s.io", "certificatesigningrequests") {
         return Err(Refusal::OtherKind);
     }
-    let spec = &request.object["spec"];
+    let object = request.object.as_ref().unwrap_or(&Value::Null);
+    let spec = &object["spec"];
     let pem = spec["request"].as_str().unwrap_or_default();
     let pem = STANDARD.decode(pem).map_err(|_| Unreadable::Pem)?;
     let user = &request.user_info.username;

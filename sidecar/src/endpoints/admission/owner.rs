@@ -2,17 +2,32 @@
 //! MutatingAdmissionPolicies (Kubernetes before 1.36); the webhook's registration selects only objects
 //! without an owner.
 
+use std::collections::BTreeMap;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kubectl_mc_api::ownership::OWNER;
 use kubectl_mc_api::ownership::subject::Subject;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::json;
 
 use super::Request;
 
+/// What is read of an object. The rest is not kept: any caller may send megabytes.
+#[derive(Deserialize)]
+pub(super) struct Object {
+    metadata: Option<Metadata>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    annotations: Option<BTreeMap<String, IgnoredAny>>,
+}
+
 /// The JSON patch (RFC 6902) that adds the owner, in base64. `None` if the caller is not an agent, or the
 /// object has an owner.
-pub(super) fn patch(request: &Request) -> Result<Option<String>, &'static str> {
+pub(super) fn patch(request: &Request<Object>) -> Result<Option<String>, &'static str> {
     let cluster = match Subject::parse(&request.user_info.username, request.groups()) {
         Subject::Agent(cluster) => cluster,
         // A cluster's registration has no owner: a policy checks its names.
@@ -22,12 +37,10 @@ pub(super) fn patch(request: &Request) -> Result<Option<String>, &'static str> {
     if request.operation != "CREATE" || !request.sub_resource.is_empty() {
         return Ok(None);
     }
-    let metadata = &request.object["metadata"];
-    let annotations = &metadata["annotations"];
-    let changes = match annotations {
-        _ if !metadata.is_object() => return Err("the object has no metadata"),
-        Value::Null => json!([{"op": "add", "path": "/metadata/annotations", "value": {OWNER: cluster}}]),
-        Value::Object(annotations) if annotations.contains_key(OWNER) => return Ok(None),
+    let metadata = request.object.as_ref().and_then(|object| object.metadata.as_ref());
+    let changes = match &metadata.ok_or("the object has no metadata")?.annotations {
+        None => json!([{"op": "add", "path": "/metadata/annotations", "value": {OWNER: cluster}}]),
+        Some(annotations) if annotations.contains_key(OWNER) => return Ok(None),
         // RFC 6901, section 3: a slash in a key becomes ~1.
         _ => {
             let path = format!("/metadata/annotations/{}", OWNER.replace('~', "~0").replace('/', "~1"));

@@ -9,7 +9,7 @@ use http::Response;
 use http::uri::Authority;
 use jiff::Timestamp;
 use kubectl_mc_api::direct::Publication;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -18,6 +18,7 @@ use crate::tunnel::accounts::Accounts;
 use crate::tunnel::enrollment::Request;
 use crate::tunnel::link;
 use crate::tunnel::link::tests::no_accounts;
+use crate::tunnel::peers::answer::answer;
 use crate::tunnel::registry::{AgentTunnels, DialError, Reason};
 
 mod enrollment;

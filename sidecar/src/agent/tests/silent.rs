@@ -46,6 +46,23 @@ async fn agent_that_stops_answering_is_used_last() {
 }
 
 #[tokio::test]
+async fn another_replica_waits_for_no_silent_agent() {
+    let (tunnels, cluster) = (AgentTunnels::none(), "m1".parse().unwrap());
+    let _silent = falls_silent_after(0, &tunnels);
+    while tunnels.oldest(&cluster).is_none() {
+        tokio::task::yield_now().await;
+    }
+    let (mut asker, stream) = duplex(1024);
+    let answering = tokio::spawn(async move { answer(stream, &tunnels, std::future::pending()).await });
+    asker.write_all(b"connect m1 127.0.0.1:1\n").await.unwrap();
+    tokio::time::pause();
+    let mut heard = String::new();
+    timeout(Duration::from_secs(60), asker.read_to_string(&mut heard)).await.unwrap().unwrap();
+    assert_eq!(heard, "silent\n");
+    assert!(answering.await.unwrap().is_ok());
+}
+
+#[tokio::test]
 async fn agent_that_has_never_answered_is_used_last() {
     let joined = joined(&echo().await.to_string()).await;
     joined.tunnels.oldest(&joined.cluster).unwrap().about().await.unwrap();

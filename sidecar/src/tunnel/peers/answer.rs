@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::question::{self, CONNECTED, NO, Question, YES};
 use crate::last_words::Broken;
-use crate::tunnel::registry::AgentTunnels;
+use crate::tunnel::registry::{AgentTunnels, DialError};
 
 /// Answers one question; a connection to a member is carried until it ends, or `stopped` resolves.
 pub(crate) async fn answer<S>(
@@ -20,6 +20,7 @@ pub(crate) async fn answer<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let mut stopped = std::pin::pin!(stopped);
     let line = timeout(TIMEOUT, question::line(&mut stream)).await??;
     let question = Question::parse(&line).ok_or(io::ErrorKind::InvalidData)?;
     let (text, member) = match question {
@@ -31,10 +32,18 @@ where
             Some(reply) => (format!("{}\n{}", reply.status.as_u16(), reply.body), None),
             None => (format!("{NO}\n"), None),
         },
-        Question::Connect(cluster, target) => match tunnels.open_here(&cluster, &target).await {
-            Ok(member) => (format!("{CONNECTED}\n"), Some(member)),
-            Err(error) => (format!("{}\n", question::refusal(&error)), None),
-        },
+        Question::Connect(cluster, target) => {
+            let opened = tokio::select! {
+                biased;
+                () = &mut stopped => return Ok(()),
+                // The asking replica waits no longer than this, whether the agent answers or not.
+                opened = timeout(TIMEOUT, tunnels.open_here(&cluster, &target)) => opened,
+            };
+            match opened.unwrap_or(Err(DialError::Silent)) {
+                Ok(member) => (format!("{CONNECTED}\n"), Some(member)),
+                Err(error) => (format!("{}\n", question::refusal(&error)), None),
+            }
+        }
     };
     let told = async {
         stream.write_all(text.as_bytes()).await?;
@@ -46,7 +55,7 @@ where
     let mut member = broken.side(member);
     tokio::select! {
         biased;
-        () = stopped => Ok(()),
+        () = &mut stopped => Ok(()),
         () = broken.long_ago() => Ok(()),
         carried = copy_bidirectional_with_sizes(&mut stream, &mut member, BUFFER, BUFFER) => carried.map(drop),
     }

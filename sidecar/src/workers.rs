@@ -64,6 +64,8 @@ impl Workers {
             started.threads.push(thread.spawn(move || {
                 CURRENT.set(number);
                 runtime.block_on(stop.cancelled());
+                // A lookup of a name may block one of its threads for long, and cannot be interrupted.
+                runtime.shutdown_background();
             })?);
         }
         Ok(started)
@@ -134,6 +136,18 @@ mod tests {
             let nested = async { (current(), tokio::spawn(async { current() }).await.unwrap()) };
             assert_eq!(worker.runtime().spawn(nested).await.unwrap(), (number, number));
         }
+    }
+
+    #[tokio::test]
+    async fn blocked_thread_does_not_delay_the_end() {
+        let workers = Workers::start().unwrap();
+        let (release, blocked) = std::sync::mpsc::channel::<()>();
+        let limit = std::time::Duration::from_secs(20);
+        let waiting =
+            workers.least_busy().runtime().spawn_blocking(move || blocked.recv_timeout(limit).is_ok());
+        drop(workers);
+        release.send(()).unwrap();
+        assert!(waiting.await.is_ok_and(|released| released), "the workers waited for the thread");
     }
 
     #[tokio::test]

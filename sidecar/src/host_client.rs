@@ -2,13 +2,22 @@
 //! parse the body of a redirect.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context;
 use http::Response;
-use kube::client::ClientBuilder;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::ConfigExt;
+use kube::client::retry::RetryPolicy;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use tower::BoxError;
+use tower::retry::RetryLayer;
+use tower::timeout::TimeoutLayer;
 use tower::util::AndThenLayer;
+use tower::{BoxError, ServiceBuilder};
+
+use crate::tcp;
 
 /// A client of the host in this kubeconfig, or of the pod's cluster with the pod's account.
 pub async fn new(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Client> {
@@ -22,10 +31,34 @@ pub async fn new(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Client> {
         }
         None => kube::Config::incluster().context("no --kubeconfig, and not in a pod")?,
     };
-    let builder =
-        ClientBuilder::try_from(config).context("the host cannot be reached with this kubeconfig")?;
-    Ok(builder.with_layer(&AndThenLayer::new(refuse_redirect)).build())
+    over_tcp(config).context("the host cannot be reached with this kubeconfig")
 }
+
+/// Like kube's own client, which has no proxies without its features for them, but a host that is gone without
+/// a word is noticed, and no request waits for a head without an end.
+fn over_tcp(config: kube::Config) -> kube::Result<kube::Client> {
+    if config.proxy_url.is_some() {
+        return kube::Client::try_from(config);
+    }
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_connect_timeout(config.connect_timeout);
+    tcp::prepare_all(&mut tcp);
+    let https = config.rustls_https_connector_with_connector(tcp)?;
+    let retries = config.default_retry.then_some(RetryLayer::new(RetryPolicy::server_retry()));
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(retries)
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .layer(AndThenLayer::new(refuse_redirect))
+        .layer(TimeoutLayer::new(HEAD_TIMEOUT))
+        .service(Client::builder(TokioExecutor::new()).build(https));
+    Ok(kube::Client::new(service, config.default_namespace))
+}
+
+/// As long as a kube-apiserver works on a request (`--request-timeout`). A watch is answered at once.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Passes 2xx and error statuses; a kube-apiserver never redirects the sidecar's requests.
 ///

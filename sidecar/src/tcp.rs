@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
+use hyper_util::client::legacy::connect::HttpConnector;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -25,6 +26,16 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
     Ok(())
+}
+
+/// Sets the same options for the connections of a connector.
+pub(crate) fn prepare_all<R>(connector: &mut HttpConnector<R>) {
+    connector.set_nodelay(true);
+    connector.set_keepalive(Some(KEEPALIVE));
+    connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+    connector.set_keepalive_retries(Some(3));
+    #[cfg(target_os = "linux")]
+    connector.set_tcp_user_timeout(Some(USER_TIMEOUT));
 }
 
 /// Binds a port.

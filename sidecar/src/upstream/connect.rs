@@ -30,7 +30,7 @@ use super::connection::{self, Connection, Proxy};
 use super::is_timeout;
 use super::stream::{BeforeHead, MemberStream};
 use crate::causes::innermost;
-use crate::tcp::{KEEPALIVE, KEEPALIVE_INTERVAL, USER_TIMEOUT};
+use crate::tcp;
 use crate::tunnel::registry::{AgentTunnel, AgentTunnels, DialError, Opened};
 use crate::tunnel::stream::TunnelStream;
 
@@ -248,13 +248,8 @@ fn authorized<C>(tunnel: Tunnel<C>, credentials: Option<(String, String)>) -> Tu
 fn tcp() -> Tcp {
     let mut tcp = HttpConnector::new_with_resolver(Lookup::default());
     tcp.enforce_http(false);
-    tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    tcp.set_keepalive(Some(KEEPALIVE));
-    tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
-    tcp.set_keepalive_retries(Some(3));
-    #[cfg(target_os = "linux")]
-    tcp.set_tcp_user_timeout(Some(USER_TIMEOUT));
+    tcp::prepare_all(&mut tcp);
     tcp
 }
 

@@ -8,7 +8,7 @@ use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use kubectl_mc_api::{MemberCluster, Origin};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use crate::members::inventory::hub::karmada::KarmadaCluster;
@@ -65,8 +65,12 @@ pub(super) enum Change {
 
 /// The current resourceVersion of the host's MemberClusters; 0 if it cannot be read.
 pub(super) async fn version(members: &Api<MemberCluster>) -> u64 {
-    let list = members.list_metadata(&ListParams::default().limit(1)).await;
-    list.ok().and_then(|list| list.metadata.resource_version?.parse().ok()).unwrap_or_default()
+    let limit = ListParams::default().limit(1);
+    let list = timeout(VERSION_TIMEOUT, members.list_metadata(&limit)).await;
+    list.ok()
+        .and_then(Result::ok)
+        .and_then(|list| list.metadata.resource_version?.parse().ok())
+        .unwrap_or_default()
 }
 
 /// The events of a watch. Errors are logged and retried.
@@ -92,3 +96,5 @@ where
 
 /// How long a starting replica waits for the hub's inventory before it serves the other members.
 const HUB_TIMEOUT: Duration = Duration::from_secs(10);
+/// Meanwhile no other change of the inventory is processed.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(5);

@@ -75,8 +75,8 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
                 },
                 Some(done) = syncs.join_next() => match done {
                     Ok((cluster, work, outcome)) => access.done(&cluster, work, outcome),
-                    // The member is synced again at its next turn.
-                    Err(error) => warn!(error = %error, "access sync failed"),
+                    // The controller ends and is restarted with a new state.
+                    Err(error) => return warn!(error = %error, "access sync failed"),
                 },
                 () = sleep_until(next) => {}
             }

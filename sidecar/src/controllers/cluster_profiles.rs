@@ -88,6 +88,8 @@ impl Profiles {
             return Ok(());
         }
         let Some(found) = self.found().await? else { return Ok(()) };
+        // One profile that the host refuses does not hold up the others.
+        let mut failed = None;
         for (name, profile) in &wanted {
             match found.get(name) {
                 Some(object) if !is_ours(object) => warn!(
@@ -96,16 +98,16 @@ impl Profiles {
                     "a ClusterProfile of another cluster manager has the member's name"
                 ),
                 Some(object) if profile.is_in(object) => {}
-                _ => self.write(name, profile).await?,
+                _ => failed = self.write(name, profile).await.err().or(failed),
             }
         }
         for (name, object) in &found {
             if is_ours(object) && !wanted.contains_key(name) {
-                self.delete(name, object).await?;
+                failed = self.delete(name, object).await.err().or(failed);
             }
         }
-        self.wanted = Some(wanted);
-        Ok(())
+        self.wanted = failed.is_none().then_some(wanted);
+        failed.map_or(Ok(()), Err)
     }
 
     /// All profiles of the namespace; `None` if the host does not have the CRD.

@@ -8,7 +8,7 @@
 //! delays no renewal (`Held::latest`), one that is ahead causes no renewal storm (`APART`), and the member,
 //! not the clock, decides whether a token may renew.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ use assess::{Known, Trouble};
 use renew::Renewal;
 
 /// The two Secrets of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Which {
     Member,
     Manager,
@@ -67,7 +67,14 @@ pub(super) async fn run(context: Context) {
     fleet.mark_changed();
     let turns = Arc::new(Semaphore::new(MAX_UNDER_WAY));
     let queue = context.metrics.queue("credentials");
-    let mut keeper = Keeper { queue, turns, context, kept: HashMap::new(), under_way: JoinSet::new() };
+    let mut keeper = Keeper {
+        queue,
+        turns,
+        context,
+        kept: HashMap::new(),
+        renewing: HashSet::new(),
+        under_way: JoinSet::new(),
+    };
     let mut wait = Duration::ZERO;
     loop {
         tokio::select! {
@@ -85,7 +92,8 @@ pub(super) async fn run(context: Context) {
             },
             Some(ended) = keeper.under_way.join_next() => match ended {
                 Ok(ended) => keeper.ended(ended),
-                Err(error) => warn!(error = %error, "token renewal failed"),
+                // The controller ends and is restarted with a new state.
+                Err(error) => return warn!(error = %error, "token renewal failed"),
             },
             () = sleep(wait) => {}
         }
@@ -111,6 +119,8 @@ struct Keeper {
     queue: WorkQueue,
     turns: Arc<Semaphore>,
     kept: HashMap<ClusterName, Tracked>,
+    /// The tokens whose renewal has begun, or waits for its turn.
+    renewing: HashSet<(ClusterName, Which)>,
     under_way: JoinSet<Ended>,
 }
 
@@ -228,6 +238,9 @@ impl Keeper {
         else {
             return;
         };
+        if !self.renewing.insert((cluster.clone(), which)) {
+            return;
+        }
         kept.held_mut(which).not_before = Some(now.steady + UNDER_WAY);
         let tunnels = self.context.tunnels.clone();
         let renewal = Renewal { cluster: cluster.clone(), secret: secret.clone(), token, manager, tunnels };
@@ -243,6 +256,7 @@ impl Keeper {
     }
 
     fn ended(&mut self, Ended { cluster, which, secret, result }: Ended) {
+        self.renewing.remove(&(cluster.clone(), which));
         let Some(kept) = self.kept.get_mut(&cluster) else { return };
         let held = kept.held_mut(which);
         if !held.has(Some(&secret)) {

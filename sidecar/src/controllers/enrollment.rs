@@ -39,7 +39,8 @@ pub(super) async fn run(context: Context) {
             _ = every.tick() => enroller.look().await,
             Some(ended) = enroller.under_way.join_next() => match ended {
                 Ok((cluster, result)) => enroller.ended(&cluster, result),
-                Err(error) => warn!(error = %error, "an enrollment failed"),
+                // The controller ends and is restarted with a new state.
+                Err(error) => return warn!(error = %error, "an enrollment failed"),
             },
         }
     }

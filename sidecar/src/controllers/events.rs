@@ -30,7 +30,8 @@ impl Events {
                 continue;
             }
             let (type_, reason, message) = (aspect.as_str(), finding.reason(), finding.message());
-            info!(cluster = %member.name_any(), condition = type_, reason, message, "the member's condition changed");
+            // A field `message` would be printed as the line's own message, without quotes.
+            info!(cluster = %member.name_any(), condition = type_, reason, detail = message, "the member's condition changed");
             let event = Event {
                 type_: if finding.is_warning() { EventType::Warning } else { EventType::Normal },
                 reason: finding.reason().to_owned(),

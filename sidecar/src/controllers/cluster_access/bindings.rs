@@ -7,6 +7,7 @@ use kubectl_mc_api::access::{Policy, Subject};
 use kubectl_mc_api::cluster_access::RoleRef;
 
 use super::wanted::{Grants, refused};
+use crate::controllers::kube_error::printable;
 
 /// A role, and the namespace in which it is bound; `None` is everywhere.
 pub(super) type Place = (RoleRef, Option<String>);
@@ -47,9 +48,8 @@ impl State {
 
     /// Truncates the member's message: every grant has a copy, and the states of a thousand members must fit
     /// into one object.
-    fn new(granted: Option<bool>, reason: &'static str, mut message: String) -> Self {
-        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
-        message.shrink_to_fit();
+    fn new(granted: Option<bool>, reason: &'static str, message: String) -> Self {
+        let message = printable(&message, MAX_MESSAGE);
         Self { granted, reason, message }
     }
 }

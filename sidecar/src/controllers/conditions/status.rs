@@ -10,6 +10,7 @@ use kubectl_mc_api::names::MEMBER_UID;
 use kubectl_mc_api::{MemberCluster, MemberClusterStatus};
 
 use super::SEEN_INTERVAL;
+use crate::controllers::kube_error::{MAX_MESSAGE, printable};
 use crate::members::inventory::fleet::Registered;
 
 /// The subject of a condition.
@@ -111,8 +112,8 @@ impl Finding {
         &self.message
     }
 
-    fn new(holds: Option<bool>, reason: &'static str, mut message: String) -> Self {
-        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+    fn new(holds: Option<bool>, reason: &'static str, message: String) -> Self {
+        let message = printable(&message, MAX_MESSAGE);
         Self { holds, reason, message, warning: false }
     }
 
@@ -292,5 +293,3 @@ fn uid(secret: &Secret) -> Option<String> {
 pub(in super::super) const READY: &str = "Ready";
 /// The maximum addition to [`SEEN_INTERVAL`] in a fleet.
 const SEEN_SPREAD: Duration = Duration::from_secs(60);
-/// The maximum length of an Event's message.
-const MAX_MESSAGE: usize = 1000;

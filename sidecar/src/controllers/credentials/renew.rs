@@ -111,21 +111,15 @@ impl Renewal {
 
     fn refused(&self, error: kube::Error) -> Trouble {
         let manager = self.cluster.manager_secret();
+        let said = kube_error::message(&error);
         let kube::Error::Api(status) = error else {
-            return failed(&format!(
-                "cannot request a token from the member: {}",
-                kube_error::message(&error)
-            ));
+            return failed(&format!("cannot request a token from the member: {said}"));
         };
         let (reason, message) = match status.code {
             401 => ("ManagerRefused", format!("the member refuses the credential in Secret {manager}")),
-            403 => {
-                ("ManagerForbidden", format!("the account of Secret {manager} may not: {}", status.message))
-            }
-            404 => {
-                ("AccountNotFound", format!("the token's account is not on the member: {}", status.message))
-            }
-            code => ("RenewalFailed", format!("the member answered {code}: {}", status.message)),
+            403 => ("ManagerForbidden", format!("the account of Secret {manager} may not: {said}")),
+            404 => ("AccountNotFound", format!("the token's account is not on the member: {said}")),
+            code => ("RenewalFailed", format!("the member answered {code}: {said}")),
         };
         Trouble { reason, message }
     }

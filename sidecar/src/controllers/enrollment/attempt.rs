@@ -18,6 +18,7 @@ use tracing::warn;
 
 use super::answer::{self, Checked, Refused};
 use crate::controllers::conditions::FIELD_MANAGER;
+use crate::controllers::kube_error::printable;
 use crate::members::inventory::fleet::{Fleet, Registered};
 use crate::token::Credential;
 use crate::tunnel::enrollment::{Reply, Request};
@@ -142,10 +143,7 @@ fn accepted(reply: Option<Reply>) -> Result<String, Error> {
         StatusCode::OK => Ok(body),
         StatusCode::NOT_IMPLEMENTED => Err(Error::Unsupported),
         StatusCode::GONE | StatusCode::NOT_FOUND => Err(Error::Over),
-        _ => {
-            let printable = body.chars().map(|c| if c.is_control() { ' ' } else { c });
-            Err(Error::Failed(printable.take(MAX_REASON).collect()))
-        }
+        _ => Err(Error::Failed(printable(&body, MAX_REASON))),
     }
 }
 

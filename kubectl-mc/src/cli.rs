@@ -100,7 +100,7 @@ pub(crate) struct Flags {
     /// Reconnect `port-forward` after a lost connection: a rollout, or a restart of the host
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Maximum number of clusters processed in parallel [default: by the number of cores]
+    /// Maximum number of clusters processed in parallel [default: 64; where kubectl runs, 4 to 16 by the number of cores]
     #[arg(long, value_name = "NUMBER", value_parser = count::<NonZeroUsize>, global = true, help_heading = SEVERAL)]
     pub(crate) cluster_concurrency: Option<NonZeroUsize>,
     /// Timeout of a command on each of several clusters, as in 30s or 2m; 0 disables it

@@ -97,7 +97,7 @@ pub struct Agent {
     /// accounts once, and then deletes its right to do so.
     #[arg(long, value_name = "TIME")]
     pub enroll_until: Option<Timestamp>,
-    /// Lifetime of the sidecar's token, with --enroll-until; the token that renews it lives half as long again.
+    /// Lifetime of the sidecar's token, with --enroll-until; the token that renews it lives 1.5 times as long.
     #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = duration)]
     pub enroll_token_duration: Duration,
     /// The only address that the agent connects to for the host: the API server of this member.

@@ -33,7 +33,7 @@ pub(crate) struct JoinArgs {
     /// [default: those that the member lists]
     #[arg(long, value_name = "ROLE,...", value_parser = roles)]
     pub(crate) bindable_roles: Option<BTreeSet<String>>,
-    /// Lifetime of the sidecar's token, which it renews; the token that renews it lives half as long again
+    /// Lifetime of the sidecar's token, which it renews; the token that renews it lives 1.5 times as long
     #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = life)]
     pub(crate) token_duration: Duration,
     /// Only give new tokens to a cluster that is joined already, and to its agent

@@ -80,6 +80,21 @@ mod tests {
     }
 
     #[test]
+    fn token_is_recognized_anywhere_among_the_protocols() {
+        for (lines, expected) in [
+            (&["v5.channel.k8s.io", "a, base64url.bearer.authorization.k8s.io.YWJj"][..], true),
+            (
+                &["a", "SPDY/3.1+portforward.k8s.io, and.another.protocol.that.is.longer.than.the.prefix"],
+                false,
+            ),
+            (&["base64url.bearer.authorization.k8s.io"], false),
+            (&[], false),
+        ] {
+            assert_eq!(has_token(&offered(lines)), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
     fn fault_71_malformed_websocket_token_is_refused() {
         for lines in [
             &["base64url.bearer.authorization.k8s.io.YWJj"][..],

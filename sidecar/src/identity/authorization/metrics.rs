@@ -38,3 +38,23 @@ impl Default for Metrics {
         Self::register(&mut Registry::default())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_review_is_counted_as_an_error() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        metrics.ended(&Err(Error::Review), Duration::from_millis(3));
+        let text = crate::metrics::text(&registry);
+        for line in [
+            r#"authorization_attempts_total{result="error"} 1"#,
+            r#"authorization_attempts_total{result="allowed"} 0"#,
+            r#"authorization_duration_seconds_count{result="error"} 1"#,
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+}

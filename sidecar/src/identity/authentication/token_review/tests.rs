@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use super::*;
@@ -94,6 +95,53 @@ async fn token_for_another_audience_is_refused() {
     assert!(matches!(user(&other, "jane").await, Err(Error::Token)));
     let (ours, _) = reviews(&["b", "a"]);
     assert!(user(&ours, "jane").await.is_ok());
+}
+
+#[tokio::test]
+async fn accepted_audiences_are_part_of_the_review() {
+    for (audiences, expected) in [(&[][..], Value::Null), (&["a", "b"], json!(["a", "b"]))] {
+        let (send, specs) = std::sync::mpsc::channel();
+        let (client, _) = host(move |review| {
+            send.send(review["spec"].clone()).unwrap();
+            verdict(review)
+        });
+        let audiences = audiences.iter().map(|&audience| audience.to_owned()).collect();
+        let _ = user(&TokenReviews::new(client, audiences).unwrap(), "jane").await;
+        assert_eq!(specs.recv().unwrap()["audiences"], expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn expired_verdicts_are_forgotten() {
+    let (reviews, _) = reviews(&[]);
+    for token in ["jane", "made-up"] {
+        let _ = user(&reviews, token).await;
+    }
+    reviews.forget_expired();
+    assert_eq!(reviews.kept(), 2);
+    tokio::time::advance(TTL).await;
+    reviews.forget_expired();
+    assert_eq!(reviews.kept(), 0);
+}
+
+#[tokio::test]
+async fn reviews_and_lookups_in_the_cache_are_counted() {
+    let mut registry = Registry::default();
+    let (metrics, _) = ReviewMetrics::register(&mut registry);
+    let reviews = reviews(&[]).0.counted(metrics, CacheMetrics::register(&mut registry));
+    for token in ["jane", "jane", "broken"] {
+        let _ = user(&reviews, token).await;
+    }
+    let text = crate::metrics::text(&registry);
+    for line in [
+        r#"apiserver_delegated_authn_request_total{code="201"} 1"#,
+        r#"authentication_token_cache_request_total{status="hit"} 1"#,
+        r#"authentication_token_cache_request_total{status="miss"} 2"#,
+        r#"authentication_token_cache_fetch_total{status="ok"} 1"#,
+        r#"authentication_token_cache_fetch_total{status="error"} 1"#,
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
 }
 
 /// A host that takes a second for each review and accepts only jane's token.

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -55,6 +56,78 @@ async fn decision_is_cached_for_equal_reviews_only() {
         assert!(!reviews.decide(&user("eve"), &users("bob"), JANE).await.unwrap().allowed);
     }
     assert_eq!(asked(), 3);
+}
+
+#[test]
+fn review_has_the_whole_identity() {
+    let jane = Identity {
+        user: "jane".to_owned(),
+        uid: Some("7".to_owned()),
+        groups: vec!["dev".to_owned()],
+        extra: [("scopes".to_owned(), vec!["a".to_owned(), "b".to_owned()])].into(),
+    };
+    let identity_of = |identity: &Identity| {
+        let mut spec = serde_json::to_value(spec(identity, &users("bob"))).unwrap();
+        spec.as_object_mut().unwrap().remove("resourceAttributes");
+        spec
+    };
+    let expected = json!({"user": "jane", "uid": "7", "groups": ["dev"], "extra": {"scopes": ["a", "b"]}});
+    assert_eq!(identity_of(&jane), expected);
+    // What a caller does not have is left out, and not sent empty.
+    let bare = Identity { user: "x".to_owned(), ..Identity::default() };
+    assert_eq!(identity_of(&bare), json!({"user": "x"}));
+}
+
+#[test]
+fn size_is_that_of_all_texts() {
+    let x = |length: usize| "x".repeat(length);
+    let resource = Attributes::Resource {
+        verb: "get",
+        group: "x",
+        resource: "xx",
+        subresource: x(4).into(),
+        namespace: x(8).into(),
+        name: x(16),
+    };
+    assert_eq!(resource.size(), 31);
+}
+
+#[tokio::test]
+async fn only_a_large_review_is_not_cached() {
+    for (length, is_kept) in [(200, true), (MAX_KEPT_SIZE - 10, true), (MAX_KEPT_SIZE, false)] {
+        let (reviews, asked) = reviews();
+        for _ in 0..2 {
+            reviews
+                .decide(&user("j"), &Attributes::impersonate("", "", "", "", &"b".repeat(length)), JANE)
+                .await
+                .unwrap();
+        }
+        assert_eq!(asked() == 1, is_kept, "{length}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn expired_decisions_are_forgotten() {
+    let (reviews, _) = reviews();
+    reviews.decide(&user("jane"), &users("bob"), JANE).await.unwrap();
+    for name in ["bob", "eve"] {
+        reviews.decide(&user("jane"), &users(name), Asker::Listing(Caller::of_hash(1))).await.unwrap();
+    }
+    reviews.forget_expired();
+    assert_eq!(reviews.kept(), [1, 2]);
+    tokio::time::advance(TTL).await;
+    reviews.forget_expired();
+    assert_eq!(reviews.kept(), [0, 0]);
+}
+
+#[tokio::test]
+async fn access_reviews_are_counted() {
+    let mut registry = Registry::default();
+    let (_, metrics) = ReviewMetrics::register(&mut registry);
+    let reviews = reviews().0.counted(metrics);
+    reviews.decide(&user("jane"), &users("bob"), JANE).await.unwrap();
+    let text = crate::metrics::text(&registry);
+    assert!(text.contains(r#"apiserver_delegated_authz_request_total{code="201"} 1"#), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -47,11 +47,11 @@ fn over_tcp(config: kube::Config) -> kube::Result<kube::Client> {
     let https = config.rustls_https_connector_with_connector(tcp)?;
     let retries = config.default_retry.then_some(RetryLayer::new(RetryPolicy::server_retry()));
     let service = ServiceBuilder::new()
+        .layer(AndThenLayer::new(refuse_redirect))
         .layer(config.base_uri_layer())
         .option_layer(retries)
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .layer(AndThenLayer::new(refuse_redirect))
         .layer(TimeoutLayer::new(HEAD_TIMEOUT))
         .service(Client::builder(TokioExecutor::new()).build(https));
     Ok(kube::Client::new(service, config.default_namespace))
@@ -79,9 +79,52 @@ mod tests {
     use k8s_openapi::api::authentication::v1::TokenReview;
     use kube::Api;
     use kube::client::Body;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::task::JoinHandle;
 
     use super::*;
     use crate::retry;
+
+    /// A host that accepts one connection and a request on it, and the request.
+    async fn silent_host() -> (TcpStream, JoinHandle<bool>) {
+        crate::server::tls::install_provider();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = over_tcp(kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap();
+        let asked = tokio::spawn(async move { client.apiserver_version().await.is_ok() });
+        let (mut host, _) = listener.accept().await.unwrap();
+        host.read_u8().await.unwrap();
+        (host, asked)
+    }
+
+    /// The kernel's table has the timer of each connection: 2 is that of keepalive (proc_pid_net(5)).
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn connection_to_the_host_detects_a_dead_host() {
+        let (host, _asked) = silent_host().await;
+        let port = format!(":{:04X}", host.peer_addr().unwrap().port());
+        let is_kept_alive = || {
+            let connections = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+            connections.lines().any(|line| {
+                let fields: Vec<_> = line.split_whitespace().collect();
+                fields[1].ends_with(&port) && fields[5].starts_with("02:")
+            })
+        };
+        let waiting = async {
+            while !is_kept_alive() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn head_of_an_answer_is_not_waited_for_without_end() {
+        let (_host, asked) = silent_host().await;
+        tokio::time::pause();
+        assert!(!tokio::time::timeout(10 * HEAD_TIMEOUT, asked).await.unwrap().unwrap());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn body_of_a_redirect_is_not_parsed_as_a_review() {

@@ -174,14 +174,15 @@ fn agent_reads_and_changes_only_its_own_cluster() -> Result<()> {
     ensure!(list("?fieldSelector=metadata.name%3De2e-in-place-next")?.is_empty());
 
     let path = format!("{CLUSTERS}/{JOINED}");
-    let patch = |kind: &str, body: &str| -> Result<(u16, String)> {
+    let send = |method: &str, kind: &str, body: &str| -> Result<(u16, String)> {
         let length = body.len();
         let sent = format!(
-            "PATCH {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/{kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/{kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
         );
         let answer = endpoint.exchange(sent.as_bytes())?;
         Ok((answer.status(), answer.text()))
     };
+    let patch = |kind: &str, body: &str| send("PATCH", kind, body);
     let (status, text) = patch("merge-patch+json", r#"{"metadata": {"labels": {"by": "agent"}}}"#)?;
     ensure!(status == 200, "{text}");
     for (kind, body, why) in [
@@ -212,8 +213,16 @@ fn agent_reads_and_changes_only_its_own_cluster() -> Result<()> {
     );
     let answer = endpoint.exchange(withheld.as_bytes())?;
     ensure!(answer.status() == 504, "{}", answer.text());
+    // Go merges the values of a repeated key, and a check would see the last.
+    let own = karmada.host.get(&path)?.to_string();
+    let secret = r#"{"namespace": "karmada-cluster", "name": "e2e-in-place-next"}"#;
+    let evil = format!(r#"{{"secretRef": {secret}, "proxyURL": "http://evil.example"}}"#);
+    let twice = format!(r#"{{"spec": {evil}, {}"#, own.trim_start_matches('{'));
+    let (status, text) = send("PUT", "json", &twice)?;
+    ensure!(status == 200, "{status} {text}");
     let spec = karmada.host.get(&path)?["spec"].clone();
     ensure!(spec["apiEndpoint"] == server("m2")? && spec["proxyURL"].is_null(), "{spec}");
+    ensure!(spec["secretRef"]["name"] != "e2e-in-place-next", "{spec}");
     Ok(())
 }
 

@@ -77,6 +77,12 @@ impl MemberLimits {
         })
     }
 
+    /// The number of members that are counted.
+    #[cfg(test)]
+    pub(super) fn known(&self) -> usize {
+        self.with(|members| members.len())
+    }
+
     fn with<T>(&self, on: impl FnOnce(&mut Vec<Member>) -> T) -> T {
         on(&mut self.members.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -7,6 +7,7 @@ use tokio::time::{self, sleep};
 use super::*;
 
 mod levels;
+mod usage;
 
 const FLOODER: Caller = Caller::of_hash(1);
 const POLITE: Caller = Caller::of_hash(2);

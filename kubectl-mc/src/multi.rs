@@ -187,13 +187,27 @@ async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>
     for size in sizes {
         let (turn, later) = rest.split_at(size);
         rest = later;
-        outcomes.extend(children.run(turn, &mut output, progress).await?);
-        let failed = outcomes.iter().any(|outcome| outcome.result.as_ref().is_err_and(Fault::is_failure));
-        if failed && job.options.pause_on_failure && !rest.is_empty() {
-            outcomes.extend(rest.iter().map(|target| Outcome {
-                cluster: target.name.clone(),
-                result: output.end(&target.name, Err(Fault::NotBegun)),
-            }));
+        let ended = children.run(turn, &mut output, progress).await;
+        let mut end = |target: &&SelectedCluster, fault| Outcome {
+            cluster: target.name.clone(),
+            result: output.end(&target.name, Err(fault)),
+        };
+        let stops = match ended {
+            Ok(ended) => {
+                outcomes.extend(ended);
+                let is_failure = |outcome: &Outcome| outcome.result.as_ref().is_err_and(Fault::is_failure);
+                job.options.pause_on_failure && outcomes.iter().any(is_failure)
+            }
+            Err(failure) if outcomes.is_empty() => return Err(failure),
+            // The batches before it need their summary.
+            Err(failure) => {
+                let fault = Fault::Other(failure.to_string());
+                outcomes.extend(turn.iter().map(|target| end(target, fault.clone())));
+                true
+            }
+        };
+        if stops {
+            outcomes.extend(rest.iter().map(|target| end(target, Fault::NotBegun)));
             break;
         }
     }

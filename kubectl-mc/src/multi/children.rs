@@ -5,6 +5,7 @@ mod invocations;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use kubectl_mc_api::ClusterName;
@@ -87,6 +88,7 @@ impl<'a> Children<'a> {
             scanned,
             review,
             folder: RunFolder::new(cache.folder()),
+            written: AtomicUsize::new(0),
             cache,
             credentials: SharedCredentials::default(),
         };
@@ -103,7 +105,8 @@ impl<'a> Children<'a> {
         })
     }
 
-    /// Runs the command on `targets`, a subset of the job's; the outcomes are in the same order.
+    /// Runs the command on `targets`, a subset of the job's; the outcomes are in the same order. An error means
+    /// that the command ran on none of them.
     pub(super) async fn run(
         &self,
         targets: &[&SelectedCluster],
@@ -117,16 +120,17 @@ impl<'a> Children<'a> {
             results: vec![None; targets.len()],
             output,
         };
-        let mut ready = Vec::new();
+        let is_ready = |(_, target): &(usize, &&SelectedCluster)| target.not_ready().is_none();
+        let starts = targets.iter().enumerate().filter(is_ready).map(|(at, target)| self.start(target, at));
+        let ready = starts.collect::<Result<Vec<_>, _>>()?;
         for (at, target) in targets.iter().enumerate() {
             if let Some(reason) = target.not_ready() {
                 // Reported immediately, so that other output does not wait for it.
                 sink.end(at, Err(Fault::NotReady(reason.clone())));
                 progress.ended(&target.name);
-                continue;
+            } else {
+                sink.ready.push(at);
             }
-            ready.push(self.start(target, at)?);
-            sink.ready.push(at);
         }
         if verb::is_stream(self.job.scanned) {
             ordered_output::run_unordered(ready, Start::run, &mut sink).await;

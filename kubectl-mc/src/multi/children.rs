@@ -206,7 +206,9 @@ impl Start {
                 // count.
                 let left = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
                 match permits.acquire_owned().await {
-                    Ok(_permit) if self.keep => keep::run(|| self.child(&invocation, left), &events).await,
+                    Ok(_permit) if self.keep => {
+                        keep::run(&invocation, || self.child(&invocation, left), &events).await
+                    }
                     Ok(_permit) => child::run(self.child(&invocation, left), &events).await,
                     // The semaphore is never closed.
                     Err(_) => Err(Fault::NotBegun),

@@ -119,6 +119,7 @@ impl<'a> Children<'a> {
             ready: Vec::new(),
             results: vec![None; targets.len()],
             output,
+            progress,
         };
         let is_ready = |(_, target): &(usize, &&SelectedCluster)| target.not_ready().is_none();
         let starts = targets.iter().enumerate().filter(is_ready).map(|(at, target)| self.start(target, at));
@@ -264,11 +265,17 @@ struct Results<'a, 'o> {
     ready: Vec<usize>,
     results: Vec<Option<Result<(), Fault>>>,
     output: &'a mut Output<'o>,
+    progress: &'a ClusterProgress,
 }
 
 impl Results<'_, '_> {
     fn end(&mut self, at: usize, result: Result<(), Fault>) {
-        self.results[at] = Some(self.output.end(&self.targets[at].name, result));
+        let cluster = &self.targets[at].name;
+        let result = self.output.end(cluster, result);
+        if result.is_ok() {
+            self.progress.succeeded(cluster);
+        }
+        self.results[at] = Some(result);
     }
 
     /// Breaks when standard output is closed. A command that writes still completes.

@@ -62,3 +62,16 @@ fn hanging_credential_plugin_fails_only_its_context() {
         assert!(ran.err.contains("login returned nothing within 1 s"), "{ran:?}");
     }
 }
+
+#[test]
+fn plugin_that_hangs_at_its_renewal_fails_only_its_context() {
+    let bed = bed();
+    let script = "#!/bin/sh\n[ ! -e asked ] || exec sleep 1000\n: >asked\n\
+                  echo '{\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t\"}}'\n";
+    let plugin = bed.script("login", script);
+    let exec = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never"}});
+    kubeconfig(&bed, &[("expired", "closed", exec)]);
+    let ran = bed.run(&["--contexts", "-C", "kind-a,expired", "--cluster-timeout=1s", "get", "pods"]);
+    assert_eq!(ran.code, Some(4), "{ran:?}");
+    assert!(ran.err.contains("login returned nothing within 1 s"), "{ran:?}");
+}

@@ -4,6 +4,7 @@
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 
 use super::Job;
+use crate::confirm::is_yes;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::next_command::quoted;
@@ -47,7 +48,7 @@ fn ask(begin: &str, clusters: usize, input: &mut dyn BufRead, output: &mut dyn W
     let mut line = String::new();
     input.read_line(&mut line)?;
     let answer = line.trim();
-    Ok(if many { answer.parse() == Ok(clusters) } else { matches!(answer, "y" | "Y" | "yes") })
+    Ok(if many { answer.parse() == Ok(clusters) } else { is_yes(answer) })
 }
 
 /// The terminal itself, because standard input may be the data of the command.
@@ -113,6 +114,7 @@ mod tests {
         for (clusters, typed, expected) in [
             (2, "y\n", true),
             (2, "yes\n", true),
+            (2, "YES\n", true),
             (2, "\n", false),
             (2, "", false),
             (2, "n\n", false),

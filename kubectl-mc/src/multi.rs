@@ -58,7 +58,7 @@ use crate::kubectl::verb::{self, Effect};
 use crate::log::Log;
 use crate::multi::direct::Plan;
 use crate::multi::selection::{Growth, SelectedCluster, SelectedClusters};
-use crate::next_command::quoted;
+use crate::next_command::shown;
 use crate::printer::Printer;
 use children::Children;
 use document::Format;
@@ -161,8 +161,7 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
 fn again(scanned: &Scanned) -> String {
     let words = scanned.own_besides_choice();
     let words = words.into_iter().chain(scanned.kubectl.iter().map(std::ffi::OsString::as_os_str));
-    let words: Vec<_> = words.map(quoted).collect();
-    format!("kubectl mc --retry-failed {}", words.join(" "))
+    format!("kubectl mc --retry-failed {}", shown(words))
 }
 
 /// Runs by direct requests if they have exactly the same result as kubectl, else by kubectl.

@@ -7,7 +7,7 @@ use super::Job;
 use crate::confirm::is_yes;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
-use crate::next_command::quoted;
+use crate::next_command::shown;
 
 /// Prompts for the job, unless `--yes` is set.
 pub(super) fn confirm(job: &Job<'_>) -> Result<(), ConfirmError> {
@@ -23,14 +23,13 @@ pub(super) fn confirm(job: &Job<'_>) -> Result<(), ConfirmError> {
         return Err(ConfirmError::NoTerminal { clusters, plugin });
     }
     let mut input = terminal().map_err(refused)?;
-    let words: Vec<_> = job.scanned.kubectl.iter().map(|word| quoted(word)).collect();
+    let command = shown(job.scanned.kubectl.iter().map(|word| word.as_os_str()));
     let names: Vec<_> = job.targets.names().map(ToString::to_string).collect();
     let begin = format!(
-        "This changes {} of {}:\n  {}\nby:\n  kubectl {}\n",
+        "This changes {} of {}:\n  {}\nby:\n  kubectl {command}\n",
         count(clusters),
         job.reach.describe(),
-        names.join(", "),
-        words.join(" ")
+        names.join(", ")
     );
     let confirmed = ask(&begin, clusters, &mut input, &mut io::stderr()).map_err(refused)?;
     if confirmed { Ok(()) } else { Err(ConfirmError::Declined) }

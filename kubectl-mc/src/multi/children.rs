@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use self::invocations::Invocations;
 use super::child::{self, Child, Event};
 use super::ordered_output::{self, Concurrency, ForCluster, Sink};
+use super::outcome::NO_RESULT;
 use super::output::Output;
 use super::progress::ClusterProgress;
 use super::run_folder::RunFolder;
@@ -289,10 +290,12 @@ impl Results<'_, '_> {
     }
 
     fn outcomes(self) -> Vec<Outcome> {
-        // A child without a result was stopped because standard output was closed, which is not a failure.
+        let is_closed = self.go_on().is_break();
+        // A child that was stopped because standard output was closed did not fail.
+        let absent = || if is_closed { Ok(()) } else { Err(Fault::Other(NO_RESULT.to_owned())) };
         let outcome = |(target, result): (&&SelectedCluster, Option<_>)| Outcome {
             cluster: target.name.clone(),
-            result: result.unwrap_or(Ok(())),
+            result: result.unwrap_or_else(absent),
         };
         self.targets.iter().zip(self.results).map(outcome).collect()
     }

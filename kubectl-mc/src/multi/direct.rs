@@ -27,6 +27,7 @@ mod member;
 mod member_deadline;
 mod member_types;
 mod pages;
+mod path_name;
 mod pause;
 mod pool;
 mod report;

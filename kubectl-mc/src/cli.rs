@@ -77,7 +77,7 @@ pub(crate) struct Flags {
     #[arg(long, short = 'C', value_name = "CLUSTERS", global = true, help_heading = CHOICE)]
     pub(crate) cluster: Vec<String>,
     /// Clusters by label, as in env=prod,tier!=dev
-    #[arg(long, value_name = "SELECTOR", global = true, help_heading = CHOICE)]
+    #[arg(long, value_name = "SELECTOR", value_parser = not_blank, global = true, help_heading = CHOICE)]
     pub(crate) cluster_selector: Option<String>,
     /// Clusters by field, as in 'status.version>=v1.34,ready!=False'; narrows every other choice
     #[arg(long, value_name = "FIELDS", global = true, help_heading = CHOICE)]
@@ -276,6 +276,14 @@ const TEMPLATES: &[&str] = &[
 /// Parses a number that is at least one.
 fn count<T: FromStr>(text: &str) -> Result<T, &'static str> {
     text.parse().map_err(|_| "expected a number of at least 1")
+}
+
+/// Refuses a blank selector, which would choose all clusters, as from an unset variable of a script.
+fn not_blank(text: &str) -> Result<String, &'static str> {
+    match text.trim().is_empty() {
+        true => Err("it is empty; --all-clusters chooses all clusters"),
+        false => Ok(text.to_owned()),
+    }
 }
 
 /// Heading in the help of a verb for flags that are not its own.

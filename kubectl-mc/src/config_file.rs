@@ -55,6 +55,20 @@ pub(crate) struct ClusterSet {
     pub(crate) r#where: Option<String>,
 }
 
+impl ClusterSet {
+    /// Refuses a set that would choose all clusters because a list or a selector is left empty.
+    fn check(&self) -> Result<(), &'static str> {
+        let Self { clusters, selector, r#where } = self;
+        if selector.as_ref().is_some_and(|selector| selector.trim().is_empty()) {
+            return Err("has an empty selector; `clusters: ['*']` chooses all clusters");
+        }
+        match clusters.is_empty() && selector.is_none() && r#where.is_none() {
+            true => Err("is empty; `clusters: ['*']` chooses all clusters"),
+            false => Ok(()),
+        }
+    }
+}
+
 /// How a set is written.
 #[cfg(test)]
 #[derive(schemars::JsonSchema)]
@@ -170,7 +184,11 @@ fn sets<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<St
     }
 
     let sets = BTreeMap::<String, Set>::deserialize(deserializer)?;
-    Ok(sets.into_iter().map(|(name, Set(set))| (name, set)).collect())
+    let sets: BTreeMap<_, _> = sets.into_iter().map(|(name, Set(set))| (name, set)).collect();
+    for (name, set) in &sets {
+        set.check().map_err(|reason| serde::de::Error::custom(format!("the set @{name} {reason}")))?;
+    }
+    Ok(sets)
 }
 
 fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {

@@ -15,10 +15,12 @@ pub(crate) fn confirm(question: &str, printer: &Printer) -> Result<(), NotConfir
     let mut answer = String::new();
     // Unreadable input does not confirm.
     let _ = std::io::stdin().lock().read_line(&mut answer);
-    match answer.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Ok(()),
-        _ => Err(NotConfirmed::No),
-    }
+    if is_yes(&answer) { Ok(()) } else { Err(NotConfirmed::No) }
+}
+
+/// Whether the answer is `y` or `yes`, in any case.
+pub(crate) fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
 #[derive(Debug, thiserror::Error)]

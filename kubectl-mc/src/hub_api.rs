@@ -21,7 +21,7 @@ use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::join::side::Side;
 use crate::printer::Printer;
-use crate::progress::Progress;
+use crate::progress::{Interrupt, Progress};
 use crate::settings::Settings;
 
 mod target;
@@ -55,6 +55,8 @@ async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> R
     };
     let current = host.get(&group.path()).await?.ok_or(HubApiError::NoGroup { group })?;
     if Target::of(&current).is_some_and(|now| now.service == wanted.service) {
+        let answer = group.answers_by(host, Some(Hop::KarmadaServer), arguments.timeout).await;
+        answer.map_err(|last| HubApiError::Silent { group, last })?;
         printer.out_line(&format!("{} leads to the sidecar already", group.api_service));
         return Ok(ExitStatus::Success);
     }
@@ -75,16 +77,26 @@ async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> R
         ));
         return Ok(ExitStatus::Success);
     }
-    host.merge(&group.path(), &patch).await?;
-    let step = Progress::new(printer);
-    let waiting = step.step("waiting for the sidecar to serve the group");
-    match group.answers_by(host, Some(Hop::KarmadaServer), arguments.timeout).await {
-        Ok(()) => waiting.done(),
-        Err(last) => {
-            drop(waiting);
-            put_back(&replaced, group, host, printer).await?;
-            return Err(HubApiError::NotServed { group, last, within: arguments.timeout }.into());
-        }
+    let (step, interrupt) = (Progress::new(printer), Interrupt::handle());
+    let served = interrupt.unless(async {
+        host.merge(&group.path(), &patch).await?;
+        let waiting = step.step("waiting for the sidecar to serve the group");
+        let answer = group.answers_by(host, Some(Hop::KarmadaServer), arguments.timeout).await;
+        answer.map_err(|last| HubApiError::NotServed { group, last, within: arguments.timeout })?;
+        waiting.done();
+        Ok::<(), Failure>(())
+    });
+    if let Err(failure) = served.await.unwrap_or_else(|| Err(HubApiError::Interrupted { group }.into())) {
+        let restored = interrupt.unless(async {
+            let current = host.get(&group.path()).await?.unwrap_or_default();
+            match Target::of(&current).is_some_and(|now| now.service == wanted.service) {
+                true => put_back(&replaced, group, host, printer).await,
+                false => Ok(()),
+            }
+        });
+        // A second signal ends a host that does not respond.
+        restored.await.unwrap_or(Ok(()))?;
+        return Err(failure);
     }
     printer.out_line(&format!("{} leads to {wanted} instead of {replaced}", group.api_service));
     Ok(ExitStatus::Success)
@@ -214,6 +226,10 @@ enum HubApiError {
         group.api_service
     )]
     NotServed { group: Group, last: String, within: Duration },
+    #[error("{} leads to the sidecar already, which does not serve it: {last}", group.api_service)]
+    Silent { group: Group, last: String },
+    #[error("interrupted: {} leads where it did before", group.api_service)]
+    Interrupted { group: Group },
     #[error("{} leads to {target} again, but it does not answer: {last}", group.api_service)]
     NotBack { group: Group, target: String, last: String },
 }
@@ -225,7 +241,8 @@ impl Explain for HubApiError {
             Self::NoGroup { .. } => {
                 "name the kubeconfig context of Karmada's API server by --context".to_owned()
             }
-            Self::Local { .. } | Self::Manifest(_) => return None,
+            Self::Silent { .. } => "put it back: kubectl mc hub-api remove --for karmada".to_owned(),
+            Self::Local { .. } | Self::Manifest(_) | Self::Interrupted { .. } => return None,
             Self::Annotation { group } => format!("see: kubectl get {} -o yaml", group.kubectl_name()),
             Self::Authority { .. } => "name a PEM file by --certificate-authority".to_owned(),
             Self::Service(_) => "for example --service=kubectl-mc-system/mc-sidecar".to_owned(),
@@ -241,6 +258,7 @@ impl Explain for HubApiError {
     fn status(&self) -> ExitStatus {
         match self {
             Self::Service(_) => ExitStatus::Usage,
+            Self::Interrupted { .. } => ExitStatus::Interrupted,
             _ => ExitStatus::Failed,
         }
     }

@@ -9,6 +9,7 @@ mod argv;
 mod audit;
 mod authz;
 mod cache;
+mod child_output;
 mod chosen_cluster;
 mod cli;
 mod cluster;

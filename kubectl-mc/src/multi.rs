@@ -49,6 +49,7 @@ pub(crate) use unmarked::{unmarked, unmarked_file};
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::client;
+use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::reach::Reach;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
@@ -57,7 +58,7 @@ use crate::kubectl::verb::{self, Effect};
 use crate::log::Log;
 use crate::multi::direct::Plan;
 use crate::multi::selection::{Growth, SelectedCluster, SelectedClusters};
-use crate::next_command::quoted;
+use crate::next_command::shown;
 use crate::printer::Printer;
 use children::Children;
 use document::Format;
@@ -107,26 +108,46 @@ pub(crate) fn check(scanned: &Scanned, targets: &SelectedClusters) -> Result<(),
 
 /// Runs the command on all its clusters and prints the outcome.
 pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
-    if job.effect == Effect::Writes {
+    let writes = job.effect == Effect::Writes;
+    // This is only a convenience, so an unwritable folder is not an error.
+    let cache = Cache::open(job.env).ok();
+    if writes {
         confirm::confirm(job)?;
+        if let Some(cache) = &cache {
+            let _ = last_failed::forget(cache.folder());
+        }
     }
+    let progress = ClusterProgress::default();
     let finished = client::runtime()?.block_on(async {
         tokio::select! {
             biased;
             // Dropping the future also ends the children and deletes their files.
             () = interrupt::interrupted() => Ok(None),
-            outcomes = run_all(job) => outcomes.map(Some),
+            outcomes = run_all(job, &progress) => outcomes.map(Some),
         }
-    })?;
-    let Some(outcomes) = finished else { return Ok(ExitStatus::Interrupted) };
+    });
+    let remember = |outcomes: &[Outcome]| {
+        if let Some(cache) = &cache {
+            let _ = last_failed::remember(cache.folder(), job.reach, outcomes);
+        }
+    };
+    let outcomes = match finished {
+        Ok(Some(outcomes)) => outcomes,
+        ended => {
+            if writes {
+                let result =
+                    |name: &ClusterId| progress.has_succeeded(name).then_some(()).ok_or(Fault::NotBegun);
+                let outcome = |name: &ClusterId| Outcome { cluster: name.clone(), result: result(name) };
+                remember(&job.targets.names().map(outcome).collect::<Vec<_>>());
+            }
+            return ended.map(|_| ExitStatus::Interrupted);
+        }
+    };
+    remember(&outcomes);
     for outcome in &outcomes {
         if let Err(Fault::OtherHub(other)) = &outcome.result {
             return Err(other.clone().into());
         }
-    }
-    // This is only a convenience, so an unwritable folder is not an error.
-    if let Ok(cache) = Cache::open(job.env) {
-        let _ = last_failed::remember(cache.folder(), job.reach, &outcomes);
     }
     let summary = Summary::of(&outcomes);
     job.printer.note(&summary.to_string());
@@ -140,13 +161,11 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
 fn again(scanned: &Scanned) -> String {
     let words = scanned.own_besides_choice();
     let words = words.into_iter().chain(scanned.kubectl.iter().map(std::ffi::OsString::as_os_str));
-    let words: Vec<_> = words.map(quoted).collect();
-    format!("kubectl mc --retry-failed {}", words.join(" "))
+    format!("kubectl mc --retry-failed {}", shown(words))
 }
 
 /// Runs by direct requests if they have exactly the same result as kubectl, else by kubectl.
-async fn run_all(job: &Job<'_>) -> Result<Vec<Outcome>, Failure> {
-    let progress = ClusterProgress::default();
+async fn run_all(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>, Failure> {
     progress.wait_for(job.targets.names());
     let plan = Plan::for_many(job.scanned, job.env);
     if plan.is_some() {
@@ -156,8 +175,8 @@ async fn run_all(job: &Job<'_>) -> Result<Vec<Outcome>, Failure> {
     Log::new(job.env).decision("Run command", &[("by", &means)]);
     let all = async {
         match plan {
-            Some(plan) => plan.run_job(job, &progress).await,
-            None => turns(job, &progress).await,
+            Some(plan) => plan.run_job(job, progress).await,
+            None => turns(job, progress).await,
         }
     };
     // The lines of a stream already show the progress.
@@ -187,13 +206,27 @@ async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>
     for size in sizes {
         let (turn, later) = rest.split_at(size);
         rest = later;
-        outcomes.extend(children.run(turn, &mut output, progress).await?);
-        let failed = outcomes.iter().any(|outcome| outcome.result.as_ref().is_err_and(Fault::is_failure));
-        if failed && job.options.pause_on_failure && !rest.is_empty() {
-            outcomes.extend(rest.iter().map(|target| Outcome {
-                cluster: target.name.clone(),
-                result: output.end(&target.name, Err(Fault::NotBegun)),
-            }));
+        let ended = children.run(turn, &mut output, progress).await;
+        let mut end = |target: &&SelectedCluster, fault| Outcome {
+            cluster: target.name.clone(),
+            result: output.end(&target.name, Err(fault)),
+        };
+        let stops = match ended {
+            Ok(ended) => {
+                outcomes.extend(ended);
+                let is_failure = |outcome: &Outcome| outcome.result.as_ref().is_err_and(Fault::is_failure);
+                job.options.pause_on_failure && outcomes.iter().any(is_failure)
+            }
+            Err(failure) if outcomes.is_empty() => return Err(failure),
+            // The batches before it need their summary.
+            Err(failure) => {
+                let fault = Fault::Other(failure.to_string());
+                outcomes.extend(turn.iter().map(|target| end(target, fault.clone())));
+                true
+            }
+        };
+        if stops {
+            outcomes.extend(rest.iter().map(|target| end(target, Fault::NotBegun)));
             break;
         }
     }

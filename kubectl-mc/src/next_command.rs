@@ -1,5 +1,6 @@
 //! Renders the commands of hints with the given flags, so that a copied command addresses the same host.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
@@ -92,6 +93,61 @@ pub(crate) fn quoted(word: &OsStr) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+/// The words quoted for a shell, with `***` in place of passwords, tokens and other secrets.
+pub(crate) fn shown<'a>(words: impl IntoIterator<Item = &'a OsStr>) -> String {
+    let words = masked(words.into_iter().map(OsStr::to_string_lossy));
+    words.map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ")
+}
+
+/// The words with `***` in place of secrets.
+pub(crate) fn masked<'a>(words: impl Iterator<Item = Cow<'a, str>>) -> impl Iterator<Item = String> {
+    // How to mask the next word, after a flag without `=`.
+    let mut next: Option<Secret> = None;
+    words.map(move |word| match (next.take(), word.split_once('=')) {
+        (Some(secret), _) => secret.masked(&word),
+        (None, Some((flag, value))) => match Secret::of_flag(flag) {
+            Some(secret) => format!("{flag}={}", secret.masked(value)),
+            None => word.into_owned(),
+        },
+        (None, None) => {
+            next = Secret::of_flag(&word);
+            word.into_owned()
+        }
+    })
+}
+
+/// The part of a flag's value that is secret.
+#[derive(Clone, Copy)]
+enum Secret {
+    Value,
+    /// The part after `NAME=`.
+    OfName,
+}
+
+impl Secret {
+    fn of_flag(flag: &str) -> Option<Self> {
+        let (_, secret) = SECRETS.iter().find(|(known, _)| *known == flag)?;
+        Some(*secret)
+    }
+
+    fn masked(self, value: &str) -> String {
+        match (self, value.split_once('=')) {
+            (Self::OfName, Some((name, _))) => format!("{name}=***"),
+            _ => "***".to_owned(),
+        }
+    }
+}
+
+const SECRETS: [(&str, Secret); 7] = [
+    ("--token", Secret::Value),
+    ("--password", Secret::Value),
+    ("--docker-password", Secret::Value),
+    ("--client-secret", Secret::Value),
+    ("--oidc-client-secret", Secret::Value),
+    ("--from-literal", Secret::OfName),
+    ("--env", Secret::OfName),
+];
+
 /// ` --name=value`, quoted; empty without a value.
 fn flag(name: &str, value: Option<&OsStr>) -> String {
     let Some(value) = value.filter(|value| !value.is_empty()) else { return String::new() };
@@ -118,6 +174,27 @@ const END: [char; 4] = ['`', ';', '\n', ')'];
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_of_a_command_are_not_shown() {
+        let shown = |line: &str| shown(line.split(' ').map(OsStr::new));
+        for (line, expected) in [
+            ("get pods --token=abc", "get pods '--token=***'"),
+            ("get pods --token abc -n x", "get pods --token '***' -n x"),
+            (
+                "create secret docker-registry r --docker-password=p",
+                "create secret docker-registry r '--docker-password=***'",
+            ),
+            (
+                "create secret generic s --from-literal=k=v=w",
+                "create secret generic s '--from-literal=k=***'",
+            ),
+            ("create secret generic s --from-literal k=v", "create secret generic s --from-literal 'k=***'"),
+            ("get pods --token-file=x -l token=y", "get pods --token-file=x -l token=y"),
+        ] {
+            assert_eq!(shown(line), expected);
+        }
+    }
 
     #[test]
     fn words_are_quoted_when_a_shell_needs_it() {

@@ -7,6 +7,8 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+#[cfg(unix)]
+pub(crate) use interrupt::Interrupt;
 
 use crate::printer::Printer;
 use crate::server_text::escaped;
@@ -38,6 +40,26 @@ impl<'a> Progress<'a> {
             bar
         });
         Step { printer: self.printer, bar, text, said: String::new() }
+    }
+}
+
+/// On other systems only Ctrl-C is a signal.
+#[cfg(not(unix))]
+pub(crate) struct Interrupt;
+
+#[cfg(not(unix))]
+impl Interrupt {
+    pub(crate) fn handle() -> Self {
+        Self
+    }
+
+    /// The result of the work; `None` if Ctrl-C was pressed first.
+    pub(crate) async fn unless<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            Ok(()) = tokio::signal::ctrl_c() => None,
+            done = work => Some(done),
+        }
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) async fn grant(
     match &clusters {
         Clusters::Named(clusters) if duration.is_none() && name.is_none() => {
             let now = ImmediateGrant { role, subjects: &subjects, dry_run: *dry_run };
-            let mut outcomes = Outcomes::new(clusters.len(), printer);
+            let mut outcomes = Outcomes::new(clusters.len(), &host.at.cluster, printer);
             for name in clusters.iter().filter_map(SelectedCluster::member) {
                 outcomes.add(name, now.grant(name, &host, env, printer).await)?;
             }
@@ -99,7 +99,7 @@ pub(super) async fn revoke(
         return Ok(ExitStatus::Success);
     }
     let now = ImmediateGrant { role, subjects: &subjects, dry_run: *dry_run };
-    let mut outcomes = Outcomes::new(clusters.len(), printer);
+    let mut outcomes = Outcomes::new(clusters.len(), &host.at.cluster, printer);
     for name in clusters.iter().filter_map(SelectedCluster::member) {
         outcomes.add(name, now.revoke(name, is_maintained, delete, &host, env, printer).await)?;
     }

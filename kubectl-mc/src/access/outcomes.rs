@@ -2,6 +2,7 @@
 
 use kubectl_mc_api::ClusterName;
 
+use crate::cluster::context::ClusterContext;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
@@ -10,12 +11,14 @@ use crate::printer::Printer;
 pub(super) struct Outcomes<'a> {
     clusters: usize,
     failed: usize,
+    /// The host that the commands of hints address.
+    host: &'a ClusterContext,
     printer: &'a Printer,
 }
 
 impl<'a> Outcomes<'a> {
-    pub(super) fn new(clusters: usize, printer: &'a Printer) -> Self {
-        Self { clusters, failed: 0, printer }
+    pub(super) fn new(clusters: usize, host: &'a ClusterContext, printer: &'a Printer) -> Self {
+        Self { clusters, failed: 0, host, printer }
     }
 
     pub(super) fn add(&mut self, cluster: &ClusterName, outcome: Result<(), Failure>) -> Result<(), Failure> {
@@ -26,7 +29,7 @@ impl<'a> Outcomes<'a> {
         self.failed += 1;
         self.printer.note_line(&format!("{cluster}: error: {}", failure.to_string().trim()));
         if let Some(hint) = &failure.hint {
-            self.printer.note_line(&format!("{cluster}: hint: {}", hint.trim()));
+            self.printer.note_line(&format!("{cluster}: hint: {}", self.host.complete(hint.trim())));
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::error::Explain;
 pub(crate) struct Delete {
     /// A server-side dry run, which changes nothing.
     pub(crate) dry_run: bool,
-    /// Timeout for the removal of each object.
+    /// Timeout for the removal of each object; 0 disables it.
     pub(crate) timeout: Duration,
 }
 
@@ -62,12 +62,17 @@ impl Delete {
     async fn gone(self, from: NamedCluster<'_>, object: &Object) -> Result<(), DeleteError> {
         let begin = Instant::now();
         while let Some(left) = object.get(from).await? {
-            if begin.elapsed() > self.timeout {
+            if self.is_over(begin.elapsed()) {
                 return Err(DeleteError::Stays { reason: why_it_stays(&left), object: object.clone() });
             }
             sleep(POLL).await;
         }
         Ok(())
+    }
+
+    /// Whether the timeout has passed; 0 disables it.
+    fn is_over(self, elapsed: Duration) -> bool {
+        !self.timeout.is_zero() && elapsed > self.timeout
     }
 }
 
@@ -111,6 +116,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn deletion_without_a_timeout_is_never_over() {
+        let is_over = |timeout| Delete { dry_run: false, timeout }.is_over(Duration::from_secs(2));
+        assert!(is_over(Duration::from_secs(1)));
+        assert!(!is_over(Duration::from_secs(3)) && !is_over(Duration::ZERO));
+    }
 
     #[test]
     fn undeleted_object_gives_the_reason() {

@@ -121,7 +121,7 @@ pub(crate) struct UninstallArgs {
     /// Validate with a server-side dry run; change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Timeout for the deletion of each object
+    /// Timeout for the deletion of each object; 0 disables it
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_flag)]
     pub(crate) timeout: Duration,
 }

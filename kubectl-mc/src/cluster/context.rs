@@ -240,6 +240,11 @@ impl ClusterContext {
         self.flags().kubectl()
     }
 
+    /// Adds the flags that address the host to the commands of a hint.
+    pub(crate) fn complete(&self, hint: &str) -> String {
+        self.flags().complete(hint)
+    }
+
     fn flags(&self) -> GivenFlags {
         let hub =
             (self.hub.origin == Origin::Given && self.hub.is_foreign()).then(|| self.hub.dialect.to_string());

@@ -6,6 +6,7 @@ use std::error::Error;
 use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,6 +15,7 @@ use kube::config::{AuthInfo, Cluster, ExecConfig, ExecInteractiveMode};
 use serde_json::{Value, json};
 
 use crate::argv::Scanned;
+use crate::child_output::{LIMIT, output_within};
 use crate::cluster::client::ClientError;
 use crate::cluster::context::{ClusterContext, User};
 
@@ -96,7 +98,8 @@ impl Plugin {
     /// Runs the plugin.
     fn obtain(&self) -> Result<Obtained, Box<dyn Error + Send + Sync>> {
         let mut command = command(&self.exec, &self.cluster)?;
-        let output = command.output().map_err(|error| not_started(&self.exec, &error))?;
+        let limit = (!self.may_ask()).then_some(LIMIT);
+        let output = output_within(&mut command, limit).map_err(|error| not_started(&self.exec, &error))?;
         self.read(&output)
     }
 
@@ -105,6 +108,19 @@ impl Plugin {
         let command = command(&self.exec, &self.cluster)?;
         let output = tokio::process::Command::from(command).kill_on_drop(true).output().await;
         self.read(&output.map_err(|error| not_started(&self.exec, &error))?)
+    }
+
+    /// The result of the work with this plugin. `limit` is the timeout of a plugin that cannot prompt.
+    pub(crate) async fn within<T>(
+        &self,
+        limit: Option<Duration>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, ClientError> {
+        let Some(limit) = limit.filter(|_| !self.may_ask()) else { return Ok(work.await) };
+        tokio::time::timeout(limit, work).await.map_err(|_| {
+            let seconds = limit.as_secs_f64();
+            ClientError::Setup(format!("{} returned nothing within {seconds} s", self.describe()).into())
+        })
     }
 
     /// Parses the `ExecCredential`.
@@ -129,7 +145,7 @@ impl Plugin {
     }
 
     /// The command, for messages.
-    pub(crate) fn describe(&self) -> String {
+    fn describe(&self) -> String {
         format!("the credential plugin {}", self.exec.command.as_deref().unwrap_or_default())
     }
 

@@ -34,15 +34,7 @@ impl SharedCredentials {
         let Some(plugin) = Plugin::of(&context, scanned) else { return Ok(context) };
         let answer = Arc::clone(self.answers.lock().await.entry(plugin.key()).or_default());
         let run = answer.get_or_init(|| self.run(&plugin));
-        let obtained = match limit.filter(|_| !plugin.may_ask()) {
-            Some(limit) => tokio::time::timeout(limit, run).await.map_err(|_| {
-                let seconds = limit.as_secs_f64();
-                ClientError::Setup(
-                    format!("{} returned nothing within {seconds} s", plugin.describe()).into(),
-                )
-            })?,
-            None => run.await,
-        };
+        let obtained = plugin.within(limit, run).await?;
         let obtained = obtained.clone().map_err(|reason| ClientError::Setup(reason.into()))?;
         Ok(obtained.used_by(context, plugin.user().to_owned()))
     }

@@ -39,6 +39,24 @@ fn set_is_a_map_or_the_list_of_its_clusters() {
 }
 
 #[test]
+fn empty_set_never_chooses_all_clusters() {
+    let hint = "chooses all clusters";
+    for (text, reason) in [
+        ("[]", "the set @prod is empty"),
+        ("{}", "the set @prod is empty"),
+        ("{clusters: []}", "the set @prod is empty"),
+        ("{selector: }", "the set @prod is empty"),
+        ("{selector: ''}", "the set @prod has an empty selector"),
+        ("{clusters: [m1], selector: ' '}", "the set @prod has an empty selector"),
+    ] {
+        let error = ConfigFile::parse(&format!("sets: {{prod: {text}}}")).unwrap_err();
+        assert!(error.contains(reason) && error.contains(hint), "{text}: {error}");
+    }
+    assert!(ConfigFile::parse("sets: {prod: }").is_err());
+    assert!(ConfigFile::parse("sets: {prod: ['!m1'], some: {where: ready=True}}").is_ok());
+}
+
+#[test]
 fn empty_file_equals_no_file() {
     for text in ["", "\n# nothing\n", "{}"] {
         assert_eq!(ConfigFile::parse(text).unwrap(), ConfigFile::default(), "{text:?}");

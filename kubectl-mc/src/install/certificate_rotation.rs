@@ -75,12 +75,15 @@ impl<'a> CertificateRotation<'a> {
 
     /// Removes the old authority and the objects of the old issuer; returns the deleted objects.
     pub(crate) async fn finish(&self, delete: Delete) -> Result<Vec<Object>, Failure> {
+        let certificates = self.parameters.values.certificates;
         let is_change = self.is_due() && !delete.dry_run;
+        // Also without a change, because an interrupted run may have deleted the objects of the old issuer and
+        // left its authority in the host's bundle.
+        let is_external = certificates != Certificates::SelfManaged && self.is_registered && !delete.dry_run;
         if is_change {
             sleep(LEAVING).await;
         }
-        let served = if is_change { self.bundle(&self.secret(SERVED)?).await? } else { None };
-        let certificates = self.parameters.values.certificates;
+        let served = if is_change || is_external { self.bundle(&self.secret(SERVED)?).await? } else { None };
         if let (Certificates::SelfManaged, Some(old)) = (certificates, &served)
             && let Some(own) = self.edit(&self.secret(AUTHORITY)?, |bundle| without(bundle, old)).await?
         {
@@ -90,8 +93,7 @@ impl<'a> CertificateRotation<'a> {
         let deleted = deleted?;
         // This is safe only now: while their Secret exists, stopping sidecars write it into the host's bundle
         // again. cert-manager's injector removes nothing.
-        let is_external = certificates != Certificates::SelfManaged && is_change;
-        if let Some(new) = self.given().or(served).filter(|_| is_external) {
+        if let Some(new) = self.given().or(served).filter(|new| is_external && !new.is_empty()) {
             self.register(&new).await?;
         }
         Ok(deleted)
@@ -236,9 +238,49 @@ const ATTEMPTS: u32 = 5;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::connection::Connection;
+    use crate::cluster::context::{ClusterContext, HostOptions};
+    use crate::env::Env;
 
     fn pem(text: &str) -> String {
         format!("-----BEGIN CERTIFICATE-----\n{text}\n{END}\n")
+    }
+
+    #[tokio::test]
+    async fn interrupted_rotation_is_completed_by_the_bundle() {
+        let (old, new) = (pem("T2xk"), pem("TmV3"));
+        let (patched, patches) = std::sync::mpsc::channel();
+        let bundle = STANDARD.encode(format!("{old}{new}"));
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            if request.method() == http::Method::PATCH {
+                patched.send(request.uri().path().to_owned()).unwrap();
+            }
+            let found = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+                "metadata": {"name": API_SERVICE}, "spec": {"caBundle": bundle}});
+            let answer = http::Response::new(kube::client::Body::from(found.to_string().into_bytes()));
+            std::future::ready(Ok::<_, std::io::Error>(answer))
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config");
+        let kubeconfig = "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n\
+                          clusters: [{name: k, cluster: {server: 'https://host'}}]\nusers: [{name: u, user: {}}]\n";
+        std::fs::write(&file, kubeconfig).unwrap();
+        let options = HostOptions { kubeconfig: Some(file), ..Default::default() };
+        let cluster = ClusterContext::load(&options, &Env::default()).unwrap();
+        let at = Connection { client: kube::Client::new(service, "default"), cluster };
+        let mut parameters = Parameters::new("image");
+        parameters.values.certificates = Certificates::Secret;
+        parameters.values.tls.ca_bundle = new;
+        let rotation = CertificateRotation {
+            host: at.target("host"),
+            parameters: &parameters,
+            surplus: Vec::new(),
+            is_registered: true,
+        };
+        for dry_run in [true, false] {
+            rotation.finish(Delete { dry_run, timeout: POLL }).await.unwrap();
+            assert_eq!(patches.try_iter().count(), usize::from(!dry_run));
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{InstallError, get};
 use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
+use crate::next_command::quoted;
 
 /// Fails if the sidecar could not work, or if another tool installed it.
 pub(crate) async fn check(client: &kube::Client, namespace: &str) -> Result<(), InstallError> {
@@ -26,7 +27,7 @@ pub(crate) async fn check(client: &kube::Client, namespace: &str) -> Result<(), 
         let release = metadata["annotations"]["meta.helm.sh/release-name"].as_str().unwrap_or_default();
         return Err(InstallError::Foreign {
             owner: format!("Helm, as release {release:?}"),
-            hint: format!("upgrade it by Helm: helm -n {namespace} upgrade {release}"),
+            hint: format!("upgrade it by Helm: helm -n {namespace} upgrade {}", quoted(release.as_ref())),
         });
     }
     Ok(())

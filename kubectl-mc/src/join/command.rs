@@ -240,11 +240,10 @@ async fn join(
         timeout,
         printer,
     };
-    let Joined { granted, agent: of_agent } = tokio::select! {
-        biased;
-        // Cancelling here is safe: each request is a step that can be repeated.
-        _ = tokio::signal::ctrl_c() => return Err(Interrupted(name.clone()).into()),
-        done = steps.run() => done.map_err(|source| NotJoined { name: name.clone(), source })?,
+    let Joined { granted, agent: of_agent } = match steps.run().await {
+        // Each request is a step that can be repeated.
+        Err(StepError::Interrupted) => return Err(Interrupted(name.clone()).into()),
+        done => done.map_err(|source| NotJoined { name: name.clone(), source })?,
     };
 
     let next = next::command(host, name).await?;
@@ -337,6 +336,10 @@ struct Interrupted(ClusterName);
 impl Explain for Interrupted {
     fn hint(&self) -> Option<String> {
         Some(go_on(&self.0))
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Interrupted
     }
 }
 

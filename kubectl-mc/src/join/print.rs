@@ -9,11 +9,13 @@ use kubectl_mc_api::names::{
     HOST_ADMINS, IMPERSONATOR, KUBECTL_MC, MANAGED_BY, MANAGER, MEMBER_UID, NAMESPACE, SECRET_TYPE,
 };
 use kubectl_mc_api::token_life::of_manager;
+use serde_json::{Value, json};
 
 use super::agent::plan::AgentPlan;
 use super::agent::shell;
 use super::bindable_roles;
 use super::endpoint::Endpoint;
+use super::here_document::here_document;
 use super::manifest;
 use super::objects::MemberSide;
 use super::token_policy;
@@ -106,14 +108,16 @@ impl Halves<'_> {
             "# On the host, as its administrator, in a shell that has those variables.\n\
              {key}{kubectl} apply --server-side --field-manager=kubectl-mc -f - <<EOF\n"
         );
-        let mut registration = super::objects::member_cluster(name, labels, Some("$MEMBER_UID"));
-        registration["metadata"]["annotations"][MEMBER_UID] = "$MEMBER_UID".into();
-        let secrets =
-            [(name.manager_secret(), "$MANAGER_TOKEN"), (name.member_secret(), "$IMPERSONATOR_TOKEN")];
-        let secrets =
-            secrets.map(|(secret, token)| secret_in_clear(self.namespace, &secret, endpoint, token));
-        let account = agent.map(|plan| shell::account(name, plan)).unwrap_or_default();
-        text.push_str(&documents(account.iter().chain([&registration]).chain(&secrets)));
+        text.push_str(&here_document(|variable| {
+            let uid = variable("MEMBER_UID");
+            let mut registration = super::objects::member_cluster(name, labels, Some(&uid));
+            registration["metadata"]["annotations"][MEMBER_UID] = uid.into();
+            let tokens =
+                [(name.manager_secret(), "MANAGER_TOKEN"), (name.member_secret(), "IMPERSONATOR_TOKEN")];
+            let secrets = tokens.map(|(secret, token)| self.secret_in_clear(&secret, token, variable));
+            let account = agent.map(|plan| shell::account(name, plan)).unwrap_or_default();
+            account.into_iter().chain([registration]).chain(secrets).collect()
+        }));
         text.push_str("EOF\n");
         match agent {
             Some(plan) => {
@@ -127,23 +131,24 @@ impl Halves<'_> {
         }
         Ok(text)
     }
-}
 
-/// A Secret in readable form (`stringData`); the shell inserts the token.
-fn secret_in_clear(namespace: &str, name: &str, endpoint: &Endpoint, token: &str) -> serde_json::Value {
-    let mut data = endpoint.data();
-    data.insert("token", token.to_owned());
-    let mut secret = serde_json::json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": SECRET_TYPE,
-        "metadata": {"name": name, "namespace": namespace, "labels": {MANAGED_BY: KUBECTL_MC}},
-        "stringData": data,
-    });
-    if endpoint.via_agent {
-        secret["data"] = serde_json::json!({"ca.crt": format!("${}", shell::MEMBER_CA)});
+    /// A Secret in readable form (`stringData`); the shell inserts the token.
+    fn secret_in_clear(&self, name: &str, token: &str, variable: &dyn Fn(&str) -> String) -> Value {
+        let Self { endpoint, namespace, .. } = self;
+        let mut data = endpoint.data();
+        data.insert("token", variable(token));
+        let mut secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": SECRET_TYPE,
+            "metadata": {"name": name, "namespace": namespace, "labels": {MANAGED_BY: KUBECTL_MC}},
+            "stringData": data,
+        });
+        if endpoint.via_agent {
+            secret["data"] = json!({"ca.crt": variable(shell::MEMBER_CA)});
+        }
+        secret
     }
-    secret
 }
 
 fn waits(kubectl: &str, name: &ClusterName) -> String {

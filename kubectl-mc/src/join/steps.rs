@@ -2,6 +2,7 @@
 //! side exists and the sidecar has reached the member. A member in use keeps its connection until then
 //! ([`super::switch`]).
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use kubectl_mc_api::{ClusterName, path};
@@ -19,7 +20,7 @@ use super::{bindable_roles, token_policy, wait};
 use crate::apply::delete::{Delete, DeleteError};
 use crate::apply::{Applied, Apply, ApplyError, Change};
 use crate::printer::Printer;
-use crate::progress::{Progress, Step};
+use crate::progress::{Interrupt, Progress, Step};
 
 /// Both sides, and the objects to write.
 pub(crate) struct Steps<'a> {
@@ -54,7 +55,27 @@ pub(crate) struct Joined {
 }
 
 impl Steps<'_> {
+    /// Joins the member. A member in use whose connection cannot be changed, or whose change is interrupted,
+    /// gets its previous connection back.
     pub(crate) async fn run(self) -> Result<Joined, StepError> {
+        let Self { name, host, namespace, endpoint, .. } = self;
+        let switch = Switch::of(name, host, namespace, endpoint).await?;
+        let interrupt = Interrupt::handle();
+        let is_mixed = Cell::new(false);
+        let written = interrupt.unless(self.write(switch.as_ref(), &is_mixed)).await;
+        let written = written.unwrap_or(Err(StepError::Interrupted));
+        match (written, switch) {
+            (Err(error), Some(switch)) if is_mixed.get() => {
+                // A second signal ends a host that does not respond.
+                interrupt.unless(switch.undo()).await.unwrap_or(Ok(()))?;
+                Err(StepError::Undone(Box::new(error)))
+            }
+            (written, _) => written,
+        }
+    }
+
+    /// Writes the objects; `is_mixed` is set while the Secrets may lead to different addresses.
+    async fn write(self, switch: Option<&Switch<'_>>, is_mixed: &Cell<bool>) -> Result<Joined, StepError> {
         let Self {
             name,
             host,
@@ -74,7 +95,6 @@ impl Steps<'_> {
         let progress = Progress::new(printer);
         let apply = Apply { dry_run: false, force_conflicts: true };
 
-        let switch = Switch::of(name, host, namespace, endpoint).await?;
         let step = progress.step(&format!("registering {name} on the host"));
         let secret = name.member_secret();
         let mut written = match &agent {
@@ -104,7 +124,7 @@ impl Steps<'_> {
             if is_other {
                 agent.until_replaced(timeout, &mut step).await?;
             }
-            match &switch {
+            match switch {
                 Some(_) => agent.until_ready(timeout, &mut step).await?,
                 None => agent.until_connected(timeout, &mut step).await?,
             }
@@ -146,21 +166,20 @@ impl Steps<'_> {
             written = connection(host, namespace, &name.manager_secret(), endpoint, apply).await?;
             new_secrets.extend(written_now(&written));
         }
-        let beside = switch.as_ref().map(Switch::patch).unwrap_or_default();
+        let beside = switch.map(Switch::patch).unwrap_or_default();
         let tokens =
             Tokens { name, host, member, namespace, life: token_life, policies: token_policies, beside };
+        is_mixed.set(switch.is_some());
         let tokens = tokens.write().await?;
         ended(step, "host", &written, printer);
         print_applied("member", &tokens.policies, printer);
 
-        if let Some(switch) = &switch {
+        if let Some(switch) = switch {
             let mut step = progress.step(&format!("waiting until the sidecar reaches {}", endpoint.server));
-            if let Err(error) = switch.until_used(timeout, &mut step).await {
-                switch.undo().await?;
-                return Err(StepError::Undone(Box::new(not_reached(error))));
-            }
+            switch.until_used(timeout, &mut step).await.map_err(not_reached)?;
             step.done();
         }
+        is_mixed.set(false);
         for secret in [name.manager_secret(), name.member_secret()] {
             if !new_secrets.contains(&secret) {
                 printer.out_line(&format!("host: secret/{secret} configured"));
@@ -231,6 +250,8 @@ pub(crate) enum StepError {
     /// The agent is connected, but the member does not respond through it.
     #[error(transparent)]
     BehindAgent(wait::WaitError),
+    #[error("interrupted")]
+    Interrupted,
     /// The member has its previous connection back.
     #[error("{0}; its connection of before is in use again")]
     Undone(Box<Self>),
@@ -253,6 +274,7 @@ impl StepError {
                  address of the member's Service default/kubernetes, if its pods have no cluster DNS"
                     .to_owned(),
             ),
+            Self::Interrupted => None,
             Self::Undone(error) => error.hint(),
             Self::Token(error) => error.hint(),
             Self::Agent(error) => error.hint(),

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::side::{Side, SideError};
 use super::token_policy;
 use crate::apply::{Applied, Apply, ApplyError};
+use crate::next_command::quoted;
 
 /// The tokens of one member.
 pub(crate) struct Tokens<'a> {
@@ -149,7 +150,7 @@ impl TokenError {
             Self::Side(error) => error.hint(),
             Self::Apply(error) => error.hint(),
             Self::NoAccount { name, kubectl_mc, context, .. } => {
-                let context = context.as_deref().unwrap_or("NAME");
+                let context = quoted(context.as_deref().unwrap_or("NAME").as_ref());
                 Some(format!("a join makes it again: {kubectl_mc} join {name} --member-context={context}"))
             }
             Self::Missing(_) => None,

@@ -5,9 +5,11 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::argv::Scanned;
 use crate::cache;
+use crate::child_output::output_within;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -58,13 +60,10 @@ impl Kubectl {
     /// kubectl's `gitVersion`. The kubeconfig is that of the later run, because dispatching kubectls
     /// (gcloud's) choose the real program by the server.
     pub(crate) fn version(&self, kubeconfig: &OsStr) -> Result<String, KubectlError> {
-        let output = self
-            .command()
-            .args(["version", "--client", "-o", "json"])
-            .env(env::KUBECONFIG, kubeconfig)
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .output()
+        let mut command = self.command();
+        command.args(["version", "--client", "-o", "json"]).env(env::KUBECONFIG, kubeconfig);
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        let output = output_within(&mut command, Some(VERSION_LIMIT))
             .map_err(|source| KubectlError::Start { path: self.path.clone(), source })?;
         git_version(&output.stdout).ok_or_else(|| KubectlError::Version { path: self.path.clone() })
     }
@@ -144,6 +143,9 @@ const ENDINGS: &[&str] = &[""];
 const PROGRAM: &str = "kubectl.exe";
 #[cfg(not(windows))]
 const PROGRAM: &str = "kubectl";
+
+/// Enough for a kubectl that starts another one.
+const VERSION_LIMIT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KubectlError {

@@ -30,6 +30,10 @@ pub(crate) fn effect(scanned: &Scanned) -> Effect {
         }
         ("cp", _) if download(scanned).is_some() => Effect::Opens,
         ("exec" | "cp" | "debug" | "edit" | "proxy", _) => Effect::Writes,
+        // kubectl ignores --dry-run beside these flags.
+        ("create" | "replace" | "delete", _) if scanned.value("raw").is_some() || edits(scanned) => {
+            Effect::Writes
+        }
         ("set", _) if scanned.has("local") => Effect::Reads,
         _ if is_dry(scanned) => Effect::Reads,
         _ => Effect::Writes,
@@ -56,6 +60,7 @@ pub(crate) fn needs_one_cluster(scanned: &Scanned) -> Option<&'static str> {
     match verb {
         "exec" | "attach" | "run" | "debug" if scanned.has("tty") => Some("a terminal (--tty)"),
         "edit" => Some("an editor"),
+        "create" if edits(scanned) => Some("an editor"),
         "apply" if word == "edit-last-applied" => Some("an editor"),
         "delete" if scanned.has("interactive") || scanned.has("stdin") => Some("questions (--interactive)"),
         "proxy" => Some("one local port"),
@@ -98,6 +103,11 @@ pub(crate) fn reads_stdin(scanned: &Scanned) -> bool {
         file == "-" || file == "/dev/stdin"
     };
     takes || from.iter().any(|name| scanned.values(name).any(is_stdin))
+}
+
+/// Whether `create` opens an editor first.
+fn edits(scanned: &Scanned) -> bool {
+    scanned.has("edit")
 }
 
 fn is_dry(scanned: &Scanned) -> bool {
@@ -166,6 +176,11 @@ mod tests {
             ("cp ns/x:/b a -c main", Effect::Opens),
             ("create token x", Effect::Writes),
             ("delete --raw /x", Effect::Writes),
+            ("delete --raw /x --dry-run=server", Effect::Writes),
+            ("create --raw=/x -f x --dry-run=client", Effect::Writes),
+            ("replace --raw /x -f x --dry-run=server", Effect::Writes),
+            ("create -f x --edit --dry-run=server", Effect::Writes),
+            ("create -f x --edit=false --dry-run=server", Effect::Reads),
             ("some-plugin get", Effect::Writes),
         ] {
             assert_eq!(effect(&of(line)), expected, "{line}");
@@ -190,7 +205,14 @@ mod tests {
 
     #[test]
     fn interactive_commands_need_one_cluster() {
-        for line in ["exec -it x -- sh", "run -ti x --image=y", "edit deploy/x", "delete pod x -i", "proxy"] {
+        for line in [
+            "exec -it x -- sh",
+            "run -ti x --image=y",
+            "edit deploy/x",
+            "create -f x --edit",
+            "delete pod x -i",
+            "proxy",
+        ] {
             assert!(needs_one_cluster(&of(line)).is_some(), "{line}");
         }
         for line in ["exec -i x -- sh", "exec x -- ls", "get pods", "logs -f x", "exec x -- tool -it"] {

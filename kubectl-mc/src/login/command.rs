@@ -1,22 +1,20 @@
 //! Runs a command that prints a credential: a token, or an `ExecCredential` as from a credential plugin. The
 //! command inherits `KUBERNETES_EXEC_INFO`, and the terminal if the plugin has it.
 
+use std::io::{self, IsTerminal};
 use std::process::{Command, ExitStatus, Stdio};
 
 use super::record::Credential;
+use crate::child_output::{LIMIT, output_within};
 
 /// Runs the command with these additional variables, and parses its output.
 pub(super) fn run(command: &[String], variables: &[(String, String)]) -> Result<Credential, CommandError> {
     let Some((program, arguments)) = command.split_first() else { return Err(CommandError::None) };
     let mut child = Command::new(program);
-    child
-        .args(arguments)
-        .envs(variables.iter().cloned())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .stdin(Stdio::inherit());
+    child.args(arguments).envs(variables.iter().cloned()).stderr(Stdio::inherit()).stdin(Stdio::inherit());
     let program = program.clone();
-    let output = match child.spawn().and_then(std::process::Child::wait_with_output) {
+    let limit = (!io::stdin().is_terminal()).then_some(LIMIT);
+    let output = match output_within(&mut child, limit) {
         Ok(output) => output,
         Err(source) => return Err(CommandError::NotRun { program, source }),
     };

@@ -6,11 +6,13 @@ mod keyring;
 use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use self::keyring::{Keyring, KeyringError, SystemKeyring};
 use super::binding::Binding;
 use super::record::Record;
 use crate::cache::{self, CacheError};
+use crate::child_output::{LIMIT, within};
 use crate::cli::CredentialStore;
 use crate::env::Env;
 use crate::error::Explain;
@@ -45,11 +47,14 @@ impl Store {
 
     /// Waits for other processes that are renewing this login.
     pub(super) fn turn(&self) -> Result<Turn, StoreError> {
+        self.turn_within(LIMIT)
+    }
+
+    fn turn_within(&self, limit: Duration) -> Result<Turn, StoreError> {
         let path = self.file.with_extension("lock");
         let failed = |source| StoreError::File { file: path.clone(), source };
         let file = cache::open_private(&path).map_err(failed)?;
-        file.lock().map_err(failed)?;
-        Ok(Turn(file))
+        within(limit, move || file.lock().map(|()| Turn(file))).map_err(failed)
     }
 
     /// The stored login and its location.

@@ -2,6 +2,7 @@
 //! members that `kubectl mc kubeconfig --merge` wrote, reference it; it records their previous user for
 //! `logout`.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,7 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::kubeconfig::Mark;
 use crate::kubeconfig::edit::{EditError, Section, UserFile, list};
-use crate::next_command::quoted;
+use crate::next_command::{masked, quoted};
 
 /// The name of the plugin's extension of the user.
 const EXTENSION: &str = "kubectl-mc.dev/login";
@@ -115,16 +116,13 @@ pub(super) fn write(
 fn by_kubectl(host: &ClusterContext, name: &str, exec: &Value) -> String {
     let text = |value: &Value| quoted(OsStr::new(value.as_str().unwrap_or_default()));
     let name = quoted(OsStr::new(name));
-    let words =
-        exec["args"].as_array().into_iter().flatten().map(|word| format!(" --exec-arg={}", text(word)));
+    let words = exec["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let words = masked(words.map(Cow::from)).map(|word| format!(" --exec-arg={}", quoted(word.as_ref())));
     let variables = exec["env"].as_array().into_iter().flatten();
+    // The value may be a secret.
     let variables = variables.map(|variable| {
-        let both = format!(
-            "{}={}",
-            variable["name"].as_str().unwrap_or_default(),
-            variable["value"].as_str().unwrap_or_default()
-        );
-        format!(" --exec-env={}", quoted(OsStr::new(&both)))
+        let both = format!("{}=***", variable["name"].as_str().unwrap_or_default());
+        format!(" --exec-env={}", quoted(both.as_ref()))
     });
     let kubectl = host.kubectl();
     let context = quoted(OsStr::new(host.context.as_deref().unwrap_or_default()));
@@ -232,7 +230,10 @@ impl Explain for UserEntryError {
         match self {
             Self::Edit(error) => error.hint(),
             Self::ByHand { commands, .. } => {
-                Some(format!("the credential is stored; kubectl writes the kubeconfig anew: {commands}"))
+                let secrets = if commands.contains("***") { ", with your values for ***" } else { "" };
+                Some(format!(
+                    "the credential is stored; kubectl writes the kubeconfig anew{secrets}: {commands}"
+                ))
             }
             Self::Foreign { .. } => Some("rename that user in the file".to_owned()),
         }

@@ -5,6 +5,7 @@ mod invocations;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use kubectl_mc_api::ClusterName;
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 use self::invocations::Invocations;
 use super::child::{self, Child, Event};
 use super::ordered_output::{self, Concurrency, ForCluster, Sink};
+use super::outcome::NO_RESULT;
 use super::output::Output;
 use super::progress::ClusterProgress;
 use super::run_folder::RunFolder;
@@ -87,6 +89,7 @@ impl<'a> Children<'a> {
             scanned,
             review,
             folder: RunFolder::new(cache.folder()),
+            written: AtomicUsize::new(0),
             cache,
             credentials: SharedCredentials::default(),
         };
@@ -103,7 +106,8 @@ impl<'a> Children<'a> {
         })
     }
 
-    /// Runs the command on `targets`, a subset of the job's; the outcomes are in the same order.
+    /// Runs the command on `targets`, a subset of the job's; the outcomes are in the same order. An error means
+    /// that the command ran on none of them.
     pub(super) async fn run(
         &self,
         targets: &[&SelectedCluster],
@@ -116,17 +120,19 @@ impl<'a> Children<'a> {
             ready: Vec::new(),
             results: vec![None; targets.len()],
             output,
+            progress,
         };
-        let mut ready = Vec::new();
+        let is_ready = |(_, target): &(usize, &&SelectedCluster)| target.not_ready().is_none();
+        let starts = targets.iter().enumerate().filter(is_ready).map(|(at, target)| self.start(target, at));
+        let ready = starts.collect::<Result<Vec<_>, _>>()?;
         for (at, target) in targets.iter().enumerate() {
             if let Some(reason) = target.not_ready() {
                 // Reported immediately, so that other output does not wait for it.
                 sink.end(at, Err(Fault::NotReady(reason.clone())));
                 progress.ended(&target.name);
-                continue;
+            } else {
+                sink.ready.push(at);
             }
-            ready.push(self.start(target, at)?);
-            sink.ready.push(at);
         }
         if verb::is_stream(self.job.scanned) {
             ordered_output::run_unordered(ready, Start::run, &mut sink).await;
@@ -202,7 +208,9 @@ impl Start {
                 // count.
                 let left = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
                 match permits.acquire_owned().await {
-                    Ok(_permit) if self.keep => keep::run(|| self.child(&invocation, left), &events).await,
+                    Ok(_permit) if self.keep => {
+                        keep::run(&invocation, || self.child(&invocation, left), &events).await
+                    }
                     Ok(_permit) => child::run(self.child(&invocation, left), &events).await,
                     // The semaphore is never closed.
                     Err(_) => Err(Fault::NotBegun),
@@ -258,11 +266,17 @@ struct Results<'a, 'o> {
     ready: Vec<usize>,
     results: Vec<Option<Result<(), Fault>>>,
     output: &'a mut Output<'o>,
+    progress: &'a ClusterProgress,
 }
 
 impl Results<'_, '_> {
     fn end(&mut self, at: usize, result: Result<(), Fault>) {
-        self.results[at] = Some(self.output.end(&self.targets[at].name, result));
+        let cluster = &self.targets[at].name;
+        let result = self.output.end(cluster, result);
+        if result.is_ok() {
+            self.progress.succeeded(cluster);
+        }
+        self.results[at] = Some(result);
     }
 
     /// Breaks when standard output is closed. A command that writes still completes.
@@ -276,10 +290,12 @@ impl Results<'_, '_> {
     }
 
     fn outcomes(self) -> Vec<Outcome> {
-        // A child without a result was stopped because standard output was closed, which is not a failure.
+        let is_closed = self.go_on().is_break();
+        // A child that was stopped because standard output was closed did not fail.
+        let absent = || if is_closed { Ok(()) } else { Err(Fault::Other(NO_RESULT.to_owned())) };
         let outcome = |(target, result): (&&SelectedCluster, Option<_>)| Outcome {
             cluster: target.name.clone(),
-            result: result.unwrap_or(Ok(())),
+            result: result.unwrap_or_else(absent),
         };
         self.targets.iter().zip(self.results).map(outcome).collect()
     }

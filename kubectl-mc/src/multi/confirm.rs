@@ -4,9 +4,10 @@
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 
 use super::Job;
+use crate::confirm::is_yes;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
-use crate::next_command::quoted;
+use crate::next_command::shown;
 
 /// Prompts for the job, unless `--yes` is set.
 pub(super) fn confirm(job: &Job<'_>) -> Result<(), ConfirmError> {
@@ -22,14 +23,13 @@ pub(super) fn confirm(job: &Job<'_>) -> Result<(), ConfirmError> {
         return Err(ConfirmError::NoTerminal { clusters, plugin });
     }
     let mut input = terminal().map_err(refused)?;
-    let words: Vec<_> = job.scanned.kubectl.iter().map(|word| quoted(word)).collect();
+    let command = shown(job.scanned.kubectl.iter().map(|word| word.as_os_str()));
     let names: Vec<_> = job.targets.names().map(ToString::to_string).collect();
     let begin = format!(
-        "This changes {} of {}:\n  {}\nby:\n  kubectl {}\n",
+        "This changes {} of {}:\n  {}\nby:\n  kubectl {command}\n",
         count(clusters),
         job.reach.describe(),
-        names.join(", "),
-        words.join(" ")
+        names.join(", ")
     );
     let confirmed = ask(&begin, clusters, &mut input, &mut io::stderr()).map_err(refused)?;
     if confirmed { Ok(()) } else { Err(ConfirmError::Declined) }
@@ -47,7 +47,7 @@ fn ask(begin: &str, clusters: usize, input: &mut dyn BufRead, output: &mut dyn W
     let mut line = String::new();
     input.read_line(&mut line)?;
     let answer = line.trim();
-    Ok(if many { answer.parse() == Ok(clusters) } else { matches!(answer, "y" | "Y" | "yes") })
+    Ok(if many { answer.parse() == Ok(clusters) } else { is_yes(answer) })
 }
 
 /// The terminal itself, because standard input may be the data of the command.
@@ -113,6 +113,7 @@ mod tests {
         for (clusters, typed, expected) in [
             (2, "y\n", true),
             (2, "yes\n", true),
+            (2, "YES\n", true),
             (2, "\n", false),
             (2, "", false),
             (2, "n\n", false),

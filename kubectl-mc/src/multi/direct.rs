@@ -27,6 +27,7 @@ mod member;
 mod member_deadline;
 mod member_types;
 mod pages;
+mod path_name;
 mod pause;
 mod pool;
 mod report;
@@ -73,6 +74,12 @@ pub(crate) enum TakeOver {
     Never,
     /// Until the first output.
     BeforeOutput,
+}
+
+/// The results of tasks; none if standard output was closed, which is no failure.
+fn ended_results(results: Option<Vec<Option<Result<(), MemberFailure>>>>) -> Vec<Result<(), MemberFailure>> {
+    let died = || Err(MemberFailure::died());
+    results.unwrap_or_default().into_iter().map(|result| result.unwrap_or_else(died)).collect()
 }
 
 /// The result of a plan on a cluster.
@@ -293,3 +300,15 @@ const GRACE: Duration = Duration::from_secs(1);
 const STALLED: Duration = Duration::from_secs(5);
 /// Longer than any command runs.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn task_without_a_result_counts_as_failed() {
+        let results = ended_results(Some(vec![Some(Ok(())), None]));
+        assert_eq!(results, [Ok(()), Err(MemberFailure::died())]);
+        assert_eq!(ended_results(None), []);
+    }
+}

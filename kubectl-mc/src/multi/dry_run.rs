@@ -4,7 +4,7 @@ use crate::argv::Scanned;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::reach::Reach;
 use crate::multi::selection::{Readiness, SelectedClusters};
-use crate::next_command::quoted;
+use crate::next_command::{quoted, shown};
 use crate::tabwriter::TabWriter;
 
 /// A table of the targets.
@@ -17,7 +17,7 @@ pub(crate) fn show(scanned: &Scanned, reach: &Reach, targets: &SelectedClusters)
             Some(Readiness::NotReady(_)) => "False",
             Some(Readiness::Unknown) | None => "Unknown",
         };
-        let words: Vec<_> = scanned.kubectl.iter().map(|word| quoted(word)).collect();
+        let words = shown(scanned.kubectl.iter().map(|word| word.as_os_str()));
         let kubectl_mc = reach.of(&target.name).map_or_else(
             |_| "kubectl mc".to_owned(),
             |by| match &target.name {
@@ -27,7 +27,7 @@ pub(crate) fn show(scanned: &Scanned, reach: &Reach, targets: &SelectedClusters)
             },
         );
         let (name, cluster) = (&target.name, quoted(format!("--cluster={}", target.name.as_term()).as_ref()));
-        writer.line(&format!("{name}\t{ready}\t{kubectl_mc} {cluster} {}", words.join(" ")));
+        writer.line(&format!("{name}\t{ready}\t{kubectl_mc} {cluster} {words}"));
     }
     writer.flush()
 }

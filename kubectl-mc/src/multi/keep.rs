@@ -1,12 +1,15 @@
 //! Implements `port-forward --keep`: restarts kubectl when it ends after it has forwarded. An earlier error
 //! is final, because a restart would not solve it.
 
+use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{self, Sender};
 
 use super::child::{self, Child, Event};
 use super::{Fault, interrupt};
+use crate::cache;
 use crate::cluster::client;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -14,7 +17,12 @@ use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::printer::Printer;
 
 /// Runs the children of `make` one after the other. Ends with the first child that never forwarded.
-pub(super) async fn run(make: impl Fn() -> Child, events: &Sender<Event>) -> Result<(), Fault> {
+pub(super) async fn run(
+    invocation: &Invocation,
+    make: impl Fn() -> Child,
+    events: &Sender<Event>,
+) -> Result<(), Fault> {
+    let overlay = OverlayCopy::read(invocation);
     let mut pause = FIRST_PAUSE;
     let mut forwarded = false;
     loop {
@@ -39,6 +47,30 @@ pub(super) async fn run(make: impl Fn() -> Child, events: &Sender<Event>) -> Res
         let again = format!("the connection was lost; trying again in {pause:?}\n");
         let _ = events.send(Event::Err(again.into_bytes())).await;
         tokio::time::sleep(pause).await;
+        overlay.as_ref().map_or(Ok(()), OverlayCopy::restore)?;
+    }
+}
+
+/// The overlay of a connection that may last longer than unused overlays are cached. Without the file, kubectl
+/// would use the user's current context.
+struct OverlayCopy {
+    path: PathBuf,
+    content: Vec<u8>,
+}
+
+impl OverlayCopy {
+    fn read(invocation: &Invocation) -> Option<Self> {
+        let path = std::env::split_paths(&invocation.kubeconfig).next()?;
+        Some(Self { content: fs::read(&path).ok()?, path })
+    }
+
+    fn restore(&self) -> Result<(), Fault> {
+        let Self { path, content } = self;
+        if fs::read(path).is_ok_and(|stored| stored == *content) {
+            return Ok(());
+        }
+        let restored = cache::replace(path, content);
+        restored.map_err(|error| Fault::Other(format!("cannot write {}: {error}", path.display())))
     }
 }
 
@@ -65,7 +97,7 @@ pub(crate) fn run_one(
                 }
             }
         };
-        let run = async move { run(make, &events).await };
+        let run = async move { run(invocation, make, &events).await };
         tokio::select! {
             biased;
             // Dropping the future ends the child.

@@ -36,10 +36,7 @@ pub(super) fn remember(private: &Path, reach: &Reach, outcomes: &[Outcome]) -> i
         }
     }
     if remembered.clusters.is_empty() && remembered.contexts.is_empty() {
-        return match fs::remove_file(path(private)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed,
-        };
+        return forget(private);
     }
     if let Some(host) = reach.host.as_ref().filter(|_| !remembered.clusters.is_empty()) {
         remembered.server.clone_from(&host.host.server);
@@ -48,6 +45,14 @@ pub(super) fn remember(private: &Path, reach: &Reach, outcomes: &[Outcome]) -> i
     let temporary = path(private).with_extension(format!("{}.tmp", std::process::id()));
     fs::write(&temporary, serde_json::to_vec(&remembered)?)?;
     fs::rename(&temporary, path(private))
+}
+
+/// Removes the clusters of an earlier command.
+pub(super) fn forget(private: &Path) -> io::Result<()> {
+    match fs::remove_file(path(private)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 /// The clusters that failed in the last command. Uses `host` if there are members among them.

@@ -105,6 +105,9 @@ impl Fault {
     }
 }
 
+/// The error of a task that ended without a result.
+pub(super) const NO_RESULT: &str = "internal error: the request was cancelled before it finished";
+
 /// `30s`, `1.5s`
 fn in_words(time: Duration) -> String {
     format!("{}s", time.as_secs_f64())

@@ -18,6 +18,7 @@ pub(crate) struct ClusterProgress(Arc<watch::Sender<State>>);
 struct State {
     all: usize,
     waiting: BTreeSet<ClusterId>,
+    succeeded: BTreeSet<ClusterId>,
     bar: Option<ProgressBar>,
 }
 
@@ -33,6 +34,17 @@ impl ClusterProgress {
     pub(crate) fn ended(&self, cluster: &ClusterId) {
         self.0.send_modify(|state| drop(state.waiting.take(cluster)));
         self.0.borrow().draw();
+    }
+
+    /// Records that the command succeeded on a cluster.
+    pub(super) fn succeeded(&self, cluster: &ClusterId) {
+        self.0.send_modify(|state| {
+            state.succeeded.insert(cluster.clone());
+        });
+    }
+
+    pub(super) fn has_succeeded(&self, cluster: &ClusterId) -> bool {
+        self.0.borrow().succeeded.contains(cluster)
     }
 
     /// Shows the progress after a delay, until the future is dropped.

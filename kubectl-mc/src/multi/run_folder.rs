@@ -1,59 +1,78 @@
 //! Manages the private folder of one run, for files that must not outlive it. It is deleted when the run
 //! ends.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::error::Explain;
 
-/// The folder, which is deleted on drop.
+/// The folder of this run.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
-    folder: PathBuf,
     private: PathBuf,
     /// Set once the folder exists.
-    made: OnceLock<()>,
+    made: OnceLock<Folder>,
 }
 
 impl RunFolder {
-    /// A folder inside the private folder, which is created on the first write.
+    /// A folder inside the private folder, which is created on the first use.
     pub(crate) fn new(private: &Path) -> Self {
-        let folder = private.join(format!("{PREFIX}{}", std::process::id()));
-        Self { folder, private: private.to_owned(), made: OnceLock::new() }
+        Self { private: private.to_owned(), made: OnceLock::new() }
     }
 
-    /// Creates the folder after it removed those of killed runs.
-    fn make(&self) -> Result<(), RunFolderError> {
-        if self.made.get().is_some() {
-            return Ok(());
+    /// The folder itself, which is created after those of killed runs are removed.
+    pub(crate) fn path(&self) -> Result<&Path, RunFolderError> {
+        if let Some(made) = self.made.get() {
+            return Ok(&made.path);
         }
         remove_abandoned(&self.private);
-        let made = remove(&self.folder).and_then(|()| make_private(&self.folder));
-        made.map_err(|source| RunFolderError { path: self.folder.clone(), source })?;
-        self.made.get_or_init(|| ());
-        Ok(())
-    }
-
-    /// The folder itself.
-    pub(crate) fn path(&self) -> &Path {
-        &self.folder
+        let made = Folder::create(&self.private);
+        let made = made.map_err(|source| RunFolderError { path: self.private.clone(), source })?;
+        Ok(&self.made.get_or_init(|| made).path)
     }
 
     /// Writes a file that only its owner can read.
     pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, RunFolderError> {
-        self.make()?;
-        let path = self.folder.join(name);
+        let path = self.path()?.join(name);
         let written = create_private(&path).and_then(|mut file| file.write_all(content));
         written.map_err(|source| RunFolderError { path: path.clone(), source })?;
         Ok(path)
     }
 }
 
-impl Drop for RunFolder {
+/// A locked folder, which is deleted on drop. The lock also holds on other machines and in other containers
+/// that share the folder, where this run's process id means nothing.
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Folder {
+    fn create(private: &Path) -> io::Result<Self> {
+        for _ in 0..ATTEMPTS {
+            let mut id = [0; 8];
+            aws_lc_rs::rand::fill(&mut id).map_err(io::Error::other)?;
+            let path = private.join(format!("{PREFIX}{:016x}", u64::from_ne_bytes(id)));
+            make_private(&path)?;
+            let file = path.join(LOCK);
+            let Ok(lock) = create_private(&file) else { continue };
+            // Without locks in this file system no run removes the folder of another one.
+            let is_taken = matches!(lock.try_lock(), Err(TryLockError::WouldBlock));
+            // Another run may have removed the folder before the lock was held.
+            if !is_taken && file.exists() {
+                return Ok(Self { path, _lock: lock });
+            }
+        }
+        Err(io::ErrorKind::ResourceBusy.into())
+    }
+}
+
+impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = remove(&self.folder);
+        let _ = fs::remove_dir_all(&self.path);
     }
 }
 
@@ -66,32 +85,16 @@ pub(crate) struct RunFolderError {
 
 impl Explain for RunFolderError {}
 
-/// Removes the folders of processes that no longer exist.
+/// Removes the folders whose run has ended without removing them: nothing holds their lock.
 fn remove_abandoned(private: &Path) {
     let Ok(entries) = fs::read_dir(private) else { return };
     for entry in entries.flatten() {
-        let id = entry.file_name().to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<i32>().ok());
-        if id.is_some_and(|id| !is_alive(id)) {
-            let _ = remove(&entry.path());
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX))
+            && let Ok(lock) = OpenOptions::new().write(true).open(entry.path().join(LOCK))
+            && lock.try_lock().is_ok()
+        {
+            let _ = fs::remove_dir_all(entry.path());
         }
-    }
-}
-
-#[cfg(unix)]
-fn is_alive(id: i32) -> bool {
-    rustix::process::Pid::from_raw(id).is_some_and(|id| rustix::process::test_kill_process(id).is_ok())
-}
-
-/// On other systems every process counts as alive, so that no running command loses its files.
-#[cfg(not(unix))]
-fn is_alive(_id: i32) -> bool {
-    true
-}
-
-fn remove(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
     }
 }
 
@@ -107,17 +110,20 @@ fn make_private(folder: &Path) -> io::Result<()> {
 }
 
 #[cfg(unix)]
-fn create_private(path: &Path) -> io::Result<fs::File> {
+fn create_private(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 #[cfg(not(unix))]
-fn create_private(path: &Path) -> io::Result<fs::File> {
-    fs::OpenOptions::new().write(true).create_new(true).open(path)
+fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
 }
 
 const PREFIX: &str = "run-";
+const LOCK: &str = "lock";
+/// Another run can only interfere in the instant between two system calls.
+const ATTEMPTS: usize = 3;
 
 #[cfg(test)]
 #[cfg(unix)]
@@ -140,15 +146,19 @@ mod tests {
     #[test]
     fn next_run_removes_leftovers_of_a_killed_one() {
         let private = tempfile::tempdir().unwrap();
-        // No process can have this id.
-        let dead = private.path().join(format!("{PREFIX}{}", i32::MAX));
-        fs::create_dir(&dead).unwrap();
-        let alive = private.path().join(format!("{PREFIX}1"));
-        fs::create_dir(&alive).unwrap();
+        let killed = private.path().join("run-1");
+        fs::create_dir(&killed).unwrap();
+        fs::write(killed.join(LOCK), "").unwrap();
+        // As on another machine, where process ids mean nothing.
+        let other = RunFolder::new(private.path());
+        let file = other.write("m1.json", b"").unwrap();
+        assert!(!killed.exists());
+        fs::create_dir(&killed).unwrap();
+        fs::write(killed.join(LOCK), "").unwrap();
         let run = RunFolder::new(private.path());
-        assert!(dead.exists(), "nothing is made or removed before it is needed");
+        assert!(killed.exists(), "nothing is made or removed before it is needed");
         run.write("m1.json", b"").unwrap();
-        assert!(!dead.exists());
-        assert!(alive.exists());
+        assert!(!killed.exists());
+        assert!(file.exists(), "the folder of a running command stays");
     }
 }

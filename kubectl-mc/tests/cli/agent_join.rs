@@ -102,6 +102,26 @@ fn commands(text: &str) -> String {
 }
 
 #[test]
+fn printed_text_of_a_kubeconfig_runs_no_command() {
+    let bed = bed();
+    let text = bed.read("kubeconfig").replace(
+        r#""name": "local", "cluster": {"#,
+        r#""name": "local", "cluster": {"tls-server-name": "$(touch run)`touch run`\\", "#,
+    );
+    fs::write(bed.path("kubeconfig"), text).unwrap();
+    let ran = join(&bed, &["--print", "--server=https://m1.example", "--labels=env=$(touch run)"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("  env: \\$(touch run)\n"), "{}", ran.out);
+    assert_eq!(
+        ran.out.matches("  tls-server-name: \\$(touch run)\\`touch run\\`\\\\\n").count(),
+        2,
+        "{}",
+        ran.out
+    );
+    assert_eq!(ran.out.matches("  token: $").count(), 2, "{}", ran.out);
+}
+
+#[test]
 fn printed_commands_start_the_agent_last() {
     let bed = bed();
     let ran = join(

@@ -186,8 +186,8 @@ fn missing_set_names_the_file_and_its_sets() {
     for (text, hint) in [
         (None, "the file does not exist; its key `sets` defines sets"),
         (Some("host: host"), "the file has no sets; its key `sets` defines them"),
-        (Some("sets: {prod: {clusters: [m1]}, x: {}}"), "did you mean @prod? there are @prod, @x"),
-        (Some("sets: {x: {}}"), "there are @x"),
+        (Some("sets: {prod: {clusters: [m1]}, x: [m1]}"), "did you mean @prod? there are @prod, @x"),
+        (Some("sets: {x: [m1]}"), "there are @x"),
     ] {
         text.inspect(|text| configure(&bed, text));
         let said = format!("error: no set @pord in {file}\nhint: {hint}\n");

@@ -1,5 +1,6 @@
 //! Tests `--contexts`, with which the contexts of a kubeconfig are the clusters, without a host.
 
+mod credential_plugins;
 mod tools;
 
 use std::fs;
@@ -239,43 +240,6 @@ fn kubectl_runs_on_each_context() {
     error: refusing to change 2 clusters without confirmation: there is no terminal to ask at
     hint: --yes changes them; --dry-run=clusters shows what would be done
     ");
-}
-
-#[test]
-fn plugin_of_several_contexts_runs_once_and_leaves_no_file() {
-    let bed = bed();
-    let plugin = bed.script(
-        "login",
-        "#!/bin/sh\necho asked >>asked\necho '{\"kind\":\"ExecCredential\",\"status\":{\"token\":\"from-plugin\"}}'\n",
-    );
-    let exec = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never"}});
-    let other = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "args": ["other"],
-        "interactiveMode": "Never"}});
-    kubeconfig(&bed, &[("one", "a", exec.clone()), ("two", "b", exec), ("three", "b", other)]);
-    for words in [["get", "pods"], ["describe", "pods"]] {
-        let ran = bed.run(&[&["--contexts", "-C", "one,two,three"], &words[..]].concat());
-        assert_eq!(ran.code, Some(0), "{ran:?}");
-        assert_eq!(bed.read("asked").lines().count(), 2, "{words:?}");
-        fs::remove_file(bed.path("asked")).unwrap();
-    }
-    assert!(bed.read("overlay-of-kubectl").contains("from-plugin"));
-    assert_eq!(bed.left(), Vec::<String>::new());
-    let tokens: Vec<_> = bed.requests();
-    assert!(tokens.len() == 3 && tokens.iter().all(|head| head.contains("Bearer from-plugin")), "{tokens:?}");
-}
-
-#[test]
-fn hanging_credential_plugin_fails_only_its_context() {
-    let bed = bed();
-    let plugin = bed.script("login", "#!/bin/sh\nexec sleep 1000\n");
-    let exec = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never"}});
-    kubeconfig(&bed, &[("hung", "b", exec)]);
-    for words in [["get", "pods"], ["describe", "pods"]] {
-        let ran =
-            bed.run(&[&["--contexts", "-C", "kind-a,hung", "--cluster-timeout=1s"], &words[..]].concat());
-        assert_eq!(ran.code, Some(4), "{ran:?}");
-        assert!(ran.err.contains("login returned nothing within 1 s"), "{ran:?}");
-    }
 }
 
 #[test]

@@ -104,6 +104,25 @@ fn failed_credential_plugin_is_left_to_kubectl() {
 }
 
 #[test]
+fn pod_name_from_a_member_cannot_lead_elsewhere() {
+    let pod = |name: &str| json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "main"}]}});
+    let pods = json!({"items": [pod("../../../../secrets/x?"), pod("web")]}).to_string();
+    let renamed = pod("../../secrets/x?").to_string();
+    let bed = Bed::serving(move |path| match path.contains("labelSelector") {
+        true => Answer::from((200, "application/json", pods.clone())).of("member"),
+        false if path.ends_with("/pods/web") => {
+            Answer::from((200, "application/json", renamed.clone())).of("member")
+        }
+        false => answer(path),
+    });
+    for words in [&["-l", "app=web"][..], &["web"]] {
+        let ran = bed.run(&[&["-C", "m1,m2", "logs"], words].concat());
+        assert!(ran.out.contains("m1 | said\n"), "{ran:?}");
+        assert!(bed.requests().iter().all(|head| !head.contains("secrets")), "{ran:?}");
+    }
+}
+
+#[test]
 fn long_log_is_written_unchanged() {
     let line = "x".repeat(1023) + "\n";
     let log = line.repeat(20 * 1024);

@@ -98,7 +98,8 @@ fn unknown_verb_and_resource_are_named() {
     let ran = explain(&["get", "podz"]);
     let expected = "member authorization  no   m1 serves no resource \"podz\"\n";
     assert!(
-        ran.out.contains(expected) && ran.out.ends_with("fix: kubectl mc -C m1 api-resources\n"),
+        ran.out.contains(expected)
+            && ran.out.ends_with("fix: kubectl mc --context=host -C m1 api-resources\n"),
         "{ran:?}"
     );
     // A grant on the host would not help either.

@@ -2,6 +2,7 @@
 //! clusters.
 
 use std::fs;
+use std::process::Command;
 
 use crate::bed::Bed;
 
@@ -122,4 +123,21 @@ fn retry_failed_runs_only_failed_clusters() {
         bed.run(&["--retry-failed", "describe", "x"]).failed(),
         (3, "error: no cluster failed last time\n")
     );
+}
+
+#[test]
+fn interrupted_change_is_retried_where_it_did_not_succeed() {
+    let bed = Bed::with_kubectl("exit 1");
+    assert_eq!(bed.run(&["-C", "m1,m2", "--yes", "apply", "-f", "x"]).code, Some(5));
+    bed.kubectl("[ $cluster != m3 ] || { : > hung; exec sleep 1000; }");
+    let mut command = bed.command(&["-C", "m2,m3,m4", "--yes", "--batch=1", "delete", "pod", "x"]);
+    let mut child = command.spawn().unwrap();
+    while !bed.path("hung").exists() {
+        std::thread::yield_now();
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let ran = bed.run(&["--retry-failed", "--dry-run=clusters", "delete", "pod", "x"]);
+    let clusters: Vec<_> = ran.out.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(clusters, ["m3", "m4"], "{ran:?}");
 }

@@ -1,5 +1,11 @@
 //! Tests `hub-api`, whose result depends on the host's APIServices.
 
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+
 use crate::bed::{Answer, Bed};
 
 const APPLY: [&str; 4] = ["hub-api", "apply", "--for", "karmada"];
@@ -53,10 +59,43 @@ fn hub_api_apply_needs_both_apiservices() {
 #[test]
 fn hub_api_apply_twice_changes_nothing() {
     let own = api_service("kubectl-mc-system", "");
-    let bed = host(Some(own.clone()), Some(own));
-    let ran = bed.run(&APPLY);
-    assert_eq!(ran.out, "v1alpha1.cluster.karmada.io leads to the sidecar already\n", "{ran:?}");
-    assert!(bed.requests().iter().all(|head| head.starts_with("GET ")), "something was written");
+    for (hop, code, out, error) in [
+        ("karmada-aggregated-apiserver", 0, "v1alpha1.cluster.karmada.io leads to the sidecar already\n", ""),
+        ("host-aggregation", 1, "", "leads to the sidecar already, which does not serve it: "),
+    ] {
+        let found = own.clone();
+        let bed = Bed::serving(move |_| json(200, &found).of(hop));
+        let ran = bed.run(&[&APPLY[..], &["--timeout=0s"]].concat());
+        assert_eq!((ran.code, ran.out.as_str()), (Some(code), out), "{ran:?}");
+        assert!(ran.err.contains(error), "{ran:?}");
+        assert!(bed.requests().iter().all(|head| head.starts_with("GET ")), "something was written");
+    }
+}
+
+#[test]
+fn interrupted_hub_api_apply_puts_the_group_back() {
+    let written = Arc::new(AtomicBool::new(false));
+    let is_written = written.clone();
+    let bed = Bed::serving(move |path| {
+        let is_written = is_written.load(SeqCst);
+        if is_written && path.contains("/clusterrole") {
+            return json(404, r#"{"kind": "Status", "code": 404, "reason": "NotFound"}"#);
+        }
+        let is_own = path.contains("v1alpha1.proxy.kubectl-mc.dev") || is_written;
+        json(200, &api_service(if is_own { "kubectl-mc-system" } else { "karmada-system" }, ""))
+    });
+    let is_patch = |head: &String| head.starts_with("PATCH ") && head.contains("v1alpha1.cluster.karmada.io");
+    let mut child = bed.command(&APPLY).stderr(Stdio::piped()).spawn().unwrap();
+    while !bed.requests().iter().any(is_patch) {
+        std::thread::yield_now();
+    }
+    written.store(true, SeqCst);
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    let mut text = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{text}");
+    assert!(text.contains("interrupted: v1alpha1.cluster.karmada.io leads where it did before"), "{text}");
+    assert!(bed.requests().iter().any(is_patch), "{text}");
 }
 
 #[test]

@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use crate::bed::Bed;
 
-/// Loses its connection on the first run, and stays on the second.
+/// Loses its connection and its kubeconfig on the first run, and stays on the second.
 const CUT_OFF: &str = "echo \"Forwarding from 127.0.0.1:8080 -> 80\"\n\
-    if [ ! -e cut.$cluster ]; then : > cut.$cluster; echo 'error: lost connection to pod' >&2; exit 1; fi\n\
+    if [ ! -e cut.$cluster ]; then : > cut.$cluster; rm \"${KUBECONFIG%%:*}\"; echo 'error: lost connection to pod' >&2; exit 1; fi\n\
     : > again.$cluster; exec sleep 1000";
 
 #[test]

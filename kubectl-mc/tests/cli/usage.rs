@@ -61,6 +61,19 @@ fn usage_errors_come_with_a_hint() {
         (&["-C", "/(/,m1", "get"], "error: --cluster: invalid regular expression \"/(/\": "),
         (&["--cluster=../m2", "get", "pods"], "error: --cluster: invalid cluster name \"../m2\": "),
         (&["--cluster=", "get", "pods"], "error: --cluster: invalid cluster name \"\": it is empty\n"),
+        (
+            &["--cluster-selector=", "get", "pods"],
+            "error: invalid value '' for '--cluster-selector <SELECTOR>': it is empty",
+        ),
+        (
+            &["delete", "pod", "x", "--cluster-selector", " "],
+            "error: invalid value ' ' for '--cluster-selector",
+        ),
+        (&["doctor", "--cluster-selector="], "error: invalid value '' for '--cluster-selector"),
+        (
+            &["access", "grant", "view", "--user=x", "--cluster-selector="],
+            "error: invalid value '' for '--cluster-sel",
+        ),
         (&["get", "pods", "--cluster"], "error: a value is required for '--cluster <CLUSTERS>'"),
         (&["--context=other", "-C", "m1", "get"], "error: no host: context \"other\" does not exist in "),
         (

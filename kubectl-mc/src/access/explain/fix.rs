@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::member::Question;
 use crate::access::through;
+use crate::next_command::quoted;
 
 /// The user and the right that the command is for.
 pub(super) struct Fix {
@@ -53,7 +54,7 @@ impl Fix {
         let place = match text(&right["namespace"]) {
             // A right on a cluster-scoped resource is granted without a namespace.
             namespace if namespace.is_empty() => String::new(),
-            namespace => format!(" -n {namespace}"),
+            namespace => format!(" -n {}", quoted(namespace.as_ref())),
         };
         let grant = |role: &str| format!("{kubectl_mc} access grant {role} {subject}{place} -C {cluster}");
         if let Some(role) = role {
@@ -73,9 +74,10 @@ impl Fix {
             verb => (verb.to_owned(), verb.to_owned()),
         };
         let plain = what.trim_matches('/').replace(['/', '.', '*'], "-");
-        let name = format!("{reads}-{plain}");
-        let create =
-            format!("{kubectl_mc} -C {cluster} create clusterrole {name} --verb={verbs} --{flag}={what}");
+        let name = quoted(format!("{reads}-{plain}").as_ref());
+        let [verb, what] =
+            [format!("--verb={verbs}"), format!("--{flag}={what}")].map(|word| quoted(word.as_ref()));
+        let create = format!("{kubectl_mc} -C {cluster} create clusterrole {name} {verb} {what}");
         format!("{create} && {}", grant(&name))
     }
 }
@@ -142,10 +144,11 @@ fn usual(attributes: &Value) -> Option<&'static str> {
 
 /// The flags of `access grant` for a user.
 fn subject_flags(user: &str) -> String {
-    match user.strip_prefix("system:serviceaccount:") {
+    let flag = match user.strip_prefix("system:serviceaccount:") {
         Some(account) => format!("--serviceaccount={account}"),
         None => format!("--user={user}"),
-    }
+    };
+    quoted(flag.as_ref())
 }
 
 const USUAL: [&str; 3] = ["view", "edit", "admin"];
@@ -195,6 +198,23 @@ mod tests {
         assert!(!includes(&role, &right("get", "", "configmaps", "")));
         let url = |path: &str| json!({"nonResourceAttributes": {"path": path, "verb": "get"}});
         assert!(includes(&role, &url("/metrics/x")) && !includes(&role, &url("/healthz")));
+    }
+
+    #[test]
+    fn pasted_fix_runs_nothing_else() {
+        let fix = |attributes: Value, role: Option<&str>| {
+            let (cluster, subject) = ("m1".parse().unwrap(), subject_flags("a; b"));
+            let kubectl_mc = "kubectl mc".to_owned();
+            Fix { kubectl_mc, cluster, subject, attributes, role: role.map(str::to_owned) }.command()
+        };
+        let mut pods = right("list", "", "pods", "");
+        pods["resourceAttributes"]["namespace"] = "$(x)".into();
+        assert_eq!(fix(pods, Some("view")), "kubectl mc access grant view '--user=a; b' -n '$(x)' -C m1");
+        assert_eq!(
+            fix(json!({"nonResourceAttributes": {"path": "/a b", "verb": "g;"}}), None),
+            "kubectl mc -C m1 create clusterrole 'g;-a b' '--verb=g;' '--non-resource-url=/a b' \
+             && kubectl mc access grant 'g;-a b' '--user=a; b' -C m1"
+        );
     }
 
     #[test]

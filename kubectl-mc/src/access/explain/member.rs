@@ -186,7 +186,7 @@ impl Question<'_> {
 
     /// The command that lists the resources of the member.
     pub(super) fn resources(&self) -> String {
-        format!("kubectl mc -C {} api-resources", self.cluster)
+        format!("{} -C {} api-resources", self.host.at.cluster.kubectl_mc(), self.cluster)
     }
 
     fn authorization(&self, allowed: bool, reason: &str, grant: &impl Fn() -> String) -> Verdict {

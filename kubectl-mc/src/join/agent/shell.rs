@@ -11,6 +11,7 @@ use super::account;
 use super::plan::AgentPlan;
 use crate::apply::diff::documents;
 use crate::cli::AgentTokenLife;
+use crate::join::here_document::here_document;
 
 /// The variable that passes the member's certificate authority to the host: base64, as in a Secret's `data`.
 pub(crate) const MEMBER_CA: &str = "MEMBER_CA";
@@ -53,32 +54,10 @@ pub(crate) fn start(kubectl: &str, plan: &AgentPlan) -> Result<String, AgentErro
     let (pods, others): (Vec<_>, Vec<_>) =
         objects.into_iter().partition(|object| object["kind"] == "Deployment");
     let apply = format!("{kubectl} apply --server-side --field-manager=kubectl-mc -f -");
-    // The Secret passes through the shell, which expands its one variable.
-    let secret = shell_text(&documents(&[plan.host.secret_in_clear(TOKEN)])).replace(TOKEN, "$AGENT_TOKEN");
+    let secret = here_document(|variable| vec![plan.host.secret_in_clear(&variable("AGENT_TOKEN"))]);
     Ok(format!(
         "{apply} <<'EOF'\n{}EOF\n{apply} --force-conflicts <<EOF\n{secret}EOF\n{apply} <<'EOF'\n{}EOF\n",
         documents(&others),
         documents(&pods),
     ))
-}
-
-/// Escapes text for an unquoted here-document.
-fn shell_text(text: &str) -> String {
-    text.replace('\\', r"\\").replace('$', r"\$").replace('`', r"\`")
-}
-
-/// A placeholder for the token in the Secret; it occurs nowhere else.
-const TOKEN: &str = "TOKEN-OF-THE-AGENT";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shell_text_round_trips_through_a_here_document() {
-        let text = "proxy-url: \"http://u:$p`\\w@proxy\"\n";
-        let script = format!("cat <<EOF\n{}EOF\n", shell_text(text));
-        let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
-    }
 }

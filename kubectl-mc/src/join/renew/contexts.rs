@@ -9,9 +9,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::{Member, RenewError};
+use crate::argv::Scanned;
 use crate::cli::JoinArgs;
 use crate::cluster::connection;
 use crate::cluster::context::{ClusterContext, HostOptions};
+use crate::cluster::shared_credentials::SharedCredentials;
 use crate::env::Env;
 use crate::error::{Failure, chain};
 use crate::join::side::Side;
@@ -48,15 +50,14 @@ impl Contexts {
         let names = names.filter(|name| file.is_some() || Some(name) != host.at.cluster.context.as_ref());
 
         let (mut asked, turns) = (JoinSet::new(), Arc::new(Semaphore::new(AT_ONCE)));
+        let credentials = SharedCredentials::default();
         for context in names {
             let options = HostOptions::plain(kubeconfig.clone(), Some(context.clone()));
-            let (env, turns) = (env.clone(), turns.clone());
+            let (env, turns, credentials) = (env.clone(), turns.clone(), credentials.clone());
             asked.spawn(async move {
                 let _turn = turns.acquire().await;
-                let answer = timeout(TIMEOUT, ask(&options, &env)).await;
-                answer
-                    .unwrap_or_else(|_| Err("timed out".to_owned()))
-                    .map_err(|why| format!("{context}: {why}"))
+                let answer = ask(&options, &credentials, &env).await;
+                answer.map_err(|why| format!("{context}: {why}"))
             });
         }
         let mut contexts = Self { found: BTreeMap::new(), failed: Vec::new() };
@@ -81,8 +82,20 @@ impl Contexts {
     }
 }
 
-async fn ask(options: &HostOptions, env: &Env) -> Result<(String, Side), String> {
-    let at = connection::connect(options, env).await.map_err(|error| chain(&error))?;
+async fn ask(
+    options: &HostOptions,
+    credentials: &SharedCredentials,
+    env: &Env,
+) -> Result<(String, Side), String> {
+    let context = ClusterContext::load(options, env).map_err(|error| chain(&error))?;
+    // A client runs a credential plugin without a timeout, and blocks those of the other contexts.
+    let context = credentials.obtain(&context, &Scanned::default(), Some(TIMEOUT)).await;
+    let context = context.map_err(|error| chain(&error))?;
+    timeout(TIMEOUT, uid(context, env)).await.unwrap_or_else(|_| Err("timed out".to_owned()))
+}
+
+async fn uid(context: ClusterContext, env: &Env) -> Result<(String, Side), String> {
+    let at = connection::to(context, env).await.map_err(|error| chain(&error))?;
     let side = Side { role: "member", at };
     match survey::uid(&side).await {
         Ok(uid) if uid.is_empty() => Err("you may not get its namespace kube-system".to_owned()),

@@ -33,14 +33,15 @@ pub(super) fn interactive(
         Some("zsh") => {
             let text = |path: &Path| path.to_str().map(|path| quoted(ShellSyntax::Zsh, path));
             let own = env.var(env::ZDOTDIR).map(Path::new);
-            let Some(folder_text) = text(folder.path()) else { return Ok(command) };
+            let path = folder.path()?;
+            let Some(folder_text) = text(path) else { return Ok(command) };
             let own = own.and_then(text).unwrap_or_default();
             folder.write(".zshenv", format!("{}{ZSHENV}", zsh_variables(&folder_text, &own)).as_bytes())?;
             let script = ZSHRC
                 .replace("KUBECONFIG_VALUE", &quoted(ShellSyntax::Zsh, kubeconfig))
                 .replace("NAMES", names);
             folder.write(".zshrc", script.as_bytes())?;
-            command.env(env::ZDOTDIR, folder.path()).arg("-i");
+            command.env(env::ZDOTDIR, path).arg("-i");
         }
         Some("fish") => {
             let script = FISH

@@ -132,6 +132,8 @@ fn turn_locks_out_other_processes() {
     let turn = scene.store.turn().unwrap();
     let lock = File::open(scene.store.file.with_extension("lock")).unwrap();
     assert!(lock.try_lock().is_err());
+    let error = scene.store.turn_within(std::time::Duration::from_millis(50)).err().unwrap();
+    assert!(crate::error::chain(&error).ends_with(".lock: it did not end within 50ms"), "{error}");
     drop(turn);
     lock.try_lock().unwrap();
 }

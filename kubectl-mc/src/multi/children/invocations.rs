@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::argv::Scanned;
@@ -27,6 +28,8 @@ pub(super) struct Invocations {
     pub(super) cache: Cache,
     /// The folder of overlays with a credential, which is deleted when this value is dropped.
     pub(super) folder: RunFolder,
+    /// The number of overlays in the folder, because positions repeat in each batch.
+    pub(super) written: AtomicUsize,
     pub(super) credentials: SharedCredentials,
 }
 
@@ -54,7 +57,10 @@ impl Invocations {
             _ => overlay::overlay_json(through, cluster)?,
         };
         let overlay: PathBuf = match &through.user {
-            User::Inline(..) => self.folder.write(&format!("{at}.json"), &overlay)?,
+            User::Inline(..) => {
+                let number = self.written.fetch_add(1, Ordering::Relaxed);
+                self.folder.write(&format!("{number}.json"), &overlay)?
+            }
             User::Named(_) | User::ServiceAccount(_) => self.cache.store(&overlay, SystemTime::now())?,
         };
         let mut raw = RawPath::Joined;

@@ -10,6 +10,8 @@ pub(super) use store::Store;
 
 use serde::{Deserialize, Serialize};
 
+use super::path_name::is_name;
+
 /// A type of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ApiResource {
@@ -65,6 +67,12 @@ impl ApiResource {
     /// Such as `v1` or `apps/v1`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// Whether its names cannot lead the path elsewhere.
+    fn has_path(&self) -> bool {
+        let Self { group, version, plural, .. } = self;
+        (group.is_empty() || is_name(group)) && is_name(version) && is_name(plural)
     }
 
     /// The path of a list, with a namespace if the type is namespaced and one is given.
@@ -143,7 +151,7 @@ impl ApiResource {
 
 impl FromIterator<ApiResource> for Discovery {
     fn from_iter<T: IntoIterator<Item = ApiResource>>(resources: T) -> Self {
-        Self(resources.into_iter().collect())
+        Self(resources.into_iter().filter(ApiResource::has_path).collect())
     }
 }
 
@@ -199,6 +207,16 @@ mod tests {
         ]
         .into_iter()
         .collect()
+    }
+
+    #[test]
+    fn type_that_leads_elsewhere_is_left_out() {
+        let new = |group, version, plural: &str| {
+            ApiResource::new(group, version, "Pod".to_owned(), plural.to_owned(), String::new())
+        };
+        let all = [new("..", "v1", "a"), new("", "v1/../..", "b"), new("", "v1", "../c"), new("", "v1", "d")];
+        let discovery: Discovery = all.into_iter().collect();
+        assert_eq!(discovery.0.iter().map(|of| of.plural.as_str()).collect::<Vec<_>>(), ["d"]);
     }
 
     #[test]

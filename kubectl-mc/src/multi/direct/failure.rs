@@ -10,6 +10,7 @@ use crate::cluster::client::{ClientError, Reply};
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::hop::{self, Hop, Refusal};
 use crate::cluster::hub::OtherHub;
+use crate::multi::outcome::NO_RESULT;
 use crate::server_text::ServerText;
 
 /// A failure on one member.
@@ -48,6 +49,11 @@ pub(crate) enum MemberFailure {
 }
 
 impl MemberFailure {
+    /// The task of the member ended without a result.
+    pub(super) fn died() -> Self {
+        Self::Said(NO_RESULT.to_owned())
+    }
+
     /// Parses an error response.
     pub(super) fn of(reply: &Reply, cluster: &ClusterId, hub: &Dialect, path: &str) -> Self {
         // For a context there is no other hop.

@@ -213,11 +213,7 @@ impl<'a> Sinks<'a> {
                 ordered_output::run(wanted, &way, fetch, sink).await
             }
         };
-        let died = || {
-            Some(MemberFailure::Said(
-                "internal error: the request was cancelled before it finished".to_owned(),
-            ))
-        };
+        let died = || Some(MemberFailure::died());
         Some(results?.into_iter().map(|result| result.unwrap_or_else(died)).collect())
     }
 

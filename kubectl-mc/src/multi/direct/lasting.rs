@@ -63,11 +63,16 @@ where
         }
     };
     let ended = ordered_output::run_unordered(parts, follow, sink).await;
+    let is_closed = ended.is_none();
     let ended = ended.into_iter().flatten().flatten().flatten();
     let (at_start, joined): (Vec<_>, Vec<_>) = ended.partition(|(name, _)| task.clusters.contains(name));
     let mut at_start: BTreeMap<_, _> = at_start.into_iter().collect();
     let results = task.clusters.iter().map(|name| {
-        let absent = || not_ready(name).map_or(Ok(()), |(_, why)| Err(MemberFailure::NotReady(why.clone())));
+        let absent = || match not_ready(name) {
+            Some((_, why)) => Err(MemberFailure::NotReady(why.clone())),
+            None if is_closed => Ok(()),
+            None => Err(MemberFailure::died()),
+        };
         (name.clone(), at_start.remove(name).unwrap_or_else(absent))
     });
     results.chain(joined).collect()

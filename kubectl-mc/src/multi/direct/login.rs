@@ -126,7 +126,8 @@ impl Login {
             return Ok(round != refused);
         }
         let Some(plugin) = credential::Plugin::of(&again.context, &again.scanned) else { return Ok(false) };
-        let obtained = plugin.obtain_beside().await.map_err(ClientError::Setup)?;
+        let obtained = plugin.within(again.limit, plugin.obtain_beside()).await?;
+        let obtained = obtained.map_err(ClientError::Setup)?;
         let client = again.open(&obtained.used_by(again.context.clone(), plugin.user().to_owned())).await?;
         self.0.current.send_replace(Some(Current { client, round: refused + 1, taken: false }));
         Ok(true)

@@ -26,7 +26,7 @@ use super::lasting::{self, Of, SPARE};
 use super::member::Member;
 use super::member_deadline::MemberDeadline;
 use super::pause::Pause;
-use super::{Ended, Merge, Task, Text};
+use super::{Ended, Merge, Task, Text, ended_results};
 use crate::cluster::client::ClientError;
 use crate::multi::ordered_output::{self, Abort, Sink};
 use crate::server_text::escaped;
@@ -63,7 +63,7 @@ pub(super) async fn run(
     let ask = |member: Member, sender| member_logs(plan.clone(), member, sender);
     let results = ordered_output::run(members.all.clone(), &task.way(&members.all), ask, &mut sink).await;
     members.warn(task.printer);
-    let results = results.unwrap_or_default().into_iter().map(|result| result.unwrap_or(Ok(())));
+    let results = ended_results(results);
     Ok(task.clusters.iter().cloned().zip(results).collect())
 }
 

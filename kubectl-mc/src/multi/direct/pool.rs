@@ -89,6 +89,10 @@ impl Shard {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(config.connect_timeout);
+        // HTTP/1.1 has no ping.
+        tcp.set_keepalive(Some(PING));
+        tcp.set_keepalive_interval(Some(PROBE));
+        tcp.set_keepalive_retries(Some(PROBES));
         let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
         if let Some(name) = config.tls_server_name.clone().and_then(|name| name.try_into().ok()) {
             https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
@@ -155,3 +159,6 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 /// The value of client-go, so that a lost host is detected in time.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(15);
+/// The interval and the number of the probes after [`PING`] without data.
+const PROBE: Duration = Duration::from_secs(5);
+const PROBES: u32 = 3;

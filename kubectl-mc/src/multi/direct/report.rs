@@ -15,7 +15,7 @@ use super::discovery::Store;
 use super::failure::MemberFailure;
 use super::member::Member;
 use super::member_deadline::MemberDeadline;
-use super::{Task, Text};
+use super::{Task, Text, ended_results};
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::client::ClientError;
@@ -65,7 +65,7 @@ pub(super) async fn run(
     let mut sink = Reports { task, text };
     let results = ordered_output::run(members.all.clone(), &task.way(&members.all), ask, &mut sink).await;
     members.warn(task.printer);
-    Ok(results.unwrap_or_default().into_iter().map(|result| result.unwrap_or(Ok(()))).collect())
+    Ok(ended_results(results))
 }
 
 /// Requests the report of one member, and sends it when it is complete.

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use super::plan::{Containers, LogsPlan, Pods};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query};
+use crate::multi::direct::path_name::is_name;
 use crate::multi::direct::server_table::parse;
 
 #[derive(Debug, Deserialize)]
@@ -117,7 +118,10 @@ pub(super) async fn of(plan: &LogsPlan, member: &Member, namespace: &str) -> Res
     let path = format!("/api/v1/namespaces/{namespace}/pods");
     match &plan.pods {
         Pods::Named(name) => match named(member, namespace, name).await {
-            Ok(pod) => Ok(vec![pod]),
+            Ok(mut pod) => {
+                pod.metadata.name.clone_from(name);
+                Ok(vec![pod])
+            }
             Err(MemberFailure::Server { code: 404, message, .. }) => Err(MemberFailure::Said(format!(
                 // kubectl uses this text for logs only.
                 "error: error from server (NotFound): {message} in namespace {namespace:?}"
@@ -127,7 +131,7 @@ pub(super) async fn of(plan: &LogsPlan, member: &Member, namespace: &str) -> Res
         Pods::Selected(selector) => {
             let query = Query::default().with("labelSelector", selector);
             let list: List = parse(&member.get(&format!("{path}{query}"), "application/json").await?)?;
-            Ok(list.items)
+            Ok(list.items.into_iter().filter(|pod| is_name(&pod.metadata.name)).collect())
         }
     }
 }

@@ -23,8 +23,8 @@ use self::line::Look;
 use super::{Member, MemberDeadline, Merge, Said, Task, Text};
 use crate::cluster::client::ClientError;
 use crate::multi::colors::Colors;
-use crate::multi::direct::Ended;
 use crate::multi::direct::lasting::{self, Of, SPARE};
+use crate::multi::direct::{Ended, ended_results};
 use crate::multi::ordered_output::{self, Sink};
 
 /// The state of one `tail` for all its clusters.
@@ -69,7 +69,7 @@ pub(in crate::multi::direct) async fn run(
         let results =
             ordered_output::run(members.all.clone(), &task.way(&members.all), read, &mut sink).await;
         members.warn(task.printer);
-        let results = results.unwrap_or_default().into_iter().map(|result| result.unwrap_or(Ok(())));
+        let results = ended_results(results);
         return Ok(task.clusters.iter().cloned().zip(results).collect());
     }
     let places = task.clusters.len().saturating_add(SPARE);

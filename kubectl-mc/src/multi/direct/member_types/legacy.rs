@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use crate::multi::direct::discovery::{ApiResource, Discovery};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
+use crate::multi::direct::path_name::is_name;
 use crate::multi::direct::server_table::parse;
 
 /// The response to `/api` (versions) and to `/apis` (groups).
@@ -106,6 +107,7 @@ fn versions(core: &[u8], groups: &[u8]) -> Result<Vec<(String, String)>, MemberF
         }
         all.extend(ordered.into_iter().map(|version| (name.clone(), version.version)));
     }
+    all.retain(|(group, version)| (group.is_empty() || is_name(group)) && is_name(version));
     Ok(all)
 }
 
@@ -134,7 +136,8 @@ mod tests {
     fn preferred_version_of_a_group_comes_first() {
         let groups = br#"{"kind":"APIGroupList","groups":[
             {"name":"batch","versions":[{"version":"v1beta1"},{"version":"v1"}],"preferredVersion":{"version":"v1"}},
-            {"name":"apps","versions":[{"version":"v1"}]}]}"#;
+            {"name":"..","versions":[{"version":"v1"}]},
+            {"name":"apps","versions":[{"version":"v1"},{"version":"../../x"}]}]}"#;
         let all = versions(br#"{"kind":"APIVersions","versions":["v1"]}"#, groups).unwrap();
         let names: Vec<_> = all.iter().map(|(group, version)| format!("{group}/{version}")).collect();
         assert_eq!(names, ["/v1", "batch/v1", "batch/v1beta1", "apps/v1"]);

@@ -39,7 +39,7 @@ impl Quantity {
 fn factor(suffix: &str) -> Option<i128> {
     if let Some(exponent) = suffix.strip_prefix(['e', 'E']).filter(|exponent| !exponent.is_empty()) {
         let exponent: i32 = exponent.parse().ok()?;
-        return 10_i128.checked_pow(u32::try_from(exponent + 9).ok()?);
+        return 10_i128.checked_pow(u32::try_from(exponent.checked_add(9)?).ok()?);
     }
     let decimal = |power| Some(10_i128.pow(power));
     let binary = |power| Some(BILLION << power);
@@ -96,7 +96,9 @@ mod tests {
 
     #[test]
     fn other_text_is_not_a_quantity() {
-        for text in ["", "m", "1x", "1 Gi", "--1", "0.1n", "1e99", "9999999999999999999999999E"] {
+        for text in
+            ["", "m", "1x", "1 Gi", "--1", "0.1n", "1e99", "1e2147483647", "9999999999999999999999999E"]
+        {
             assert_eq!(Quantity::parse(text), None, "{text}");
         }
     }

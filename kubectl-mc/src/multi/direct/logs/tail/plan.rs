@@ -9,6 +9,7 @@ use crate::argv::{Scanned, TAIL};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
+use crate::multi::direct::path_name::is_name;
 use crate::multi::selection::expression_error;
 
 /// A parsed `kubectl mc tail`.
@@ -183,16 +184,6 @@ fn format(words: &Words<'_>) -> Result<Format, TailError> {
         (None, Some("json")) => Ok(Format::Json),
         (None, Some(other)) => Err(TailError::Value { flag: "output", value: other.to_owned() }),
     }
-}
-
-/// Whether this is a valid name of a pod or a namespace. It becomes part of a path, and a member may send
-/// anything.
-pub(super) fn is_name(text: &str) -> bool {
-    let is_letter = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
-    let bytes = text.as_bytes();
-    bytes.len() <= 253
-        && bytes.first().copied().is_some_and(is_letter)
-        && bytes.iter().all(|&letter| is_letter(letter) || letter == b'-' || letter == b'.')
 }
 
 const GRAMMAR: Grammar<'_> = Grammar {

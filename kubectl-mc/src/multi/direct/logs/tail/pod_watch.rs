@@ -6,10 +6,10 @@ use tokio::sync::mpsc::Sender;
 
 use super::super::pods::Pod;
 use super::Tail;
-use super::plan::is_name;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query};
 use crate::multi::direct::pages::Pages;
+use crate::multi::direct::path_name::is_name;
 use crate::multi::direct::pause::Pause;
 use crate::multi::direct::server_table::parse;
 use crate::multi::direct::watch_request::{Gap, WatchRequest, parse_event};

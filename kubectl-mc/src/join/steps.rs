@@ -281,3 +281,6 @@ impl StepError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

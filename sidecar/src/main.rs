@@ -12,6 +12,7 @@ use sidecar::config::Config;
 use sidecar::server::{shutdown, tls};
 use sidecar::workers::Workers;
 use sidecar::{agent, check, log};
+use tokio::runtime::Builder;
 
 fn main() -> ExitCode {
     let command = match Cli::try_parse() {
@@ -48,8 +49,15 @@ fn main() -> ExitCode {
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Serves until a signal. Errors occur only at the start: a file, an address, the host's kubeconfig.
-#[tokio::main(flavor = "current_thread")]
-async fn run(config: Config) -> anyhow::Result<()> {
+fn run(config: Config) -> anyhow::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let served = runtime.block_on(serve(config));
+    // A lookup of a name may block one of its threads for long, and cannot be interrupted.
+    runtime.shutdown_background();
+    served
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
     let log_level = log::start(config.log_format);
     tls::install_provider();
     raise_open_files();

@@ -77,8 +77,8 @@ impl<'a> CertificateRotation<'a> {
     pub(crate) async fn finish(&self, delete: Delete) -> Result<Vec<Object>, Failure> {
         let certificates = self.parameters.values.certificates;
         let is_change = self.is_due() && !delete.dry_run;
-        // Also without a change, because an interrupted run may have deleted the objects of the old issuer and
-        // left its authority in the host's bundle.
+        // Also without a change, because an interrupted run may have deleted the objects of the old issuer
+        // and left its authority in the host's bundle.
         let is_external = certificates != Certificates::SelfManaged && self.is_registered && !delete.dry_run;
         if is_change {
             sleep(LEAVING).await;

@@ -106,8 +106,8 @@ impl<'a> Children<'a> {
         })
     }
 
-    /// Runs the command on `targets`, a subset of the job's; the outcomes are in the same order. An error means
-    /// that the command ran on none of them.
+    /// Runs the command on `targets`, a subset of the job's; the outcomes are in the same order. An error
+    /// means that the command ran on none of them.
     pub(super) async fn run(
         &self,
         targets: &[&SelectedCluster],

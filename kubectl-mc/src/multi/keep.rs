@@ -51,8 +51,8 @@ pub(super) async fn run(
     }
 }
 
-/// The overlay of a connection that may last longer than unused overlays are cached. Without the file, kubectl
-/// would use the user's current context.
+/// The overlay of a connection that may last longer than unused overlays are cached. Without the file,
+/// kubectl would use the user's current context.
 struct OverlayCopy {
     path: PathBuf,
     content: Vec<u8>,

@@ -9,4 +9,4 @@ export CGO_ENABLED=0 GOTOOLCHAIN=local
 # Where it is, `go list` knows only once it is there.
 go mod download k8s.io/kubernetes
 upstream=$(go list -mod=readonly -m -f '{{.Dir}}' k8s.io/kubernetes)
-exec go run -mod=readonly -trimpath -gcflags=all=-dwarf=false "$here/main.go" -kubernetes "$upstream" "$1"
+exec go run -mod=readonly -gcflags=all=-dwarf=false "$here/main.go" -kubernetes "$upstream" "$1"

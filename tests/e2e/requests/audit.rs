@@ -4,8 +4,9 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use harness::audit::AuditLog;
 use harness::bed::{SYSTEM, host, member};
 use harness::caller::Caller;
@@ -237,15 +238,7 @@ impl Audited {
         for secret in ["made-up-token", "Bearer", "BEGIN ", "eyJ"] {
             ensure!(!readable.contains(secret), "{secret} is in the audit log");
         }
-        let module = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .ancestors()
-            .find(|folder| folder.join("tests/audit").exists());
-        let tests = module.context("no tests/audit")?.join("tests");
-        let mut reader = Command::new("go")
-            .args(["run", "-mod=readonly", "-trimpath", testbed::programs::COMPILED_AS_UPSTREAM])
-            .arg("../../audit/main.go")
-            .envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local")])
-            .current_dir(tests.join("kubernetes").join(testbed::programs::DEFAULT_VERSION))
+        let mut reader = Command::new(reader()?)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -257,4 +250,28 @@ impl Audited {
         ensure!(lines == readable.lines().count() && lines > 0, "{lines} events were read");
         Ok(())
     }
+}
+
+/// The program that reads events by upstream's types. It is linked once, which takes seconds.
+fn reader() -> Result<&'static Path> {
+    static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
+    let program = Path::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/audit-reader"));
+    let built = BUILT.get_or_init(|| build_reader(program).map_err(|error| format!("{error:#}")));
+    built.clone().map_err(Error::msg)?;
+    Ok(program)
+}
+
+fn build_reader(program: &Path) -> Result<()> {
+    let module =
+        Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|folder| folder.join("tests/audit").exists());
+    let tests = module.context("no tests/audit")?.join("tests");
+    let output = Command::new("go")
+        .args(["build", "-mod=readonly", testbed::programs::COMPILED_AS_UPSTREAM, "-o"])
+        .args([program, Path::new("../../audit/main.go")])
+        .envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local")])
+        .current_dir(tests.join("kubernetes").join(testbed::programs::DEFAULT_VERSION))
+        .stdin(Stdio::null())
+        .output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
 }

@@ -33,6 +33,7 @@ pub(crate) const IMAGES: &[&str] = &["agnhost"];
 /// Upstream's end-to-end tests, from a module of their own, because they have more dependencies than the
 /// programs.
 const UPSTREAM_TESTS: &str = "e2e.test";
+const CONFORMANCE: &str = "conformance";
 
 /// The root of the repository; this crate is only ever used from it.
 pub(crate) fn root() -> &'static Path {
@@ -95,7 +96,7 @@ fn kubernetes_module(version: &str) -> PathBuf {
 }
 
 fn conformance_module() -> PathBuf {
-    root().join("tests/conformance")
+    root().join("tests").join(CONFORMANCE)
 }
 
 /// Builds those of these programs that are missing.
@@ -144,7 +145,7 @@ fn go_build(module: &Path, version: &str, programs: &[&str], folder: &Path) -> R
     };
     let status = Command::new("go")
         .args(if programs == [UPSTREAM_TESTS] { &["test", "-c"] as &[&str] } else { &["build"] })
-        .args(["-mod=readonly", "-trimpath", TAGS, "-ldflags", &ldflags(version)])
+        .args(["-mod=readonly", TAGS, "-ldflags", &ldflags(version)])
         .arg(compiler_flags(is_compiled_as_upstream(version, module)))
         .arg("-o")
         .arg(output)
@@ -199,9 +200,15 @@ fn ldflags(version: &str) -> String {
 /// If set, the bed is for measurements: all programs are compiled as upstream compiles them.
 pub const OPTIMIZED: &str = "TESTBED_OPTIMIZED";
 
+/// The modules that have the dependencies of the default version, in its versions
+/// (`tests/kubernetes/same-versions.py`). With the same flags, they use what was compiled for it.
+const SAME_DEPENDENCIES: [&str; 5] =
+    ["cert-manager", "cluster-inventory", CONFORMANCE, "helm", "konnectivity"];
+
 /// Whether programs are compiled with all of the compiler's optimizations, as upstream compiles them.
 fn is_compiled_as_upstream(version: &str, module: &Path) -> bool {
-    let is_called_often = module == kubernetes_module(DEFAULT_VERSION) || module == conformance_module();
+    let shares = || SAME_DEPENDENCIES.iter().any(|name| module == root().join("tests").join(name));
+    let is_called_often = module == kubernetes_module(DEFAULT_VERSION) || shares();
     (is_called_often && version == DEFAULT_VERSION) || std::env::var_os(OPTIMIZED).is_some()
 }
 

@@ -26,7 +26,7 @@ demo: ## Bring up a host and two members and show everything, with a shell at th
 	@tests/demo.sh
 
 .PHONY: test
-test: setup ## All of it: lint, unit tests, and the end-to-end tests on a real Kubernetes
+test: ## All of it: lint, unit tests, and the end-to-end tests on a real Kubernetes
 	@tests/test.sh
 
 .PHONY: lint

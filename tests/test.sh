@@ -15,6 +15,10 @@ in_background() { # NAME COMMAND...
     nice -n 19 "${@:2}" >"target/$1.log" 2>&1 &
 }
 trap 'jobs -p | xargs -r kill 2>/dev/null || true' EXIT
+tests/setup.sh --no-deny
+# cargo-deny is compiled beside the first build, whose C leaves it room.
+tests/setup.sh >target/setup.log 2>&1 &
+setup=$!
 cargo build-all --quiet --bins
 if [ "$(uname -s)" = Linux ]; then
     in_background program make --no-print-directory program PLATFORM="$(uname -m)-unknown-linux-gnu" PROFILE=release
@@ -22,6 +26,7 @@ if [ "$(uname -s)" = Linux ]; then
 fi
 in_background kubernetes target/debug/testbed build --everything
 kubernetes=$!
+wait "$setup" || { cat target/setup.log >&2; exit 1; }
 make --no-print-directory lint
 make --no-print-directory unit
 tests/fuzz.sh

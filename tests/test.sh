@@ -19,13 +19,14 @@ tests/setup.sh --no-deny
 # cargo-deny is compiled beside the first build, whose C leaves it room.
 tests/setup.sh >target/setup.log 2>&1 &
 setup=$!
-cargo build-all --quiet --bins
 if [ "$(uname -s)" = Linux ]; then
     in_background program make --no-print-directory program PLATFORM="$(uname -m)-unknown-linux-gnu" PROFILE=release
     program=$!
 fi
+cargo build-all --quiet --bin testbed
 in_background kubernetes target/debug/testbed build --everything
 kubernetes=$!
+cargo build-all --quiet --bins
 wait "$setup" || { cat target/setup.log >&2; exit 1; }
 make --no-print-directory lint
 make --no-print-directory unit

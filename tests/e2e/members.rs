@@ -26,3 +26,6 @@ mod recipes;
 mod refusals;
 mod stolen_token;
 mod tokens;
+
+/// The lock of tests whose members' tokens expire: `join --all-expired` of another test would find them, too.
+const EXPIRED: &str = "expired-tokens";

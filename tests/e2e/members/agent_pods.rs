@@ -12,10 +12,12 @@ use harness::caller::Caller;
 use harness::own_agent::until;
 use harness::spare_host::{SIDECAR, SpareHost};
 use harness::tool::{Output, Tool};
+use harness::turn::Turn;
 use harness::wait::{SOON, eventually};
 use tempfile::NamedTempFile;
 use testbed::programs;
 
+use super::EXPIRED;
 use super::agent_join::Objects;
 use super::joined::follow;
 use crate::plugin;
@@ -109,6 +111,7 @@ fn direct_member_gets_an_agent_and_a_direct_address_again() -> Result<()> {
 
 #[test]
 fn renewal_restores_an_agent_whose_account_was_deleted() -> Result<()> {
+    let _turn = Turn::take(EXPIRED)?;
     let member = Member::take()?;
     member.join(&member.flags())?.success()?;
     for renew in [&["join", NAME, "--renew", "--member-context=member"][..], &["join", "--all-expired"]] {

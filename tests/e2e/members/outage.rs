@@ -11,9 +11,11 @@ use harness::aged_token::aged;
 use harness::api::Api;
 use harness::bed::{SYSTEM, member};
 use harness::both_sides::both;
+use harness::turn::Turn;
 use harness::wait::{SOON, eventually};
 use serde_json::json;
 
+use super::EXPIRED;
 use super::joined::Joined;
 use crate::plugin;
 
@@ -34,6 +36,7 @@ fn member_recovers_from_an_outage_longer_than_its_token() -> Result<()> {
 
 #[test]
 fn one_command_renews_every_member_whose_tokens_expired() -> Result<()> {
+    let _turn = Turn::take(EXPIRED)?;
     let joined = Joined::under("e2e-away-long")?;
     // The agents of other tests' members may be disconnected for a moment.
     eventually("no member needs new tokens", 4 * SOON, || {

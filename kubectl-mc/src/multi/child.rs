@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::Sender;
+use tokio::sync::watch;
 
 use super::Fault;
 use crate::server_text::ServerText;
@@ -41,16 +42,26 @@ pub(super) async fn run(child: Child, events: &Sender<Event>) -> Result<(), Faul
         command.spawn().map_err(|error| Fault::Other(format!("cannot start kubectl: {error}")))?;
     let _group = Group(process.id());
     let (stdin, out, err) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
+    let (over, is_over) = watch::channel(false);
     let ended = async {
         let feed = async {
             if let (Some(mut stdin), Some(input)) = (stdin, input) {
                 // If the child does not read all of it, the exit code decides.
-                let _ = stdin.write_all(&input).await;
+                tokio::select! {
+                    _ = stdin.write_all(&input) => {}
+                    () = idle_after_end(is_over.clone()) => {}
+                }
             }
         };
-        let (out, err) = (pass(out, events, Event::Out), pass(err, events, Event::Err));
-        let ((), _, said) = tokio::join!(feed, out, err);
-        (process.wait().await, said)
+        let wait = async {
+            let status = process.wait().await;
+            over.send_replace(true);
+            status
+        };
+        let out = pass(out, &is_over, events, Event::Out);
+        let err = pass(err, &is_over, events, Event::Err);
+        let ((), _, said, status) = tokio::join!(feed, out, err, wait);
+        (status, said)
     };
     let (status, said) = match timeout {
         Some(timeout) => tokio::time::timeout(timeout, ended).await.map_err(|_| Fault::TimedOut(timeout))?,
@@ -60,9 +71,11 @@ pub(super) async fn run(child: Child, events: &Sender<Event>) -> Result<(), Faul
     judge(status, &String::from_utf8_lossy(&said), may_say_no)
 }
 
-/// Forwards the output until it ends. Returns its beginning.
+/// Forwards the output until it ends, or the child has ended and no more arrives: a process that a credential
+/// plugin left in the background may keep the output open. Returns its beginning.
 async fn pass(
     from: Option<impl AsyncRead + Unpin>,
+    is_over: &watch::Receiver<bool>,
     events: &Sender<Event>,
     event: fn(Vec<u8>) -> Event,
 ) -> Vec<u8> {
@@ -70,7 +83,12 @@ async fn pass(
     let Some(mut from) = from else { return first };
     loop {
         let mut chunk = Vec::with_capacity(CHUNK);
-        match from.read_buf(&mut chunk).await {
+        let read = tokio::select! {
+            biased;
+            read = from.read_buf(&mut chunk) => read,
+            () = idle_after_end(is_over.clone()) => return first,
+        };
+        match read {
             Ok(1..) => {
                 let room = SAID.saturating_sub(first.len()).min(chunk.len());
                 first.extend_from_slice(&chunk[..room]);
@@ -80,6 +98,12 @@ async fn pass(
             _ => return first,
         }
     }
+}
+
+/// Ends some time after the child: what it wrote before is read by then, as long as it is read at all.
+async fn idle_after_end(mut is_over: watch::Receiver<bool>) {
+    let _ = is_over.wait_for(|is_over| *is_over).await;
+    tokio::time::sleep(IDLE_AFTER_END).await;
 }
 
 /// The result, from the exit code and the error output of kubectl.
@@ -120,6 +144,8 @@ impl Drop for Group {
     }
 }
 
+/// A pipe whose writer has ended is read at once; this is for a busy machine.
+const IDLE_AFTER_END: Duration = Duration::from_secs(1);
 const CHUNK: usize = 16 * 1024;
 /// Enough for the first error of kubectl.
 const SAID: usize = 8 * 1024;
@@ -146,6 +172,30 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
+
+    #[tokio::test]
+    async fn background_process_with_the_output_delays_no_end() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 & echo said; echo 'error: no' >&2; exit 1"]);
+        // More than a pipe holds, which nothing reads.
+        let input = Some(Arc::from(vec![b'x'; 1 << 20]));
+        let (events, mut received) = tokio::sync::mpsc::channel(8);
+        let child = Child { command, input, timeout: None, may_say_no: false };
+        let ended = tokio::time::timeout(Duration::from_secs(60), run(child, &events)).await;
+        assert_eq!(ended, Ok(Err(Fault::Kubectl { code: Some(1), reason: Some("no".into()) })));
+        drop(events);
+        let mut said = Vec::new();
+        while let Some(event) = received.recv().await {
+            said.extend(match event {
+                Event::Out(text) | Event::Err(text) => text,
+                Event::End(_) => Vec::new(),
+            });
+        }
+        said.sort_unstable();
+        let mut expected = b"said\nerror: no\n".to_vec();
+        expected.sort_unstable();
+        assert_eq!(said, expected);
+    }
 
     #[test]
     fn kubectl_output_gives_the_reason() {

@@ -2,7 +2,7 @@
 //! cluster's agent, and compares them with the rights that an agent needs. The reviews pass every authorizer
 //! of the host, including the webhook.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kubectl_mc_api::ownership::matrix::{Cell, Target, cells};
 use kubectl_mc_api::ownership::{Decision, Layout, decide, subject};
@@ -175,12 +175,13 @@ fn is_real(cell: &Cell, judges_names: bool) -> bool {
     }
 }
 
+#[derive(Clone)]
 struct Answer {
     is_allowed: bool,
     reason: String,
 }
 
-/// The host's responses, in the order of the matrix.
+/// The host's responses, in the order of the matrix. Equal reviews are sent once.
 async fn ask(
     user: &str,
     layout: &Layout,
@@ -190,22 +191,26 @@ async fn ask(
 ) -> Result<Vec<(Cell, Answer)>, Failure> {
     let mut cells = cells(layout, cluster, other, PARTS);
     cells.retain(|cell| is_real(cell, judges_names));
-    let mut answers = Vec::with_capacity(cells.len());
-    for part in cells.chunks(CONCURRENT) {
+    let reviews: Vec<_> = cells.iter().map(|cell| review(user, cell)).collect();
+    let distinct: Vec<_> = reviews.iter().collect::<HashSet<_>>().into_iter().collect();
+    let mut answers = HashMap::with_capacity(distinct.len());
+    for part in distinct.chunks(CONCURRENT) {
         let mut asked = JoinSet::new();
-        for (at, cell) in part.iter().enumerate() {
-            let (host, review) = (host.clone(), review(user, cell));
-            asked.spawn(async move { Ok::<_, SideError>((at, host.create(REVIEWS, &review).await?)) });
+        for &review in part {
+            let (host, review) = (host.clone(), review.clone());
+            asked.spawn(async move {
+                let answer = host.create(REVIEWS, &review).await?;
+                Ok::<_, SideError>((review, Answer::of(&answer["status"])))
+            });
         }
-        let mut told = vec![Value::Null; part.len()];
         while let Some(answer) = asked.join_next().await {
             let Ok(answer) = answer else { continue };
-            let (at, answer) = answer?;
-            told[at] = answer;
+            let (review, answer) = answer?;
+            answers.insert(review, answer);
         }
-        answers.extend(part.iter().cloned().zip(told.iter().map(|review| Answer::of(&review["status"]))));
     }
-    Ok(answers)
+    let answer = |review| answers.get(review).cloned().unwrap_or_else(|| Answer::of(&Value::Null));
+    Ok(cells.into_iter().zip(&reviews).map(|(cell, review)| (cell, answer(review))).collect())
 }
 
 impl Answer {

@@ -190,6 +190,7 @@ impl FakeMember {
         let fake = Self::unregistered(name, script)?;
         fake.register(&json!({}))?;
         fake.wait_until_reachable()?;
+        fake.wait_for_conditions()?;
         Ok(fake)
     }
 
@@ -262,6 +263,17 @@ impl FakeMember {
         let path = member_path(&self.name, READY);
         eventually("the fake member is reachable through the host", SOON, || host.get(&path).map(Some))?;
         Ok(())
+    }
+
+    /// Waits until its conditions are those of a member with a Secret: the sidecar may see the MemberCluster
+    /// first, and a command on a pattern then finds a member that is not ready.
+    fn wait_for_conditions(&self) -> Result<()> {
+        let path = format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{}", self.name);
+        let host = host()?;
+        eventually("the fake member has its conditions", SOON, || {
+            let conditions = host.get(&path)?["status"]["conditions"].take();
+            Ok((conditions.is_array() && !conditions.to_string().contains("does not exist")).then_some(()))
+        })
     }
 
     /// The requests so far whose target contains this.

@@ -78,7 +78,7 @@ e2e() { # WHAT IS LEFT OUT
     # Upstream's tests, which tests/test.sh has started.
     while [ -n "${BESIDE:-}" ] && kill -0 "$BESIDE" 2>/dev/null; do sleep 1; done
     # shellcheck disable=SC2086 # several filters
-    run --test-threads 2 "$@" $quiet || return
+    run --test-threads 3 "$@" $quiet || return
     # shellcheck disable=SC2086 # several filters
     run --test-threads 3 "$@" $waiting || return
     for filter in $waiting; do set -- "$@" --skip "$filter"; done

@@ -4,8 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export INSTA_UPDATE="${INSTA_UPDATE:-no}"
-# A kubectl that ends within a second has no garbage to collect, and no work for a second thread: a third of its CPU.
-export GOGC="${GOGC:-400}" GOMAXPROCS="${GOMAXPROCS:-1}"
 
 bed=(--members 3 --member m2=v1.30.0 --member m3=v1.34.4 --spare s1 --spare s2 --spare s3=v1.30.0 --spare s4 --spare a1 --spare j1 --karmada host --spare k1 --spare k2=v1.30.0 --spare k3=v1.34.4 --tracing --sidecar target/debug/mc-sidecar)
 left_out=()
@@ -51,6 +49,8 @@ export alone='crowds:: hostile:: soak::'
 export waiting='hostile::ends:: hostile::places::'
 e2e() { # WHAT IS LEFT OUT
     local others=("$@") filter folder process processes=() status=0
+    # A kubectl that ends within a second has no garbage to collect and no work for a second thread: a third of its CPU.
+    export GOGC="${GOGC:-400}" GOMAXPROCS="${GOMAXPROCS:-1}"
     for filter in $quiet $alone; do others+=(--skip "$filter"); done
     run() { cargo test-all --offline --test e2e -- "$@"; }
     # Those of installations and of members wait for one cluster most of the time, and those of other hubs for their turn at

@@ -27,7 +27,10 @@ cargo build-all --quiet --bin testbed
 in_background kubernetes target/debug/testbed build --everything
 kubernetes=$!
 cargo build-all --quiet --bins
-wait "$setup" || { cat target/setup.log >&2; exit 1; }
+status=0
+wait "$setup" || status=$?
+cat target/setup.log
+[ "$status" = 0 ] || exit "$status"
 make --no-print-directory lint
 make --no-print-directory unit
 tests/fuzz.sh

@@ -192,7 +192,8 @@ async fn ask(
     let mut cells = cells(layout, cluster, other, PARTS);
     cells.retain(|cell| is_real(cell, judges_names));
     let reviews: Vec<_> = cells.iter().map(|cell| review(user, cell)).collect();
-    let distinct: Vec<_> = reviews.iter().collect::<HashSet<_>>().into_iter().collect();
+    let mut seen = HashSet::new();
+    let distinct: Vec<_> = reviews.iter().filter(|review| seen.insert(*review)).collect();
     let mut answers = HashMap::with_capacity(distinct.len());
     for part in distinct.chunks(CONCURRENT) {
         let mut asked = JoinSet::new();

@@ -49,7 +49,7 @@ pub(super) async fn run(child: Child, events: &Sender<Event>) -> Result<(), Faul
                 // If the child does not read all of it, the exit code decides.
                 tokio::select! {
                     _ = stdin.write_all(&input) => {}
-                    () = idle_after_end(is_over.clone()) => {}
+                    () = after_end(is_over.clone()) => {}
                 }
             }
         };
@@ -71,8 +71,9 @@ pub(super) async fn run(child: Child, events: &Sender<Event>) -> Result<(), Faul
     judge(status, &String::from_utf8_lossy(&said), may_say_no)
 }
 
-/// Forwards the output until it ends, or the child has ended and no more arrives: a process that a credential
-/// plugin left in the background may keep the output open. Returns its beginning.
+/// Forwards the output until it ends, or until the child has ended and the content of the pipe is forwarded:
+/// a process that a credential plugin left in the background may keep the pipe open, and write into it.
+/// Returns its beginning.
 async fn pass(
     from: Option<impl AsyncRead + Unpin>,
     is_over: &watch::Receiver<bool>,
@@ -81,29 +82,34 @@ async fn pass(
 ) -> Vec<u8> {
     let mut first = Vec::new();
     let Some(mut from) = from else { return first };
-    loop {
+    let mut after_end = std::pin::pin!(after_end(is_over.clone()));
+    let mut left = PIPE;
+    while left > 0 {
+        let is_rest = *is_over.borrow();
         let mut chunk = Vec::with_capacity(CHUNK);
         let read = tokio::select! {
             biased;
             read = from.read_buf(&mut chunk) => read,
-            () = idle_after_end(is_over.clone()) => return first,
+            () = &mut after_end => break,
         };
         match read {
-            Ok(1..) => {
+            Ok(length @ 1..) => {
+                left -= if is_rest { length.min(left) } else { 0 };
                 let room = SAID.saturating_sub(first.len()).min(chunk.len());
                 first.extend_from_slice(&chunk[..room]);
                 // Without a receiver, the command is ending.
                 let _ = events.send(event(chunk)).await;
             }
-            _ => return first,
+            _ => break,
         }
     }
+    first
 }
 
-/// Ends some time after the child: what it wrote before is read by then, as long as it is read at all.
-async fn idle_after_end(mut is_over: watch::Receiver<bool>) {
+/// Ends some time after the child, whose output can be read at once by then.
+async fn after_end(mut is_over: watch::Receiver<bool>) {
     let _ = is_over.wait_for(|is_over| *is_over).await;
-    tokio::time::sleep(IDLE_AFTER_END).await;
+    tokio::time::sleep(AFTER_END).await;
 }
 
 /// The result, from the exit code and the error output of kubectl.
@@ -144,8 +150,10 @@ impl Drop for Group {
     }
 }
 
-/// A pipe whose writer has ended is read at once; this is for a busy machine.
-const IDLE_AFTER_END: Duration = Duration::from_secs(1);
+/// What the child wrote before its end can be read at once; this is for a busy machine.
+const AFTER_END: Duration = Duration::from_secs(1);
+/// The most that a pipe holds on Linux, with pages of 64 KiB.
+const PIPE: usize = 1024 * 1024;
 const CHUNK: usize = 16 * 1024;
 /// Enough for the first error of kubectl.
 const SAID: usize = 8 * 1024;
@@ -195,6 +203,19 @@ mod tests {
         let mut expected = b"said\nerror: no\n".to_vec();
         expected.sort_unstable();
         assert_eq!(said, expected);
+    }
+
+    #[tokio::test]
+    async fn background_process_that_floods_delays_no_end() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "yes & exit 0"]);
+        let (events, mut received) = tokio::sync::mpsc::channel(8);
+        let child = Child { command, input: None, timeout: None, may_say_no: false };
+        let drain = tokio::spawn(async move { while received.recv().await.is_some() {} });
+        let ended = tokio::time::timeout(Duration::from_secs(60), run(child, &events)).await;
+        assert_eq!(ended, Ok(Ok(())));
+        drop(events);
+        drain.await.unwrap();
     }
 
     #[test]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Lets Go modules of the tests take the dependencies of a Kubernetes here, in its versions: what both use is then compiled
-once. same-versions.py v1.36.3 cert-manager cluster-inventory helm konnectivity
+"""Pins the dependencies of Go modules of the tests to the versions of a Kubernetes here, so that shared packages are compiled
+once: same-versions.py v1.36.3 cert-manager cluster-inventory helm konnectivity
 
-Run it again when the default version or one of the modules changes. Only modules that compile with these versions take
-part; the bed compiles them with the flags of the default version (tests/testbed/src/programs.rs)."""
+Run it again when the default version or one of the modules changes. Such a program is then not built with the dependencies
+that its project released it with, so modules that do not compile with these versions stay as they are. The test bed compiles them with the flags of the default version (tests/testbed/src/programs.rs)."""
 
 import os
 import re

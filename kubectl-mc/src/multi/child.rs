@@ -83,27 +83,24 @@ async fn pass(
     let mut first = Vec::new();
     let Some(mut from) = from else { return first };
     let mut after_end = std::pin::pin!(after_end(is_over.clone()));
-    let mut left = PIPE;
-    while left > 0 {
-        let is_rest = *is_over.borrow();
+    loop {
         let mut chunk = Vec::with_capacity(CHUNK);
         let read = tokio::select! {
             biased;
             read = from.read_buf(&mut chunk) => read,
-            () = &mut after_end => break,
+            // A flood does not keep this from its turn: tokio lets a task read only so much at a time.
+            () = &mut after_end => return first,
         };
         match read {
-            Ok(length @ 1..) => {
-                left -= if is_rest { length.min(left) } else { 0 };
+            Ok(1..) => {
                 let room = SAID.saturating_sub(first.len()).min(chunk.len());
                 first.extend_from_slice(&chunk[..room]);
                 // Without a receiver, the command is ending.
                 let _ = events.send(event(chunk)).await;
             }
-            _ => break,
+            _ => return first,
         }
     }
-    first
 }
 
 /// Ends some time after the child, whose output can be read at once by then.
@@ -152,8 +149,6 @@ impl Drop for Group {
 
 /// What the child wrote before its end can be read at once; this is for a busy machine.
 const AFTER_END: Duration = Duration::from_secs(1);
-/// The most that a pipe holds on Linux, with pages of 64 KiB.
-const PIPE: usize = 1024 * 1024;
 const CHUNK: usize = 16 * 1024;
 /// Enough for the first error of kubectl.
 const SAID: usize = 8 * 1024;

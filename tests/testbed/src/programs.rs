@@ -133,7 +133,8 @@ fn build_from(module: &Path, version: &str, programs: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Builds all in one command: while one thread links a program, others compile.
+/// Builds all in one command: while one thread links a program, others compile. Without `-trimpath`, which
+/// compiles a replaced module under the version that was required, so that modules would share less.
 fn go_build(module: &Path, version: &str, programs: &[&str], folder: &Path) -> Result<()> {
     // Builds into another folder, because a bed may be running the old programs.
     let new = folder.join(".new");
@@ -208,8 +209,8 @@ const SAME_DEPENDENCIES: [&str; 5] =
 /// Whether programs are compiled with all of the compiler's optimizations, as upstream compiles them.
 fn is_compiled_as_upstream(version: &str, module: &Path) -> bool {
     let shares = || SAME_DEPENDENCIES.iter().any(|name| module == root().join("tests").join(name));
-    let is_called_often = module == kubernetes_module(DEFAULT_VERSION) || shares();
-    (is_called_often && version == DEFAULT_VERSION) || std::env::var_os(OPTIMIZED).is_some()
+    let is_default = module == kubernetes_module(DEFAULT_VERSION) || shares();
+    (is_default && version == DEFAULT_VERSION) || std::env::var_os(OPTIMIZED).is_some()
 }
 
 /// Debug information takes a tenth of the compilation, and the linker leaves it out anyway. Inlining takes

@@ -170,7 +170,7 @@ impl Scanned {
 
     /// Inserts a flag right after the verb: before the verb, kubectl would not find plugins, and after `--`
     /// it would not be a flag.
-    pub(crate) fn insert_after_verb(&mut self, flag: &str) {
+    pub(crate) fn insert_after_verb(&mut self, flag: &OsStr) {
         if let Some(verb) = self.verb {
             self.kubectl.insert(verb + 1, flag.into());
             self.flags.iter_mut().filter(|flag| flag.at > verb).for_each(|flag| flag.at += 1);

@@ -22,3 +22,4 @@ mod tail;
 mod version;
 mod walkthrough;
 mod where_fields;
+mod wrong_cluster;

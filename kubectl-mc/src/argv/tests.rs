@@ -171,7 +171,7 @@ fn flag_value_is_replaced_in_its_original_form() {
 #[test]
 fn flag_is_inserted_right_after_the_verb() {
     let mut scanned = scan(words("-n x proxy --port 1 -- y"));
-    scanned.insert_after_verb("--append-server-path");
+    scanned.insert_after_verb("--append-server-path".as_ref());
     assert_eq!(joined(&scanned.kubectl), "-n x proxy --append-server-path --port 1 -- y");
     assert_eq!(scanned.value("port"), Some("1".as_ref()));
 }

@@ -19,6 +19,11 @@ pub(crate) fn server(through: &ClusterContext, cluster: &ClusterId) -> String {
     format!("{}{}", through.server, cluster.root(through))
 }
 
+/// The context of a cluster in an overlay. Its `cluster` has the same name.
+pub(crate) fn context_name(cluster: &ClusterId) -> String {
+    format!("mc/{cluster}")
+}
+
 /// The overlay in its stored form.
 pub(crate) fn overlay_json(host: &ClusterContext, cluster: &ClusterId) -> Result<Vec<u8>, OverlayError> {
     serde_json::to_vec(&overlay(host, std::slice::from_ref(cluster))).map_err(OverlayError)
@@ -39,13 +44,13 @@ pub(crate) fn self_review_overlay_json(
 /// The overlay for `clusters`, the first of which is the current context. The same host, user and clusters
 /// give the same bytes.
 pub(crate) fn overlay(host: &ClusterContext, clusters: &[ClusterId]) -> Kubeconfig {
-    let entries = clusters.iter().map(|cluster| self::entries(host, cluster, format!("mc/{cluster}")));
+    let entries = clusters.iter().map(|cluster| self::entries(host, cluster, context_name(cluster)));
     kubeconfig(entries, users(host))
 }
 
 /// The overlay for clusters that different contexts reach.
 pub(crate) fn overlay_of_reach(clusters: &[(&ClusterContext, &ClusterId)]) -> Kubeconfig {
-    let entries = clusters.iter().map(|(through, id)| entries(through, id, format!("mc/{id}")));
+    let entries = clusters.iter().map(|(through, id)| entries(through, id, context_name(id)));
     let mut auth_infos: Vec<NamedAuthInfo> = Vec::new();
     for user in clusters.iter().flat_map(|(through, _)| users(through)) {
         if auth_infos.iter().all(|known| known.name != user.name) {

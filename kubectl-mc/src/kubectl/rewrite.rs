@@ -9,6 +9,7 @@ use crate::cluster::context::ClusterContext;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::Invocation;
+use crate::kubectl::{overlay, verb};
 
 /// How kubectl handles the path of `--raw`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +57,14 @@ pub(crate) fn rewrite(
     {
         scanned.set_value("raw", &below_member(&given, host, cluster)?);
     }
+    // kubectl skips an overlay that is gone, and a kuberc may name a context: without the flag, the command would run on the
+    // user's current context. kubectl's own commands alone take the flag, and those that ask no server need none.
+    if scanned.verb_is_builtin() && !verb::is_local(&scanned) {
+        scanned.insert_after_verb(format!("--context={}", overlay::context_name(cluster)).as_ref());
+    }
     // Otherwise `kubectl proxy` would serve the root of the server, which is the host and not the member.
     if scanned.verb().is_some_and(|verb| verb == "proxy") && !scanned.has("append-server-path") {
-        scanned.insert_after_verb("--append-server-path");
+        scanned.insert_after_verb("--append-server-path".as_ref());
     }
     Ok(Invocation { arguments: scanned.kubectl, kubeconfig })
 }

@@ -55,7 +55,7 @@ fn dry_run_shows_each_command_and_runs_nothing() {
 #[test]
 fn other_dry_run_values_are_passed_to_kubectl() {
     let ran = bed().run(&["-C", "m1", "apply", "--dry-run=server", "-f", "x"]);
-    assert_eq!(ran.arguments(), ["apply", "--dry-run=server", "-f", "x"]);
+    assert_eq!(ran.arguments(), ["apply", "--context=mc/m1", "--dry-run=server", "-f", "x"]);
 }
 
 #[test]
@@ -168,9 +168,9 @@ fn configuration_names_the_host() {
 #[test]
 fn only_a_single_exact_name_execs_kubectl() {
     let bed = bed().by_kubectl();
-    assert_eq!(bed.run(&["-C", "eu-1", "get", "pods"]).arguments(), ["get", "pods"]);
+    assert_eq!(bed.run(&["-C", "eu-1", "get", "pods"]).arguments(), ["get", "--context=mc/eu-1", "pods"]);
     let ran = bed.run(&["-C", "us*,eu-1", "describe", "x"]);
-    assert!(ran.out.starts_with("eu-1 | [describe]\neu-1 | [x]\n"), "{ran:?}");
+    assert!(ran.out.starts_with("eu-1 | [describe]\neu-1 | [--context=mc/eu-1]\neu-1 | [x]\n"), "{ran:?}");
     assert_eq!(
         ran.err,
         "us-1 | error: not ready: no route to host\n\

@@ -202,7 +202,7 @@ fn single_context_is_left_to_kubectl() {
     let bed = bed();
     for words in [&["--contexts", "-C", "kind-a"][..], &["-C", "context:kind-a"]] {
         let ran = bed.run(&[words, &["describe", "pod", "web", "-v=0"]].concat());
-        assert_eq!(ran, Ran::new(0, "[describe pod web -v=0] on mc/kind-a\n", ""));
+        assert_eq!(ran, Ran::new(0, "[describe --context=mc/kind-a pod web -v=0] on mc/kind-a\n", ""));
     }
     let overlay = bed.read("overlay-of-kubectl");
     assert!(overlay.contains(&format!("{}/a", bed.server())) && !overlay.contains("token"), "{overlay}");
@@ -228,8 +228,8 @@ fn kubectl_runs_on_each_context() {
     assert_snapshot!(rendered(&ran), @r"
     exit code: 0
     ----- stdout -----
-    kind-a                       | [describe pod] on mc/kind-a
-    arn:aws:eks:eu-1:1:cluster/B | [describe pod] on mc/arn:aws:eks:eu-1:1:cluster/B
+    kind-a                       | [describe --context=mc/kind-a pod] on mc/kind-a
+    arn:aws:eks:eu-1:1:cluster/B | [describe --context=mc/arn:aws:eks:eu-1:1:cluster/B pod] on mc/arn:aws:eks:eu-1:1:cluster/B
     ----- stderr -----
     ");
     let ran = bed.run(&["--contexts", "-C", "kind-a,arn:*", "delete", "pod", "web"]);
@@ -348,8 +348,8 @@ fn hostile_context_name_is_escaped_in_output_and_paths() {
     assert_snapshot!(rendered(&ran), @r"
     exit code: 0
     ----- stdout -----
-    ../../x^[[2J                 | [cp web:/f .._.._x___2J] on mc/../../x^[[2J
-    arn:aws:eks:eu-1:1:cluster/B | [cp web:/f arn_aws_eks_eu-1_1_cluster_B] on mc/arn:aws:eks:eu-1:1:cluster/B
+    ../../x^[[2J                 | [cp --context=mc/../../x^[[2J web:/f .._.._x___2J] on mc/../../x^[[2J
+    arn:aws:eks:eu-1:1:cluster/B | [cp --context=mc/arn:aws:eks:eu-1:1:cluster/B web:/f arn_aws_eks_eu-1_1_cluster_B] on mc/arn:aws:eks:eu-1:1:cluster/B
     ----- stderr -----
     ");
     let mode = bed.path("home/.cache/kubectl-mc").metadata().unwrap().permissions().mode();

@@ -69,7 +69,8 @@ fn other_results_are_left_to_kubectl() {
         &["describe", "pods"],
     ] {
         let ran = bed.run(&[&["-C", "m1"], words].concat());
-        let out = format!("kubectl {}\n", words.join(" "));
+        let (verb, rest) = words.split_first().unwrap();
+        let out = format!("kubectl {verb} --context=mc/m1 {}\n", rest.join(" "));
         assert_eq!((ran.code, ran.out.as_str()), (Some(7), out.as_str()), "{words:?} {ran:?}");
         assert!(words.contains(&"-v=6") || ran.err.is_empty(), "{words:?} {ran:?}");
     }
@@ -79,7 +80,7 @@ fn other_results_are_left_to_kubectl() {
 fn kubectl_runs_when_direct_requests_are_off() {
     let bed = bed();
     let ran = bed.run_with("KUBECTL_MC_DIRECT", "0", &["-C", "m1", "get", "pods"]);
-    assert_eq!(ran, Ran::new(7, "kubectl get pods\n", ""));
+    assert_eq!(ran, Ran::new(7, "kubectl get --context=mc/m1 pods\n", ""));
     let requests = bed.requests();
     assert!(requests.len() == 1 && requests[0].contains("/proxy/version "), "{requests:?}");
 }
@@ -100,7 +101,7 @@ fn failed_credential_plugin_is_left_to_kubectl() {
         r#""exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-plugin"}"#,
     );
     std::fs::write(bed.path("kubeconfig"), text).unwrap();
-    assert_eq!(bed.run(&["-C", "m1", "get", "pods"]), Ran::new(7, "kubectl get pods\n", ""));
+    assert_eq!(bed.run(&["-C", "m1", "get", "pods"]), Ran::new(7, "kubectl get --context=mc/m1 pods\n", ""));
 }
 
 #[test]

@@ -83,7 +83,10 @@ fn api_resources_escape_control_characters() {
 #[test]
 fn stale_api_group_leaves_api_resources_to_kubectl() {
     let bed = bed(|path| discovery(path, "Stale"));
-    assert_eq!(bed.run(&["-C", "m1", "api-resources"]), Ran::new(7, "kubectl api-resources\n", ""));
+    assert_eq!(
+        bed.run(&["-C", "m1", "api-resources"]),
+        Ran::new(7, "kubectl api-resources --context=mc/m1\n", "")
+    );
 }
 
 #[test]
@@ -93,7 +96,10 @@ fn unusable_pod_metrics_are_left_to_kubectl() {
             true => Answer::from((200, "application/json", body.to_string())).of("member"),
             false => status(404, "member", "none").sent_by_member(),
         });
-        assert_eq!(bed.run(&["-C", "m1", "top", "pod"]), Ran::new(7, "kubectl top pod\n", ""));
+        assert_eq!(
+            bed.run(&["-C", "m1", "top", "pod"]),
+            Ran::new(7, "kubectl top --context=mc/m1 pod\n", "")
+        );
     }
 }
 

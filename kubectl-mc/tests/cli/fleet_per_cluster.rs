@@ -45,7 +45,7 @@ fn copies_from_several_clusters_need_a_path_for_each() {
     let copied = bed.run(&["-C", "m1,m2", "cp", "web:/log", "log-{cluster}"]);
     assert_eq!(
         (copied.code, copied.out.as_str()),
-        (Some(0), "m1 | cp web:/log log-m1\nm2 | cp web:/log log-m2\n")
+        (Some(0), "m1 | cp --context=mc/m1 web:/log log-m1\nm2 | cp --context=mc/m2 web:/log log-m2\n")
     );
 }
 
@@ -54,7 +54,7 @@ fn local_ports_and_paths_differ_from_cluster_to_cluster() {
     let bed = Bed::with_kubectl("echo \"$@\"");
     assert_eq!(
         bed.run(&["--yes", "-C", "m1,m2", "cp", "web:/log", "{cluster}.log"]).out,
-        "m1 | cp web:/log m1.log\nm2 | cp web:/log m2.log\n"
+        "m1 | cp --context=mc/m1 web:/log m1.log\nm2 | cp --context=mc/m2 web:/log m2.log\n"
     );
     let mut lines: Vec<_> = bed
         .run(&["-C", "m1,m2", "port-forward", "svc/web", "8080:80"])
@@ -63,5 +63,11 @@ fn local_ports_and_paths_differ_from_cluster_to_cluster() {
         .map(str::to_owned)
         .collect();
     lines.sort();
-    assert_eq!(lines, ["m1 | port-forward svc/web 8080:80", "m2 | port-forward svc/web 8081:80"]);
+    assert_eq!(
+        lines,
+        [
+            "m1 | port-forward --context=mc/m1 svc/web 8080:80",
+            "m2 | port-forward --context=mc/m2 svc/web 8081:80"
+        ]
+    );
 }

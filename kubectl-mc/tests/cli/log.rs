@@ -50,10 +50,10 @@ fn requests_are_logged_at_level_six_without_credentials() {
 #[test]
 fn only_the_log_flag_is_passed_to_kubectl() {
     let ran = bed().by_kubectl().run(&["-C", "m1", "get", "pods", "-v=6"]);
-    assert_eq!(ran.arguments(), ["get", "pods", "-v=6"]);
+    assert_eq!(ran.arguments(), ["get", "--context=mc/m1", "pods", "-v=6"]);
     assert!(ran.err.contains("\"Run kubectl\" cluster=\"m1\""), "{ran:?}");
     let ran = bed().by_kubectl().run_with("KUBECTL_MC_LOG", "6", &["-C", "m1", "get", "pods"]);
-    assert_eq!((ran.arguments(), requests(&ran).len()), (vec!["get", "pods"], 1));
+    assert_eq!((ran.arguments(), requests(&ran).len()), (vec!["get", "--context=mc/m1", "pods"], 1));
 }
 
 #[test]

@@ -29,7 +29,10 @@ fn fault_81_kubectl_gets_other_arguments_and_sets_the_exit_code() {
         "a b",
     ]);
     assert_eq!((ran.code, ran.err.as_str()), (Some(42), ""));
-    assert_eq!(ran.arguments(), ["-n", "x", "get", "pods", "-l", "", "--", "--cluster=y", "a b"]);
+    assert_eq!(
+        ran.arguments(),
+        ["-n", "x", "get", "--context=mc/m1", "pods", "-l", "", "--", "--cluster=y", "a b"]
+    );
 }
 
 #[test]
@@ -70,7 +73,10 @@ fn overlay_leads_to_the_member_and_holds_no_secret() {
 #[test]
 fn variables_choose_cluster_and_context() {
     let bed = bed();
-    assert_eq!(bed.run_with("KUBECTL_MC_CLUSTER", "m1", &["version"]).arguments(), ["version"]);
+    assert_eq!(
+        bed.run_with("KUBECTL_MC_CLUSTER", "m1", &["version"]).arguments(),
+        ["version", "--context=mc/m1"]
+    );
     let ran = bed.run_with("KUBECTL_MC_CONTEXT", "other", &["-C", "m1", "get", "pods"]);
     assert_eq!(ran.failed().0, 2);
     assert!(ran.err.starts_with("error: no host: context \"other\" does not exist in "), "{}", ran.err);
@@ -81,7 +87,10 @@ fn kubeconfig_flag_becomes_part_of_the_variable() {
     let bed = bed().by_kubectl();
     let file = bed.path("kubeconfig").display().to_string();
     let ran = bed.run_with("KUBECONFIG", "/nowhere", &["get", "pods", "--kubeconfig", &file, "-C", "m1"]);
-    assert_eq!((ran.arguments(), ran.kubeconfig().1), (vec!["get", "pods"], file.as_str()));
+    assert_eq!(
+        (ran.arguments(), ran.kubeconfig().1),
+        (vec!["get", "--context=mc/m1", "pods"], file.as_str())
+    );
 }
 
 #[test]
@@ -90,7 +99,7 @@ fn raw_path_depends_on_the_version_of_kubectl() {
     for (version, expected) in [("v1.33.4", format!("{root}/version")), ("v1.34.0", "/version".to_owned())] {
         let bed = bed();
         let script = format!(
-            "#!/bin/sh\nif [ \"$1\" = version ]; then echo '{{\"clientVersion\": {{\"gitVersion\": \"{version}\"}}}}'; exit; fi\necho \"[$3]\""
+            "#!/bin/sh\nif [ \"$1\" = version ]; then echo '{{\"clientVersion\": {{\"gitVersion\": \"{version}\"}}}}'; exit; fi\necho \"[$4]\""
         );
         bed.script("bin/kubectl", &script);
         assert_eq!(bed.run(&["-C", "m1", "get", "--raw", "/version"]).arguments(), [expected.as_str()]);

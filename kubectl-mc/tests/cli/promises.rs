@@ -199,7 +199,7 @@ fn change_on_several_clusters_needs_confirmation() {
 fn local_ports_are_printed_as_a_table() {
     let bed = fleet();
     bed.kubectl(
-        "port=${3%%:*}; [ $cluster = eu-1 ] || while [ ! -e first ]; do :; done\n\
+        "port=${4%%:*}; [ $cluster = eu-1 ] || while [ ! -e first ]; do :; done\n\
          echo \"Forwarding from 127.0.0.1:$port -> 80\"; echo \"Forwarding from [::1]:$port -> 80\"\n\
          echo \"Handling connection for $port\"; : > first",
     );

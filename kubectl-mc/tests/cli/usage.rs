@@ -38,7 +38,10 @@ fn version_without_a_cluster_is_the_plugins() {
     assert!(ran.err.starts_with(&note), "{ran:?}");
     let ran = bed.run_with("KUBECONFIG", "/nowhere", &["version"]);
     assert!(ran.out == version && ran.err.contains("no host"), "{ran:?}");
-    assert_eq!(bed.run(&["version", "--client", "-C", "m1"]).arguments(), ["version", "--client"]);
+    assert_eq!(
+        bed.run(&["version", "--client", "-C", "m1"]).arguments(),
+        ["version", "--context=mc/m1", "--client"]
+    );
 }
 
 #[test]

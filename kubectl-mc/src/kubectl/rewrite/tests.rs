@@ -41,14 +41,15 @@ const ROOT: &str = "/prefix/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy
 #[test]
 fn kubectl_gets_its_words_without_plugin_flags() {
     for (line, expected) in [
-        ("--cluster=m1 get pods -A", "get pods -A"),
+        ("--cluster=m1 get pods -A", "get --context=mc/m1 pods -A"),
         (
             "--context=h -n x exec -it p --cluster m1 -- sh -C --cluster=y",
-            "-n x exec -it p -- sh -C --cluster=y",
+            "-n x exec --context=mc/m1 -it p -- sh -C --cluster=y",
         ),
-        ("-C m1 apply --kubeconfig f -f -", "apply -f -"),
+        ("-C m1 apply --kubeconfig f -f -", "apply --context=mc/m1 -f -"),
         ("-C m1 stern -s 10m web", "stern -s 10m web"),
-        ("-C m1 version --client", "version --client"),
+        ("-C m1 help get", "help get"),
+        ("-C m1 get --help", "get --help"),
     ] {
         assert_eq!(run(line, RawPath::Joined).unwrap(), expected);
     }
@@ -56,12 +57,18 @@ fn kubectl_gets_its_words_without_plugin_flags() {
 
 #[test]
 fn kubectl_proxy_keeps_to_the_member() {
-    assert_eq!(run("-C m1 proxy --port=0", RawPath::Joined).unwrap(), "proxy --append-server-path --port=0");
-    let given = "proxy --port=0 --append-server-path";
-    assert_eq!(run(&format!("-C m1 {given}"), RawPath::Joined).unwrap(), given);
+    assert_eq!(
+        run("-C m1 proxy --port=0", RawPath::Joined).unwrap(),
+        "proxy --append-server-path --context=mc/m1 --port=0"
+    );
+    let given = "--port=0 --append-server-path";
+    assert_eq!(
+        run(&format!("-C m1 proxy {given}"), RawPath::Joined).unwrap(),
+        format!("proxy --context=mc/m1 {given}")
+    );
     assert_eq!(
         run("-C m1 proxy --append-server-path=false", RawPath::Joined).unwrap(),
-        "proxy --append-server-path --append-server-path=false",
+        "proxy --append-server-path --context=mc/m1 --append-server-path=false",
         "what is asked for last is kubectl's to refuse or do"
     );
 }
@@ -70,21 +77,24 @@ fn kubectl_proxy_keeps_to_the_member() {
 fn raw_paths_reach_the_member_with_every_kubectl() {
     for (minor, expected) in [(27, ROOT), (33, ROOT), (34, ""), (36, "")] {
         let raw = RawPath::of_minor_version(minor);
-        assert_eq!(run("-C m1 get --raw /version", raw).unwrap(), format!("get --raw {expected}/version"));
+        assert_eq!(
+            run("-C m1 get --raw /version", raw).unwrap(),
+            format!("get --context=mc/m1 --raw {expected}/version")
+        );
         assert_eq!(
             run("-C m1 get --raw=/api?x=y --v=1", raw).unwrap(),
-            format!("get --raw={expected}/api?x=y --v=1")
+            format!("get --context=mc/m1 --raw={expected}/api?x=y --v=1")
         );
         for verb in ["create", "replace", "delete"] {
             assert_eq!(
                 run(&format!("-C m1 {verb} --raw /a -f -"), raw).unwrap(),
-                format!("{verb} --raw {expected}/a -f -")
+                format!("{verb} --context=mc/m1 --raw {expected}/a -f -")
             );
         }
     }
     assert_eq!(
         run("-C m1 get --raw version", RawPath::Replaces).unwrap(),
-        format!("get --raw {ROOT}/version")
+        format!("get --context=mc/m1 --raw {ROOT}/version")
     );
     assert_eq!(run("-C m1 get --raw https://h/api", RawPath::Replaces), Err(RewriteError::RawNotPath));
 }

@@ -22,14 +22,14 @@ pub(crate) struct Cache {
 impl Cache {
     /// Opens the folder, and creates it if necessary.
     pub(crate) fn open(env: &Env) -> Result<Self, CacheError> {
-        Ok(Self { folder: private_folder(of_user(env::XDG_CACHE_HOME, ".cache", env), env)? })
+        Ok(Self { folder: private_folder(CACHE, env)? })
     }
 
     /// Opens the folder if it exists.
     pub(crate) fn existing(env: &Env) -> Option<Self> {
-        let of_user = of_user(env::XDG_CACHE_HOME, ".cache", env);
-        let folder = of_user.into_iter().chain([temporary(env)]).find(|folder| folder.exists())?;
-        check_private(&folder).ok().map(|()| Self { folder })
+        let folder =
+            of_user(CACHE, env).into_iter().chain([temporary(env)]).find(|folder| folder.exists())?;
+        check_private(&folder, CACHE).ok().map(|()| Self { folder })
     }
 
     /// The path of the folder, which only its owner can read.
@@ -48,7 +48,7 @@ impl Cache {
         let path = self.path(content);
         let stored =
             if self.holds(content) { self.touch(&path, now) } else { self.write(&path, content, now) };
-        stored.map_err(|source| CacheError::Write { path: path.clone(), source })?;
+        stored.map_err(|source| CacheError::Write { path: path.clone(), of: CACHE, source })?;
         Ok(path)
     }
 
@@ -78,7 +78,7 @@ impl Cache {
     ) -> Result<PathBuf, CacheError> {
         let path = self.named_path(kind, name);
         let written = self.write(&path, content, now);
-        written.map_err(|source| CacheError::Write { path: path.clone(), source })?;
+        written.map_err(|source| CacheError::Write { path: path.clone(), of: CACHE, source })?;
         Ok(path)
     }
 
@@ -121,15 +121,18 @@ pub(crate) fn store_lasting(content: &[u8], env: &Env) -> Result<PathBuf, CacheE
     let path = state_folder(env)?.join(format!("{LASTING_PREFIX}{}.yaml", hash(content)));
     let is_stored = is_private_file(&path) && fs::read(&path).is_ok_and(|stored| stored == content);
     if !is_stored {
-        replace(&path, content).map_err(|source| CacheError::Write { path: path.clone(), source })?;
+        replace(&path, content).map_err(|source| CacheError::Write {
+            path: path.clone(),
+            of: STATE,
+            source,
+        })?;
     }
     Ok(path)
 }
 
 /// Whether the plugin created the file, in one of its private folders.
 pub(crate) fn is_own_file(path: &Path, env: &Env) -> bool {
-    let folders = [(env::XDG_CACHE_HOME, ".cache"), (env::XDG_STATE_HOME, ".local/state")];
-    let folders = folders.iter().filter_map(|(variable, below_home)| of_user(variable, below_home, env));
+    let folders = [CACHE, STATE].into_iter().filter_map(|folder| of_user(folder, env));
     folders.chain([temporary(env)]).any(|folder| path.starts_with(folder))
 }
 
@@ -151,6 +154,17 @@ fn hash(content: &[u8]) -> String {
     hash.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Where a folder of the plugin is: below the folder of the variable, else below one of the home folder
+/// (XDG Base Directory Specification).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Base {
+    name: &'static str,
+    variable: &'static str,
+    below_home: &'static str,
+}
+
+const CACHE: Base = Base { name: "cache", variable: env::XDG_CACHE_HOME, below_home: ".cache" };
+const STATE: Base = Base { name: "state", variable: env::XDG_STATE_HOME, below_home: ".local/state" };
 const PREFIX: &str = "overlay-";
 const LASTING_PREFIX: &str = "contexts-";
 /// The TTL of kubectl's discovery cache.
@@ -160,38 +174,39 @@ const UNUSED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CacheError {
-    #[error("cannot create the cache folder {}", folder.display())]
-    Make { folder: PathBuf, source: io::Error },
+    #[error("cannot create the {} folder {}", of.name, folder.display())]
+    Make { folder: PathBuf, of: Base, source: io::Error },
     #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has owners and modes of folders"))]
-    #[error("refusing the cache folder {}: {reason}", folder.display())]
-    NotPrivate { folder: PathBuf, reason: &'static str, remedy: Option<String> },
+    #[error("refusing the {} folder {}: {reason}", of.name, folder.display())]
+    NotPrivate { folder: PathBuf, of: Base, reason: &'static str, remedy: Option<String> },
     #[error("cannot write {}", path.display())]
-    Write { path: PathBuf, source: io::Error },
+    Write { path: PathBuf, of: Base, source: io::Error },
 }
 
 impl Explain for CacheError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::NotPrivate { remedy: Some(remedy), .. } => Some(remedy.clone()),
-            _ => Some("set XDG_CACHE_HOME to a private folder".to_owned()),
+            Self::Make { of, .. } | Self::NotPrivate { of, .. } | Self::Write { of, .. } => {
+                Some(format!("set {} to a private folder", of.variable))
+            }
         }
     }
 }
 
 /// The folder for the plugin's state, created if necessary.
 pub(crate) fn state_folder(env: &Env) -> Result<PathBuf, CacheError> {
-    private_folder(of_user(env::XDG_STATE_HOME, ".local/state", env), env)
+    private_folder(STATE, env)
 }
 
 /// The same folder, if it exists.
 pub(crate) fn existing_state_folder(env: &Env) -> Result<Option<PathBuf>, CacheError> {
-    let of_user = of_user(env::XDG_STATE_HOME, ".local/state", env);
-    let found = of_user.into_iter().chain([temporary(env)]).find(|folder| folder.exists());
-    found.map(|folder| check_private(&folder).map(|()| folder)).transpose()
+    let found = of_user(STATE, env).into_iter().chain([temporary(env)]).find(|folder| folder.exists());
+    found.map(|folder| check_private(&folder, STATE).map(|()| folder)).transpose()
 }
 
 /// The plugin's folder below that of the variable, else below a folder of the home folder.
-fn of_user(variable: &str, below_home: &str, env: &Env) -> Option<PathBuf> {
+fn of_user(Base { variable, below_home, .. }: Base, env: &Env) -> Option<PathBuf> {
     let base = match env.var(variable).map(Path::new).filter(|base| base.is_absolute()) {
         Some(base) => base.to_owned(),
         None => Path::new(env.home()?).join(below_home),
@@ -200,17 +215,21 @@ fn of_user(variable: &str, below_home: &str, env: &Env) -> Option<PathBuf> {
 }
 
 /// The folder, or one among the temporary files if it is not usable.
-fn private_folder(folder: Option<PathBuf>, env: &Env) -> Result<PathBuf, CacheError> {
-    let usable = folder.filter(|folder| make_private(folder).is_ok() && is_writable(folder));
+fn private_folder(of: Base, env: &Env) -> Result<PathBuf, CacheError> {
+    let usable = of_user(of, env).filter(|folder| make_private(folder).is_ok() && is_writable(folder));
     let folder = match usable {
         Some(folder) => folder,
         None => {
             let folder = temporary(env);
-            make_private(&folder).map_err(|source| CacheError::Make { folder: folder.clone(), source })?;
+            make_private(&folder).map_err(|source| CacheError::Make {
+                folder: folder.clone(),
+                of,
+                source,
+            })?;
             folder
         }
     };
-    check_private(&folder).map(|()| folder)
+    check_private(&folder, of).map(|()| folder)
 }
 
 /// The user's folder among the temporary files.
@@ -262,11 +281,15 @@ fn make_private(folder: &Path) -> io::Result<()> {
 /// Refuses a folder of another owner, which could contain an overlay that sends the user's credential
 /// elsewhere.
 #[cfg(unix)]
-fn check_private(folder: &Path) -> Result<(), CacheError> {
+fn check_private(folder: &Path, of: Base) -> Result<(), CacheError> {
     use std::os::unix::fs::MetadataExt;
-    let refuse = |reason, remedy| Err(CacheError::NotPrivate { folder: folder.to_owned(), reason, remedy });
-    let metadata = fs::symlink_metadata(folder)
-        .map_err(|source| CacheError::Make { folder: folder.to_owned(), source })?;
+    let refuse =
+        |reason, remedy| Err(CacheError::NotPrivate { folder: folder.to_owned(), of, reason, remedy });
+    let metadata = fs::symlink_metadata(folder).map_err(|source| CacheError::Make {
+        folder: folder.to_owned(),
+        of,
+        source,
+    })?;
     if !metadata.is_dir() {
         return refuse("it is not a folder (symbolic links are not followed)", None);
     }
@@ -282,7 +305,7 @@ fn check_private(folder: &Path) -> Result<(), CacheError> {
 
 /// On other systems the user's profile is private by default.
 #[cfg(not(unix))]
-fn check_private(_folder: &Path) -> Result<(), CacheError> {
+fn check_private(_folder: &Path, _of: Base) -> Result<(), CacheError> {
     Ok(())
 }
 

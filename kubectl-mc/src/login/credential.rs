@@ -15,7 +15,7 @@ use super::store::Store;
 use crate::cli::{CredentialArgs, CredentialStore};
 use crate::cluster::connection;
 use crate::env::{self, Env};
-use crate::error::{Explain, Failure};
+use crate::error::{Explain, Failure, chain};
 use crate::exit::ExitStatus;
 use crate::log::Log;
 use crate::printer::Printer;
@@ -75,7 +75,14 @@ async fn renewed(
     let renewed = source.renew(record, env, printer).await;
     let record = renewed
         .map_err(|source| CredentialError::NotRenewed { server: binding.server().to_owned(), source })?;
-    store.save(&record, place)?;
+    // The credential is good now, and the issuer may have replaced the stored refresh token: an error would lose both.
+    if let Err(error) = store.save(&record, place) {
+        printer.note_line(&format!(
+            "warning: the renewed credential for {} was not stored: {}: log in again before it expires: kubectl mc login",
+            binding.server(),
+            chain(&error)
+        ));
+    }
     Ok(record.credential)
 }
 

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use super::Scene;
+use crate::bed::Ran;
 
 impl Scene {
     /// A command that counts its runs and prints an ExecCredential with the number.
@@ -44,6 +45,26 @@ fn expired_credential_runs_the_command_once_for_all_processes() {
         assert_eq!(answer["status"]["token"], "t2", "{output:?}");
     }
     assert_eq!(scene.runs(), 2);
+}
+
+#[test]
+fn renewed_credential_that_cannot_be_stored_is_used() {
+    let scene = Scene::new(201);
+    let counting = scene.counting();
+    scene.bed.run(&["login", "--", &counting, "t"]);
+    let mut plugin = scene.plugin(&scene.info());
+    scene.expire();
+    // The command works once more, and takes the folder of the logins away.
+    let folder = scene.file().unwrap().parent().unwrap().display().to_string();
+    let script = scene.bed.read("counting");
+    scene.bed.script("counting", &format!("{script}mv {folder} {folder}-gone; touch {folder}\n"));
+    let ran = Ran::from(plugin.output().unwrap());
+    assert!(ran.code == Some(0) && ran.out.contains("\"t2\""), "{ran:?}");
+    assert!(
+        ran.err.contains("warning: the renewed credential for ") && ran.err.contains(" was not stored: "),
+        "{ran:?}"
+    );
+    assert!(ran.err.ends_with(": kubectl mc login\n"), "{ran:?}");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 once: same-versions.py v1.36.3 cert-manager cluster-inventory helm konnectivity
 
 Run it again when the default version or one of the modules changes. Such a program is then not built with the dependencies
-that its project released it with, so modules that do not compile with these versions stay as they are. The test bed compiles them with the flags of the default version (tests/testbed/src/programs.rs)."""
+that its project released it with, so modules that do not compile with these versions stay as they are. The
+test bed compiles them with the flags of the default version (tests/testbed/src/programs.rs)."""
 
 import os
 import re
@@ -33,8 +34,9 @@ def take(folder, kubernetes, wanted):
     (folder / "go.mod").write_text(text)
     replaced = [
         f"\t{path} => {path} {wanted[path]}\n"
-        for path, version in sorted(versions(folder).items())
-        if path in wanted and version != wanted[path]
+        # Also those that are required in this version: a requirement can be the result of an earlier run.
+        for path in sorted(versions(folder))
+        if path in wanted
     ]
     block = f"\n{REASON.format(kubernetes)}\nreplace (\n{''.join(replaced)})\n"
     (folder / "go.mod").write_text(text + block)

@@ -113,7 +113,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy_bidirectional, duplex};
     use tokio::task::JoinHandle;
 
-    use super::closed_peer::ClosedPeer;
+    use super::closed_peer::closed_peer;
     use super::*;
 
     /// A copy from a closed peer to a reader that the test holds. The reader has written more than the peer
@@ -122,7 +122,7 @@ mod tests {
         let (mut reader, mut near) = duplex(64);
         let task = tokio::spawn(async move {
             let broken = Broken::default();
-            let mut far = broken.side(ClosedPeer(SAID));
+            let mut far = broken.side(closed_peer(SAID));
             tokio::select! {
                 () = broken.long_ago() => {}
                 _ = copy_bidirectional(&mut near, &mut far) => {}

@@ -4,21 +4,15 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, join};
 
-pub(crate) struct ClosedPeer<'a>(pub(crate) &'a [u8]);
-
-impl AsyncRead for ClosedPeer<'_> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
-    }
+pub(crate) fn closed_peer(sent: &[u8]) -> impl AsyncRead + AsyncWrite + Unpin {
+    join(sent, Closed)
 }
 
-impl AsyncWrite for ClosedPeer<'_> {
+struct Closed;
+
+impl AsyncWrite for Closed {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
         Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
     }

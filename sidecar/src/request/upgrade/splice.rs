@@ -106,7 +106,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::last_words::closed_peer::ClosedPeer;
+    use crate::last_words::closed_peer::closed_peer;
 
     /// A tunnel between two ends that the test holds.
     fn tunnel() -> (DuplexStream, DuplexStream, CancellationToken, tokio::task::JoinHandle<Ended>) {
@@ -151,7 +151,8 @@ mod tests {
         let said = vec![b'x'; 100_000];
         let words = said.clone();
         let task = tokio::spawn(async move {
-            carry(downstream, ClosedPeer(&words), Bytes::default(), CancellationToken::new(), pending()).await
+            carry(downstream, closed_peer(&words), Bytes::default(), CancellationToken::new(), pending())
+                .await
         });
         client.write_all(b"more input").await.unwrap();
         let mut heard = Vec::new();

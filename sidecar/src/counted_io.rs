@@ -1,13 +1,12 @@
 //! Counts the bytes of a byte stream.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
 
 use prometheus_client::metrics::counter::Counter;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::io_hook::IoHook;
 
 /// The byte counts of one stream and of all streams.
 #[derive(Debug, Default)]
@@ -31,39 +30,20 @@ impl Tally {
     }
 }
 
-/// A stream, with the counts of bytes read and written.
+/// Counts the bytes that are read from a stream and written to it.
 #[derive(Debug)]
-pub(crate) struct CountedIo<T> {
-    pub(crate) stream: T,
+pub(crate) struct Tallies {
     pub(crate) read: Arc<Tally>,
     pub(crate) written: Arc<Tally>,
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for CountedIo<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        self.read.add(buffer.filled().len() - before);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for CountedIo<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
-        self.written.add(written);
-        Poll::Ready(Ok(written))
+impl IoHook for Tallies {
+    fn arrived(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.read.add(bytes.len());
+        Ok(())
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+    fn written(&mut self, bytes: usize) {
+        self.written.add(bytes);
     }
 }

@@ -8,15 +8,14 @@ pub(crate) mod closed_peer;
 
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+
+use crate::io_hook::{Hooked, IoHook};
 
 /// Whether a side of a copy has broken.
 #[derive(Clone, Debug, Default)]
@@ -30,8 +29,8 @@ pub(crate) struct Broken {
 
 impl Broken {
     /// Wraps a side, so that its failure ends only its own directions, and not the whole copy.
-    pub(crate) fn side<S>(&self, stream: S) -> Side<S> {
-        Side { stream, broken: self.clone(), has_broken: false }
+    pub(crate) fn side<S>(&self, stream: S) -> Hooked<S, Side> {
+        Hooked::new(stream, Side { broken: self.clone(), has_broken: false })
     }
 
     /// Whether the last bytes of a side were lost.
@@ -54,54 +53,28 @@ impl Broken {
 
 /// One side of a copy. After it broke, writes to it are dropped, and reads from it return EOF.
 #[derive(Debug)]
-pub(crate) struct Side<S> {
-    stream: S,
+pub(crate) struct Side {
     broken: Broken,
     has_broken: bool,
 }
 
-impl<S> Side<S> {
-    fn unless_broken<T>(&mut self, done: io::Result<T>, after: T) -> io::Result<T> {
-        Ok(done.unwrap_or_else(|_| {
-            self.has_broken = true;
-            self.broken.has_broken.cancel();
-            after
-        }))
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Side<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
-        if self.has_broken && buf.filled().len() > before {
+impl IoHook for Side {
+    fn arrived(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.has_broken && !bytes.is_empty() {
             self.broken.goes_on.store(true, Ordering::Relaxed);
         }
-        if read.is_err() {
-            self.broken.is_cut_off.store(true, Ordering::Relaxed);
-        }
-        Poll::Ready(self.unless_broken(read, ()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Side<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf));
-        Poll::Ready(self.unless_broken(written, buf.len()))
+        Ok(())
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = ready!(Pin::new(&mut self.stream).poll_flush(cx));
-        Poll::Ready(self.unless_broken(flushed, ()))
+    fn read_failed(&mut self, error: io::Error) -> io::Result<()> {
+        self.broken.is_cut_off.store(true, Ordering::Relaxed);
+        self.write_failed(error)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = ready!(Pin::new(&mut self.stream).poll_shutdown(cx));
-        Poll::Ready(self.unless_broken(shut, ()))
+    fn write_failed(&mut self, _: io::Error) -> io::Result<()> {
+        self.has_broken = true;
+        self.broken.has_broken.cancel();
+        Ok(())
     }
 }
 

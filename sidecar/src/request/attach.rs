@@ -11,8 +11,9 @@ use tokio::time::timeout;
 use tracing::{Instrument, debug};
 
 use crate::audit::{BYTES_FROM_CALLER, BYTES_TO_CALLER, TunnelEnd};
-use crate::counted_io::{CountedIo, Tally};
+use crate::counted_io::{Tallies, Tally};
 use crate::identity::authorization::Allowed;
+use crate::io_hook::Hooked;
 use crate::random;
 use crate::request::agent_handshake::{self, handshake, permitted};
 use crate::request::body::Body;
@@ -73,8 +74,8 @@ pub fn respond(
             match handed_over {
                 Ok(Ok(stream)) => {
                     let (read, written) = (Arc::<Tally>::default(), Arc::<Tally>::default());
-                    let stream = TokioIo::new(stream);
-                    let stream = CountedIo { stream, read: read.clone(), written: written.clone() };
+                    let tallies = Tallies { read: read.clone(), written: written.clone() };
+                    let stream = Hooked::new(TokioIo::new(stream), tallies);
                     let ended = link::carry(stream, reservation, over, &accounts).await;
                     let bytes = [(BYTES_FROM_CALLER, read.count()), (BYTES_TO_CALLER, written.count())];
                     let reason = reason(ended, record.hold().end());

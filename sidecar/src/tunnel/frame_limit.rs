@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::read_hook::ReadHook;
+use crate::io_hook::IoHook;
 
 /// Counts frames by their heads (RFC 9113, 4.1).
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl FrameLimit {
     }
 }
 
-impl ReadHook for FrameLimit {
+impl IoHook for FrameLimit {
     fn arrived(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.read(bytes).map_err(io::Error::other)
     }

@@ -21,7 +21,7 @@ use super::web_socket::{Role, WebSocket};
 use super::{
     HANDSHAKE_TIMEOUT, MAX_HEADER_LIST, MAX_SEND_BUFFER, MAX_STREAMS, STREAM_WINDOW, keep_alive, paths,
 };
-use crate::read_hook::Hooked;
+use crate::io_hook::Hooked;
 
 /// The agent's description of itself, sent on request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio_rustls::client::TlsStream;
 
 use super::connect::Transport;
-use crate::read_hook::{Hooked, ReadHook};
+use crate::io_hook::{Hooked, IoHook};
 
 /// A connection to a member, as hyper uses it.
 pub(crate) type MemberStream = Hooked<TlsStream<Transport>, BeforeHead>;
@@ -51,7 +51,7 @@ impl BeforeHead {
     }
 }
 
-impl ReadHook for BeforeHead {
+impl IoHook for BeforeHead {
     fn arrived(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.read(bytes.len())
     }

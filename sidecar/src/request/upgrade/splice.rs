@@ -13,7 +13,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::counted_io::{CountedIo, Tally};
+use crate::counted_io::{Tallies, Tally};
+use crate::io_hook::Hooked;
 use crate::last_words::Broken;
 
 /// The bytes that a tunnel carried, and the reason for its end.
@@ -87,8 +88,8 @@ where
 }
 
 /// A stream that counts the bytes written to it.
-fn counted<T>(stream: T, written: &Arc<Tally>) -> CountedIo<T> {
-    CountedIo { stream, read: Arc::default(), written: written.clone() }
+fn counted<T>(stream: T, written: &Arc<Tally>) -> Hooked<T, Tallies> {
+    Hooked::new(stream, Tallies { read: Arc::default(), written: written.clone() })
 }
 
 /// The plain text of one TLS record: a larger buffer would still be filled one record at a time.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::read_hook::{Hooked, ReadHook};
+use crate::io_hook::{Hooked, IoHook};
 use crate::server::peer::Peer;
 
 /// An HTTP/2 connection, as hyper uses it.
@@ -49,7 +49,7 @@ impl Gate {
     }
 }
 
-impl ReadHook for Gate {
+impl IoHook for Gate {
     fn poll_read<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,

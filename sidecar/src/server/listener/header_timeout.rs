@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::read_hook::{Hooked, ReadHook};
+use crate::io_hook::{Hooked, IoHook};
 use crate::server::peer::Peer;
 
 /// An HTTP/1.1 connection, as hyper uses it.
@@ -59,7 +59,7 @@ impl HeaderTimeout {
     }
 }
 
-impl ReadHook for HeaderTimeout {
+impl IoHook for HeaderTimeout {
     fn poll_read<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,

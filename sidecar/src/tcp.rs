@@ -1,4 +1,4 @@
-//! TCP options of connections that this program opens, and of ports that it binds.
+//! Binds ports, accepts connections, and sets the TCP options of connections that this program opens.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,6 +8,10 @@ use anyhow::Context;
 use hyper_util::client::legacy::connect::HttpConnector;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::field::display;
+use tracing::warn;
 
 /// Idle time before the first keepalive probe.
 pub(crate) const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -49,6 +53,31 @@ pub(crate) fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     listen().with_context(|| format!("cannot bind {address}"))
 }
 
+/// Accepts the next connection; `None` after `shutdown`.
+pub(crate) async fn accept(
+    listener: &TcpListener,
+    shutdown: &CancellationToken,
+) -> Option<(TcpStream, SocketAddr)> {
+    loop {
+        // Both arms are cancel-safe: accept() loses no connection.
+        let accepted = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return None,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok(accepted) => return Some(accepted),
+            Err(error) => {
+                let address = listener.local_addr().ok().map(display);
+                warn!(address, error = %error, "cannot accept a connection");
+                // Usually there are too many open files, so an immediate retry would fail as well.
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Length of the accept queue: as long as the kernel allows (`net.core.somaxconn`), like Go. If the queue is
 /// full, the kernel drops the attempt, and the client retries after a second.
 const BACKLOG: u32 = 65_535;
@@ -62,4 +91,22 @@ pub(crate) fn assert_prepared(stream: &TcpStream) {
     assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEPALIVE_INTERVAL);
     #[cfg(target_os = "linux")]
     assert_eq!(socket.tcp_user_timeout().unwrap(), Some(USER_TIMEOUT));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn shutdown_accepts_no_queued_connection() {
+        let listener = listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let (address, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let (client, accepted) = tokio::join!(TcpStream::connect(address), accept(&listener, &shutdown));
+        assert_eq!(client.unwrap().local_addr().unwrap(), accepted.unwrap().1);
+        let _queued = TcpStream::connect(address).await.unwrap();
+        shutdown.cancel();
+        assert!(accept(&listener, &shutdown).await.is_none());
+    }
 }

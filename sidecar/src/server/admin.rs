@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,6 +23,7 @@ use crate::request::body::Body;
 use crate::request::handler;
 use crate::request::request_info::Health;
 use crate::request::services::Services;
+use crate::tcp;
 
 /// Answers a request without waiting.
 pub type Respond = dyn Fn(&Request<Incoming>) -> Response<Body> + Send + Sync;
@@ -32,18 +33,7 @@ pub async fn run(listener: TcpListener, respond: Arc<Respond>, tasks: TaskTracke
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else { return };
-        // Both arms are cancel-safe: accept() loses no connection.
-        let stream = tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(_) => {
-                    sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            },
-        };
+        let Some((stream, _)) = tcp::accept(&listener, &stop).await else { return };
         let (respond, stop) = (respond.clone(), stop.clone());
         tasks.spawn(async move {
             let _permit = permit;
@@ -96,8 +86,6 @@ const METRICS_HINT: &str = "metrics are served here on a loopback address only: 
 const MAX_CONNECTIONS: usize = 512;
 /// … for longer than this: a probe that times out counts as a failure of the process.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Usually there are too many open files, so an immediate retry would fail as well.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

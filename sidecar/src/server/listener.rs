@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{Instrument, debug, info_span, warn};
+use tracing::{Instrument, debug, info_span};
 
 use crate::random;
 use crate::request::cutoff::{Cutoff, UNREAD_TIMEOUT};
@@ -30,6 +30,7 @@ use crate::server::head_limit::HeadLimit;
 use crate::server::peer::Peer;
 use crate::server::places::{Place, Proof};
 use crate::server::tls::replicas;
+use crate::tcp;
 use crate::tunnel::peers::answer::answer;
 use crate::workers::Workers;
 
@@ -56,22 +57,7 @@ pub async fn run(
     shutdown: CancellationToken,
 ) {
     let acceptor = TlsAcceptor::from(tls);
-    loop {
-        // Both arms are cancel-safe: accept() loses no connection.
-        let accepted = tokio::select! {
-            biased;
-            () = shutdown.cancelled() => return,
-            accepted = listener.accept() => accepted,
-        };
-        let (stream, address) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                warn!(error = %error, "cannot accept a connection");
-                // Usually there are too many open files, so an immediate retry would fail as well.
-                sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
+    while let Some((stream, address)) = tcp::accept(&listener, &shutdown).await {
         // Closed at once if there is no place for it: the next connection in the kernel's queue may get one.
         let Some(place) = services.places.connection(address) else {
             metrics.refused.inc();
@@ -279,7 +265,6 @@ fn http2(proof: Proof, streams: Streams) -> http2::Builder<Streams> {
 }
 
 const MAX_BUFFER: usize = 64 * 1024;
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The aggregator has the same timeout.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(30);

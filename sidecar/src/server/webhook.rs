@@ -30,7 +30,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::endpoints::admission;
 use crate::endpoints::authorize;
@@ -38,6 +38,7 @@ use crate::identity::trust::Trust;
 use crate::request::body::Body;
 use crate::server::places::{Place, Places, Proof};
 use crate::server::tls;
+use crate::tcp;
 use crate::workers::Workers;
 
 /// The webhooks of one port.
@@ -94,21 +95,7 @@ impl Webhook {
         shutdown: CancellationToken,
     ) {
         let acceptor = TlsAcceptor::from(Arc::new(server_config(certificates)));
-        loop {
-            // Both arms are cancel-safe: accept() loses no connection.
-            let accepted = tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
-                accepted = listener.accept() => accepted,
-            };
-            let (stream, address) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    warn!(webhook = self.name(), error = %error, "cannot accept a connection to a webhook");
-                    sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            };
+        while let Some((stream, address)) = tcp::accept(&listener, &shutdown).await {
             let Some(place) = self.places.connection(address).map(Arc::new) else {
                 self.service.refused();
                 continue;
@@ -260,5 +247,3 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTION_AGE: Duration = Duration::from_secs(600);
 const GRACE: Duration = Duration::from_secs(5);
-/// Usually there are too many open files, so an immediate retry would fail as well.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -1,0 +1,116 @@
+use k8s_openapi::ByteString;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+
+#[tokio::test]
+async fn connection_detects_a_dead_peer() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("https://{}/", listener.local_addr().unwrap()).parse().unwrap();
+    let Either::Left(stream) = Route::new(None).unwrap().open(address).await.unwrap() else {
+        panic!("TLS to a proxy that is not there")
+    };
+    tcp::assert_prepared(&stream);
+}
+
+/// The connection through a proxy of this scheme: the socket ends at the proxy.
+async fn through_proxy(scheme: &str) -> Transport {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let (certificate, key) = (certified.cert.der(), certified.signing_key.serialize_der());
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
+    let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let tls = (scheme == "https").then(|| Arc::new(tls));
+    let server = rustls::ServerConfig::builder().with_no_client_auth();
+    let server = server.with_single_cert(vec![certificate.clone()], key.try_into().unwrap()).unwrap();
+    let (is_tls, is_socks) = (tls.is_some(), scheme == "socks5");
+    let proxy = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = match is_tls {
+            true => Either::Left(TlsAcceptor::from(Arc::new(server)).accept(stream).await.unwrap()),
+            false => Either::Right(stream),
+        };
+        let mut head = [0; 1024];
+        assert!(stream.read(&mut head).await.unwrap() > 0);
+        if is_socks {
+            // RFC 1928: no authentication, then the request.
+            stream.write_all(&[5, 0]).await.unwrap();
+            assert!(stream.read(&mut head).await.unwrap() > 0);
+            stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
+        } else {
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        }
+        stream.flush().await.unwrap();
+        stream
+    };
+    let proxy_url = format!("{scheme}://{address}").parse().unwrap();
+    let route = Route::new(Some(&Proxy { url: proxy_url, tls })).unwrap();
+    let (opened, _proxy) = tokio::join!(route.open("https://member.example/".parse().unwrap()), proxy);
+    opened.unwrap()
+}
+
+#[tokio::test]
+async fn connection_to_a_proxy_detects_a_dead_proxy() {
+    crate::server::tls::install_provider();
+    for scheme in ["http", "https", "socks5"] {
+        match through_proxy(scheme).await {
+            Either::Left(stream) => tcp::assert_prepared(&stream),
+            Either::Right(Either::Left(stream)) => tcp::assert_prepared(stream.get_ref().0),
+            Either::Right(Either::Right(_)) => panic!("{scheme}: no agent is configured"),
+        }
+    }
+}
+
+/// A missing tunnel says nothing about the member, and the next request is the trial.
+#[tokio::test]
+async fn missing_tunnel_leaves_the_breaker_undecided() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let ca = rcgen::CertificateParams::default().self_signed(&key).unwrap().pem();
+    let data = [("server", "https://kubernetes.default.svc"), ("via", "agent"), ("ca.crt", &ca)];
+    let data = data.map(|(key, value)| (key.to_owned(), ByteString(value.as_bytes().to_vec())));
+    let connection = Connection::parse_any(&data.into()).unwrap();
+    let cluster: ClusterName = "m1".parse().unwrap();
+    let breaker = Arc::new(Breaker::new(cluster.clone(), Gauge::default()));
+    let tunnels = AgentTunnels::none();
+    let connector = Connector::new(&cluster, &connection, breaker.clone(), &tunnels).unwrap();
+    breaker.reported(jiff::Timestamp::now(), "no route");
+    for _ in 0..3 {
+        let mut attempt = breaker.admit().unwrap();
+        assert!(attempt.is_trial());
+        attempt.hand_over();
+        let error = connector.connect().await.unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(DialError::NoAgent { .. })), "{error}");
+    }
+}
+
+#[test]
+fn connector_debug_shows_no_proxy_credential() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let (certificate, private) =
+        (rcgen::CertificateParams::default().self_signed(&key).unwrap().pem(), key.serialize_pem());
+    let data = [
+        ("server", "https://203.0.113.7"),
+        ("insecure-skip-tls-verify", "true"),
+        ("proxy-url", "https://user:pa55word@proxy"),
+        ("proxy-tls.crt", &certificate),
+        ("proxy-tls.key", &private),
+    ];
+    let data = data.map(|(key, value)| (key.to_owned(), ByteString(value.as_bytes().to_vec())));
+    let connection = Connection::parse_any(&data.into()).unwrap();
+    let cluster: ClusterName = "m1".parse().unwrap();
+    let breaker = Breaker::new(cluster.clone(), Gauge::default());
+    let shown = format!(
+        "{:?}",
+        Connector::new(&cluster, &connection, Arc::new(breaker), &AgentTunnels::none()).unwrap()
+    );
+    let encoded = base64::engine::general_purpose::STANDARD.encode("user:pa55word");
+    let bytes = format!("{:?}", key.serialized_der());
+    for secret in ["pa55word", &encoded, "PRIVATE KEY", bytes.trim_matches(['[', ']'])] {
+        assert!(!shown.contains(secret), "{secret}");
+    }
+}

@@ -178,13 +178,17 @@ impl Opening<'_> {
         self.over = true;
         match opened {
             Ok(_) => self.breaker.connected(),
-            // The agent's tunnel is missing or broke, which says nothing about the member.
-            Err(error) if error.downcast_ref().is_some_and(|error: &DialError| !error.is_of_the_member()) => {
-                self.breaker.undecided();
-            }
+            Err(error) if says_nothing_about_the_member(error.as_ref()) => self.breaker.undecided(),
             Err(error) => self.breaker.failed(self.began.elapsed(), innermost(error.as_ref())),
         }
     }
+}
+
+/// Whether the agent's tunnel is missing or broke, or the lookup of the name did not start.
+fn says_nothing_about_the_member(error: &(dyn StdError + 'static)) -> bool {
+    let at_proxy = error.downcast_ref().map(AtProxy::cause);
+    error.downcast_ref().is_some_and(|error: &DialError| !error.is_of_the_member())
+        || lookup::Error::is_crowded(at_proxy.unwrap_or(error))
 }
 
 impl Drop for Opening<'_> {

@@ -1,44 +1,71 @@
-//! Resolves a member's name, with a bound on concurrent lookups.
+//! Resolves a member's name, with bounds on concurrent lookups.
 //!
-//! The system's resolver blocks a thread, of which the process has 512, and cannot be interrupted: if a
-//! caller gives up, the thread stays blocked. One member with silent name servers would take all threads, and
-//! with them every other lookup and file access. So a lookup keeps its permit until its thread is free again,
-//! and other callers wait for a permit only within the connect timeout.
+//! The system's resolver blocks a thread, of which each runtime has 512, and cannot be interrupted: if a
+//! caller gives up, the thread stays blocked. Members with silent name servers would take all threads, and
+//! with them the lookups of the host's name and file access. So a lookup needs two permits, one of its
+//! member's and one of all lookups ([`Places`]), and keeps both until its thread is free again.
 
 use std::error::Error as StdError;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout, timeout_at};
 use tower_service::Service;
 
-/// A resolver with a bound on concurrent lookups.
+use super::CONNECT_TIMEOUT;
+use crate::causes::causes;
+
+mod places;
+
+use places::{ALL, Places};
+
+/// A resolver with bounds on concurrent lookups.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Lookup<R = GaiResolver> {
     resolver: R,
     turns: Arc<Semaphore>,
+    places: Arc<Places>,
 }
 
 impl Default for Lookup {
     fn default() -> Self {
-        Self::new(GaiResolver::new())
+        Self::new(GaiResolver::new(), ALL.clone())
     }
 }
 
 impl<R> Lookup<R> {
-    fn new(resolver: R) -> Self {
-        Self { resolver, turns: Arc::new(Semaphore::new(MAX_UNDER_WAY)) }
+    fn new(resolver: R, places: Arc<Places>) -> Self {
+        Self { resolver, turns: Arc::new(Semaphore::new(MAX_OF_MEMBER)), places }
     }
 }
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// The name could not be resolved to an address.
+/// Why there is no address for a name.
 #[derive(Debug, thiserror::Error)]
-#[error("the name is not found")]
-pub(in super::super) struct NotFound(#[source] BoxError);
+pub(in super::super) enum Error {
+    #[error("the name is not found")]
+    NotFound(#[source] BoxError),
+    #[error("cannot look up {0}: its name servers do not answer; check DNS where mc-sidecar runs")]
+    Silent(Name),
+    /// The lookup did not start.
+    #[error(
+        "cannot look up {0}: DNS is slow, and too many lookups of other names wait for it; \
+         check DNS where mc-sidecar runs"
+    )]
+    Crowded(Name),
+}
+
+impl Error {
+    /// Whether a failure says nothing about the member, because its lookup did not start.
+    pub(super) fn is_crowded(error: &(dyn StdError + 'static)) -> bool {
+        causes(error).any(|error| matches!(error.downcast_ref(), Some(Self::Crowded(_))))
+    }
+}
 
 impl<R> Service<Name> for Lookup<R>
 where
@@ -56,73 +83,36 @@ where
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let Self { mut resolver, turns } = self.clone();
+        let Self { mut resolver, turns, places } = self.clone();
         Box::pin(async move {
-            let turn = turns.acquire_owned().await?;
-            // A separate task, because the caller may be dropped while the thread keeps its permit. The task
+            let end = Instant::now() + TIMEOUT;
+            let permits =
+                async { Ok::<_, BoxError>((turns.acquire_owned().await?, places.take(&name).await?)) };
+            let Ok(permits) = timeout(PERMIT_TIMEOUT, permits).await else {
+                let is_slow = places.is_slow(&name);
+                return Err(if is_slow { Error::Silent(name) } else { Error::Crowded(name) }.into());
+            };
+            let (turn, place) = permits?;
+            // A separate task, because the caller may be dropped while the thread keeps its permits. The task
             // ends when the resolver does.
+            let looked_up = name.clone();
             let lookup = tokio::spawn(async move {
-                let addresses = resolver.call(name).await;
+                let addresses = places.hold(place, &name, resolver.call(name.clone())).await;
                 drop(turn);
                 addresses
             });
-            lookup.await?.map_err(|error| NotFound(error.into()).into())
+            let addresses = timeout_at(end, lookup).await.map_err(|_| Error::Silent(looked_up))?;
+            addresses?.map_err(|error| Error::NotFound(error.into()).into())
         })
     }
 }
 
 /// Lookups take milliseconds with working name servers, and a member's connections are pooled.
-const MAX_UNDER_WAY: usize = 4;
+const MAX_OF_MEMBER: usize = 4;
+/// Part of [`TIMEOUT`].
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Leaves time for TCP and TLS, and ends before the connect timeout, whose error would not name DNS.
+const TIMEOUT: Duration = CONNECT_TIMEOUT.saturating_sub(Duration::from_secs(2));
 
 #[cfg(test)]
-mod tests {
-    use std::net::SocketAddr;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::vec;
-
-    use futures_util::FutureExt;
-
-    use super::*;
-
-    /// Counts the lookups, and answers none until the test releases it.
-    #[derive(Clone)]
-    struct Silent {
-        asked: Arc<AtomicUsize>,
-        answers: Arc<Semaphore>,
-    }
-
-    impl Service<Name> for Silent {
-        type Response = vec::IntoIter<SocketAddr>;
-        type Error = std::io::Error;
-        type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, _: Name) -> Self::Future {
-            self.asked.fetch_add(1, Ordering::SeqCst);
-            let answers = self.answers.clone();
-            Box::pin(async move {
-                answers.acquire().await.map_err(std::io::Error::other)?.forget();
-                Ok(vec![SocketAddr::from(([203, 0, 113, 7], 0))].into_iter())
-            })
-        }
-    }
-
-    #[tokio::test]
-    async fn abandoned_lookups_count_until_their_threads_end() {
-        let silent = Silent { asked: Arc::default(), answers: Arc::new(Semaphore::new(0)) };
-        let mut lookup = Lookup::new(silent.clone());
-        let mut ask = || lookup.call("member.example".parse().unwrap());
-        for _ in 0..3 * MAX_UNDER_WAY {
-            let mut given_up = ask();
-            assert!(given_up.as_mut().now_or_never().is_none());
-            drop(given_up);
-            tokio::task::yield_now().await;
-        }
-        assert_eq!(silent.asked.load(Ordering::SeqCst), MAX_UNDER_WAY);
-        silent.answers.add_permits(MAX_UNDER_WAY + 1);
-        assert_eq!(ask().await.unwrap().count(), 1);
-    }
-}
+mod tests;

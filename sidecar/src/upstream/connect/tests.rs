@@ -88,6 +88,20 @@ async fn missing_tunnel_leaves_the_breaker_undecided() {
     }
 }
 
+/// Lookups of other members' names must not close the way to this one.
+#[test]
+fn lookup_that_did_not_start_says_nothing_about_the_member() {
+    let name: hyper_util::client::legacy::connect::dns::Name = "m1.example".parse().unwrap();
+    let proxy = "http://proxy:3128/".parse().unwrap();
+    for proxy in [None, Some(&proxy)] {
+        let named = |error: lookup::Error| AtProxy::name(proxy, std::io::Error::other(error).into());
+        let crowded = named(lookup::Error::Crowded(name.clone()));
+        assert!(says_nothing_about_the_member(crowded.as_ref()), "{crowded}");
+        let silent = named(lookup::Error::Silent(name.clone()));
+        assert!(!says_nothing_about_the_member(silent.as_ref()), "{silent}");
+    }
+}
+
 #[test]
 fn connector_debug_shows_no_proxy_credential() {
     let key = rcgen::KeyPair::generate().unwrap();

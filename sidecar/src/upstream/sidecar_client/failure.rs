@@ -7,7 +7,7 @@ use rustls::CertificateError;
 
 use super::super::connect::Silent;
 use super::super::connect::at_proxy::AtProxy;
-use super::super::connect::lookup::NotFound;
+use super::super::connect::lookup;
 use super::super::is_timeout;
 use crate::causes::{causes, innermost};
 use crate::retry;
@@ -29,7 +29,7 @@ pub struct Failure {
 pub enum Kind {
     /// The member's agent has no tunnel.
     NoAgent,
-    /// The name of the server, or of the proxy on the way, is not found.
+    /// The name of the server, or of the proxy on the way, is not found, or DNS does not answer.
     NameNotFound,
     ConnectionRefused,
     NoRoute,
@@ -108,7 +108,7 @@ impl Failure {
 }
 
 fn kind(error: &(dyn StdError + 'static)) -> Option<Kind> {
-    if error.is::<NotFound>() {
+    if error.is::<lookup::Error>() {
         return Some(Kind::NameNotFound);
     }
     if let Some(error) = error.downcast_ref::<DialError>() {

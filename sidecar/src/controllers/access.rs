@@ -3,6 +3,7 @@
 //!
 //! - [`host`]: watches the host's ClusterRoles and ClusterRoleBindings; a change names the affected members
 //! - [`observed_users`]: users without a binding of their own, as long as the host authorizes them
+//! - [`reviews`]: the host's answers about these users
 //! - [`member`]: reads and writes a member's roles and bindings as its manager
 //! - [`sync`]: one sync of one member
 //!
@@ -30,15 +31,16 @@ use super::conditions::{Aspect, Finding};
 use super::turn::Turn;
 use super::work_queue::{WorkQueue, Working};
 use crate::members::inventory::fleet::{Fleet, Registered};
-use crate::retry;
 
 mod host;
 mod member;
 mod observed_users;
+mod reviews;
 mod sync;
 
 use host::HostRbac;
 use observed_users::ObservedUsers;
+use reviews::Reviews;
 use sync::{Outcome, Sync};
 
 /// Runs until it is dropped.
@@ -100,6 +102,15 @@ struct Access {
 struct Member {
     manager: Arc<Secret>,
     turn: Turn,
+    reviews: Reviews,
+}
+
+impl Member {
+    /// Syncs soon and reviews all recorded users, because the host's rules or the member have changed.
+    fn changed(&mut self, at: Instant) {
+        self.reviews.discard();
+        self.turn.hurry(at);
+    }
 }
 
 impl Access {
@@ -121,13 +132,17 @@ impl Access {
             match manager(cluster, registered) {
                 Ok(manager) => match self.members.get_mut(cluster) {
                     Some(member) if Arc::ptr_eq(&member.manager, &manager) => {
-                        member.turn.hurry(Instant::now());
+                        member.changed(Instant::now());
                     }
                     Some(member) => {
                         member.manager = manager;
+                        member.reviews.discard();
                         member.turn.restart();
                     }
-                    None => _ = self.members.insert(cluster.clone(), Member { manager, turn: Turn::now() }),
+                    None => {
+                        let member = Member { manager, turn: Turn::now(), reviews: Reviews::default() };
+                        self.members.insert(cluster.clone(), member);
+                    }
                 },
                 Err(finding) => {
                     self.members.remove(cluster);
@@ -140,8 +155,12 @@ impl Access {
     fn affected(&mut self, affected: &Affected) {
         let now = Instant::now();
         match affected {
-            Affected::All => self.members.values_mut().for_each(|member| member.turn.hurry(now)),
-            Affected::Named(names) => names.iter().for_each(|cluster| self.due(cluster, now)),
+            Affected::All => self.members.values_mut().for_each(|member| member.changed(now)),
+            Affected::Named(names) => {
+                for cluster in names {
+                    self.members.get_mut(cluster).into_iter().for_each(|member| member.changed(now));
+                }
+            }
         }
         if let Some(why) = self.rbac.unreadable() {
             for cluster in self.members.keys() {
@@ -151,6 +170,7 @@ impl Access {
         }
     }
 
+    /// A user was recorded. The host's answers about the others stay.
     fn due(&mut self, cluster: &ClusterName, at: Instant) {
         if let Some(member) = self.members.get_mut(cluster) {
             member.turn.hurry(at);
@@ -180,7 +200,7 @@ impl Access {
                 member.turn.wait(&self.queue);
                 continue;
             }
-            let resync = retry::jittered(self.context.settings.member_resync_period);
+            let (reviews, resync) = member.reviews.begin(now, self.context.settings.member_resync_period);
             let work = member.turn.begin(resync, &self.queue).begin();
             let sync = Sync {
                 cluster: cluster.clone(),
@@ -192,6 +212,7 @@ impl Access {
                 entitled: entitled(self.rbac.index(), cluster),
                 note: self.rbac.note(),
                 observed: self.observed.of(cluster),
+                reviews,
                 tunnels: self.context.tunnels.clone(),
             };
             syncs.spawn(async move {
@@ -210,7 +231,10 @@ impl Access {
 
     fn done(&mut self, cluster: &ClusterName, work: Working, outcome: Outcome) {
         let Some(member) = self.members.get_mut(cluster) else { return };
-        let Outcome { finding, retry } = outcome;
+        let Outcome { finding, retry, reviews } = outcome;
+        if let Some(reviews) = reviews {
+            member.reviews.update(reviews);
+        }
         member.turn.done(retry);
         work.done(retry);
         self.context.conditions.set(cluster, Aspect::AuthSynced, finding);

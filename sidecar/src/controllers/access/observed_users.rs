@@ -18,6 +18,7 @@ use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Map, Value, json};
 use tracing::warn;
 
+use super::reviews::Reviews;
 use super::sync::Entitled;
 use crate::members::on_demand_access::LABEL;
 use crate::retry;
@@ -50,6 +51,18 @@ pub(super) struct ObservedUsers {
 pub(super) struct MemberUsers {
     pub(super) entries: BTreeMap<String, Option<ObservedUser>>,
     version: Option<String>,
+}
+
+/// The result of checking the entries of one member.
+#[derive(Debug)]
+pub(super) struct Verified {
+    /// The users whom the host still authorizes, by its RBAC or by a review.
+    pub(super) allowed: Vec<ObservedUser>,
+    /// The keys of all other entries: unauthorized users, expired entries, entries above the limits, and
+    /// invalid entries.
+    pub(super) pruned: Vec<String>,
+    /// The reviews of the allowed users who need one.
+    pub(super) reviews: Reviews,
 }
 
 impl ObservedUsers {
@@ -99,15 +112,16 @@ impl MemberUsers {
         Self { entries: map.data.iter().flatten().map(entry).collect(), version: map.resource_version() }
     }
 
-    /// The users whom the host still authorizes, by its RBAC (`entitled`) or by a review, and the keys of all
-    /// other entries: unauthorized users, expired entries, entries above the limits, and invalid entries.
+    /// Checks which users the host still authorizes, by its RBAC (`entitled`), by one of the `reviews` of
+    /// earlier syncs, or by a new review.
     pub(super) async fn verified(
         self,
         host: &kube::Client,
         cluster: &ClusterName,
         entitled: &[Entitled],
+        reviews: Reviews,
         now: Timestamp,
-    ) -> Result<(Vec<ObservedUser>, Vec<String>), kube::Error> {
+    ) -> Result<Verified, kube::Error> {
         let (mut fresh, mut pruned) = (Vec::new(), Vec::new());
         for (key, entry) in self.entries {
             match entry {
@@ -130,19 +144,24 @@ impl MemberUsers {
         pruned.extend(fresh.drain(kept..).map(|(key, _)| key));
 
         let rbac = Rbac::of(entitled);
-        let answers = stream::iter(fresh).map(|(key, entry)| async {
-            let allowed = rbac.lets_in(&entry) || host_lets_in(host, cluster, &entry).await?;
-            Ok::<_, kube::Error>((key, entry, allowed))
+        let (mut allowed, unbound): (Vec<_>, Vec<_>) =
+            fresh.into_iter().partition(|(_, entry)| rbac.lets_in(entry));
+        let answers = stream::iter(unbound).map(|(key, entry)| async {
+            let is_allowed = reviews.allow(&entry) || host_lets_in(host, cluster, &entry).await?;
+            Ok::<_, kube::Error>((key, entry, is_allowed))
         });
         let mut answers = answers.buffer_unordered(MAX_REVIEWS);
-        let mut allowed = Vec::new();
+        let mut reviewed = Vec::new();
         while let Some(answer) = answers.next().await {
             match answer? {
-                (_, entry, true) => allowed.push(entry),
+                (key, entry, true) => reviewed.push((key, entry)),
                 (key, _, false) => pruned.push(key),
             }
         }
-        Ok((allowed, pruned))
+        drop(answers);
+        let reviews = reviews.with(reviewed.iter().map(|(_, entry)| entry));
+        allowed.append(&mut reviewed);
+        Ok(Verified { allowed: allowed.into_iter().map(|(_, entry)| entry).collect(), pruned, reviews })
     }
 }
 

@@ -13,7 +13,8 @@ use tracing::info;
 
 use super::super::conditions::Finding;
 use super::member::{self, Applied};
-use super::observed_users::{self, MemberUsers};
+use super::observed_users::{self, MemberUsers, Verified};
+use super::reviews::Reviews;
 use crate::controllers::kube_error;
 use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::sidecar_client;
@@ -33,6 +34,8 @@ pub(super) struct Sync {
     pub(super) entitled: Vec<Entitled>,
     pub(super) note: Option<&'static str>,
     pub(super) observed: MemberUsers,
+    /// Reviews of earlier syncs.
+    pub(super) reviews: Reviews,
     pub(super) tunnels: Arc<AgentTunnels>,
 }
 
@@ -41,19 +44,23 @@ pub(super) struct Outcome {
     pub(super) finding: Finding,
     /// Whether to retry soon.
     pub(super) retry: bool,
+    /// The reviews, if all have been answered, also if the member was not reached.
+    pub(super) reviews: Option<Reviews>,
 }
 
 impl Sync {
     pub(super) async fn run(self) -> Outcome {
-        let finding = match timeout(TIMEOUT, self.attempt()).await {
-            Ok(Ok(outcome)) => return outcome,
-            Ok(Err(finding)) => finding,
-            Err(_) => Finding::no("SyncFailed", "the member did not answer in time"),
+        let mut reviews = None;
+        let (finding, retry) = match timeout(TIMEOUT, self.attempt(&mut reviews)).await {
+            Ok(Ok(done)) => done,
+            Ok(Err(finding)) => (finding, true),
+            Err(_) => (Finding::no("SyncFailed", "the member did not answer in time"), true),
         };
-        Outcome { finding, retry: true }
+        Outcome { finding, retry, reviews }
     }
 
-    async fn attempt(self) -> Result<Outcome, Finding> {
+    /// The finding, and whether to retry soon.
+    async fn attempt(self, reviewed: &mut Option<Reviews>) -> Result<(Finding, bool), Finding> {
         let Self {
             cluster,
             host,
@@ -64,6 +71,7 @@ impl Sync {
             entitled,
             note,
             observed,
+            reviews,
             tunnels,
         } = self;
         // The client is created for each sync, because it is unused between syncs and there are hundreds of
@@ -74,8 +82,12 @@ impl Sync {
         })?;
         let (read, verified) = tokio::join!(
             member::read(&member),
-            observed.clone().verified(&host, &cluster, &entitled, Timestamp::now()),
+            observed.clone().verified(&host, &cluster, &entitled, reviews, Timestamp::now()),
         );
+        let verified = verified.map(|Verified { allowed, pruned, reviews }| {
+            *reviewed = Some(reviews);
+            (allowed, pruned)
+        });
         let (policy, actual) = read.map_err(|error| failed(&error))?;
         let (came, pruned) = verified.map_err(|error| {
             let message = format!("cannot list the host's RBAC: {error}");
@@ -92,10 +104,8 @@ impl Sync {
         observed_users::prune(&host, &namespace, &cluster, &observed, pruned).await;
         let finding = Finding::yes("Synced", message(&rules, &impersonation, &policy, note, &homeless));
         // Retry until the member has the missing namespaces and has consented to `users: Any`.
-        Ok(Outcome {
-            retry: !homeless.is_empty() || lacks_consent(&impersonation, &policy),
-            finding: if homeless.is_empty() { finding } else { finding.warning() },
-        })
+        let retry = !homeless.is_empty() || lacks_consent(&impersonation, &policy);
+        Ok((if homeless.is_empty() { finding } else { finding.warning() }, retry))
     }
 }
 

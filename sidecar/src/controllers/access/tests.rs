@@ -1,5 +1,8 @@
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::watcher::Event;
 use kubectl_mc_api::MemberCluster;
+use kubectl_mc_api::access::ObservedUser;
 
 use super::*;
 use crate::controllers::tests::context;
@@ -60,4 +63,38 @@ async fn concurrent_syncs_do_not_exceed_the_limit() {
         synced += 1;
     }
     assert_eq!(synced, 3 * MAX_UNDER_WAY);
+}
+
+/// What happens to a member, and whether its reviews are kept.
+type Change = (fn(&mut Access, &ClusterName), bool);
+
+#[tokio::test(start_paused = true)]
+async fn only_changed_rules_or_members_discard_reviews() {
+    let at = Time(Timestamp::UNIX_EPOCH);
+    let jane = ObservedUser { user: "jane".to_owned(), groups: Vec::new(), at };
+    let (m0, period) = ("m0".parse::<ClusterName>().unwrap(), Duration::from_secs(180));
+    let changes: [Change; 4] = [
+        (|access, m0| access.due(m0, Instant::now()), true),
+        (|access, m0| access.affected(&Affected::Named([m0.clone()].into())), false),
+        (|access, _| access.affected(&Affected::All), false),
+        (
+            |access, m0| {
+                let mut fleet = (*access.told).clone();
+                fleet.get_mut(m0).unwrap().member = Arc::new(MemberCluster {
+                    metadata: kube::api::ObjectMeta { uid: Some("u".to_owned()), ..Default::default() },
+                    ..MemberCluster::new("m0", Default::default())
+                });
+                access.follow(Arc::new(fleet));
+            },
+            false,
+        ),
+    ];
+    for (number, (change, are_kept)) in changes.into_iter().enumerate() {
+        let mut access = access(2);
+        let reviews = &mut access.members.get_mut(&m0).unwrap().reviews;
+        let (of_sync, _) = reviews.begin(Instant::now(), period);
+        reviews.update(of_sync.with([&jane].into_iter()));
+        change(&mut access, &m0);
+        assert_eq!(access.members[&m0].reviews.allow(&jane), are_kept, "change {number}");
+    }
 }

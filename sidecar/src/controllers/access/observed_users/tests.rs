@@ -1,4 +1,4 @@
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::fake_host::host;
@@ -24,9 +24,9 @@ fn m1() -> ClusterName {
 
 const TODAY: &str = "2026-01-01T12:00:00Z";
 
-/// Verifies the entries with a host that authorizes users of the group `in` only.
-async fn verified(came: MemberUsers, entitled: &[Entitled]) -> (Vec<String>, Vec<String>, usize) {
-    let (client, asked) = host(|review| {
+/// A host that authorizes users of the group `in` only, and the number of its reviews.
+fn host_of_group() -> (kube::Client, Arc<AtomicUsize>) {
+    host(|review| {
         let groups = review["spec"]["groups"].as_array().cloned().unwrap_or_default();
         (
             201,
@@ -35,8 +35,13 @@ async fn verified(came: MemberUsers, entitled: &[Entitled]) -> (Vec<String>, Vec
                 "status": {"allowed": groups.contains(&json!("in"))},
             }),
         )
-    });
-    let (allowed, mut pruned) = came.verified(&client, &m1(), entitled, now()).await.unwrap();
+    })
+}
+
+async fn verified(came: MemberUsers, entitled: &[Entitled]) -> (Vec<String>, Vec<String>, usize) {
+    let (client, asked) = host_of_group();
+    let verified = came.verified(&client, &m1(), entitled, Reviews::default(), now()).await.unwrap();
+    let Verified { allowed, mut pruned, .. } = verified;
     pruned.sort();
     let mut users: Vec<_> = allowed.into_iter().map(|entry| entry.user).collect();
     users.sort();
@@ -95,6 +100,37 @@ async fn most_recent_entries_are_kept_up_to_the_limit() {
     let (allowed, pruned, _) = verified(MemberUsers::of(&map(&entries)), &[]).await;
     assert_eq!(allowed.len(), MAX_ENTRIES);
     assert_eq!(pruned, ["02000", "02001", "02002", "02003", "02004"]);
+}
+
+#[tokio::test]
+async fn recorded_user_costs_no_review_of_earlier_users() {
+    let (client, asked) = host_of_group();
+    let (mut reviews, mut entries) = (Reviews::default(), Vec::new());
+    for number in 0..100 {
+        entries.push((format!("{number:05}"), entry(&format!("user-{number}"), &["in"], TODAY)));
+        let data: Vec<_> = entries.iter().map(|(key, text)| (key.as_str(), text.as_str())).collect();
+        let users = MemberUsers::of(&map(&data));
+        let verified = users.verified(&client, &m1(), &[], reviews, now()).await.unwrap();
+        assert_eq!((verified.allowed.len(), verified.pruned.len()), (number + 1, 0));
+        reviews = verified.reviews;
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 100);
+}
+
+#[tokio::test]
+async fn review_covers_only_the_reviewed_user_with_its_groups() {
+    let (client, asked) = host_of_group();
+    let because = Because::Binding { binding: Arc::from("b"), role: Arc::from("r") };
+    let entitled = [(Subject::Group("dev".to_owned()), because)];
+    let before = map(&[("a", &entry("jane", &["in"], TODAY)), ("b", &entry("bob", &["dev"], TODAY))]);
+    let users = MemberUsers::of(&before);
+    let verified = users.verified(&client, &m1(), &entitled, Reviews::default(), now()).await.unwrap();
+    let Verified { allowed, reviews, .. } = verified;
+    assert_eq!((allowed.len(), asked.load(Ordering::SeqCst)), (2, 1));
+    // The same keys: the host no longer lets bob in by his group, and jane is of another group.
+    let after = map(&[("a", &entry("jane", &["out"], TODAY)), ("b", &entry("bob", &["dev"], TODAY))]);
+    let verified = MemberUsers::of(&after).verified(&client, &m1(), &[], reviews, now()).await.unwrap();
+    assert_eq!((verified.allowed.len(), verified.pruned.len()), (0, 2));
 }
 
 #[test]

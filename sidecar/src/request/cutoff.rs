@@ -195,6 +195,7 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
+    use crate::request::limits::{Bound, Caller, Size};
 
     const MARGIN: Duration = Duration::from_secs(1);
 
@@ -241,6 +242,36 @@ mod tests {
         assert!(!is_cut(cutoff));
         cutoffs.sweep(later);
         assert!(is_cut(cutoff));
+    }
+
+    #[test]
+    fn unread_time_counts_from_the_last_part() {
+        let begun = Instant::now().checked_sub(UNREAD_TIMEOUT).unwrap();
+        let cutoff = Cutoff { begun, ..Cutoff::default() };
+        cutoff.given();
+        assert!(!cutoff.is_unread(Instant::now() + UNREAD_TIMEOUT - MARGIN));
+        assert!(cutoff.is_unread(Instant::now() + UNREAD_TIMEOUT + MARGIN));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_ends_though_nothing_polls_it() {
+        let cutoffs = Cutoffs::new();
+        let listed = cutoffs.list(Arc::default(), Some(Instant::now()));
+        let sweeping = tokio::spawn(cutoffs.clone().run());
+        tokio::time::sleep(GRACE + 2 * PACE).await;
+        sweeping.abort();
+        assert!(is_cut(listed.cutoff()));
+    }
+
+    #[test]
+    fn permits_of_cancelled_requests_stay_taken() {
+        let bound = Bound::new(Size::without_queue(1));
+        let (listed, jane) = (Listed::alone(), Caller::of_hash(1));
+        let count = std::iter::from_fn(|| bound.admit_now(jane))
+            .take(1000)
+            .map(|permit| listed.cancelled([Some(permit), None]))
+            .count();
+        assert!(count < 1000 && bound.admit_now(jane).is_none(), "{count}");
     }
 
     #[test]

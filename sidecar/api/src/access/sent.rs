@@ -97,6 +97,27 @@ mod tests {
     }
 
     #[test]
+    fn only_exactly_derived_groups_of_an_account_are_left_out() {
+        let (all, own) = ("system:serviceaccounts", "system:serviceaccounts:ns");
+        let sent = |of: &[&str]| {
+            let of: Vec<_> = of.iter().map(|&group| group.to_owned()).collect();
+            groups(&[], "system:serviceaccount:ns:n", &of).map(|sent| sent.join(" "))
+        };
+        for (of, expected) in [
+            (&[all, own][..], ""),
+            (&[own, AUTHENTICATED, all], ""),
+            (&["a", "b"], "a b"),
+            (&[all, "b"], "system:serviceaccounts b"),
+            (&[own, own], "system:serviceaccounts:ns system:serviceaccounts:ns"),
+            (&[own], "system:serviceaccounts:ns"),
+            (&[all, own, "b"], "system:serviceaccounts system:serviceaccounts:ns b"),
+        ] {
+            assert_eq!(sent(of).as_deref(), Ok(expected), "{of:?}");
+        }
+        assert_eq!(sent(&[]), Err(WithoutGroups));
+    }
+
+    #[test]
     fn service_account_names_and_groups_are_parsed() {
         assert_eq!(service_account("system:serviceaccount:ns:n"), Some(("ns", "n")));
         assert_eq!(service_account("system:serviceaccount:ns:n:x"), None);

@@ -108,6 +108,17 @@ mod tests {
     }
 
     #[test]
+    fn binding_of_a_subject_names_the_same_subject() {
+        for (kind, namespace) in [("User", ""), ("Group", ""), ("ServiceAccount", "ns")] {
+            let of = subject(kind, namespace, "jane").unwrap();
+            let written = of.to_rbac();
+            assert_eq!((written.kind.as_str(), Subject::of(&written)), (kind, Some(of)));
+            let api_group = namespace.is_empty().then(|| RBAC_GROUP.to_owned());
+            assert_eq!(written.api_group, api_group, "{kind}");
+        }
+    }
+
+    #[test]
     fn unknown_subject_kinds_are_ignored() {
         assert_eq!(subject("Robot", "", "jane"), None);
         assert_eq!(subject("user", "", "jane"), None);

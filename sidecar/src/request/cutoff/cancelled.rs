@@ -116,6 +116,16 @@ mod tests {
     }
 
     #[test]
+    fn count_lasts_for_its_second() {
+        let (cancelled, bound) = (Cancelled::default(), Bound::new(Size::without_queue(1)));
+        let now = Instant::now();
+        cancel(&cancelled, &bound, FREE, now);
+        drop(cancelled.expired(now + PERIOD / 2));
+        cancel(&cancelled, &bound, 1, now + PERIOD / 2);
+        assert!(bound.admit_now(JANE).is_none());
+    }
+
+    #[test]
     fn cancelled_requests_count_per_caller() {
         let (cancelled, bound) = (Cancelled::default(), Bound::new(Size::without_queue(4).with_share(1)));
         let (joe, now) = (Caller::of_hash(2), Instant::now());

@@ -90,6 +90,15 @@ mod tests {
     }
 
     #[test]
+    fn load_is_relative_to_the_level() {
+        let seats = Seats::new(100, Shares::default());
+        let [interactive, catch_all] =
+            [Level::Interactive, Level::CatchAll].map(|level| seats.load(level, 4));
+        assert!(interactive < 1000 && catch_all == 1000, "{interactive} {catch_all}");
+        assert!(seats.load(Level::Interactive, 8) > interactive);
+    }
+
+    #[test]
     fn small_bounds_guarantee_no_places() {
         for places in 1..5 {
             let seats = Seats::new(places, Shares::default());

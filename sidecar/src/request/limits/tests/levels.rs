@@ -45,6 +45,16 @@ fn flood_in_one_level_leaves_the_others_their_places() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn bound_without_levels_has_one_queue() {
+    let bound = bound_of(1, 1);
+    let _held = at_once(&bound, caller(Level::Interactive, 1));
+    let levels = [Level::CatchAll, Level::System, Level::Exempt];
+    let mut waiting = levels.map(|level| Box::pin(bound.admit(caller(level, 2), in_a_minute())));
+    let rejected = waiting.iter_mut().filter_map(|admitted| admitted.now_or_never()).count();
+    assert_eq!(rejected, 2);
+}
+
 #[test]
 fn one_caller_gets_three_quarters_of_its_levels_places() {
     let bound = member(100, 0);

@@ -156,7 +156,7 @@ impl Rules {
     /// caller's places stay below a multiple of the available ones, so that a single caller can reach its
     /// share.
     fn may_take(&self, held: usize, available: usize) -> bool {
-        available > 0 && held * (self.places - self.share) < available * self.share
+        held * (self.places - self.share) < available * self.share
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) fn effect(scanned: &Scanned) -> Effect {
     }
     let word = scanned.word_after_verb().and_then(OsStr::to_str).unwrap_or_default();
     match (verb, word) {
+        // As with `exec`, what it sends can change anything.
+        ("attach", _) if scanned.has("stdin") && !scanned.has("help") => Effect::Writes,
         ("port-forward" | "attach", _) => Effect::Opens,
         _ if scanned.has("help") || READS.contains(&verb) || verb.starts_with("__complete") => Effect::Reads,
         ("auth", "can-i" | "whoami") | ("rollout", "status" | "history") | ("apply", "view-last-applied") => {
@@ -82,7 +84,8 @@ pub(crate) fn is_local(scanned: &Scanned) -> bool {
     let verb = scanned.verb().unwrap_or_default();
     let local =
         ["help", "options", "completion", "__complete", "__completeNoDesc", "plugin", "kustomize", "kuberc"];
-    local.iter().any(|local| verb == *local) || scanned.has("help")
+    // In the words of another plugin, `-h` is that plugin's own.
+    local.iter().any(|local| verb == *local) || (scanned.has("help") && scanned.verb_is_builtin())
 }
 
 /// Whether an exit code of 1 is a negative answer and not a failure.
@@ -97,10 +100,11 @@ pub(crate) fn reads_stdin(scanned: &Scanned) -> bool {
     let takes = matches!(verb, "exec" | "attach" | "run" | "debug") && scanned.has("stdin");
     let from = ["filename", "from-file", "from-env-file", "patch-file"];
     let is_stdin = |value: &OsStr| {
-        let value = value.to_string_lossy();
-        // Such as --from-file=KEY=FILE.
-        let file = value.rsplit('=').next().unwrap_or_default();
-        file == "-" || file == "/dev/stdin"
+        // A list of files, each such as FILE or, for --from-file, KEY=FILE.
+        value.to_string_lossy().split(',').any(|item| {
+            let file = item.rsplit('=').next().unwrap_or_default();
+            file == "-" || file == "/dev/stdin"
+        })
     };
     takes || from.iter().any(|name| scanned.values(name).any(is_stdin))
 }
@@ -147,6 +151,28 @@ mod tests {
 
     fn of(line: &str) -> Scanned {
         scan(line.split_whitespace().map(Into::into).collect())
+    }
+
+    #[test]
+    fn h_of_another_plugin_is_not_local() {
+        assert!(is_local(&of("get -h")) && is_local(&of("get pods --help")));
+        assert!(!is_local(&of("view-utilization -h")));
+    }
+
+    #[test]
+    fn standard_input_in_a_list_of_files_is_read() {
+        for line in
+            ["apply -f a.yaml,-", "apply -f -,a.yaml", "create configmap x --from-file=k=/dev/stdin,y"]
+        {
+            assert!(reads_stdin(&of(line)), "{line}");
+        }
+        assert!(!reads_stdin(&of("apply -f a.yaml,b-")));
+    }
+
+    #[test]
+    fn attached_standard_input_changes_something() {
+        assert_eq!(effect(&of("attach -i web")), Effect::Writes);
+        assert_ne!(effect(&of("attach web")), Effect::Writes);
     }
 
     #[test]

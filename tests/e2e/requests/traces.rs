@@ -32,11 +32,12 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
     let pods = format!("/api/v1/namespaces/{}/pods", scene.name);
     let get = plugin(&admin)?
         .with(&[&format!("--cluster={MEMBER}"), "--namespace", &scene.name])
-        .env("KUBECTL_MC_TRACE", "otlp")
-        .env("KUBECTL_MC_DIRECT", "only")
-        .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", collector.address()))
-        .env("TRACEPARENT", parent(GET));
+        .env("KUBECTL_MC_DIRECT", "only");
     eventually("the sidecar knows the member", SOON, || get.ok(&["get", "pods"]).map(Some))?;
+    get.env("KUBECTL_MC_TRACE", "otlp")
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", collector.address()))
+        .env("TRACEPARENT", parent(GET))
+        .ok(&["get", "pods"])?;
 
     let exec = member_path(MEMBER, &format!("{pods}/talker/exec?command=echo&command=hello&stdout=true"));
     let mut connection = Endpoint::cluster(&bed()?.host, admin.certificate.as_deref())?.connect()?;
@@ -55,7 +56,11 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
     let path = eventually("a trace of the get", SOON, || {
         let spans = collector.spans(GET);
         let command = child(&spans, PARENT, "kubectl-mc")?;
-        let of_pods = |span: &&Span| span.attribute("url.path").is_some_and(|path| path.ends_with("/pods"));
+        // The host's span of the same request has the same path, and may arrive first.
+        let of_pods = |span: &&Span| {
+            let path = span.attribute("url.path");
+            span.service == "kubectl-mc" && path.is_some_and(|path| path.ends_with("/pods"))
+        };
         let request = spans.iter().find(of_pods).context("no request of the plugin")?;
         ensure!(request.parent() == command.id(), "{request:?}");
         // Below the host's span are the spans of its filters, and below these its request to the sidecar.

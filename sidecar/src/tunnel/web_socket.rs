@@ -159,15 +159,17 @@ impl<S> WebSocket<S> {
 impl<S: AsyncWrite + Unpin> WebSocket<S> {
     /// Sends the encoded data.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Some(payload) = self.pong.take() {
-            self.encode(Opcode::Pong, &[&payload]);
-        }
-        while !self.output.is_empty() {
-            let written = ready!(Pin::new(&mut self.io).poll_write(cx, &self.output))?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        loop {
+            while !self.output.is_empty() {
+                let written = ready!(Pin::new(&mut self.io).poll_write(cx, &self.output))?;
+                if written == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                self.output.advance(written);
             }
-            self.output.advance(written);
+            // Only after all earlier output: one for each ping would have no bound if the peer reads nothing.
+            let Some(payload) = self.pong.take() else { break };
+            self.encode(Opcode::Pong, &[&payload]);
         }
         // Releases the buffer, like that of the input.
         self.output = BytesMut::new();

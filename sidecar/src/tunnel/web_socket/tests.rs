@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
@@ -134,6 +135,20 @@ async fn ping_flood_uses_no_memory() {
     let mut ours = WebSocket::new(ours, Role::Server);
     assert!(timeout(Duration::from_millis(1), ours.read(&mut [0])).await.is_err());
     assert!(ours.output.capacity() + ours.input.capacity() < 4 * BUFFER);
+}
+
+#[tokio::test]
+async fn pings_of_a_peer_that_reads_nothing_use_no_memory() {
+    let (ours, mut other) = duplex(64);
+    let mut ours = WebSocket::new(ours, Role::Server);
+    for _ in 0..1000 {
+        let ping = frame(0x89, &[b'x'; 50]);
+        other.write_all(&ping).await.unwrap();
+        assert!(ours.read(&mut [0]).now_or_never().is_none());
+        // As the HTTP/2 layer does after each read.
+        let _ = ours.flush().now_or_never();
+        assert!(ours.output.len() < 200, "{} bytes", ours.output.len());
+    }
 }
 
 #[test]

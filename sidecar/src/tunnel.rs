@@ -55,5 +55,7 @@ pub const STREAM_WINDOW: u32 = 512 * 1024;
 pub(crate) const MAX_HEADER_LIST: u32 = 16 * 1024;
 /// Maximum of bytes written to one connection and not yet sent.
 pub(crate) const MAX_SEND_BUFFER: usize = 64 * 1024;
+/// How long an agent tries to connect to its target.
+pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of either handshake.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

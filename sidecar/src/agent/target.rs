@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io::ErrorKind;
-use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -16,9 +15,9 @@ use tracing::debug;
 
 use crate::last_words::Broken;
 use crate::tcp;
-use crate::tunnel::DIAL_HEADER;
 use crate::tunnel::registry::Reason as Failed;
 use crate::tunnel::stream::TunnelStream;
+use crate::tunnel::{DIAL_HEADER, DIAL_TIMEOUT};
 
 /// Connects to the target, if it is the requested one, and copies bytes until both sides have ended.
 pub(super) async fn carry(
@@ -38,7 +37,7 @@ pub(super) async fn carry(
     let connected = tokio::select! {
         biased;
         _ = poll_fn(|cx| respond.poll_reset(cx)) => return,
-        connected = timeout(TIMEOUT, connect(target)) => connected,
+        connected = timeout(DIAL_TIMEOUT, connect(target)) => connected,
     };
     let member = match connected.unwrap_or(Err(Failed::Timeout)) {
         Ok(member) => member,
@@ -93,7 +92,6 @@ fn refuse(mut respond: SendResponse<Bytes>, status: StatusCode, why: Option<Fail
     }
 }
 
-const TIMEOUT: Duration = Duration::from_secs(5);
 const BUFFER: usize = 16 * 1024;
 
 #[cfg(test)]

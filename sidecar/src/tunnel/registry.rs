@@ -17,14 +17,14 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::MAX_STREAMS;
 use super::peers::Peers;
 use super::stream::TunnelStream;
+use super::{DIAL_TIMEOUT, MAX_STREAMS};
 use crate::metrics::own;
 
 mod attempts;
@@ -187,14 +187,18 @@ impl AgentTunnels {
     ) -> Result<TunnelStream, DialError> {
         let tunnels = self.by_preference(cluster)?;
         let mut failed = DialError::Full;
+        let end = Instant::now() + OPEN_TIMEOUT;
         for (at, tunnel) in tunnels.iter().enumerate() {
+            if Instant::now() >= end {
+                break;
+            }
             let Some(place) = tunnel.place() else { continue };
             let opening = dial::open(tunnel.sender.clone(), target, place);
-            let opened = match at + 1 < tunnels.len() {
-                true => timeout(ATTEMPT_TIMEOUT, opening).await.unwrap_or(Err(DialError::Silent)),
-                false => opening.await,
+            let attempt_end = match at + 1 < tunnels.len() {
+                true => end.min(Instant::now() + ATTEMPT_TIMEOUT),
+                false => end,
             };
-            match opened {
+            match timeout_at(attempt_end, opening).await.unwrap_or(Err(DialError::Silent)) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => {
                     if matches!(error, DialError::Silent) {
@@ -392,6 +396,9 @@ impl Drop for Place {
 const MAX_TUNNELS: usize = 8;
 /// How long a tunnel may take to open a connection while there is another to try.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Timeout of all tunnels of this replica together: an agent's own timeout and a round trip, so that time is
+/// left to ask the other replicas.
+const OPEN_TIMEOUT: Duration = DIAL_TIMEOUT.saturating_add(Duration::from_secs(1));
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::question::{self, CONNECTED, NO, Question, YES};
 use crate::last_words::Broken;
-use crate::tunnel::registry::{AgentTunnels, DialError};
+use crate::tunnel::registry::AgentTunnels;
 
 /// Answers one question; a connection to a member is carried until it ends, or `stopped` resolves.
 pub(crate) async fn answer<S>(
@@ -36,10 +36,9 @@ where
             let opened = tokio::select! {
                 biased;
                 () = &mut stopped => return Ok(()),
-                // The asking replica waits no longer than this, whether the agent answers or not.
-                opened = timeout(TIMEOUT, tunnels.open_here(&cluster, &target)) => opened,
+                opened = tunnels.open_here(&cluster, &target) => opened,
             };
-            match opened.unwrap_or(Err(DialError::Silent)) {
+            match opened {
                 Ok(member) => (format!("{CONNECTED}\n"), Some(member)),
                 Err(error) => (format!("{}\n", question::refusal(&error)), None),
             }

@@ -1,5 +1,7 @@
 use super::attempts::MAX_ATTEMPTS;
 use super::*;
+use crate::tunnel::link;
+use crate::tunnel::link::tests::no_accounts;
 
 impl AgentTunnels {
     /// A registry without a tunnel.
@@ -58,4 +60,31 @@ async fn missing_tunnel_error_has_its_start_time() {
     let error = tunnels.open_here(&m1(), &"kubernetes.default.svc:443".parse().unwrap()).await.unwrap_err();
     let DialError::NoAgent { since } = error else { panic!("{error}") };
     assert_eq!(since, tunnels.began);
+}
+
+/// An agent that answers nothing must not use up the time in which another replica's tunnel would work.
+#[tokio::test(start_paused = true)]
+async fn silent_tunnel_is_not_waited_for_until_the_caller_gives_up() {
+    let tunnels = AgentTunnels::none();
+    let (io, _sidecar) = link::tests::joined(&tunnels, no_accounts(), "instance");
+    let mut connection = h2::server::handshake(io).await.unwrap();
+    let agent = async {
+        let mut ignored = Vec::new();
+        while let Some(request) = connection.accept().await {
+            ignored.push(request);
+        }
+    };
+    let opening = async {
+        let begin = Instant::now();
+        let target = "kubernetes.default.svc:443".parse().unwrap();
+        let error = tunnels.open(&m1(), &target).await.unwrap_err();
+        assert!(matches!(error, DialError::Silent), "{error}");
+        begin.elapsed()
+    };
+    let waited = tokio::select! {
+        waited = opening => waited,
+        () = agent => panic!("the tunnel ended"),
+    };
+    assert_eq!(waited.as_secs(), OPEN_TIMEOUT.as_secs());
+    assert!(tunnels.oldest(&m1()).unwrap().is_late.load(Ordering::Relaxed));
 }

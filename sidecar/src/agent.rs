@@ -83,6 +83,8 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
     let answering = agent.clone();
     let respond = Arc::new(move |request: &_| health(&answering, request));
     let probes = tokio::spawn(admin::run(listener, respond, TaskTracker::new(), stop_admin.clone()));
+    let storing = agent.clone();
+    let _storing = AbortOnDropHandle::new(tokio::spawn(async move { storing.login.keep_stored().await }));
     let slots: Vec<_> = (0..agent.config.tunnels)
         .map(|_| AbortOnDropHandle::new(tokio::spawn(keep_tunnel(agent.clone()))))
         .collect();

@@ -90,7 +90,7 @@ pub(super) async fn dial(agent: &Agent) -> Result<Dialed, DialError> {
             StatusCode::CONFLICT => return Err(DialError::Held(of)),
             status => {
                 if status == StatusCode::UNAUTHORIZED {
-                    agent.login.forget_renewed();
+                    agent.login.was_refused(&connection);
                 }
                 return Err(DialError::Refused { status, message: message(response).await });
             }

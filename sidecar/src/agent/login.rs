@@ -9,14 +9,11 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use hyper_util::client::proxy::matcher::Matcher;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
-use kube::api::{Patch, PatchParams};
 use kubectl_mc_api::direct::Publication;
 use kubectl_mc_api::names::AGENTS;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
-use serde_json::json;
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
@@ -24,15 +21,23 @@ use super::config::Config;
 use crate::token::{Life, Token};
 use crate::upstream::connection::{self, Connection};
 
+mod secret;
+
+use secret::OwnSecret;
+
 /// The agent's login to the host.
 pub(super) struct Login {
     cluster: String,
     connection_dir: Option<PathBuf>,
     files: BTreeMap<&'static str, PathBuf>,
     values: BTreeMap<&'static str, String>,
-    secret: Option<(String, String)>,
-    kubeconfig: Option<PathBuf>,
+    /// The agent's Secret, if it has one.
+    secret: Option<OwnSecret>,
     renewed: ArcSwapOption<String>,
+    /// The token that the host refused last.
+    refused: ArcSwapOption<String>,
+    /// Notified when the sidecar sent something to store.
+    received: Notify,
     /// The CA that the sidecar announced, and the CA in the files at that time.
     told: ArcSwapOption<(ByteString, Option<ByteString>)>,
 }
@@ -53,9 +58,10 @@ impl Login {
             connection_dir: config.connection_dir.clone(),
             files: config.files.clone(),
             values: config.values.clone(),
-            secret: config.token_secret.clone(),
-            kubeconfig: config.kubeconfig.clone(),
+            secret: OwnSecret::of(config),
             renewed: ArcSwapOption::default(),
+            refused: ArcSwapOption::default(),
+            received: Notify::new(),
             told: ArcSwapOption::default(),
         }
     }
@@ -63,8 +69,8 @@ impl Login {
     /// The current connection.
     pub(super) fn connection(&self) -> Result<Connection, LoginError> {
         let mut data = self.read()?;
-        if let Some(token) = self.token(data.get("token")) {
-            data.insert("token".to_owned(), ByteString(token.into_bytes()));
+        if let Some(token) = self.token(data.get(TOKEN)) {
+            data.insert(TOKEN.to_owned(), ByteString(token.into_bytes()));
         }
         if let Some(authority) = self.authority(data.get(AUTHORITY)) {
             data.insert(AUTHORITY.to_owned(), authority);
@@ -80,12 +86,15 @@ impl Login {
     /// Issue and expiry time of the token, if the credential is a token with both.
     pub(super) fn life(&self) -> Option<Life> {
         let data = self.read().ok()?;
-        Token::of(&self.token(data.get("token"))?).life
+        Token::of(&self.token(data.get(TOKEN))?).life
     }
 
-    /// Returns to the token in the files, because the host refused the renewed one.
-    pub(super) fn forget_renewed(&self) {
-        self.renewed.store(None);
+    /// Uses the other token for the next attempt, if there is one: that of the files, or the renewed one. A
+    /// host that cannot verify a valid token for a moment refuses it too, so neither is dropped.
+    pub(super) fn was_refused(&self, connection: &Connection) {
+        let authorization = connection.authorization();
+        let token = authorization.as_ref().and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        self.refused.store(token.map(|token| Arc::new(token.to_owned())));
     }
 
     /// Resolves when the files change.
@@ -99,9 +108,8 @@ impl Login {
         }
     }
 
-    /// Takes a renewed token of the agent's own account, and stores it for the next run of the agent. Returns
-    /// whether the token is one.
-    pub(super) async fn renew(&self, token: &str) -> bool {
+    /// Takes a renewed token of the agent's own account. Returns whether the token is one.
+    pub(super) fn renew(&self, token: &str) -> bool {
         let account = Token::of(token).account;
         let is_own =
             account.is_some_and(|account| account.namespace == AGENTS && account.name == self.cluster);
@@ -111,13 +119,13 @@ impl Login {
         }
         self.renewed.store(Some(Arc::new(token.to_owned())));
         info!("credential renewed");
-        self.write("token", token).await;
+        self.received.notify_one();
         true
     }
 
-    /// Takes the CA of the direct endpoint, if this login uses that server, and stores it for the next run of
-    /// the agent. Returns whether the message was valid.
-    pub(super) async fn learn(&self, endpoint: &str) -> bool {
+    /// Takes the CA of the direct endpoint, if this login uses that server. Returns whether the message was
+    /// valid.
+    pub(super) fn learn(&self, endpoint: &str) -> bool {
         let Ok(endpoint) = serde_json::from_str::<Publication>(endpoint) else { return false };
         let certificates: Result<Vec<_>, _> =
             CertificateDer::pem_slice_iter(endpoint.authority.as_bytes()).collect();
@@ -135,7 +143,7 @@ impl Login {
         {
             self.told.store(Some(Arc::new((authority, in_file.cloned()))));
             info!("CA of the direct endpoint updated");
-            self.write(AUTHORITY, &endpoint.authority).await;
+            self.received.notify_one();
         }
         true
     }
@@ -146,21 +154,39 @@ impl Login {
         (told.1.as_ref() == in_file).then(|| told.0.clone())
     }
 
-    /// Writes a key of the agent's Secret, if there is one.
-    async fn write(&self, key: &str, value: &str) {
-        let Some((namespace, name)) = &self.secret else { return };
-        let written = async {
-            let member = crate::host_client::new(self.kubeconfig.as_deref()).await?;
-            let secrets = Api::<Secret>::namespaced(member, namespace);
-            let patch = Patch::Merge(json!({"stringData": {key: value}}));
-            secrets.patch(name, &PatchParams::default(), &patch).await?;
-            Ok::<(), anyhow::Error>(())
-        };
-        match timeout(TIMEOUT, written).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => warn!(key, error = %format!("{error:#}"), "cannot write to the Secret"),
-            Err(_) => warn!(key, "writing to the Secret timed out"),
+    /// Stores what the sidecar sent in the agent's Secret, for the agent's next run. What cannot be written is
+    /// retried: a token that is only in memory is lost with the process, and that of the files expires.
+    /// Resolves only if there is no Secret.
+    pub(super) async fn keep_stored(&self) {
+        let Some(secret) = &self.secret else { return };
+        let mut stored = BTreeMap::new();
+        loop {
+            let received = self.read().map(|data| self.received_for(&data)).unwrap_or_default();
+            if !received.is_empty() && received != stored {
+                match timeout(TIMEOUT, secret.write(&received)).await {
+                    Ok(Ok(())) => stored = received,
+                    Ok(Err(error)) => {
+                        warn!(error = %format!("{error:#}"), "cannot write to the Secret, retrying");
+                    }
+                    Err(_) => warn!("writing to the Secret timed out, retrying"),
+                }
+            }
+            // What arrives meanwhile is written with the rest.
+            let _ = timeout(RETRY, self.received.notified()).await;
         }
+    }
+
+    /// What the agent uses instead of the files' values.
+    fn received_for(&self, data: &BTreeMap<String, ByteString>) -> BTreeMap<&'static str, String> {
+        let used = [
+            (TOKEN, self.token(data.get(TOKEN)).map(|token| ByteString(token.into_bytes()))),
+            (AUTHORITY, self.authority(data.get(AUTHORITY))),
+        ];
+        let received = used.into_iter().filter_map(|(key, value)| {
+            let value = value.filter(|value| data.get(key) != Some(value))?;
+            Some((key, String::from_utf8(value.0).ok()?))
+        });
+        received.collect()
     }
 
     fn read(&self) -> Result<BTreeMap<String, ByteString>, LoginError> {
@@ -186,14 +212,20 @@ impl Login {
         Ok(data)
     }
 
-    /// The token that expires later: that of the files, or the renewed one.
+    /// The token that expires later: that of the files, or the renewed one. The other one, if the host refused
+    /// this one last.
     fn token(&self, in_file: Option<&ByteString>) -> Option<String> {
         let in_file = in_file.and_then(|token| String::from_utf8(token.0.clone()).ok());
         let renewed = self.renewed.load().as_deref().cloned();
         let ends = |token: &Option<String>| Token::of(token.as_deref()?.trim()).life.map(|life| life.ends);
-        match (&renewed, ends(&renewed) >= ends(&in_file)) {
-            (Some(_), true) => renewed,
-            _ => in_file,
+        let (first, second) = match renewed.is_some() && ends(&renewed) >= ends(&in_file) {
+            true => (renewed, in_file),
+            false => (in_file, renewed),
+        };
+        let refused = self.refused.load();
+        match first.as_deref().map(str::trim) == refused.as_deref().map(String::as_str) {
+            true => second.or(first),
+            false => first,
         }
     }
 }
@@ -207,13 +239,14 @@ fn proxy_of_the_environment(server: Option<&ByteString>) -> Option<String> {
         .find_map(|name| std::env::var(name).ok().filter(|url| !url.is_empty()))
 }
 
+const TOKEN: &str = "token";
 const AUTHORITY: &str = "ca.crt";
 /// The keys of a connection's Secret.
 const KEYS: &[&str] = &[
     "server",
     AUTHORITY,
     "tls-server-name",
-    "token",
+    TOKEN,
     "tls.crt",
     "tls.key",
     "proxy-url",
@@ -223,160 +256,8 @@ const KEYS: &[&str] = &[
 ];
 const TIMEOUT: Duration = Duration::from_secs(10);
 const REREAD: Duration = Duration::from_secs(5);
+/// Pause before another attempt to store.
+const RETRY: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
-mod tests {
-    use base64::Engine;
-    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-
-    use super::*;
-
-    fn token(ends: i64) -> String {
-        let claims = json!({"sub": "system:serviceaccount:kubectl-mc-agents:m1", "iat": 1000, "exp": ends})
-            .to_string();
-        format!("e30.{}.sig", URL_SAFE_NO_PAD.encode(claims))
-    }
-
-    fn login(folder: &std::path::Path) -> Login {
-        Login {
-            cluster: "m1".to_owned(),
-            connection_dir: Some(folder.to_owned()),
-            files: BTreeMap::new(),
-            values: BTreeMap::new(),
-            secret: None,
-            kubeconfig: None,
-            renewed: ArcSwapOption::default(),
-            told: ArcSwapOption::default(),
-        }
-    }
-
-    #[tokio::test]
-    async fn token_that_expires_later_is_used() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |ends| std::fs::write(folder.path().join("token"), token(ends)).unwrap();
-        let login = login(folder.path());
-        let now = || login.life().unwrap().ends.as_second();
-        write(2000);
-        assert_eq!(now(), 2000);
-        assert!(login.renew(&token(3000)).await);
-        assert_eq!(now(), 3000);
-        write(2500);
-        assert_eq!(now(), 3000);
-        write(4000);
-        assert_eq!(now(), 4000);
-        write(2500);
-        login.forget_renewed();
-        assert_eq!(now(), 2500);
-    }
-
-    #[tokio::test]
-    async fn token_of_another_account_is_rejected() {
-        let folder = tempfile::tempdir().unwrap();
-        let login = Login { cluster: "m2".to_owned(), ..login(folder.path()) };
-        assert!(!login.renew(&token(3000)).await);
-        assert!(!login.renew("opaque").await);
-        assert!(login.life().is_none());
-    }
-
-    fn authority() -> String {
-        let key = rcgen::KeyPair::generate().unwrap();
-        rcgen::CertificateParams::default().self_signed(&key).unwrap().pem()
-    }
-
-    fn endpoint(server: &str, authority: &str) -> String {
-        json!({"server": server, "ca.crt": authority}).to_string()
-    }
-
-    impl Login {
-        /// The CA that the login trusts.
-        pub(in crate::agent) fn trusted(&self) -> Option<Vec<u8>> {
-            let in_file = self.read().unwrap().remove(AUTHORITY);
-            let told = self.authority(in_file.as_ref());
-            told.or(in_file).map(|authority| authority.0)
-        }
-    }
-
-    fn trusted(login: &Login) -> Option<String> {
-        login.trusted().map(|authority| String::from_utf8(authority).unwrap())
-    }
-
-    #[tokio::test]
-    async fn announced_ca_is_used_until_the_files_change() {
-        crate::server::tls::install_provider();
-        let folder = tempfile::tempdir().unwrap();
-        let write = |key: &str, value: &str| std::fs::write(folder.path().join(key), value).unwrap();
-        let (old, new, other) = (authority(), authority(), authority());
-        let login = login(folder.path());
-        write("server", "https://mc.example/\n");
-        write(AUTHORITY, &old);
-        assert!(login.learn(&endpoint("https://mc.example", &new)).await);
-        assert_eq!(trusted(&login), Some(new.clone()));
-        write("token", &token(2000));
-        login.connection().unwrap();
-        // First the mounted files show the written Secret, then an administrator's change.
-        write(AUTHORITY, &new);
-        assert_eq!(trusted(&login), Some(new));
-        write(AUTHORITY, &other);
-        assert_eq!(trusted(&login), Some(other));
-    }
-
-    #[tokio::test]
-    async fn ca_of_another_server_is_ignored() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |key: &str, value: &str| std::fs::write(folder.path().join(key), value).unwrap();
-        let (old, new) = (authority(), authority());
-        let login = login(folder.path());
-        // An agent that dials the host's kube-apiserver.
-        write("server", "https://host.example:6443");
-        write(AUTHORITY, &old);
-        assert!(login.learn(&endpoint("https://mc.example", &new)).await);
-        assert_eq!(trusted(&login), Some(old));
-        // An agent that trusts the system's CAs.
-        write("server", "https://mc.example");
-        std::fs::remove_file(folder.path().join(AUTHORITY)).unwrap();
-        assert!(login.learn(&endpoint("https://mc.example", &new)).await);
-        assert_eq!(trusted(&login), None);
-    }
-
-    #[tokio::test]
-    async fn endpoint_without_certificates_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let login = login(folder.path());
-        let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
-        for text in [
-            "",
-            "{}",
-            &endpoint("https://mc.example", ""),
-            &endpoint("https://mc.example", broken),
-            &endpoint("mc", &authority()),
-        ] {
-            assert!(!login.learn(text).await, "{text}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn changed_files_are_detected() {
-        let folder = tempfile::tempdir().unwrap();
-        let login = login(folder.path());
-        let hour = Duration::from_secs(3600);
-        assert!(timeout(hour, login.has_changed()).await.is_err());
-        let write = async {
-            sleep(hour).await;
-            std::fs::write(folder.path().join("token"), token(2000)).unwrap();
-            sleep(2 * REREAD).await;
-        };
-        tokio::select! {
-            biased;
-            () = login.has_changed() => {}
-            () = write => panic!("it was not noticed"),
-        }
-    }
-
-    #[test]
-    fn missing_file_of_a_flag_is_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut login = login(folder.path());
-        login.files.insert("ca.crt", "/does/not/exist".into());
-        assert!(login.connection().unwrap_err().to_string().contains("/does/not/exist"));
-    }
-}
+pub(super) mod tests;

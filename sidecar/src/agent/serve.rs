@@ -150,11 +150,11 @@ async fn answer(
             StatusCode::NO_CONTENT
         }
         (&Method::PUT, paths::CREDENTIAL) => match timeout(HANDSHAKE_TIMEOUT, text(&mut body)).await {
-            Ok(Some(token)) if agent.login.renew(&token).await => StatusCode::NO_CONTENT,
+            Ok(Some(token)) if agent.login.renew(&token) => StatusCode::NO_CONTENT,
             _ => StatusCode::BAD_REQUEST,
         },
         (&Method::PUT, paths::ENDPOINT) => match timeout(HANDSHAKE_TIMEOUT, text(&mut body)).await {
-            Ok(Some(endpoint)) if agent.login.learn(&endpoint).await => StatusCode::NO_CONTENT,
+            Ok(Some(endpoint)) if agent.login.learn(&endpoint) => StatusCode::NO_CONTENT,
             _ => StatusCode::BAD_REQUEST,
         },
         _ => StatusCode::NOT_IMPLEMENTED,

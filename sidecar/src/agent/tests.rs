@@ -36,7 +36,7 @@ fn agent(target: &str, max_streams: u32) -> Arc<Agent> {
     with_config(config(target, max_streams))
 }
 
-fn config(target: &str, max_streams: u32) -> Config {
+pub(super) fn config(target: &str, max_streams: u32) -> Config {
     Config {
         cluster: "m1".parse().unwrap(),
         connection_dir: None,

@@ -161,14 +161,14 @@ impl Accounts {
         // Jitter: replicas with a tunnel to the same agent do not request tokens together.
         let share = random::fraction().mul_add(SPREAD, RENEWED_AFTER);
         loop {
-            // An agent that does not answer now may answer later. An agent without a token, or with one that
-            // never expires, needs no other.
+            // An agent that does not answer now may answer later.
             let Some(about) = Box::pin(tunnel.about()).await else {
                 sleep(PAUSE.mul_f64(1.0 + random::fraction())).await;
                 continue;
             };
-            let Some(life) = about.credential else { return };
-            let wait = due_in(life, share, Timestamp::now());
+            // An agent without a token, or with one that never expires, needs no other, but may get one that
+            // expires.
+            let wait = about.credential.map_or(LONGEST_WAIT, |life| due_in(life, share, Timestamp::now()));
             if !wait.is_zero() {
                 sleep(wait.min(LONGEST_WAIT)).await;
                 continue;

@@ -252,17 +252,17 @@ fn end(now: Timestamp, duration: Duration) -> Result<Timestamp, ClusterAccessErr
 /// Waits until the status reports this generation and every cluster. Returns `None` after the timeout.
 async fn wait(host: &Side, path: &str) -> Option<Value> {
     let begin = Instant::now();
-    loop {
-        let access = host.get(path).await.ok().flatten();
-        let is_final = |access: &Value| !may_pass(access) || begin.elapsed() > PASSING;
-        if let Some(access) = access.filter(|access| is_settled(access) && is_final(access)) {
-            return Some(access);
+    let settled = async {
+        loop {
+            let access = host.get(path).await.ok().flatten();
+            let is_final = |access: &Value| !may_pass(access) || begin.elapsed() > PASSING;
+            if let Some(access) = access.filter(|access| is_settled(access) && is_final(access)) {
+                return access;
+            }
+            sleep(POLL).await;
         }
-        if begin.elapsed() > WAIT_TIMEOUT {
-            return None;
-        }
-        sleep(POLL).await;
-    }
+    };
+    timeout(WAIT_TIMEOUT, settled).await.ok()
 }
 
 fn is_settled(access: &Value) -> bool {

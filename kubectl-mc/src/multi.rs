@@ -138,7 +138,12 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
                 let result =
                     |name: &ClusterId| progress.has_succeeded(name).then_some(()).ok_or(Fault::NotBegun);
                 let outcome = |name: &ClusterId| Outcome { cluster: name.clone(), result: result(name) };
-                remember(&job.targets.names().map(outcome).collect::<Vec<_>>());
+                let outcomes: Vec<_> = job.targets.names().map(outcome).collect();
+                remember(&outcomes);
+                if ended.is_ok() {
+                    job.printer.note(&Summary::of(&outcomes).interrupted());
+                    job.printer.note(&format!("continue with: {}\n", again(job.scanned)));
+                }
             }
             return ended.map(|_| ExitStatus::Interrupted);
         }

@@ -120,10 +120,10 @@ impl<'a> Children<'a> {
             ready: Vec::new(),
             results: vec![None; targets.len()],
             output,
-            progress,
         };
         let is_ready = |(_, target): &(usize, &&SelectedCluster)| target.not_ready().is_none();
-        let starts = targets.iter().enumerate().filter(is_ready).map(|(at, target)| self.start(target, at));
+        let start = |(at, target): (usize, &&SelectedCluster)| self.start(target, at, progress);
+        let starts = targets.iter().enumerate().filter(is_ready).map(start);
         let ready = starts.collect::<Result<Vec<_>, _>>()?;
         for (at, target) in targets.iter().enumerate() {
             if let Some(reason) = target.not_ready() {
@@ -147,7 +147,12 @@ impl<'a> Children<'a> {
         Ok(sink.outcomes())
     }
 
-    fn start(&self, target: &SelectedCluster, at: usize) -> Result<Start, Failure> {
+    fn start(
+        &self,
+        target: &SelectedCluster,
+        at: usize,
+        progress: &ClusterProgress,
+    ) -> Result<Start, Failure> {
         let cluster = target.name.clone();
         let way = match &cluster {
             ClusterId::Member(name) => {
@@ -169,6 +174,7 @@ impl<'a> Children<'a> {
             client: self.client.clone(),
             permits: self.permits.clone(),
             asks: self.asks.clone(),
+            progress: progress.clone(),
         })
     }
 }
@@ -189,6 +195,7 @@ struct Start {
     client: Option<(kube::Client, Arc<ClusterContext>)>,
     permits: Arc<Semaphore>,
     asks: Arc<Semaphore>,
+    progress: ClusterProgress,
 }
 
 /// How a child reaches its cluster.
@@ -222,6 +229,10 @@ impl Start {
             (Err(Fault::TimedOut(_)), Some(timeout)) => Err(Fault::TimedOut(timeout)),
             (result, _) => result,
         };
+        if result.is_ok() {
+            // Not only when its output is printed, which waits for the clusters before it.
+            self.progress.succeeded(&self.cluster);
+        }
         // Without a receiver, the command is ending.
         let _ = events.send(Event::End(result)).await;
     }
@@ -266,17 +277,12 @@ struct Results<'a, 'o> {
     ready: Vec<usize>,
     results: Vec<Option<Result<(), Fault>>>,
     output: &'a mut Output<'o>,
-    progress: &'a ClusterProgress,
 }
 
 impl Results<'_, '_> {
     fn end(&mut self, at: usize, result: Result<(), Fault>) {
         let cluster = &self.targets[at].name;
-        let result = self.output.end(cluster, result);
-        if result.is_ok() {
-            self.progress.succeeded(cluster);
-        }
-        self.results[at] = Some(result);
+        self.results[at] = Some(self.output.end(cluster, result));
     }
 
     /// Breaks when standard output is closed. A command that writes still completes.

@@ -11,6 +11,7 @@ use crate::exit::ExitStatus;
 pub(crate) struct Summary {
     all: usize,
     failed: usize,
+    succeeded: Vec<String>,
     /// Clusters whose batch did not start.
     not_begun: Vec<String>,
     /// Whether some clusters gave a negative answer, or have differences.
@@ -30,7 +31,7 @@ impl Summary {
                     summary.causes.entry(fault.cause()).or_default().push(cluster.to_string());
                 }
                 Err(_) => summary.said_no = true,
-                Ok(()) => {}
+                Ok(()) => summary.succeeded.push(cluster.to_string()),
             }
         }
         summary
@@ -39,6 +40,14 @@ impl Summary {
     /// Whether some clusters were not started.
     pub(super) fn has_rest(&self) -> bool {
         !self.not_begun.is_empty()
+    }
+
+    /// The line after Ctrl-C in a change, such as `interrupted: 1 succeeded (m2), 2 unfinished (m3, m4)`.
+    pub(super) fn interrupted(&self) -> String {
+        let counts = [("succeeded", &self.succeeded), ("unfinished", &self.not_begun)];
+        let counts = counts.into_iter().filter(|(_, names)| !names.is_empty());
+        let counts: Vec<_> = counts.map(|(what, names)| counted(what, names)).collect();
+        format!("interrupted: {}\n", counts.join(", "))
     }
 
     /// The exit code: 0, 1 as in kubectl after a negative answer, or the code for some or all failed

@@ -2,7 +2,7 @@
 //! clusters.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::bed::Bed;
 
@@ -140,4 +140,30 @@ fn interrupted_change_is_retried_where_it_did_not_succeed() {
     let ran = bed.run(&["--retry-failed", "--dry-run=clusters", "delete", "pod", "x"]);
     let clusters: Vec<_> = ran.out.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(clusters, ["m3", "m4"], "{ran:?}");
+}
+
+/// Its output waits for that of the clusters before it.
+#[test]
+fn interrupted_change_succeeded_where_kubectl_did() {
+    let bed = Bed::with_kubectl(
+        "[ $cluster != m2 ] || { echo $$ > started; mv started m2; exit 0; }; exec sleep 1000",
+    );
+    let mut command = bed.command(&["-C", "m1,m2,m3", "--yes", "delete", "pod", "x"]);
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    while !bed.path("m2").exists() {
+        std::thread::yield_now();
+    }
+    let kubectl = bed.read("m2");
+    let is_there = || Command::new("kill").args(["-0", kubectl.trim()]).output().unwrap().status.success();
+    while is_there() {}
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130));
+    let said = String::from_utf8(ended.stderr).unwrap();
+    let summary = "interrupted: 1 succeeded (m2), 2 unfinished (m1, m3)\n\
+                   continue with: kubectl mc --retry-failed --yes delete pod x\n";
+    assert!(said.ends_with(summary), "{said}");
+    let ran = bed.run(&["--retry-failed", "--dry-run=clusters", "delete", "pod", "x"]);
+    let clusters: Vec<_> = ran.out.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(clusters, ["m1", "m3"], "{ran:?}");
 }

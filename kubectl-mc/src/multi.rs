@@ -93,7 +93,7 @@ pub(crate) fn check(scanned: &Scanned, targets: &SelectedClusters) -> Result<(),
     if let Some(why) = verb::needs_one_cluster(scanned) {
         return Err(OneAtATime { why, clusters }.into());
     }
-    match verb::download(scanned) {
+    match verb::local_target(scanned) {
         Some(path) if clusters > 1 && !path.to_string_lossy().contains(local_port::PLACE) => {
             Err(SamePath { path: path.to_string_lossy().into_owned(), clusters }.into())
         }
@@ -279,7 +279,7 @@ impl Explain for InputError {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("cp from {clusters} clusters would write all files to the same path {path:?}")]
+#[error("{clusters} clusters would write their files to the same path {path:?}")]
 struct SamePath {
     path: String,
     clusters: usize,

@@ -70,13 +70,22 @@ pub(crate) fn needs_one_cluster(scanned: &Scanned) -> Option<&'static str> {
     }
 }
 
-/// The local target path if `cp` copies from a pod.
-pub(crate) fn download(scanned: &Scanned) -> Option<&OsStr> {
-    let mut paths = scanned.words_after_verb().map(|(_, path)| path);
+/// The local path that the command writes to, if it copies from a pod or writes a dump.
+pub(crate) fn local_target(scanned: &Scanned) -> Option<&OsStr> {
+    match scanned.verb()?.to_str()? {
+        "cp" => download(scanned),
+        "cluster-info" => scanned.value("output-directory").filter(|path| !path.is_empty() && *path != "-"),
+        _ => None,
+    }
+}
+
+fn download(scanned: &Scanned) -> Option<&OsStr> {
+    let paths = scanned.words_after_verb().map(|(_, path)| path);
+    let mut paths = paths.chain(scanned.words_after_dashes());
     let (from, to) = (paths.next()?, paths.next()?);
     // kubectl treats a path with a colon as one in a pod.
     let is_remote = |path: &OsStr| path.to_string_lossy().contains(':');
-    (scanned.verb().is_some_and(|verb| verb == "cp") && is_remote(from) && !is_remote(to)).then_some(to)
+    (is_remote(from) && !is_remote(to)).then_some(to)
 }
 
 /// Whether the command is local to kubectl, and thus the same for every cluster.

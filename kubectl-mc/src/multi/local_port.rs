@@ -10,7 +10,7 @@ use crate::cluster::cluster_id::ClusterId;
 pub(super) fn adapt(scanned: &mut Scanned, cluster: &ClusterId, at: usize) {
     let verb = scanned.verb().and_then(OsStr::to_str).unwrap_or_default().to_owned();
     match verb.as_str() {
-        "cp" => {
+        "cp" | "cluster-info" => {
             for word in &mut scanned.kubectl {
                 if let Some(text) = word.to_str().filter(|text| text.contains(PLACE)) {
                     *word = text.replace(PLACE, &file_name(cluster)).into();

@@ -38,9 +38,15 @@ fn interactive_commands_for_several_leave_standard_input_unread() {
 #[test]
 fn copies_from_several_clusters_need_a_path_for_each() {
     let bed = Bed::with_kubectl("echo \"$@\"");
-    let said = "error: cp from 2 clusters would write all files to the same path \"log\"\n\
+    let said = "error: 2 clusters would write their files to the same path \"log\"\n\
                 hint: put the cluster's name into the path: log-{cluster}\n";
-    assert_eq!(bed.run(&["-C", "m1,m2", "cp", "web:/log", "log"]), Ran::new(2, "", said));
+    for words in [
+        &["cp", "web:/log", "log"][..],
+        &["cp", "--", "web:/log", "log"],
+        &["cluster-info", "dump", "--output-directory=log"],
+    ] {
+        assert_eq!(bed.run(&[&["-C", "m1,m2"], words].concat()), Ran::new(2, "", said), "{words:?}");
+    }
     // A copy out of a cluster needs no confirmation.
     let copied = bed.run(&["-C", "m1,m2", "cp", "web:/log", "log-{cluster}"]);
     assert_eq!(
@@ -56,6 +62,9 @@ fn local_ports_and_paths_differ_from_cluster_to_cluster() {
         bed.run(&["--yes", "-C", "m1,m2", "cp", "web:/log", "{cluster}.log"]).out,
         "m1 | cp --context=mc/m1 web:/log m1.log\nm2 | cp --context=mc/m2 web:/log m2.log\n"
     );
+    let dumped = bed.run(&["-C", "m1,m2", "cluster-info", "dump", "--output-directory", "d/{cluster}"]).out;
+    assert!(dumped.contains(" dump --output-directory d/m1\n"), "{dumped}");
+    assert!(dumped.contains(" dump --output-directory d/m2\n"), "{dumped}");
     let mut lines: Vec<_> = bed
         .run(&["-C", "m1,m2", "port-forward", "svc/web", "8080:80"])
         .out

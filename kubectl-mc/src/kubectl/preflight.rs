@@ -18,7 +18,7 @@ use crate::cluster::hub::Hub;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
-use crate::kubectl::overlay;
+use crate::kubectl::{overlay, verb};
 
 /// Whether the request is needed. `seen` means that this host reached this cluster before.
 pub(crate) fn is_needed(
@@ -119,25 +119,21 @@ impl Explain for PreflightError {
     }
 }
 
+/// Whether `create` only prints an object that its arguments describe. Other commands with
+/// `--dry-run=client` read from the server.
+fn is_generated(scanned: &Scanned) -> bool {
+    let is_of_client = scanned.value("dry-run").is_some_and(|strategy| strategy == "client");
+    is_of_client && scanned.value("filename").is_none() && scanned.value("kustomize").is_none()
+}
+
 /// Whether the command needs no server, or must not be delayed (completion).
 pub(crate) fn needs_no_server(scanned: &Scanned) -> bool {
     let verb = scanned.verb().unwrap_or_default();
-    let local = [
-        "help",
-        "options",
-        "completion",
-        "__complete",
-        "__completeNoDesc",
-        "plugin",
-        "kustomize",
-        "config",
-        "kuberc",
-    ];
-    local.iter().any(|local| verb == *local)
-        || scanned.has("help")
-        || scanned.has("local")
+    verb::is_local(scanned)
+        || verb == "config"
+        || (scanned.has("local") && scanned.verb_is_builtin())
         || (verb == "version" && scanned.has("client"))
-        || scanned.value("dry-run").is_some_and(|strategy| strategy == "client")
+        || (verb == "create" && is_generated(scanned))
 }
 
 /// The same as client-go's `computeDiscoverCacheDir`.

@@ -248,6 +248,19 @@ fn kubectl_gets_the_path_of_each_hub() {
     }
 }
 
+/// kubectl reads from the server for it too.
+#[test]
+fn client_side_dry_run_gets_the_path_of_each_hub() {
+    for fake in every() {
+        let bed = fake.clone().bed().by_kubectl();
+        let ran = bed.run(&["-C", "m1", "apply", "-f", "x", "--dry-run=client"]);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(42), ""), "{}", fake.word);
+        let overlay: Value = serde_json::from_slice(&fs::read(ran.kubeconfig().0).unwrap()).unwrap();
+        let server = format!("{}{}", bed.server().strip_suffix("/pre").unwrap(), fake.root());
+        assert_eq!(overlay["clusters"][0]["cluster"]["server"], server, "{}", fake.word);
+    }
+}
+
 #[test]
 fn own_sidecar_needs_no_hub_discovery() {
     let list = r#"{"items": [{"metadata": {"name": "m1"}}]}"#;

@@ -86,8 +86,18 @@ fn commands_without_a_server_skip_the_preflight() {
     ] {
         assert!(!needed(line, &[], false, Duration::ZERO), "{line}");
     }
-    for line in ["version", "get pods", "apply -f x --dry-run=server", "exec p -- help", "exec p -- x --help"]
-    {
+    for line in [
+        "version",
+        "get pods",
+        "apply -f x --dry-run=server",
+        "apply -f x --dry-run=client",
+        "create -f x --dry-run=client",
+        "set image deploy/x a=b --dry-run=client",
+        "exec p -- help",
+        "exec p -- x --help",
+        "view-utilization -h",
+        "someplugin --local",
+    ] {
         assert!(needed(line, &[], false, Duration::ZERO), "{line}");
     }
 }

@@ -57,8 +57,8 @@ pub(crate) fn rewrite(
     {
         scanned.set_value("raw", &below_member(&given, host, cluster)?);
     }
-    // kubectl skips an overlay that is gone, and a kuberc may name a context: without the flag, the command would run on the
-    // user's current context. kubectl's own commands alone take the flag, and those that ask no server need none.
+    // kubectl skips an overlay that is gone, and a kuberc may name a context: without the flag, the command
+    // would run on another cluster. kubectl's plugins do not take it, and local commands do not need it.
     if scanned.verb_is_builtin() && !verb::is_local(&scanned) {
         scanned.insert_after_verb(format!("--context={}", overlay::context_name(cluster)).as_ref());
     }

@@ -75,7 +75,8 @@ async fn renewed(
     let renewed = source.renew(record, env, printer).await;
     let record = renewed
         .map_err(|source| CredentialError::NotRenewed { server: binding.server().to_owned(), source })?;
-    // The credential is good now, and the issuer may have replaced the stored refresh token: an error would lose both.
+    // The credential is valid, and the issuer may have replaced the stored refresh token: an error would lose
+    // both.
     if let Err(error) = store.save(&record, place) {
         printer.note_line(&format!(
             "warning: the renewed credential for {} was not stored: {}: log in again before it expires: kubectl mc login",

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::plugin_in;
 
-/// kubectl skips files of `KUBECONFIG` that do not exist, and would run on the user's current context: the host.
+/// kubectl skips files of `KUBECONFIG` that do not exist, and would run on the current context: the host.
 #[test]
 fn command_without_its_overlay_does_not_reach_the_host() -> Result<()> {
     let scene = Scene::new("no-overlay")?;

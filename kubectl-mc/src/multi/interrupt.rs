@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use crate::cluster::client;
 
-/// Resolves at SIGINT, SIGTERM or SIGHUP.
+/// Resolves at SIGINT, SIGTERM, SIGHUP or SIGQUIT. If it is dropped before, these have their default action
+/// again.
 #[cfg(unix)]
 pub(super) async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
-    super::signals::handle();
+    let handled = super::signals::Handled::begin();
     let wait = |kind| async move {
         match signal(kind) {
             Ok(mut signal) => {
@@ -21,7 +22,10 @@ pub(super) async fn interrupted() {
         () = wait(SignalKind::interrupt()) => {}
         () = wait(SignalKind::terminate()) => {}
         () = wait(SignalKind::hangup()) => {}
+        () = wait(SignalKind::quit()) => {}
     }
+    // A second signal must not cut off the end of the command.
+    std::mem::forget(handled);
 }
 
 #[cfg(not(unix))]

@@ -1,6 +1,7 @@
 //! Handles the signals that end the program while cleanup is pending. Before and after that they have their
 //! default action, so that Ctrl-C still ends a program that waits for the user or the network.
 
+use std::ffi::c_int;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +17,7 @@ pub(crate) struct Signals {
     /// The terminal was resized.
     pub(crate) resize: UnixStream,
     pipes: Vec<SigId>,
+    _handled: Handled,
 }
 
 impl Signals {
@@ -23,29 +25,46 @@ impl Signals {
         let (end, ends) = UnixStream::pair()?;
         let (resize, resizes) = UnixStream::pair()?;
         let mut pipes = vec![pipe::register(SIGWINCH, resizes)?];
-        for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
-            // Once a handler is set, the default action does not come back by itself.
-            flag::register_conditional_default(signal, DEFAULT.clone())?;
+        for signal in ENDING {
             pipes.push(pipe::register(signal, ends.try_clone()?)?);
         }
-        handle();
-        Ok(Self { end, resize, pipes })
+        Ok(Self { end, resize, pipes, _handled: Handled::begin() })
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        DEFAULT.store(true, Ordering::SeqCst);
         for id in self.pipes.drain(..) {
             unregister(id);
         }
     }
 }
 
-/// From now on the caller handles the signals.
-pub(super) fn handle() {
-    DEFAULT.store(false, Ordering::SeqCst);
+/// While it lives, its owner handles the signals.
+pub(super) struct Handled(());
+
+impl Handled {
+    pub(super) fn begin() -> Self {
+        DEFAULT.store(false, Ordering::SeqCst);
+        Self(())
+    }
 }
 
-/// Whether a signal ends the program immediately.
-static DEFAULT: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| Arc::new(AtomicBool::new(false)));
+impl Drop for Handled {
+    fn drop(&mut self) {
+        DEFAULT.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Whether a signal ends the program immediately. Once a handler is set, the default action does not come back
+/// by itself.
+static DEFAULT: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| {
+    let default = Arc::new(AtomicBool::new(false));
+    for signal in ENDING {
+        // It fails for signals that cannot be handled at all.
+        let _ = flag::register_conditional_default(signal, default.clone());
+    }
+    default
+});
+
+const ENDING: [c_int; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];

@@ -10,6 +10,7 @@ use insta::assert_snapshot;
 use rustix::process::Signal;
 
 use crate::bed::Bed;
+use crate::hubs;
 
 const LIST: &str = r#"{"kind": "ClusterList", "apiVersion": "proxy.kubectl-mc.dev/v1alpha1", "items": [
   {"metadata": {"name": "eu-1", "labels": {"env": "prod"}}},
@@ -124,6 +125,24 @@ fn interrupt_after_the_picker_ends_the_confirmation() {
     assert!(terminal.is_restored().unwrap());
     terminal.type_in("\x03").unwrap();
     // The signal itself ended the process.
+    assert_eq!(terminal.finish(DEADLINE).unwrap(), -1);
+    assert!(!bed.path("ran").exists());
+}
+
+/// The command starts again when the host turns out to be a hub of another project.
+#[test]
+fn interrupt_ends_the_confirmation_of_a_restarted_command() {
+    let bed = hubs::karmada().bed();
+    bed.kubectl(": > ran");
+    let mut terminal = terminal(&bed, &["-C", "m1,m2", "delete", "pod", "web"]);
+    shows(&mut terminal, "(y/N)");
+    terminal.type_in("y\r").unwrap();
+    terminal
+        .wait_until("the second confirmation", DEADLINE, |terminal| {
+            terminal.screen().matches("(y/N)").count() == 2
+        })
+        .unwrap();
+    terminal.type_in("\x03").unwrap();
     assert_eq!(terminal.finish(DEADLINE).unwrap(), -1);
     assert!(!bed.path("ran").exists());
 }

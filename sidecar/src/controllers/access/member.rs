@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::core::Status;
 use kube::{Api, Resource};
 use kubectl_mc_api::access::{Actual, Objects, Policy};
 use kubectl_mc_api::names::{IMPERSONATOR, KUBECTL_MC, MANAGED_BY, MANAGER, NAMESPACE, SIDECAR};
@@ -36,7 +37,7 @@ pub(super) async fn read(member: &kube::Client) -> Result<(Policy, Actual), kube
 /// The result of writing the objects.
 pub(super) struct Applied {
     pub(super) written: usize,
-    /// Namespaces that the member does not have.
+    /// Namespaces that the member does not have, or deletes.
     pub(super) homeless: Vec<String>,
 }
 
@@ -74,6 +75,7 @@ pub(super) async fn apply(
         patch(&Api::<ClusterRoleBinding>::all(member.clone()), cluster_role_binding).await?;
         applied.written += 1;
     }
+    let mut failed = None;
     for (namespace, (role, binding)) in roles {
         let here = |metadata: &ObjectMeta| metadata.namespace.as_ref() == Some(namespace);
         let has_role = actual.roles.iter().any(|actual| {
@@ -98,11 +100,18 @@ pub(super) async fn apply(
         };
         match written.await {
             Ok(written) => applied.written += written,
-            Err(kube::Error::Api(status)) if status.code == 404 => applied.homeless.push(namespace.clone()),
-            Err(error) => return Err(error),
+            Err(kube::Error::Api(status)) if is_missing(&status) => applied.homeless.push(namespace.clone()),
+            // The other namespaces get their rights.
+            Err(error) => failed = failed.or(Some(error)),
         }
     }
-    Ok(applied)
+    failed.map_or(Ok(applied), Err)
+}
+
+/// Whether the namespace does not exist, or is being deleted, which a finalizer can delay for long.
+fn is_missing(refusal: &Status) -> bool {
+    let causes = refusal.details.iter().flat_map(|details| &details.causes);
+    refusal.code == 404 || causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 /// Server-side apply, also to create objects: the path of a PATCH has the name, so a right limited to that
@@ -139,3 +148,57 @@ fn same(one: Option<&[PolicyRule]>, other: Option<&[PolicyRule]>) -> bool {
 }
 
 const FIELD_MANAGER: &str = SIDECAR;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fake_host;
+
+    fn refusal(cause: Value) -> (u16, Value) {
+        let details = json!({"causes": [cause]});
+        (403, json!({"kind": "Status", "apiVersion": "v1", "code": 403, "details": details}))
+    }
+
+    /// The result for roles in these namespaces, and those in which both objects were written.
+    async fn applied(namespaces: &[&str]) -> (Result<Vec<String>, kube::Error>, Vec<String>) {
+        let (written, wrote) = std::sync::mpsc::channel();
+        let (member, _) = fake_host::host(move |object| match object["metadata"]["namespace"].as_str() {
+            Some("ends") => refusal(json!({"reason": "NamespaceTerminating"})),
+            Some("refuses") => refusal(json!({})),
+            namespace => {
+                written.send(namespace.map(str::to_owned)).unwrap();
+                (200, object.clone())
+            }
+        });
+        let within =
+            |namespace: &str| ObjectMeta { namespace: Some(namespace.to_owned()), ..Default::default() };
+        let roles = namespaces.iter().map(|namespace| {
+            let role = Role { metadata: within(namespace), ..Role::default() };
+            let binding = RoleBinding { metadata: within(namespace), ..RoleBinding::default() };
+            ((*namespace).to_owned(), (role, binding))
+        });
+        let objects = Objects {
+            cluster_role: ClusterRole::default(),
+            cluster_role_binding: ClusterRoleBinding::default(),
+            roles: roles.collect(),
+        };
+        let result = apply(&member, &objects, &Actual::default()).await.map(|applied| applied.homeless);
+        (result, wrote.try_iter().flatten().collect())
+    }
+
+    #[tokio::test]
+    async fn namespace_that_is_being_deleted_counts_as_missing() {
+        let (homeless, written) = applied(&["a", "ends", "z"]).await;
+        assert_eq!(homeless.unwrap(), ["ends"]);
+        assert_eq!(written, ["a", "a", "z", "z"]);
+    }
+
+    #[tokio::test]
+    async fn refusal_in_one_namespace_does_not_stop_the_others() {
+        let (refused, written) = applied(&["a", "refuses", "z"]).await;
+        assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
+        assert_eq!(written, ["a", "a", "z", "z"]);
+    }
+}

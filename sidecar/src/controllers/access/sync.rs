@@ -126,7 +126,7 @@ fn message(
     if !homeless.is_empty() {
         let shown = homeless.iter().take(MAX_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
         text.push_str(&format!(
-            "; service accounts of these namespaces may not, as the member has no such namespace: {shown}"
+            "; service accounts of these namespaces may not, as the member does not have them or deletes them: {shown}"
         ));
     }
     if let Some(note) = note {

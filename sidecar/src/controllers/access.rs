@@ -191,11 +191,12 @@ impl Access {
             return self.postpone();
         }
         let now = Instant::now();
-        for (cluster, member) in &mut self.members {
+        // Members that have been due for the longest time come first, so unresponsive members do not starve
+        // the others.
+        let mut due: Vec<_> = self.members.iter_mut().filter(|(_, member)| member.turn.is_due(now)).collect();
+        due.sort_by_key(|(_, member)| member.turn.due());
+        for (cluster, member) in due {
             let Some(registered) = self.told.get(cluster) else { continue };
-            if !member.turn.is_due(now) {
-                continue;
-            }
             if syncs.len() >= MAX_UNDER_WAY {
                 member.turn.wait(&self.queue);
                 continue;

@@ -65,6 +65,23 @@ async fn concurrent_syncs_do_not_exceed_the_limit() {
     assert_eq!(synced, 3 * MAX_UNDER_WAY);
 }
 
+/// Members that do not answer must not take all places again and again.
+#[tokio::test(start_paused = true)]
+async fn members_that_waited_longest_are_synced_first() {
+    let mut access = access(2 * MAX_UNDER_WAY);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let now = Instant::now();
+    let (first, later): (Vec<_>, Vec<_>) =
+        access.members.keys().cloned().enumerate().partition(|(place, _)| place % 2 == 0);
+    for (_, cluster) in &later {
+        access.members.get_mut(cluster).unwrap().turn.postpone(now);
+    }
+    access.begin(&mut JoinSet::new());
+    for (_, cluster) in first {
+        assert!(access.members[&cluster].turn.next().is_none(), "{cluster} waits");
+    }
+}
+
 /// What happens to a member, and whether its reviews are kept.
 type Change = (fn(&mut Access, &ClusterName), bool);
 

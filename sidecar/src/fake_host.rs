@@ -12,6 +12,13 @@ use serde_json::Value;
 pub(crate) fn host(
     answer: impl Fn(&Value) -> (u16, Value) + Send + Sync + 'static,
 ) -> (kube::Client, Arc<AtomicUsize>) {
+    host_by_path(move |_, body| answer(body))
+}
+
+/// The same with `answer(path, body)`.
+pub(crate) fn host_by_path(
+    answer: impl Fn(&str, &Value) -> (u16, Value) + Send + Sync + 'static,
+) -> (kube::Client, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let (count, answer) = (asked.clone(), Arc::new(answer));
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -20,8 +27,9 @@ pub(crate) fn host(
             count.fetch_add(1, Ordering::SeqCst);
             // Lets other tasks send requests while this one is open.
             tokio::task::yield_now().await;
+            let path = request.uri().path().to_owned();
             let body = request.into_body().collect().await.map_err(std::io::Error::other)?.to_bytes();
-            let (code, value) = answer(&serde_json::from_slice(&body).unwrap_or_default());
+            let (code, value) = answer(&path, &serde_json::from_slice(&body).unwrap_or_default());
             let response = Response::builder().status(code).body(Body::from(value.to_string().into_bytes()));
             response.map_err(std::io::Error::other)
         }

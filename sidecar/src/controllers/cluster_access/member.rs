@@ -98,8 +98,11 @@ async fn attempt(member: &kube::Client, grants: &Grants) -> Result<Outcome, kube
                 // case.
                 let before = actual.get(place).cloned().unwrap_or_default();
                 let kept: BTreeSet<Subject> = before.intersection(subjects).cloned().collect();
-                if kept.len() < before.len() {
-                    write(member, place, &kept).await?;
+                if kept.len() < before.len()
+                    && let Err(error) = write(member, place, &kept).await
+                {
+                    debug!(%error, binding = role.binding_name(), "cannot remove subjects on the member");
+                    failed = true;
                 }
                 let state = match (&error, &place.1) {
                     (kube::Error::Api(status), Some(namespace)) if status.code == 404 => {
@@ -236,3 +239,53 @@ fn state_of(error: &kube::Error) -> State {
 
 /// The timeout of a whole sync; the member may be distant.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::wanted::Grant;
+    use super::*;
+    use crate::fake_host;
+
+    #[tokio::test]
+    async fn refused_binding_does_not_stop_those_of_other_roles() {
+        let role = |name: &str| RoleRef::from_entry(name).0;
+        let grant = |name: &str, user: &str| {
+            let subjects = [Subject::User(user.to_owned())].into();
+            Arc::new(Grant { role: role(name), namespaces: None, subjects })
+        };
+        let grants =
+            Grants::from([("a".to_owned(), grant("one", "jane")), ("b".to_owned(), grant("two", "zoe"))]);
+        let [one, two] = ["one", "two"].map(|name| role(name).binding_name());
+        let both = BTreeSet::from(["jane", "theo"].map(|name| Subject::User(name.to_owned())));
+        let before = json!({
+            "metadata": {"name": "x", "labels": labels()}, "roleRef": reference(&role("one")),
+            "subjects": both.iter().map(Subject::to_rbac).collect::<Vec<_>>(),
+        });
+        let (written, wrote) = std::sync::mpsc::channel();
+        let (member, _) = fake_host::host_by_path(move |path, object| {
+            let name = path.rsplit('/').next().unwrap();
+            let status =
+                |code: u16, reason: &str| (code, json!({"kind": "Status", "code": code, "reason": reason}));
+            match object.is_null() {
+                true if name == MANAGER => {
+                    (200, json!({"metadata": {}, "data": {"bindable-roles": "one\ntwo"}}))
+                }
+                true if name == "rolebindings" => (200, json!({"metadata": {}, "items": []})),
+                true if name == one => (200, before.clone()),
+                true => status(404, "NotFound"),
+                // The manager lost its right to bind this role.
+                false if name == one => status(403, "Forbidden"),
+                false => {
+                    written.send(name.to_owned()).unwrap();
+                    (200, object.clone())
+                }
+            }
+        });
+        let outcome = attempt(&member, &grants).await.unwrap();
+        assert_eq!(wrote.try_iter().collect::<Vec<_>>(), [two]);
+        assert_eq!((outcome.states["a"].reason, outcome.states["b"].reason), ("Forbidden", "Granted"));
+        assert!(outcome.retry);
+    }
+}

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 use kubectl_mc_api::direct::Server;
-use kubectl_mc_api::names::KUBECTL_MC;
+use kubectl_mc_api::names::{KUBECTL_MC, SIDECAR};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
@@ -81,7 +81,16 @@ impl Profile {
     pub(super) fn is_in(&self, object: &DynamicObject) -> bool {
         let labels = object.labels();
         let has_labels = self.labels.iter().all(|(key, value)| labels.get(key) == Some(value));
-        has_labels && is_within(&self.status, &object.data["status"])
+        has_labels && !self.has_left(object) && is_within(&self.status, &object.data["status"])
+    }
+
+    /// Whether the object has a label that an earlier version of the profile wrote, and this one lacks.
+    fn has_left(&self, object: &DynamicObject) -> bool {
+        let ours = object.managed_fields().iter().filter(|entry| entry.manager.as_deref() == Some(SIDECAR));
+        let labels =
+            ours.filter_map(|entry| entry.fields_v1.as_ref()?.0.pointer("/f:metadata/f:labels")?.as_object());
+        let mut labels = labels.flatten().filter_map(|(key, _)| key.strip_prefix("f:"));
+        labels.any(|label| !self.labels.contains_key(label))
     }
 }
 

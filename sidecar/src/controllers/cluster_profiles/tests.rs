@@ -153,6 +153,24 @@ async fn only_changed_profiles_are_written() {
 }
 
 #[tokio::test]
+async fn label_that_the_member_lost_is_removed() {
+    let (mut profiles, fake) = profiles(Fake::with(&[]));
+    let requests = || std::mem::take(&mut fake.lock().unwrap().requests);
+    profiles.sync([member("m1", SEEN)].iter(), true).await.unwrap();
+    requests();
+    let labels = json!({"f:env": {}, "f:tier": {}, "f:x-k8s.io/cluster-manager": {}});
+    let managed =
+        |manager: &str| json!([{"manager": manager, "fieldsV1": {"f:metadata": {"f:labels": labels}}}]);
+    for (manager, expected) in [("another", &["GET"][..]), (SIDECAR, &["GET", "PATCH m1", "PATCH m1/status"])]
+    {
+        fake.lock().unwrap().profiles.as_mut().unwrap().get_mut("m1").unwrap()["metadata"]["managedFields"] =
+            managed(manager);
+        profiles.sync([member("m1", SEEN)].iter(), true).await.unwrap();
+        assert_eq!(requests(), expected, "{manager}");
+    }
+}
+
+#[tokio::test]
 async fn profile_of_another_manager_is_not_changed() {
     let foreign =
         |name: &str| json!({"metadata": {"name": name}, "spec": {"clusterManager": {"name": "another"}}});

@@ -14,7 +14,7 @@ use kube::ResourceExt;
 use kubectl_mc_api::names::ENROLLMENT_UNTIL;
 use kubectl_mc_api::{ClusterName, Origin};
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -36,7 +36,7 @@ pub(super) async fn run(context: Context) {
     let mut fleet = context.fleet.clone();
     fleet.mark_changed();
     let mut monitor = Monitor {
-        turns: Arc::new(Semaphore::new(MAX_UNDER_WAY)),
+        turns: Arc::new(Turns::new(MAX_UNDER_WAY)),
         monitored: HashMap::new(),
         spread: true,
         queue: context.metrics.queue("health"),
@@ -51,7 +51,7 @@ pub(super) async fn run(context: Context) {
 struct Monitor {
     context: Context,
     queue: WorkQueue,
-    turns: Arc<Semaphore>,
+    turns: Arc<Turns>,
     monitored: HashMap<ClusterName, Monitored>,
     /// Whether first probes are spread over an interval, as after a start.
     spread: bool,
@@ -183,7 +183,24 @@ struct Asked {
     queue: WorkQueue,
     cluster: ClusterName,
     upstream: Arc<Upstream>,
-    turns: Arc<Semaphore>,
+    turns: Arc<Turns>,
+}
+
+/// Limits the concurrent probes. Members that do not answer have turns of their own: each of their probes lasts
+/// until its timeout, and the others would be probed too rarely.
+struct Turns {
+    answering: Semaphore,
+    silent: Semaphore,
+}
+
+impl Turns {
+    fn new(each: usize) -> Self {
+        Self { answering: Semaphore::new(each), silent: Semaphore::new(each) }
+    }
+
+    async fn take(&self, answers: bool) -> Result<SemaphorePermit<'_>, AcquireError> {
+        if answers { &self.answering } else { &self.silent }.acquire().await
+    }
 }
 
 impl Asked {
@@ -193,14 +210,16 @@ impl Asked {
             sleep(period.mul_f64(random::fraction())).await;
         }
         let (mut reachable, mut accepted) = (Steady::new(DOWN, UP), Steady::new(REFUSED, 1));
+        let mut answers = true;
         loop {
             let queued = self.queue.add(Instant::now());
-            let Ok(turn) = self.turns.acquire().await else { return };
+            let Ok(turn) = self.turns.take(answers).await else { return };
             let work = queued.begin();
             // The boxed future is freed between probes, which saves memory for every member.
             let probe = Box::pin(probe::probe(&self.upstream)).await;
             drop(turn);
             work.done(false);
+            answers = probe.is_answer();
             self.tell(&probe, &mut reachable, &mut accepted);
             // Jitter separates members that are probed at the same time.
             sleep(period.mul_f64(JITTER.mul_add(random::fraction() - 0.5, 1.0))).await;
@@ -267,7 +286,7 @@ const UP: u32 = 2;
 const REFUSED: u32 = 2;
 /// The jitter, as a fraction of the interval.
 const JITTER: f64 = 0.2;
-/// The maximum number of concurrent probes.
+/// The maximum number of concurrent probes of members that answer, and of those that do not.
 const MAX_UNDER_WAY: usize = 32;
 
 #[cfg(test)]
@@ -281,7 +300,7 @@ mod tests {
         let (_told, context) = context();
         let (upstream, cluster) = (upstream(), "m1".parse().unwrap());
         let probing = size_of_val(&probe::probe(&upstream));
-        let (queue, turns) = (context.metrics.queue("health"), Arc::new(Semaphore::new(1)));
+        let (queue, turns) = (context.metrics.queue("health"), Arc::new(Turns::new(1)));
         let asked = Asked { context, queue, cluster, upstream, turns };
         let waiting = size_of_val(&asked.run_with_restarts(true));
         assert!(waiting < 1024 && waiting < probing, "{waiting} bytes, and {probing} for a probe");

@@ -121,6 +121,10 @@ impl Own<'_> {
         let asked = async {
             let request =
                 self.upstream.own_request(method, path, None, body).ok_or_else(Failure::unusable)?;
+            // The member, or a proxy on the way, may close the connection after each answer.
+            if self.open.sender.ready().await.is_err() {
+                self.open = self.upstream.open().await?.open;
+            }
             let response = self.open.send(request).await?;
             self.upstream.breaker.answered();
             let status = response.status();

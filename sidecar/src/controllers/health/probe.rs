@@ -51,7 +51,8 @@ pub(super) async fn probe(upstream: &Upstream) -> Probe {
             let review = serde_json::to_vec(&SelfSubjectReview::default()).unwrap_or_default();
             probe.verdict = by_certificate(own.post(REVIEWS, review).await?.status);
         }
-        probe.version = version(&own.get("/version").await?);
+        // The member has answered, so a failure of this does not make it unreachable.
+        probe.version = own.get("/version").await.ok().and_then(|answer| version(&answer));
         Ok(())
     };
     let asked = asked.await;

@@ -23,6 +23,7 @@ use super::*;
 /// A member that gives the same answer to every request, with `Connection: close` if the test wants it.
 struct Member {
     client: kube::Client,
+    upstream: Upstream,
     connections: Arc<AtomicUsize>,
     _task: AbortOnDropHandle<()>,
 }
@@ -79,8 +80,11 @@ impl Member {
             ])),
             ..Secret::default()
         };
-        let client = client(&"m1".parse().unwrap(), &secret, &AgentTunnels::none()).unwrap();
-        Self { client, connections, _task: task }
+        let (cluster, tunnels) = ("m1".parse().unwrap(), AgentTunnels::none());
+        let connection = Connection::parse(secret.data.as_ref().unwrap()).unwrap();
+        let upstream = Upstream::new(cluster, connection, Gauge::default(), &tunnels).unwrap();
+        let client = client(&"m1".parse().unwrap(), &secret, &tunnels).unwrap();
+        Self { client, upstream, connections, _task: task }
     }
 
     /// Sends this many requests at once, and returns the number of connections.
@@ -103,6 +107,16 @@ async fn requests_of_a_client_share_one_connection() {
 async fn closed_connection_is_replaced() {
     let member = Member::start(true).await;
     assert_eq!(member.asked_at_once(3).await, 3);
+}
+
+#[tokio::test]
+async fn probe_of_a_member_that_closes_each_connection_is_whole() {
+    let member = Member::start(true).await;
+    let mut own = member.upstream.open().await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(own.get("/readyz").await.unwrap().status, 200);
+    }
+    assert_eq!(member.connections.load(Ordering::SeqCst), 3);
 }
 
 #[tokio::test]

@@ -123,6 +123,10 @@ impl Writer {
                 },
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             }
+            // Before the reports, because it removes those of a member that was replaced.
+            if self.fleet.has_changed().is_ok_and(|changed| changed) {
+                self.follow();
+            }
             while let Ok(report) = self.reported.try_recv() {
                 self.take(report);
             }

@@ -149,7 +149,8 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     written
 }
 
-fn hash(content: &[u8]) -> String {
+/// 128 bits of SHA-256, in hexadecimal.
+pub(crate) fn hash(content: &[u8]) -> String {
     let hash = digest::digest(&digest::SHA256, content);
     hash.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::AgentError;
 use super::plan::AgentPlan;
 use super::survey::Found;
+use crate::cache::hash;
 use crate::join::side::{Side, SideError};
 
 /// The objects to apply before the token is written, and those to apply after it.
@@ -22,7 +23,12 @@ pub(crate) fn objects(plan: &AgentPlan, found: &Found) -> Result<(Vec<Value>, Ve
     }
     let is_kept = |object: &Value| object["kind"] == "Namespace" && found.has_foreign_namespace();
     let objects = plan.objects()?.into_iter().filter(|object| !is_kept(object));
-    let (pods, mut others): (Vec<_>, Vec<_>) = objects.partition(|object| object["kind"] == "Deployment");
+    let (mut pods, mut others): (Vec<_>, Vec<_>) = objects.partition(|object| object["kind"] == "Deployment");
+    // Running pods keep the tunnel of an earlier connection, so only new ones show whether this one works.
+    let connection = hash(secret.to_string().as_bytes());
+    for deployment in &mut pods {
+        deployment["spec"]["template"]["metadata"]["annotations"][CONNECTION] = connection.clone().into();
+    }
     others.push(secret);
     Ok((others, pods))
 }
@@ -68,6 +74,8 @@ fn is_ready(pod: &Value) -> bool {
     conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
+/// Annotation of an agent's pods: a hash of the connection to the host, without the token.
+const CONNECTION: &str = "fleet.kubectl-mc.dev/agent-connection";
 /// Annotation of an agent's pods: the time when the plugin last wrote their token.
 const RENEWED: &str = "fleet.kubectl-mc.dev/agent-token-written";
 
@@ -93,6 +101,19 @@ mod tests {
         let (before, after) = objects(&plan(), &Found::default()).unwrap();
         assert_eq!((kinds(&before)[0], kinds(&before).last()), ("Namespace", Some(&"Secret")));
         assert_eq!(kinds(&after), ["Deployment"]);
+    }
+
+    /// The tunnel of a running pod would hide an address that does not work.
+    #[test]
+    fn another_connection_replaces_the_pods() {
+        let template = |server: &str| {
+            let arguments = AgentArgs { agent_image: Some("i".to_owned()), ..AgentArgs::default() };
+            let host = Some((server, &Cluster::default()));
+            let plan = AgentPlan::of(&"m1".parse().unwrap(), &arguments, host).unwrap();
+            objects(&plan, &Found::default()).unwrap().1[0]["spec"]["template"].clone()
+        };
+        assert_eq!(template("https://h"), template("https://h"));
+        assert_ne!(template("https://h"), template("https://other"));
     }
 
     #[test]

@@ -10,14 +10,7 @@ pub(super) fn parsed(text: &str) -> Result<Kubeconfig, KubeconfigError> {
     if let Some(parsed) = without_data(text) {
         return Ok(parsed);
     }
-    documents(text)
-}
-
-/// `Kubeconfig::from_yaml` is compiled for size.
-fn documents(text: &str) -> Result<Kubeconfig, KubeconfigError> {
-    let documents: Vec<Kubeconfig> =
-        serde_saphyr::from_multiple(text).map_err(|error| KubeconfigError::Parse(Box::new(error)))?;
-    documents.into_iter().try_fold(Kubeconfig::default(), Kubeconfig::merge)
+    Kubeconfig::from_yaml(text)
 }
 
 /// Nothing where a value that was taken out was no whole value of its field, as in a block of text, and where
@@ -37,7 +30,7 @@ fn without_data(text: &str) -> Option<Kubeconfig> {
             None => short.push_str(line),
         }
     }
-    let mut kubeconfig = documents(&short).ok()?;
+    let mut kubeconfig = Kubeconfig::from_yaml(&short).ok()?;
     let mut put_back = 0;
     let mut original = |field: Option<&str>| {
         let index = field?.strip_prefix(MARK)?.parse::<usize>().ok()?;
@@ -121,7 +114,7 @@ mod tests {
         let file = kubeconfig(20, base64);
         assert!(file.len() > LARGE);
         let quick = without_data(&file).unwrap();
-        assert_eq!(text(&quick), text(&documents(&file).unwrap()));
+        assert_eq!(text(&quick), text(&Kubeconfig::from_yaml(&file).unwrap()));
         assert!(text(&quick).contains(&base64(19, "client-key-data")));
         let windows = file.replace('\n', "\r\n");
         assert_eq!(text(&without_data(&windows).unwrap()), text(&quick));
@@ -139,7 +132,12 @@ mod tests {
         }) + &" ".repeat(LARGE);
         for file in [quoted, folded, in_text, commented, anchored] {
             assert!(file.len() > LARGE);
-            assert_eq!(text(&parsed(&file).unwrap()), text(&documents(&file).unwrap()), "{}", &file[..200]);
+            assert_eq!(
+                text(&parsed(&file).unwrap()),
+                text(&Kubeconfig::from_yaml(&file).unwrap()),
+                "{}",
+                &file[..200]
+            );
         }
     }
 
@@ -153,7 +151,8 @@ mod tests {
     #[test]
     fn errors_are_those_of_the_original() {
         let file = kubeconfig(20, base64) + "users: []\n";
-        let [quick, slow] = [parsed(&file), documents(&file)].map(|result| result.unwrap_err().to_string());
+        let [quick, slow] =
+            [parsed(&file), Kubeconfig::from_yaml(&file)].map(|result| result.unwrap_err().to_string());
         assert_eq!(quick, slow);
     }
 }

@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use clap::{ArgMatches, Args, Command};
 use kubectl_mc_api::manifests::Certificates;
 use kubectl_mc_api::names;
+use serde_json::Value;
 
 use crate::apply::delete::Delete;
 use crate::apply::diff;
@@ -79,14 +80,15 @@ async fn install(
     let plan = direct::with_known_address(plan, runs_on).await?;
     let mut objects = plan.host()?;
     let kept = host::keep_foreign_namespaces(&host.client, &mut objects).await?;
-    let mut elsewhere = match &remote {
-        Some(_) => plan.remote("")?,
-        None => Vec::new(),
+    let (elsewhere, kept_elsewhere) = match &remote {
+        Some(remote) => objects_elsewhere(&plan, "", remote).await?,
+        None => (Vec::new(), Vec::new()),
     };
     let judged = judging.all(host.target(HOST), objects.clone()).await?;
-    let judged_elsewhere = judging.all(runs_on.target(RUNS_ON), elsewhere.clone()).await?;
+    let judged_elsewhere = judging.all(runs_on.target(RUNS_ON), elsewhere).await?;
     step.done();
-    for namespace in kept {
+    let kept_elsewhere = kept_elsewhere.iter().map(|namespace| format!("{namespace} of the {RUNS_ON}"));
+    for namespace in kept.into_iter().chain(kept_elsewhere) {
         printer.note_line(&format!(
             "namespace {namespace} was not created by kubectl-mc and is left unchanged, including its pod security level"
         ));
@@ -134,10 +136,10 @@ async fn install(
 
     // The API groups are registered once a sidecar serves them, because an APIService without a server
     // disturbs every client.
-    let is_registration = |object: &serde_json::Value| object["kind"] == "APIService";
+    let is_registration = |object: &Value| object["kind"] == "APIService";
     let mut registrations =
         objects.split_off(objects.iter().position(is_registration).unwrap_or(objects.len()));
-    let is_program = |object: &serde_json::Value| object["kind"] == "Deployment";
+    let is_program = |object: &Value| object["kind"] == "Deployment";
     let program = objects.iter().position(is_program).map(|at| objects.split_off(at));
     let step = progress.step("applying");
     applied.extend(applying.all(host.target(HOST), objects).await?);
@@ -159,7 +161,7 @@ async fn install(
             &deadline,
         )
         .await?;
-        elsewhere = plan.remote(&kubeconfig)?;
+        let (elsewhere, _) = objects_elsewhere(&plan, &kubeconfig, remote).await?;
         applied.extend(applying.all(remote.connection.target(RUNS_ON), elsewhere).await?);
     }
     step.done();
@@ -179,6 +181,18 @@ async fn install(
     step.done();
     printer.note(&next(&host));
     Ok(())
+}
+
+/// The objects of the cluster that runs the sidecars for another host, without the foreign namespaces, and the
+/// names of those.
+async fn objects_elsewhere(
+    plan: &InstallPlan,
+    kubeconfig: &str,
+    remote: &Remote,
+) -> Result<(Vec<Value>, Vec<String>), InstallError> {
+    let mut objects = plan.remote(kubeconfig)?;
+    let kept = host::keep_foreign_namespaces(&remote.connection.client, &mut objects).await?;
+    Ok((objects, kept))
 }
 
 fn report(applied: &[Applied], printer: &Printer) {

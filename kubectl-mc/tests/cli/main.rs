@@ -25,6 +25,7 @@ mod hub_limits;
 mod hub_profiles;
 mod hubs;
 mod install;
+mod install_place;
 mod keep;
 mod kubeconfig;
 mod log;

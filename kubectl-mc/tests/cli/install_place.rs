@@ -1,0 +1,73 @@
+//! Tests `kubectl mc install` and `uninstall` for the place of the sidecars: a namespace that the plugin did
+//! not create.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, Ran};
+
+const INSTALL: [&str; 3] = ["--context=host", "install", "--image=i"];
+
+/// The end of a path, and the object there.
+type Found = (&'static str, fn() -> Value);
+
+/// A host with these objects by the ends of their paths. Every other object has the keys of the host's front
+/// proxy and of a token, and not the plugin's label.
+fn host(found: &'static [Found]) -> Bed {
+    Bed::serving(move |path| {
+        let path = path.split('?').next().unwrap_or_default();
+        let other = || {
+            json!({"data": {
+                "requestheader-client-ca-file": "x", "requestheader-username-headers": "x",
+                "requestheader-group-headers": "x", "token": "eA==",
+            }})
+        };
+        let object =
+            found.iter().find(|(end, _)| path.ends_with(end)).map_or_else(other, |(_, object)| object());
+        (200, "application/json", object.to_string())
+    })
+}
+
+fn crd() -> Value {
+    json!({"status": {"conditions": [{"type": "Established", "status": "True"}]}})
+}
+
+/// Runs an installation on a host whose sidecars run in another cluster.
+fn run_on(runs: &Bed, flags: &[&str]) -> Ran {
+    let host = host(&[
+        ("/memberclusters.fleet.kubectl-mc.dev", crd),
+        ("/clusteraccesses.fleet.kubectl-mc.dev", crd),
+    ]);
+    let kubeconfig = json!({
+        "current-context": "host",
+        "clusters": [
+            {"name": "host", "cluster": {"server": host.server()}},
+            {"name": "runs", "cluster": {"server": runs.server()}},
+        ],
+        "contexts": [
+            {"name": "host", "context": {"cluster": "host", "user": "u"}},
+            {"name": "runs", "context": {"cluster": "runs", "user": "u"}},
+        ],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+    });
+    fs::write(host.path("kubeconfig"), kubeconfig.to_string()).unwrap();
+    let run_on = ["--run-on=runs", "--external-name=mc.example", "--host-server=https://host.example"];
+    host.run(&[&INSTALL[..], &run_on, flags].concat())
+}
+
+#[test]
+fn foreign_namespace_of_another_cluster_is_not_claimed() {
+    let runs = host(&[]);
+    let ran = run_on(&runs, &["--timeout=1s"]);
+    let note = "namespace kubectl-mc-system of the cluster of the sidecars was not created by kubectl-mc and is left \
+                unchanged";
+    assert!(ran.err.contains(note), "{ran:?}");
+    let patched = |head: &&String| head.starts_with("PATCH ");
+    let requests = runs.requests();
+    let is_namespace = |head: &&String| head.contains("/namespaces/kubectl-mc-system?");
+    assert_eq!(requests.iter().filter(patched).filter(is_namespace).count(), 0, "{requests:?}");
+    // It was applied there.
+    let is_program = |head: &&String| head.contains("/deployments/mc-sidecar?") && !head.contains("dryRun");
+    assert_eq!(requests.iter().filter(patched).filter(is_program).count(), 1, "{requests:?}");
+}

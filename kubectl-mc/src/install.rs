@@ -2,6 +2,7 @@
 //!
 //! - [`plan`]: the installation that the flags describe
 //! - [`host`]: the checks of the host before the first apply
+//! - [`place`]: the checks of the namespace of installed sidecars
 //! - [`certificate_rotation`]: changes the issuer of the serving certificate
 //! - [`direct`]: the address of the load balancer that exposes the sidecars
 //! - [`remote`]: the cluster that runs the sidecars if the host has no nodes
@@ -13,6 +14,7 @@ pub(crate) mod cleanup;
 pub(crate) mod command;
 pub(crate) mod direct;
 pub(crate) mod host;
+pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod remote;
 pub(crate) mod uninstall;
@@ -81,6 +83,8 @@ pub(crate) enum InstallError {
     LackingFlags { flags: String, command: String },
     #[error("nothing was applied: the sidecar was installed by {owner}")]
     Foreign { owner: String, hint: String },
+    #[error("nothing was changed: the sidecars are installed in namespace {installed}, not in {given}")]
+    OtherNamespace { installed: String, given: String, hint: String },
     #[error("the sidecars are not available: {reason}")]
     NotAvailable { reason: String, hint: String },
     #[error("the host cannot reach the sidecars: {reason}")]
@@ -139,9 +143,10 @@ impl Explain for InstallError {
             Self::OldHost { .. } => {
                 Some("upgrade the host, or name another: --context=NAME; clusters that are older can be members".to_owned())
             }
-            Self::Foreign { hint, .. } | Self::NotAvailable { hint, .. } | Self::NotReached { hint, .. } => {
-                Some(hint.clone())
-            }
+            Self::Foreign { hint, .. }
+            | Self::OtherNamespace { hint, .. }
+            | Self::NotAvailable { hint, .. }
+            | Self::NotReached { hint, .. } => Some(hint.clone()),
             Self::NotIssued { kubectl, namespace, .. } => Some(format!(
                 "`{kubectl} -n {namespace} describe certificates` shows the details; then run install again"
             )),
@@ -202,6 +207,7 @@ impl Explain for InstallError {
             | Self::NotExposed { .. }
             | Self::NoImage
             | Self::LackingFlags { .. }
+            | Self::OtherNamespace { .. }
             | Self::SidecarFlagTwice { .. }
             | Self::LocalHost { .. }
             | Self::Values { .. } => ExitStatus::Usage,

@@ -1,8 +1,6 @@
 //! Implements `kubectl mc install`: checks the host, validates every object by a dry run, applies them in a
 //! safe order, and waits until the sidecar is available.
 
-use std::ffi::OsStr;
-
 use clap::{ArgMatches, Args, Command};
 use kubectl_mc_api::manifests::Certificates;
 use kubectl_mc_api::names;
@@ -23,8 +21,7 @@ use crate::install::direct::{self, Unexposed};
 use crate::install::plan::InstallPlan;
 use crate::install::remote::{self, Remote};
 use crate::install::wait::{self, Deadline};
-use crate::install::{HOST, InstallError, RUNS_ON, host};
-use crate::next_command::quoted;
+use crate::install::{HOST, InstallError, RUNS_ON, host, place};
 use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::settings::Settings;
@@ -74,6 +71,7 @@ async fn install(
     let runs_on = remote.as_ref().map_or(&host, |remote| &remote.connection);
     let checked = host::check(&host.client, &plan.parameters.namespace).await;
     checked.map_err(|error| error.from(host.target(HOST)))?;
+    place::check(&host, &plan).await?;
     if remote.is_some() {
         remote::check_server(&host, arguments.host_server.as_deref()).await?;
     }
@@ -169,7 +167,7 @@ async fn install(
 
     let mut step = progress.step("waiting for the sidecars");
     let namespace = &plan.parameters.namespace;
-    let uninstall = uninstall(&host, namespace, plan.run_on.as_deref());
+    let uninstall = place::uninstall(&host, namespace, plan.run_on.as_deref());
     wait::deployment(runs_on, &uninstall, namespace, &deadline, &mut step).await?;
     step.done();
     let delete = Delete { dry_run: false, timeout: arguments.timeout };
@@ -204,13 +202,6 @@ fn report(applied: &[Applied], printer: &Printer) {
             printer.out_line(&one.line(false));
         }
     }
-}
-
-/// The command that removes the applied objects.
-fn uninstall(host: &Connection, namespace: &str, run_on: Option<&str>) -> String {
-    let run_on =
-        run_on.map_or_else(String::new, |context| format!(" --run-on={}", quoted(OsStr::new(context))));
-    format!("{} uninstall -n {namespace}{run_on}", host.cluster.kubectl_mc())
 }
 
 fn next(host: &Connection) -> String {

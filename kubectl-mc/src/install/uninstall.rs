@@ -12,6 +12,7 @@ use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::hub_api;
 use crate::install::cleanup;
+use crate::install::place;
 use crate::install::remote::Remote;
 use crate::install::{HOST, RUNS_ON};
 use crate::join::side::Side;
@@ -44,8 +45,9 @@ async fn uninstall(
         Some(context) => Some(Remote::connect(context, options, env).await?),
         None => None,
     };
-    let members = cleanup::members(&host.client, namespace).await;
-    let members = members.map_err(|error| error.from(host.target(HOST)))?;
+    let checked = place::check_removal(&host, namespace, run_on.as_deref()).await;
+    checked.map_err(|error| error.from(host.target(HOST)))?;
+    let members = cleanup::members(&host.client, namespace).await?;
     let ours = cleanup::host(host.target(HOST), namespace).await?;
     let elsewhere = match &remote {
         Some(remote) => cleanup::elsewhere(remote.connection.target(RUNS_ON), namespace).await?,

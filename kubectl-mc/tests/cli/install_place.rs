@@ -1,5 +1,5 @@
-//! Tests `kubectl mc install` and `uninstall` for the place of the sidecars: a namespace that the plugin did
-//! not create.
+//! Tests `kubectl mc install` and `uninstall` for the place of the sidecars: a namespace that the command
+//! does not name, or a namespace that the plugin did not create.
 
 use std::fs;
 
@@ -27,6 +27,49 @@ fn host(found: &'static [Found]) -> Bed {
             found.iter().find(|(end, _)| path.ends_with(end)).map_or_else(other, |(_, object)| object());
         (200, "application/json", object.to_string())
     })
+}
+
+fn registration() -> Value {
+    json!({
+        "metadata": {"labels": {"app.kubernetes.io/managed-by": "kubectl-mc"}},
+        "spec": {"service": {"namespace": "mc", "name": "mc-sidecar"}},
+    })
+}
+
+fn is_write(head: &str) -> bool {
+    !head.starts_with("GET ") && !head.contains("dryRun=All")
+}
+
+fn refused(bed: &Bed, words: &[&str], error: &str, hint: &str) {
+    let ran = bed.run(words);
+    let (code, text) = ran.failed();
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains(error) && text.contains(hint), "{text}");
+    assert_eq!(bed.requests().into_iter().filter(|head| is_write(head)).count(), 0, "something was written");
+}
+
+#[test]
+fn sidecars_of_another_namespace_are_not_cut_off() {
+    let bed = host(&[("/apiservices/v1alpha1.proxy.kubectl-mc.dev", registration)]);
+    let error =
+        "error: nothing was changed: the sidecars are installed in namespace mc, not in kubectl-mc-system\n";
+    refused(
+        &bed,
+        &[&INSTALL[..], &["--replicas=3"]].concat(),
+        error,
+        "hint: install them there: kubectl mc --context=host install -n mc --image=i --replicas=3; to move them, \
+         remove them there first: kubectl mc --context=host uninstall -n mc\n",
+    );
+    refused(
+        &bed,
+        &["--context=host", "uninstall", "--yes"],
+        error,
+        "hint: remove them there: kubectl mc --context=host uninstall -n mc\n",
+    );
+    for verb in [&INSTALL[..], &["uninstall", "--yes"]] {
+        let ran = bed.run(&[verb, &["-n", "mc", "--dry-run"]].concat());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
 }
 
 fn crd() -> Value {

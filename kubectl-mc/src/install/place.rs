@@ -1,0 +1,58 @@
+//! Checks that an install or uninstall names the namespace where the sidecars are installed. Otherwise it would
+//! cut off the running sidecars.
+
+use std::ffi::OsStr;
+
+use kubectl_mc_api::names::{API_SERVICE, KUBECTL_MC, MANAGED_BY};
+use serde_json::Value;
+
+use super::plan::InstallPlan;
+use super::{InstallError, get};
+use crate::cluster::connection::Connection;
+use crate::next_command::quoted;
+
+/// Fails if an install would move the sidecars.
+pub(crate) async fn check(host: &Connection, plan: &InstallPlan) -> Result<(), InstallError> {
+    let (namespace, run_on) = (&plan.parameters.namespace, plan.run_on.as_deref());
+    if let Some(installed) = other_namespace(&host.client, namespace).await? {
+        let again = format!("{} install -n {installed} {}", host.cluster.kubectl_mc(), plan.flags);
+        let hint = format!(
+            "install them there: {}; to move them, remove them there first: {}",
+            again.trim_end(),
+            uninstall(host, &installed, run_on)
+        );
+        return Err(InstallError::OtherNamespace { installed, given: namespace.clone(), hint });
+    }
+    Ok(())
+}
+
+/// Fails if the sidecars are installed in another namespace than an uninstall removes.
+pub(crate) async fn check_removal(
+    host: &Connection,
+    namespace: &str,
+    run_on: Option<&str>,
+) -> Result<(), InstallError> {
+    let Some(installed) = other_namespace(&host.client, namespace).await? else { return Ok(()) };
+    let hint = format!("remove them there: {}", uninstall(host, &installed, run_on));
+    Err(InstallError::OtherNamespace { installed, given: namespace.to_owned(), hint })
+}
+
+/// The command that removes the applied objects.
+pub(crate) fn uninstall(host: &Connection, namespace: &str, run_on: Option<&str>) -> String {
+    let run_on =
+        run_on.map_or_else(String::new, |context| format!(" --run-on={}", quoted(OsStr::new(context))));
+    format!("{} uninstall -n {namespace}{run_on}", host.cluster.kubectl_mc())
+}
+
+/// The namespace to which the plugin's registration leads, if it is not this one.
+async fn other_namespace(client: &kube::Client, namespace: &str) -> Result<Option<String>, InstallError> {
+    let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}");
+    let registration = get(client, &path).await?;
+    let installed = registration["spec"]["service"]["namespace"].as_str();
+    let other = installed.filter(|installed| is_ours(&registration) && *installed != namespace);
+    Ok(other.map(str::to_owned))
+}
+
+fn is_ours(object: &Value) -> bool {
+    object["metadata"]["labels"][MANAGED_BY] == KUBECTL_MC
+}

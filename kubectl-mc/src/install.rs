@@ -2,7 +2,7 @@
 //!
 //! - [`plan`]: the installation that the flags describe
 //! - [`host`]: the checks of the host before the first apply
-//! - [`place`]: the checks of the namespace of installed sidecars
+//! - [`place`]: the checks of the namespace and the cluster of installed sidecars
 //! - [`certificate_rotation`]: changes the issuer of the serving certificate
 //! - [`direct`]: the address of the load balancer that exposes the sidecars
 //! - [`remote`]: the cluster that runs the sidecars if the host has no nodes
@@ -24,6 +24,7 @@ use std::path::PathBuf;
 
 use kubectl_mc_api::direct::SERVICE as DIRECT_SERVICE;
 use kubectl_mc_api::manifests;
+use kubectl_mc_api::names::SIDECAR;
 use serde_json::Value;
 
 use crate::apply::{self, object::with_retries};
@@ -85,6 +86,11 @@ pub(crate) enum InstallError {
     Foreign { owner: String, hint: String },
     #[error("nothing was changed: the sidecars are installed in namespace {installed}, not in {given}")]
     OtherNamespace { installed: String, given: String, hint: String },
+    #[error(
+        "nothing was applied: Service {namespace}/{SIDECAR} of the host leads to sidecars in another cluster, which \
+         --run-on does not name"
+    )]
+    RunElsewhere { namespace: String, hint: String },
     #[error("the sidecars are not available: {reason}")]
     NotAvailable { reason: String, hint: String },
     #[error("the host cannot reach the sidecars: {reason}")]
@@ -145,6 +151,7 @@ impl Explain for InstallError {
             }
             Self::Foreign { hint, .. }
             | Self::OtherNamespace { hint, .. }
+            | Self::RunElsewhere { hint, .. }
             | Self::NotAvailable { hint, .. }
             | Self::NotReached { hint, .. } => Some(hint.clone()),
             Self::NotIssued { kubectl, namespace, .. } => Some(format!(
@@ -208,6 +215,7 @@ impl Explain for InstallError {
             | Self::NoImage
             | Self::LackingFlags { .. }
             | Self::OtherNamespace { .. }
+            | Self::RunElsewhere { .. }
             | Self::SidecarFlagTwice { .. }
             | Self::LocalHost { .. }
             | Self::Values { .. } => ExitStatus::Usage,

@@ -124,13 +124,6 @@ pub(crate) async fn elsewhere(runs_on: NamedCluster<'_>, namespace: &str) -> Res
     labelled(runs_on, candidates).await
 }
 
-/// Whether the host's Service forwards to another cluster.
-pub(crate) fn runs_elsewhere(ours: &[Value]) -> bool {
-    !ours.is_empty()
-        && !ours.iter().any(|object| object["kind"] == "Deployment")
-        && ours.iter().any(|object| object["kind"] == "Service")
-}
-
 /// The objects of access grants, including those of ClusterAccesses.
 async fn grants(client: &kube::Client) -> Result<Vec<Value>, InstallError> {
     let mut objects = Vec::new();

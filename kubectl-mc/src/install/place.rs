@@ -1,9 +1,9 @@
-//! Checks that an install or uninstall names the namespace where the sidecars are installed. Otherwise it would
-//! cut off the running sidecars.
+//! Checks that an install or uninstall has the flags of the place where the sidecars are installed: their
+//! namespace, and the cluster that runs them. Otherwise it would cut off the running sidecars.
 
 use std::ffi::OsStr;
 
-use kubectl_mc_api::names::{API_SERVICE, KUBECTL_MC, MANAGED_BY};
+use kubectl_mc_api::names::{API_SERVICE, KUBECTL_MC, MANAGED_BY, SIDECAR};
 use serde_json::Value;
 
 use super::plan::InstallPlan;
@@ -14,14 +14,28 @@ use crate::next_command::quoted;
 /// Fails if an install would move the sidecars.
 pub(crate) async fn check(host: &Connection, plan: &InstallPlan) -> Result<(), InstallError> {
     let (namespace, run_on) = (&plan.parameters.namespace, plan.run_on.as_deref());
+    let again = |namespace: &str, more: &str| {
+        let words = format!("{} install -n {namespace} {}", host.cluster.kubectl_mc(), plan.flags);
+        format!("{}{more}", words.trim_end())
+    };
     if let Some(installed) = other_namespace(&host.client, namespace).await? {
-        let again = format!("{} install -n {installed} {}", host.cluster.kubectl_mc(), plan.flags);
         let hint = format!(
             "install them there: {}; to move them, remove them there first: {}",
-            again.trim_end(),
+            again(&installed, ""),
             uninstall(host, &installed, run_on)
         );
         return Err(InstallError::OtherNamespace { installed, given: namespace.clone(), hint });
+    }
+    if run_on.is_some() {
+        return Ok(());
+    }
+    if let Some(reach) = reach_elsewhere(&host.client, namespace).await? {
+        let hint = format!(
+            "name that cluster: {}; to run them on the host, remove them there first: {} --run-on=CONTEXT",
+            again(namespace, &format!(" --run-on=CONTEXT {reach}")),
+            uninstall(host, namespace, None)
+        );
+        return Err(InstallError::RunElsewhere { namespace: namespace.clone(), hint });
     }
     Ok(())
 }
@@ -51,6 +65,23 @@ async fn other_namespace(client: &kube::Client, namespace: &str) -> Result<Optio
     let installed = registration["spec"]["service"]["namespace"].as_str();
     let other = installed.filter(|installed| is_ours(&registration) && *installed != namespace);
     Ok(other.map(str::to_owned))
+}
+
+/// The flag that describes how the host reaches the sidecars, if another cluster runs them.
+pub(crate) async fn reach_elsewhere(
+    client: &kube::Client,
+    namespace: &str,
+) -> Result<Option<String>, InstallError> {
+    let service = get(client, &format!("/api/v1/namespaces/{namespace}/services/{SIDECAR}")).await?;
+    // A Service of sidecars on the host itself selects their pods.
+    let selects_pods = service["spec"]["selector"].as_object().is_some_and(|labels| !labels.is_empty());
+    if !is_ours(&service) || selects_pods {
+        return Ok(None);
+    }
+    Ok(Some(match service["spec"]["externalName"].as_str() {
+        Some(name) => format!("--external-name={name}"),
+        None => "--endpoint=IP:PORT".to_owned(),
+    }))
 }
 
 fn is_ours(object: &Value) -> bool {

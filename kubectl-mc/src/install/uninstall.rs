@@ -54,7 +54,7 @@ async fn uninstall(
         None => Vec::new(),
     };
     step.done();
-    if remote.is_none() && cleanup::runs_elsewhere(&ours) {
+    if remote.is_none() && place::reach_elsewhere(&host.client, namespace).await?.is_some() {
         printer.note("the sidecars run in another cluster; --run-on=CONTEXT removes them there too\n");
     }
     if !members.clusters.is_empty() {

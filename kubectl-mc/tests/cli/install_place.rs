@@ -1,5 +1,5 @@
-//! Tests `kubectl mc install` and `uninstall` for the place of the sidecars: a namespace that the command
-//! does not name, or a namespace that the plugin did not create.
+//! Tests `kubectl mc install` and `uninstall` for the place of the sidecars: a namespace or a cluster that
+//! the command does not name, or a namespace that the plugin did not create.
 
 use std::fs;
 
@@ -70,6 +70,41 @@ fn sidecars_of_another_namespace_are_not_cut_off() {
         let ran = bed.run(&[verb, &["-n", "mc", "--dry-run"]].concat());
         assert_eq!(ran.code, Some(0), "{ran:?}");
     }
+}
+
+fn service_by_name() -> Value {
+    json!({
+        "metadata": {"labels": {"app.kubernetes.io/managed-by": "kubectl-mc"}},
+        "spec": {"type": "ExternalName", "externalName": "mc.example"},
+    })
+}
+
+fn service_by_address() -> Value {
+    json!({"metadata": service_by_name()["metadata"], "spec": {"ports": [{"port": 443}]}})
+}
+
+fn service_of_pods() -> Value {
+    json!({"metadata": service_by_name()["metadata"], "spec": {"selector": {"app.kubernetes.io/name": "mc-sidecar"}}})
+}
+
+#[test]
+fn sidecars_of_another_cluster_are_not_cut_off() {
+    let error = "error: nothing was applied: Service kubectl-mc-system/mc-sidecar of the host leads to sidecars in \
+                 another cluster, which --run-on does not name\n";
+    for (bed, reach) in [
+        (host(&[("/services/mc-sidecar", service_by_name)]), "--external-name=mc.example"),
+        (host(&[("/services/mc-sidecar", service_by_address)]), "--endpoint=IP:PORT"),
+    ] {
+        let hint = format!(
+            "hint: name that cluster: kubectl mc --context=host install -n kubectl-mc-system --image=i \
+             --run-on=CONTEXT {reach}; to run them on the host, remove them there first: kubectl mc --context=host \
+             uninstall -n kubectl-mc-system --run-on=CONTEXT\n"
+        );
+        refused(&bed, &INSTALL, error, &hint);
+    }
+    let ran =
+        host(&[("/services/mc-sidecar", service_of_pods)]).run(&[&INSTALL[..], &["--dry-run"]].concat());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
 fn crd() -> Value {

@@ -144,10 +144,14 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
     }
     let same = |entry: &&Value| objects::uid_of(entry) == Some(&member.uid);
     let by_uid = host.registered.iter().filter(same).find_map(|entry| entry["metadata"]["name"].as_str());
-    // The annotation of a deleted registration is ignored.
-    let by_note = note(CLUSTER).filter(|name| {
-        note(HOST_UID).is_some() && name.parse().is_ok_and(|name| host.cluster(&name).is_some())
-    });
+    // The annotation is ignored if its registration was deleted, or if another cluster has joined with that
+    // name since.
+    let is_registered = |name: &ClusterName| {
+        let registered = host.cluster(name);
+        registered.is_some_and(|entry| objects::uid_of(entry).is_none_or(|uid| uid == member.uid))
+    };
+    let by_note = note(CLUSTER)
+        .filter(|name| note(HOST_UID).is_some() && name.parse().is_ok_and(|name| is_registered(&name)));
     if let Some(known) = by_uid.or(by_note).filter(|known| *known != cluster.as_str()) {
         return Some(Finding::Refused(
             format!("the cluster is joined already, as {known}"),

@@ -105,6 +105,18 @@ fn rejoin_continues_and_a_taken_name_is_refused() {
     assert_eq!(refusals(&at(None), &noted), Vec::<String>::new());
 }
 
+/// The member was unjoined by force, another cluster has joined with its name, and the member comes back.
+#[test]
+fn annotation_does_not_free_the_name_of_another_cluster() {
+    let noted = MemberSurvey { namespace: joined_to("host-uid", "m1"), has_account: true, ..member() };
+    let at = |name, uid| HostSurvey { registered: vec![registered(name, Some(uid))], ..host() };
+    refused(&at("m1", "other-uid"), &noted, &["the name m1 is taken: another cluster has it"]);
+    assert_eq!(refusals(&at("m1", "member-uid"), &noted), Vec::<String>::new());
+    // Its own former name does not prevent a new one.
+    let renamed = MemberSurvey { namespace: joined_to("host-uid", "m0"), ..noted };
+    assert_eq!(refusals(&at("m0", "other-uid"), &renamed), Vec::<String>::new());
+}
+
 #[test]
 fn second_name_for_a_cluster_is_refused() {
     let by_uid = HostSurvey { registered: vec![registered("m0", Some("member-uid"))], ..host() };

@@ -12,8 +12,8 @@ use kubectl_mc_api::{Hop, Origin, manifests};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::apply::Apply;
 use crate::apply::delete::Delete;
+use crate::apply::{Applied, Apply};
 use crate::cli::{Flags, Hub, HubApiApplyArgs, HubApiArgs, HubApiCommand, HubApiRemoveArgs};
 use crate::cluster::connection;
 use crate::env::Env;
@@ -54,27 +54,25 @@ async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> R
         }
     };
     let current = host.get(&group.path()).await?.ok_or(HubApiError::NoGroup { group })?;
-    if Target::of(&current).is_some_and(|now| now.service == wanted.service) {
+    let now = Target::of(&current).ok_or(HubApiError::Local { group })?;
+    if now.service == wanted.service {
         let answer = group.answers_by(host, Some(Hop::KarmadaServer), arguments.timeout).await;
         answer.map_err(|last| HubApiError::Silent { group, last })?;
         printer.out_line(&format!("{} leads to the sidecar already", group.api_service));
         return Ok(ExitStatus::Success);
     }
-    let replaced = Target::of(&current).ok_or(HubApiError::Local { group })?;
+    let annotation = &current["metadata"]["annotations"][REPLACED];
+    let original = original(&now, annotation.as_str(), group)?;
     let rights = manifests::hub_api_rights(&arguments.namespace).map_err(HubApiError::Manifest)?;
-    let mut patch = wanted.patch();
-    patch["metadata"] = json!({
-        "resourceVersion": current["metadata"]["resourceVersion"], "annotations": {REPLACED: replaced.to_text()},
-    });
+    let mut patch = patch_to(&wanted, &original.to_text().into());
+    patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
     let applying = Apply { dry_run: arguments.dry_run, force_conflicts: false };
     let applied = applying.all(host.target(), rights).await?;
     applied.iter().for_each(|one| printer.out_line(&one.line(arguments.dry_run)));
     if arguments.dry_run {
         host.merge(&group.dry_run(), &patch).await?;
-        printer.out_line(&format!(
-            "{} leads to {wanted} instead of {replaced} (server dry run)",
-            group.api_service
-        ));
+        printer
+            .out_line(&format!("{} leads to {wanted} instead of {now} (server dry run)", group.api_service));
         return Ok(ExitStatus::Success);
     }
     let (step, interrupt) = (Progress::new(printer), Interrupt::handle());
@@ -88,9 +86,10 @@ async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> R
     });
     if let Err(failure) = served.await.unwrap_or_else(|| Err(HubApiError::Interrupted { group }.into())) {
         let restored = interrupt.unless(async {
-            let current = host.get(&group.path()).await?.unwrap_or_default();
-            match Target::of(&current).is_some_and(|now| now.service == wanted.service) {
-                true => put_back(&replaced, group, host, printer).await,
+            let left = host.get(&group.path()).await?.unwrap_or_default();
+            match Target::of(&left).is_some_and(|left| left.service == wanted.service) {
+                true if annotation.is_null() => put_back(&now, group, host, printer).await,
+                true => undo(&now, annotation, &applied, group, host).await,
                 false => Ok(()),
             }
         });
@@ -98,8 +97,35 @@ async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> R
         restored.await.unwrap_or(Ok(()))?;
         return Err(failure);
     }
-    printer.out_line(&format!("{} leads to {wanted} instead of {replaced}", group.api_service));
+    printer.out_line(&format!("{} leads to {wanted} instead of {now}", group.api_service));
     Ok(ExitStatus::Success)
+}
+
+/// The hub's own server, which `remove` restores. If the group leads to another sidecar, the annotation names
+/// it. If the hub has written its APIService since, the annotation has an old CA.
+fn original(now: &Target, annotation: Option<&str>, group: Group) -> Result<Target, HubApiError> {
+    let Some(text) = annotation else { return Ok(now.clone()) };
+    let recorded = Target::read(text).ok_or(HubApiError::Annotation { group })?;
+    Ok(if recorded.service == now.service { now.clone() } else { recorded })
+}
+
+/// Restores an APIService that led to another sidecar, and that sidecar's right to it.
+async fn undo(
+    before: &Target,
+    annotation: &Value,
+    applied: &[Applied],
+    group: Group,
+    host: &Side,
+) -> Result<(), Failure> {
+    host.merge(&group.path(), &patch_to(before, annotation)).await?;
+    for one in applied.iter().filter(|one| one.object.kind() == "ClusterRoleBinding") {
+        if let Some(before) = &one.before {
+            let path =
+                format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{}", one.object.name());
+            host.merge(&path, &json!({"subjects": before["subjects"]})).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn remove(arguments: &HubApiRemoveArgs, host: &Side, printer: &Printer) -> Result<ExitStatus, Failure> {
@@ -115,7 +141,7 @@ async fn remove(arguments: &HubApiRemoveArgs, host: &Side, printer: &Printer) ->
     };
     let replaced = Target::read(replaced).ok_or(HubApiError::Annotation { group })?;
     if arguments.dry_run {
-        host.merge(&group.dry_run(), &put_back_patch(&replaced)).await?;
+        host.merge(&group.dry_run(), &patch_to(&replaced, &Value::Null)).await?;
         printer.out_line(&format!("{} leads to {replaced} again (server dry run)", group.api_service));
         return Ok(ExitStatus::Success);
     }
@@ -143,16 +169,17 @@ pub(crate) async fn put_all_back(host: &Side, dry_run: bool, printer: &Printer) 
 
 /// Restores the APIService, and removes the sidecar's right to it.
 async fn put_back(replaced: &Target, group: Group, host: &Side, printer: &Printer) -> Result<(), Failure> {
-    host.merge(&group.path(), &put_back_patch(replaced)).await?;
+    host.merge(&group.path(), &patch_to(replaced, &Value::Null)).await?;
     let rights = manifests::hub_api_rights(NAMESPACE).map_err(HubApiError::Manifest)?;
     let deleted = Delete { dry_run: false, timeout: DELETION }.all(host.target(), rights.into_iter()).await?;
     deleted.iter().for_each(|object| printer.out_line(&format!("{object} deleted")));
     Ok(())
 }
 
-fn put_back_patch(replaced: &Target) -> Value {
-    let mut patch = replaced.patch();
-    patch["metadata"] = json!({"annotations": {REPLACED: null}});
+/// The patch that makes the APIService lead to this target, with this annotation.
+fn patch_to(target: &Target, annotation: &Value) -> Value {
+    let mut patch = target.patch();
+    patch["metadata"] = json!({"annotations": {REPLACED: annotation}});
     patch
 }
 
@@ -269,3 +296,6 @@ impl Group {
         format!("apiservice {}", self.api_service)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,6 +70,7 @@ async fn enroll(
     let mut findings = preflight::of_host(&kubectl, &survey);
     findings.extend(AgentSurvey::of_host(&plan, host).await?.findings_of_host(&kubectl, &plan));
     findings.extend(bindable_roles.iter().flat_map(bindable_roles::findings));
+    findings.extend(preflight::hub_registers(name, &survey));
     let secret = host.get(&path::secret(&survey.namespace, &name.member_secret())).await?;
     findings.extend(is_joined(name, secret.as_ref()));
     judge(findings, *yes || *dry_run, printer)?;

@@ -162,20 +162,18 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
     }
     let joined = by_uid.or(by_note).is_some();
     let taken = host.cluster(cluster);
+    if let Some(refused) = hub_registers(cluster, host) {
+        return Some(refused);
+    }
     if let Some(taken) = taken.filter(|_| !joined) {
-        let hub = Origin::of_label(taken["metadata"]["labels"][INVENTORY].as_str());
         let (what, hint) = match objects::uid_of(taken) {
-            _ if hub.is_hub() => (
-                format!("{} registers it", hub.title()),
-                format!("choose another name, or take it out of {} first: {}", hub.title(), hub.removal()),
-            ),
-            Some(_) => ("another cluster has it".to_owned(), "choose another name".to_owned()),
+            Some(_) => ("another cluster has it", "choose another name"),
             None => (
-                "it was registered by hand".to_owned(),
-                "choose another name, or delete that MemberCluster and its Secret first".to_owned(),
+                "it was registered by hand",
+                "choose another name, or delete that MemberCluster and its Secret first",
             ),
         };
-        return Some(Finding::Refused(format!("the name {cluster} is taken: {what}"), hint));
+        return Some(Finding::Refused(format!("the name {cluster} is taken: {what}"), hint.to_owned()));
     }
     // A join annotates the namespace before it creates the account, so these accounts were made by hand,
     // perhaps for another host.
@@ -192,6 +190,17 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
         Finding::Fine(format!(
             "{cluster} is joined already: missing objects are created, existing ones are kept"
         ))
+    })
+}
+
+/// Refuses the name of a member that the inventory of another hub registers.
+pub(super) fn hub_registers(cluster: &ClusterName, host: &HostSurvey) -> Option<Finding> {
+    let hub = Origin::of_label(host.cluster(cluster)?["metadata"]["labels"][INVENTORY].as_str());
+    hub.is_hub().then(|| {
+        Finding::Refused(
+            format!("the name {cluster} is taken: {} registers it", hub.title()),
+            format!("choose another name, or take it out of {} first: {}", hub.title(), hub.removal()),
+        )
     })
 }
 

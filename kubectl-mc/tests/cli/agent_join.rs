@@ -4,6 +4,7 @@
 use std::fs;
 
 use insta::assert_snapshot;
+use serde_json::{Value, json};
 
 use crate::bed::{Bed, Ran};
 
@@ -218,6 +219,44 @@ fn enrollment_needs_an_agent_and_lasts_an_hour_at_most() {
     }
     let local = failed(&["--context=local", "--agent", "--enroll", "--agent-values=missing.yaml"]);
     assert!(local.contains("cannot read the agent's values of missing.yaml"), "{local}");
+}
+
+/// A host that grants every right, where `found` has the objects of some paths, and every other object is
+/// empty.
+fn host_with(found: impl Fn(&str) -> Option<Value> + Send + 'static) -> Bed {
+    Bed::serving(move |path| {
+        let path = path.strip_prefix("/pre").unwrap_or(path);
+        let allowed = || match path.ends_with("/selfsubjectaccessreviews") {
+            true => json!({"status": {"allowed": true}}),
+            false => json!({}),
+        };
+        match found(path).unwrap_or_else(allowed) {
+            Value::Null => (404, "application/json", r#"{"kind": "Status", "code": 404}"#.to_owned()),
+            object => (200, "application/json", object.to_string()),
+        }
+    })
+}
+
+#[test]
+fn enrollment_refuses_the_name_of_another_hubs_member() {
+    let bed = host_with(|path| {
+        let labels = json!({"fleet.kubectl-mc.dev/inventory": "karmada"});
+        path.ends_with("/memberclusters")
+            .then(|| json!({"items": [{"metadata": {"name": "m1", "labels": labels}}]}))
+    });
+    let ran = bed.run(&[
+        "join",
+        "m1",
+        "--agent",
+        "--enroll",
+        "--agent-image=i",
+        "--agent-server=https://h.example",
+    ]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{ran:?}");
+    assert!(ran.err.contains("error: cannot join: the name m1 is taken: Karmada registers it\n"), "{ran:?}");
+    assert!(ran.err.contains("take it out of Karmada first: karmadactl unjoin\n"), "{ran:?}");
+    let writes = bed.requests().into_iter().filter(|head| head.starts_with("PATCH ")).count();
+    assert_eq!(writes, 0, "something was written");
 }
 
 #[test]

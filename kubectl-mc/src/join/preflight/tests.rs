@@ -103,6 +103,7 @@ fn rejoin_continues_and_a_taken_name_is_refused() {
     // The earlier caller could not read this uid, but the member has the annotation.
     let noted = MemberSurvey { namespace: joined_to("host-uid", "m1"), ..member() };
     assert_eq!(refusals(&at(None), &noted), Vec::<String>::new());
+    refused(&of_karmada, &noted, &["the name m1 is taken: Karmada registers it"]);
 }
 
 /// The member was unjoined by force, another cluster has joined with its name, and the member comes back.

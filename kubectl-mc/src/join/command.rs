@@ -157,7 +157,9 @@ async fn join(
         member_kubectl: &member_kubectl,
         member_context: member.at.cluster.context.as_deref(),
     };
-    let has_agent = agent::renew::is_by_agent(host, &on_host.namespace, name).await?;
+    // A change to an address that was interrupted may have left the account of the agent.
+    let has_agent = agent::renew::is_by_agent(host, &on_host.namespace, name).await?
+        || host.readable(&agent::account::path_of(name)).await?.is_some();
     let (endpoint, by_agent) = match way {
         Way::Direct(endpoint) => (endpoint, None),
         Way::Agent(plan) => {

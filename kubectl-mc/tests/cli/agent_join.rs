@@ -7,6 +7,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, Ran};
+use crate::tls_server::{Authority, TlsServer};
 
 /// A host that does not answer, and a member on a loopback address.
 fn bed() -> Bed {
@@ -257,6 +258,30 @@ fn enrollment_refuses_the_name_of_another_hubs_member() {
     assert!(ran.err.contains("take it out of Karmada first: karmadactl unjoin\n"), "{ran:?}");
     let writes = bed.requests().into_iter().filter(|head| head.starts_with("PATCH ")).count();
     assert_eq!(writes, 0, "something was written");
+}
+
+/// The Secret has the address already, and the agent is still there.
+#[test]
+fn agent_of_an_interrupted_change_is_noticed() {
+    let authority = Authority::new();
+    let member = TlsServer::new(&authority, |_| (200, "{}".to_owned()));
+    for (is_left, account) in [(true, json!({})), (false, Value::Null)] {
+        let bed = host_with(move |path| {
+            path.contains("/kubectl-mc-agents/serviceaccounts/m1").then(|| account.clone())
+        });
+        let kubeconfig = json!({
+            "current-context": "m",
+            "clusters": [{"name": "m", "cluster": {"server": member.url, "certificate-authority": "ca.crt"}}],
+            "contexts": [{"name": "m", "context": {"cluster": "m", "user": "u"}}],
+            "users": [{"name": "u", "user": {"token": "secret"}}],
+        });
+        fs::write(bed.path("member"), kubeconfig.to_string()).unwrap();
+        fs::write(bed.path("ca.crt"), authority.pem()).unwrap();
+        let ran = bed.run(&["join", "m1", "--member-kubeconfig=member"]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        let text = "m1 is joined through an agent, which this command would remove";
+        assert_eq!(ran.err.contains(text), is_left, "{ran:?}");
+    }
 }
 
 #[test]

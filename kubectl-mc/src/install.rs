@@ -91,6 +91,8 @@ pub(crate) enum InstallError {
          --run-on does not name"
     )]
     RunElsewhere { namespace: String, hint: String },
+    #[error("nothing was changed: the sidecars in namespace {namespace} of the {RUNS_ON} serve {other}")]
+    OtherHost { namespace: String, other: String, hint: String },
     #[error("the sidecars are not available: {reason}")]
     NotAvailable { reason: String, hint: String },
     #[error("the host cannot reach the sidecars: {reason}")]
@@ -152,6 +154,7 @@ impl Explain for InstallError {
             Self::Foreign { hint, .. }
             | Self::OtherNamespace { hint, .. }
             | Self::RunElsewhere { hint, .. }
+            | Self::OtherHost { hint, .. }
             | Self::NotAvailable { hint, .. }
             | Self::NotReached { hint, .. } => Some(hint.clone()),
             Self::NotIssued { kubectl, namespace, .. } => Some(format!(
@@ -216,6 +219,7 @@ impl Explain for InstallError {
             | Self::LackingFlags { .. }
             | Self::OtherNamespace { .. }
             | Self::RunElsewhere { .. }
+            | Self::OtherHost { .. }
             | Self::SidecarFlagTwice { .. }
             | Self::LocalHost { .. }
             | Self::Values { .. } => ExitStatus::Usage,

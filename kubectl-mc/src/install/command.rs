@@ -72,6 +72,13 @@ async fn install(
     let checked = host::check(&host.client, &plan.parameters.namespace).await;
     checked.map_err(|error| error.from(host.target(HOST)))?;
     place::check(&host, &plan).await?;
+    let host_uid = match &remote {
+        Some(remote) => {
+            let hint = "run the sidecars of this host in another namespace: -n NAME";
+            place::check_elsewhere(&host, remote, &plan.parameters.namespace, hint).await?
+        }
+        None => String::new(),
+    };
     if remote.is_some() {
         remote::check_server(&host, arguments.host_server.as_deref()).await?;
     }
@@ -79,7 +86,7 @@ async fn install(
     let mut objects = plan.host()?;
     let kept = host::keep_foreign_namespaces(&host.client, &mut objects).await?;
     let (elsewhere, kept_elsewhere) = match &remote {
-        Some(remote) => objects_elsewhere(&plan, "", remote).await?,
+        Some(remote) => objects_elsewhere(&plan, "", &host_uid, remote).await?,
         None => (Vec::new(), Vec::new()),
     };
     let judged = judging.all(host.target(HOST), objects.clone()).await?;
@@ -159,7 +166,7 @@ async fn install(
             &deadline,
         )
         .await?;
-        let (elsewhere, _) = objects_elsewhere(&plan, &kubeconfig, remote).await?;
+        let (elsewhere, _) = objects_elsewhere(&plan, &kubeconfig, &host_uid, remote).await?;
         applied.extend(applying.all(remote.connection.target(RUNS_ON), elsewhere).await?);
     }
     step.done();
@@ -186,9 +193,13 @@ async fn install(
 async fn objects_elsewhere(
     plan: &InstallPlan,
     kubeconfig: &str,
+    host_uid: &str,
     remote: &Remote,
 ) -> Result<(Vec<Value>, Vec<String>), InstallError> {
     let mut objects = plan.remote(kubeconfig)?;
+    for program in objects.iter_mut().filter(|object| object["kind"] == "Deployment") {
+        program["metadata"]["annotations"][names::HOST_UID] = host_uid.into();
+    }
     let kept = host::keep_foreign_namespaces(&remote.connection.client, &mut objects).await?;
     Ok((objects, kept))
 }

@@ -3,10 +3,12 @@
 
 use std::ffi::OsStr;
 
-use kubectl_mc_api::names::{API_SERVICE, KUBECTL_MC, MANAGED_BY, SIDECAR};
+use kubectl_mc_api::manifests::REMOTE_HOST;
+use kubectl_mc_api::names::{API_SERVICE, HOST_UID, KUBECTL_MC, MANAGED_BY, SIDECAR};
 use serde_json::Value;
 
 use super::plan::InstallPlan;
+use super::remote::Remote;
 use super::{InstallError, get};
 use crate::cluster::connection::Connection;
 use crate::next_command::quoted;
@@ -49,6 +51,38 @@ pub(crate) async fn check_removal(
     let Some(installed) = other_namespace(&host.client, namespace).await? else { return Ok(()) };
     let hint = format!("remove them there: {}", uninstall(host, &installed, run_on));
     Err(InstallError::OtherNamespace { installed, given: namespace.to_owned(), hint })
+}
+
+/// Fails if the other cluster has sidecars in this namespace that do not serve this host. Returns the uid of the
+/// host's kube-system, which its sidecars there carry as an annotation.
+pub(crate) async fn check_elsewhere(
+    host: &Connection,
+    remote: &Remote,
+    namespace: &str,
+    hint: &str,
+) -> Result<String, InstallError> {
+    let system = get(&host.client, "/api/v1/namespaces/kube-system").await?;
+    let uid = system["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let client = &remote.connection.client;
+    let deployment =
+        get(client, &format!("/apis/apps/v1/namespaces/{namespace}/deployments/{SIDECAR}")).await?;
+    if !is_ours(&deployment) {
+        return Ok(uid);
+    }
+    let other = match deployment["metadata"]["annotations"][HOST_UID].as_str() {
+        Some(served) if served == uid => return Ok(uid),
+        Some(served) => format!("another host, whose kube-system has uid {served}"),
+        None => {
+            let kubeconfig =
+                get(client, &format!("/api/v1/namespaces/{namespace}/secrets/{REMOTE_HOST}")).await?;
+            if !kubeconfig.is_null() {
+                // Earlier versions wrote no annotation.
+                return Ok(uid);
+            }
+            "that cluster itself".to_owned()
+        }
+    };
+    Err(InstallError::OtherHost { namespace: namespace.to_owned(), other, hint: hint.to_owned() })
 }
 
 /// The command that removes the applied objects.

@@ -47,6 +47,10 @@ async fn uninstall(
     };
     let checked = place::check_removal(&host, namespace, run_on.as_deref()).await;
     checked.map_err(|error| error.from(host.target(HOST)))?;
+    if let Some(remote) = &remote {
+        let hint = "without --run-on, only the objects on the host are removed";
+        place::check_elsewhere(&host, remote, namespace, hint).await?;
+    }
     let members = cleanup::members(&host.client, namespace).await?;
     let ours = cleanup::host(host.target(HOST), namespace).await?;
     let elsewhere = match &remote {

@@ -116,6 +116,7 @@ fn run_on(runs: &Bed, flags: &[&str]) -> Ran {
     let host = host(&[
         ("/memberclusters.fleet.kubectl-mc.dev", crd),
         ("/clusteraccesses.fleet.kubectl-mc.dev", crd),
+        ("/namespaces/kube-system", || json!({"metadata": {"uid": "of-the-host"}})),
     ]);
     let kubeconfig = json!({
         "current-context": "host",
@@ -148,4 +149,40 @@ fn foreign_namespace_of_another_cluster_is_not_claimed() {
     // It was applied there.
     let is_program = |head: &&String| head.contains("/deployments/mc-sidecar?") && !head.contains("dryRun");
     assert_eq!(requests.iter().filter(patched).filter(is_program).count(), 1, "{requests:?}");
+}
+
+fn sidecars_of(host_uid: &str) -> Value {
+    json!({"metadata": {
+        "labels": {"app.kubernetes.io/managed-by": "kubectl-mc"},
+        "annotations": {"fleet.kubectl-mc.dev/host": host_uid},
+    }})
+}
+
+#[test]
+fn sidecars_of_another_host_are_not_replaced() {
+    let of_another = host(&[("/deployments/mc-sidecar", || sidecars_of("other"))]);
+    let of_itself = host(&[
+        ("/deployments/mc-sidecar", || json!({"metadata": registration()["metadata"]})),
+        ("/secrets/mc-sidecar-host", || Value::Null),
+    ]);
+    for (runs, served) in
+        [(of_another, "another host, whose kube-system has uid other"), (of_itself, "that cluster itself")]
+    {
+        let ran = run_on(&runs, &[]);
+        let error = format!(
+            "error: nothing was changed: the sidecars in namespace kubectl-mc-system of the cluster of the sidecars \
+             serve {served}\nhint: run the sidecars of this host in another namespace: -n NAME\n"
+        );
+        let (code, text) = ran.failed();
+        assert!(code == 2 && text.contains(&error), "{ran:?}");
+        assert_eq!(runs.requests().into_iter().filter(|head| is_write(head)).count(), 0);
+    }
+    for runs in [
+        host(&[("/deployments/mc-sidecar", || sidecars_of("of-the-host"))]),
+        // Earlier versions wrote no annotation.
+        host(&[("/deployments/mc-sidecar", || json!({"metadata": registration()["metadata"]}))]),
+    ] {
+        let ran = run_on(&runs, &["--dry-run"]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
 }

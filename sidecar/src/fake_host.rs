@@ -8,7 +8,8 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::Value;
 
-/// A client of a host that answers each request with `answer(body)`, and the number of requests.
+/// A client of a host that answers each request with `answer(body)`, and the number of requests. With status 0
+/// it does not answer.
 pub(crate) fn host(
     answer: impl Fn(&Value) -> (u16, Value) + Send + Sync + 'static,
 ) -> (kube::Client, Arc<AtomicUsize>) {
@@ -30,6 +31,9 @@ pub(crate) fn host_by_path(
             let path = request.uri().path().to_owned();
             let body = request.into_body().collect().await.map_err(std::io::Error::other)?.to_bytes();
             let (code, value) = answer(&path, &serde_json::from_slice(&body).unwrap_or_default());
+            if code == 0 {
+                std::future::pending::<()>().await;
+            }
             let response = Response::builder().status(code).body(Body::from(value.to_string().into_bytes()));
             response.map_err(std::io::Error::other)
         }

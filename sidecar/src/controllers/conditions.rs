@@ -53,7 +53,6 @@ impl Conditions {
     ) -> (Self, Writer) {
         let (reports, reported) = mpsc::unbounded_channel();
         let writer = Writer {
-            events: Events::new(host.clone()),
             members: Api::all(host),
             namespace: namespace.to_owned(),
             fleet,
@@ -94,7 +93,6 @@ pub struct Awaited {
 /// Writes members' statuses.
 pub struct Writer {
     members: Api<MemberCluster>,
-    events: Events,
     namespace: String,
     fleet: watch::Receiver<Arc<Fleet>>,
     reported: mpsc::UnboundedReceiver<(ClusterName, Report)>,
@@ -109,6 +107,7 @@ pub struct Writer {
 impl Writer {
     /// Writes until it is dropped.
     pub async fn run(mut self) {
+        let events = Events::start(self.members.clone().into_client());
         self.follow();
         loop {
             let next = self.waiting.next();
@@ -132,7 +131,7 @@ impl Writer {
             }
             let due = self.waiting.due(Instant::now());
             let due: Vec<_> = due.into_iter().filter_map(|cluster| self.due(cluster)).collect();
-            let writes = due.into_iter().map(|due| self.write(due));
+            let writes = due.into_iter().map(|due| self.write(due, &events));
             let written: Vec<_> = stream::iter(writes).buffer_unordered(MAX_UNDER_WAY).collect().await;
             for cluster in written.into_iter().filter_map(Result::err) {
                 self.waiting.until(Instant::now() + PAUSE, cluster);
@@ -188,7 +187,7 @@ impl Writer {
     }
 
     /// Writes a status with the resource version that it was computed from.
-    async fn write(&self, due: Due) -> Result<(), ClusterName> {
+    async fn write(&self, due: Due, events: &Events) -> Result<(), ClusterName> {
         let Due { cluster, mut registered, mut known } = due;
         for _ in 0..ATTEMPTS {
             let member = registered.member.clone();
@@ -197,7 +196,7 @@ impl Writer {
             };
             match timeout(TIMEOUT, self.patch(&member, &status)).await {
                 Ok(Ok(_)) => {
-                    self.events.changed(&member, &status, &known).await;
+                    events.changed(&member, &status, &known);
                     return Ok(());
                 }
                 // The object has changed, such as its labels or the sidecar that owns the member.

@@ -1,26 +1,44 @@
 //! Writes Events on MemberClusters when the status or reason of a condition changes. A new condition without
-//! a warning creates no Event.
+//! a warning creates no Event. They are written one after the other, and nothing waits for them: large hosts
+//! keep Events in an etcd of their own, which can fail alone.
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder};
 use kube::{Resource, ResourceExt};
 use kubectl_mc_api::{MemberCluster, MemberClusterStatus};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info};
 
 use super::conditions::status::{Aspect, Known};
 
-/// Writes Events to the host.
-pub(super) struct Events(Recorder);
+/// Writes Events to the host, until it is dropped.
+pub(super) struct Events {
+    waiting: mpsc::Sender<(Event, ObjectReference)>,
+    _task: AbortOnDropHandle<()>,
+}
 
 impl Events {
-    pub(super) fn new(host: kube::Client) -> Self {
-        Self(Recorder::new(host, super::conditions::FIELD_MANAGER.into()))
+    pub(super) fn start(host: kube::Client) -> Self {
+        let recorder = Recorder::new(host, super::conditions::FIELD_MANAGER.into());
+        let (waiting, mut events) = mpsc::channel(MAX_WAITING);
+        let task = tokio::spawn(async move {
+            while let Some((event, object)) = events.recv().await {
+                match timeout(TIMEOUT, recorder.publish(&event, &object)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => debug!(error = %error, "cannot write an Event"),
+                    Err(_) => debug!("writing an Event timed out"),
+                }
+            }
+        });
+        Self { waiting, _task: AbortOnDropHandle::new(task) }
     }
 
     /// Writes an Event for each condition in which `status` differs from the member's previous status.
-    pub(super) async fn changed(&self, member: &MemberCluster, status: &MemberClusterStatus, known: &Known) {
+    pub(super) fn changed(&self, member: &MemberCluster, status: &MemberClusterStatus, known: &Known) {
         let before = member.status.as_ref().map_or(&[][..], |status| &status.conditions);
         for aspect in Aspect::ALL {
             let of = |conditions: &[_]| find(conditions, aspect);
@@ -42,10 +60,8 @@ impl Events {
             let mut object = member.object_ref(&());
             // Without a resource version, equal changes of one member are combined in one Event with a count.
             object.resource_version = None;
-            match timeout(TIMEOUT, self.0.publish(&event, &object)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => debug!(error = %error, "cannot write an Event"),
-                Err(_) => debug!("writing an Event timed out"),
+            if self.waiting.try_send((event, object)).is_err() {
+                debug!("an Event is left out: too many wait");
             }
         }
     }
@@ -60,5 +76,7 @@ fn find(
     Some((condition.status.clone(), condition.reason.clone()))
 }
 
+/// The maximum number of Events that wait: a few for each of hundreds of members.
+const MAX_WAITING: usize = 1000;
 /// The timeout of writing an Event, which is not retried.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -224,8 +224,16 @@ struct New {
 
 impl New {
     fn awaiting(aspects: &[Aspect]) -> Self {
+        Self::at_a_host(aspects, 200)
+    }
+
+    /// The host answers Events with this status.
+    fn at_a_host(aspects: &[Aspect], of_events: u16) -> Self {
         let member = serde_json::to_value(MemberCluster::new("m1", Default::default())).unwrap();
-        let (host, sent) = host(move |_| (200, member.clone()));
+        let (host, sent) = host(move |body| match body["kind"] == "Event" || body["type"].is_string() {
+            true => (of_events, body.clone()),
+            false => (200, member.clone()),
+        });
         let fleet = Fleet::from([(name(), registered(None, true))]);
         let (told, fleet) = watch::channel(Arc::new(fleet));
         let awaited = Awaited { aspects: aspects.into(), patience: Duration::from_secs(10) };
@@ -282,6 +290,16 @@ async fn unreachable_new_member_is_reported_at_once_with_event() {
     let new = New::awaiting(&TOLD_OF_ALL);
     new.found(Aspect::Reachable, Finding::no("ConnectionRefused", ""));
     assert_eq!(new.sent_after(SECOND).await, 2);
+}
+
+/// Large hosts keep Events in an etcd of their own.
+#[tokio::test(start_paused = true)]
+async fn host_that_takes_no_events_delays_no_status() {
+    let new = New::at_a_host(&TOLD_OF_ALL, 0);
+    new.found(Aspect::Reachable, Finding::no("ConnectionRefused", ""));
+    assert_eq!(new.sent_after(SECOND).await, 2);
+    new.found(Aspect::Reachable, Finding::no("NoAnswer", ""));
+    assert_eq!(new.sent_after(SECOND).await, 3);
 }
 
 /// The aspects of every member. Only members with an agent have `Connected`.

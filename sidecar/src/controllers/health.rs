@@ -291,6 +291,11 @@ const MAX_UNDER_WAY: usize = 32;
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
     use super::*;
     use crate::controllers::tests::{context, upstream};
 
@@ -304,6 +309,20 @@ mod tests {
         let asked = Asked { context, queue, cluster, upstream, turns };
         let waiting = size_of_val(&asked.run_with_restarts(true));
         assert!(waiting < 1024 && waiting < probing, "{waiting} bytes, and {probing} for a probe");
+    }
+
+    /// Hundreds of members that do not answer would delay the probes of the others.
+    #[tokio::test(start_paused = true)]
+    async fn member_that_does_not_answer_takes_no_turn_of_the_others() {
+        let (_told, context) = context();
+        let (queue, turns) = (context.metrics.queue("health"), Arc::new(Turns::new(1)));
+        let _others = turns.take(false).await.unwrap();
+        let (upstream, cluster) = (upstream(), "m1".parse().unwrap());
+        let asked = Asked { context, queue: queue.clone(), cluster, upstream, turns: turns.clone() };
+        let (hour, mut probing) = (Duration::from_secs(3600), pin!(asked.run_with_restarts(false)));
+        assert!(timeout(hour, &mut probing).await.is_err());
+        assert_eq!(queue.depth(), 1, "it waits after its first probe");
+        assert_eq!(turns.answering.available_permits(), 1);
     }
 
     #[test]

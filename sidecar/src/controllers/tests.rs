@@ -91,7 +91,7 @@ pub(super) fn context() -> (watch::Sender<Arc<Fleet>>, Context) {
 /// The upstream of a member that receives no requests.
 pub(super) fn upstream() -> Arc<Upstream> {
     crate::server::tls::install_provider();
-    let data = [("server", "https://203.0.113.7"), ("insecure-skip-tls-verify", "true"), ("token", "t")];
+    let data = [("server", "https://127.0.0.1:1"), ("insecure-skip-tls-verify", "true"), ("token", "t")];
     let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
     let connection = Connection::parse(&data.into()).unwrap();
     let tunnels = AgentTunnels::none();

@@ -21,6 +21,7 @@ mod doctor;
 mod env;
 mod error;
 mod exit;
+mod foreground;
 mod hub_api;
 mod install;
 mod join;

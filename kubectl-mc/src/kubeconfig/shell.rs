@@ -2,12 +2,10 @@
 //! folder of this run.
 
 mod prompt;
-#[cfg(unix)]
-mod signals;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::process::{Child, Command};
+use std::process::Command;
 
 use super::overlay;
 use super::selection::Chosen;
@@ -16,6 +14,7 @@ use crate::cli::{Flags, ShellArgs};
 use crate::env::{self, Env};
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
+use crate::foreground;
 use crate::multi::RunFolder;
 use crate::printer::Printer;
 
@@ -48,31 +47,14 @@ pub(crate) fn run(
         }
     };
     child.env(env::KUBECONFIG, &list).env(env::IN_SHELL, &names);
-    Ok(wait(child).map_err(|source| NotStarted { program, source })?)
-}
-
-/// Waits for the command and returns its exit code, as shells do.
-fn wait(mut command: Command) -> io::Result<ExitStatus> {
-    #[cfg(unix)]
-    let signals = signals::Forwarder::prepare()?;
-    let mut child: Child = command.spawn()?;
-    #[cfg(unix)]
-    let _forwarding = signals.forward_to(child.id())?;
-    let status = child.wait()?;
-    let code = status.code();
-    #[cfg(unix)]
-    let code = code
-        .or_else(|| std::os::unix::process::ExitStatusExt::signal(&status).map(|signal| KILLED_BY + signal));
-    Ok(ExitStatus::of_child(code))
+    let status = foreground::run(child).map_err(|source| NotStarted { program, source })?;
+    Ok(ExitStatus::of_child(foreground::code(status)))
 }
 
 #[cfg(unix)]
 const SHELL: &str = "/bin/sh";
 #[cfg(not(unix))]
 const SHELL: &str = "cmd.exe";
-/// Shells add this to the number of the signal that killed a command.
-#[cfg(unix)]
-const KILLED_BY: i32 = 128;
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start {}", program.display())]

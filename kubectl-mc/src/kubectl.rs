@@ -5,6 +5,7 @@
 //! - [`preflight`]: one request that shows which hop refuses, if kubectl would hide it
 //! - [`rewrite`]: the command line for one run of kubectl
 //! - [`self_review`]: the path of `auth can-i` and `auth whoami` through the host
+//! - [`trace_proxy`]: adds the command's trace to kubectl's requests
 //! - [`exec`]: finds and runs kubectl
 
 pub(crate) mod exec;
@@ -12,4 +13,5 @@ pub(crate) mod overlay;
 pub(crate) mod preflight;
 pub(crate) mod rewrite;
 pub(crate) mod self_review;
+pub(crate) mod trace_proxy;
 pub(crate) mod verb;

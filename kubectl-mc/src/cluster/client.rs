@@ -197,6 +197,23 @@ pub(crate) async fn connection(
 ) -> Result<kube::Client, ClientError> {
     let mut config = config(host, scanned, env).await?;
     config.read_timeout = Some(READ_TIMEOUT);
+    connection_of(config, host, env)
+}
+
+/// The same without a limit on the time between two reads, for the streams of kubectl.
+pub(crate) async fn unlimited_connection(
+    host: &ClusterContext,
+    scanned: &Scanned,
+    env: &Env,
+) -> Result<kube::Client, ClientError> {
+    connection_of(config(host, scanned, env).await?, host, env)
+}
+
+fn connection_of(
+    config: kube::Config,
+    host: &ClusterContext,
+    env: &Env,
+) -> Result<kube::Client, ClientError> {
     let exec = config.auth_info.exec.clone();
     let client = kube::Client::try_from(config).map_err(|error| {
         match credential::explained(&error, exec.as_ref()) {

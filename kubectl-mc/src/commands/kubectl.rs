@@ -26,11 +26,12 @@ use crate::kubectl::overlay;
 use crate::kubectl::preflight;
 use crate::kubectl::rewrite::{self, RawPath};
 use crate::kubectl::self_review::{self, Subresource};
+use crate::kubectl::trace_proxy::TraceProxy;
 use crate::kubectl::verb::Effect;
 use crate::log::Log;
-use crate::multi;
 use crate::multi::direct::{Plan, TailPlan};
 use crate::multi::selection::{Choice, Kind, SelectedCluster, SelectionError};
+use crate::multi::{self, RunFolder};
 use crate::printer::Printer;
 use crate::settings::Settings;
 use crate::trace;
@@ -146,10 +147,11 @@ fn one(
         }
     }
     let host = through.found();
-    let kubectl = Kubectl::find(env)?;
+    let mut kubectl = Kubectl::find(env)?;
     Log::new(env).decision("Run kubectl", &[("cluster", &cluster), ("path", &kubectl.path().display())]);
     let cache = Cache::open(env)?;
     let mut overlay = overlay::overlay_json(&host, &id)?;
+    let mut is_self_review = false;
 
     if preflight::is_needed(&scanned, &host, &cluster, env, cache.holds(&overlay), now) {
         preflight::run(&host, &cluster, &scanned, env)?;
@@ -159,6 +161,7 @@ fn one(
         && !host.hub.is_foreign()
         && self_review::check(&found, &cluster, &scanned, env)? == Subresource::SelfReviews
     {
+        is_self_review = true;
         overlay = overlay::self_review_overlay_json(&host, &cluster)?;
     }
     // The overlay is stored only now, so a cached overlay means that the cluster was not refused.
@@ -174,6 +177,17 @@ fn one(
         return multi::keep_one(&kubectl, &invocation, printer);
     }
     let input = multi::unmarked_file(&scanned, cache.folder())?;
+    if let Some(proxy) = TraceProxy::start(&host, &scanned, env)? {
+        let folder = RunFolder::new(cache.folder());
+        let overlay = match is_self_review {
+            true => overlay::self_review_overlay_json(proxy.context(), &cluster)?,
+            false => overlay::overlay_json(proxy.context(), &id)?,
+        };
+        let overlay = folder.write("kubeconfig", &overlay)?;
+        let invocation = rewrite::rewrite(scanned, proxy.context(), &id, &overlay, raw)?;
+        kubectl.cache_in(folder.path()?);
+        return Ok(kubectl.run_child(invocation, input)?);
+    }
     let invocation = rewrite::rewrite(scanned, &host, &id, &overlay, raw)?;
     trace::end(None, printer);
     Ok(kubectl.run(invocation, input)?)

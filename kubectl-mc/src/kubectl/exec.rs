@@ -13,13 +13,14 @@ use crate::child_output::output_within;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
+use crate::foreground;
 use crate::trace::{self, Trace};
 
 /// A kubectl on this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Kubectl {
     path: PathBuf,
-    /// The cache folder to set if kubectl would otherwise write into the working directory.
+    /// The cache folder, if it is not kubectl's own default.
     cache: Option<PathBuf>,
 }
 
@@ -34,6 +35,7 @@ pub(crate) struct Invocation {
 impl Kubectl {
     /// Finds kubectl: `KUBECTL_MC_KUBECTL`, else the kubectl that runs the plugin, else the first in `PATH`.
     pub(crate) fn find(env: &Env) -> Result<Self, KubectlError> {
+        // Otherwise kubectl would write into the working directory.
         let has_folder = env.home().is_some() || env.var(env::KUBECACHEDIR).is_some();
         let cache = (!has_folder).then(|| cache::temporary(env).join("kube"));
         for name in [env::KUBECTL, env::KUBECTL_PATH] {
@@ -44,6 +46,11 @@ impl Kubectl {
             };
         }
         resolve(OsStr::new(PROGRAM), env).map(|path| Self { path, cache }).ok_or(KubectlError::NotInPath)
+    }
+
+    /// Lets kubectl cache in a folder of this run: its cache is by address, and a proxy's address is new.
+    pub(crate) fn cache_in(&mut self, folder: &Path) {
+        self.cache = Some(folder.join("kube"));
     }
 
     /// The program.
@@ -91,14 +98,17 @@ impl Kubectl {
         self.run_child(invocation, input)
     }
 
-    #[cfg(any(not(unix), test))]
-    fn run_child(&self, invocation: Invocation, input: Option<File>) -> Result<ExitStatus, KubectlError> {
-        let status = self
-            .child(invocation)
-            .stdin(input.map_or_else(Stdio::inherit, Stdio::from))
-            .status()
+    /// Runs kubectl as a child in the foreground.
+    pub(crate) fn run_child(
+        &self,
+        invocation: Invocation,
+        input: Option<File>,
+    ) -> Result<ExitStatus, KubectlError> {
+        let mut child = self.child(invocation);
+        child.stdin(input.map_or_else(Stdio::inherit, Stdio::from));
+        let status = foreground::run(child)
             .map_err(|source| KubectlError::Start { path: self.path.clone(), source })?;
-        Ok(ExitStatus::of_child(status.code()))
+        Ok(ExitStatus::of_child(foreground::code(status)))
     }
 
     /// The command for kubectl, as a child or in place of this process.
@@ -277,7 +287,7 @@ mod tests {
         };
         assert_eq!(run("read word code; $word $code", Some(input)), ExitStatus::Child(7));
         assert_eq!(run("test \"$KUBECONFIG\" = a:b", None), ExitStatus::Child(0));
-        assert_eq!(run("kill -KILL $$", None), ExitStatus::Child(1));
+        assert_eq!(run("kill -KILL $$", None), ExitStatus::Child(137));
         let missing = Kubectl { path: "/nowhere/kubectl".into(), cache: None };
         let invocation = Invocation { arguments: Vec::new(), kubeconfig: "a".into() };
         let error = missing.run_child(invocation, None).unwrap_err();

@@ -5,7 +5,6 @@ mod invocations;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use kubectl_mc_api::ClusterName;
@@ -18,17 +17,15 @@ use super::ordered_output::{self, Concurrency, ForCluster, Sink};
 use super::outcome::NO_RESULT;
 use super::output::Output;
 use super::progress::ClusterProgress;
-use super::run_folder::RunFolder;
 use super::{Fault, Job, Outcome, keep};
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::client;
 use crate::cluster::cluster_id::{ClusterId, KubeconfigContext};
 use crate::cluster::context::ClusterContext;
-use crate::cluster::shared_credentials::SharedCredentials;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
-use crate::kubectl::exec::{Invocation, Kubectl};
+use crate::kubectl::exec::Invocation;
 use crate::kubectl::preflight;
 use crate::kubectl::self_review::{self, Subresource};
 use crate::kubectl::verb::{self, Effect};
@@ -84,15 +81,7 @@ impl<'a> Children<'a> {
             }
             None => None,
         };
-        let invocations = Invocations {
-            kubectl: Kubectl::find(job.env)?,
-            scanned,
-            review,
-            folder: RunFolder::new(cache.folder()),
-            written: AtomicUsize::new(0),
-            cache,
-            credentials: SharedCredentials::default(),
-        };
+        let invocations = Invocations::new(job, scanned, review, cache)?;
         Ok(Self {
             client,
             host,

@@ -102,6 +102,64 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
 }
 
 #[test]
+fn requests_of_kubectl_are_in_the_trace_of_the_plugin() -> Result<()> {
+    let collector = Collector::start()?;
+    let scene = Scene::new("traces-kubectl")?;
+    scene.pod("talker", "sleep 1000")?;
+    trusting_member()?;
+    let admin = Caller::certificate("e2e-traces-admin", &["system:masters"])?;
+    let traced = |clusters: &str, trace: &str| {
+        let plugin = plugin(&admin)?.with(&[&format!("--cluster={clusters}"), "-n", &scene.name]);
+        let endpoint = format!("http://{}", collector.address());
+        let plugin = plugin.env("KUBECTL_MC_TRACE", "otlp").env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint);
+        anyhow::Ok(plugin.env("TRACEPARENT", parent(trace)))
+    };
+    let exec = traced(MEMBER, KUBECTL_EXEC)?;
+    let ready = plugin(&admin)?.with(&[&format!("--cluster={MEMBER}"), "-n", &scene.name]);
+    eventually("the sidecar knows the member", SOON, || ready.ok(&["get", "pods"]).map(Some))?;
+
+    // The end of the input reaches the container, and its exit code comes back.
+    let words = ["exec", "-i", "talker", "--", "sh", "-c", "cat; exit 7"];
+    let ran = exec.run_with_input(&words, b"hello")?;
+    ensure!((ran.code, &*ran.stdout) == (7, b"hello".as_slice()), "{ran:?}");
+    let path = eventually("a trace of the exec", SOON, || {
+        let spans = collector.spans(KUBECTL_EXEC);
+        let command = child(&spans, PARENT, "kubectl-mc")?;
+        ensure!(command.attribute("process.exit.code").as_deref() == Some("7"), "{command:?}");
+        let is_exec = |span: &&Span| {
+            span.service == "kubectl-mc"
+                && span.attribute("url.path").is_some_and(|path| path.ends_with("/talker/exec"))
+        };
+        let request = spans.iter().find(is_exec).context("no exec of the plugin")?;
+        ensure!(request.parent() == command.id(), "{request:?}");
+        // The host forwards the headers of an upgrade unchanged.
+        child(&spans, request.id(), "apiserver")?;
+        Ok(Some(below(&spans, request.id())?))
+    })?;
+    let upgrade = path[0].attribute("kubectl-mc.dev/upgrade");
+    ensure!(upgrade.as_deref() == Some("websocket"), "{path:?}");
+
+    // A change on several clusters is one trace as well.
+    let several = traced(&format!("{MEMBER},{}", scene.member), KUBECTL_SEVERAL)?;
+    let patch = r#"{"metadata": {"labels": {"traced": "yes"}}}"#;
+    several.ok(&["--yes", "patch", "pod/talker", "--patch", patch])?;
+    eventually("a trace of the patch", SOON, || {
+        let spans = collector.spans(KUBECTL_SEVERAL);
+        let command = child(&spans, PARENT, "kubectl-mc")?;
+        for cluster in [MEMBER, &scene.member] {
+            let is_patch = |span: &&Span| {
+                span.value["name"] == "HTTP PATCH"
+                    && span.attribute("kubectl-mc.dev/cluster").as_deref() == Some(cluster)
+                    && span.parent() == command.id()
+            };
+            let patch = spans.iter().find(is_patch).with_context(|| format!("no change on {cluster}"))?;
+            child(&spans, patch.id(), "apiserver")?;
+        }
+        Ok(Some(()))
+    })
+}
+
+#[test]
 fn silent_collector_delays_neither_requests_nor_the_end() -> Result<()> {
     let silent = TcpListener::bind("127.0.0.1:0")?;
     let mut own = traced(&silent.local_addr()?.to_string())?;
@@ -226,6 +284,8 @@ const SERVER: u8 = 2;
 const MEMBER: &str = "e2e-traces-member";
 const GET: &str = "e2e00000000000000000000000000001";
 const EXEC: &str = "e2e00000000000000000000000000002";
+const KUBECTL_EXEC: &str = "e2e00000000000000000000000000004";
+const KUBECTL_SEVERAL: &str = "e2e00000000000000000000000000005";
 const REFUSED: &str = "e2e000000000000000000000000000fe";
 const ORDINARY: &str = "e2e00000000000000000000000000003";
 const PARENT: &str = "00000000000000e2";

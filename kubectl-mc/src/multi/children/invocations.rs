@@ -15,6 +15,8 @@ use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::overlay;
 use crate::kubectl::rewrite::{self, RawPath};
 use crate::kubectl::self_review::Subresource;
+use crate::kubectl::trace_proxy::TraceProxy;
+use crate::multi::Job;
 use crate::multi::local_port;
 use crate::multi::run_folder::RunFolder;
 
@@ -22,18 +24,38 @@ use crate::multi::run_folder::RunFolder;
 pub(super) struct Invocations {
     pub(super) kubectl: Kubectl,
     /// The arguments for kubectl; they may be adapted for each cluster.
-    pub(super) scanned: Scanned,
+    scanned: Scanned,
     /// The subresource that receives reviews of the caller.
-    pub(super) review: Subresource,
-    pub(super) cache: Cache,
+    review: Subresource,
+    cache: Cache,
     /// The folder of overlays with a credential, which is deleted when this value is dropped.
-    pub(super) folder: RunFolder,
+    folder: RunFolder,
     /// The number of overlays in the folder, because positions repeat in each batch.
-    pub(super) written: AtomicUsize,
-    pub(super) credentials: SharedCredentials,
+    written: AtomicUsize,
+    credentials: SharedCredentials,
+    /// Reaches the members in place of the host, if the command is traced.
+    trace_proxy: Option<TraceProxy>,
 }
 
 impl Invocations {
+    pub(super) fn new(
+        job: &Job<'_>,
+        scanned: Scanned,
+        review: Subresource,
+        cache: Cache,
+    ) -> Result<Self, Failure> {
+        let mut kubectl = Kubectl::find(job.env)?;
+        let folder = RunFolder::new(cache.folder());
+        let host = job.reach.host.as_ref();
+        let trace_proxy = host.map(|host| TraceProxy::start(&host.through, job.scanned, job.env));
+        let trace_proxy = trace_proxy.transpose()?.flatten();
+        if trace_proxy.is_some() {
+            kubectl.cache_in(folder.path()?);
+        }
+        let (written, credentials) = (AtomicUsize::new(0), SharedCredentials::default());
+        Ok(Self { kubectl, scanned, review, cache, folder, written, credentials, trace_proxy })
+    }
+
     /// The invocation for a context, with the credential of its plugin.
     pub(super) async fn of_context(
         &self,
@@ -52,6 +74,8 @@ impl Invocations {
         through: &ClusterContext,
         at: usize,
     ) -> Result<Invocation, Failure> {
+        let proxy = self.trace_proxy.as_ref().filter(|_| cluster.member().is_some());
+        let through = proxy.map_or(through, TraceProxy::context);
         let overlay = match (self.review, cluster.member()) {
             (Subresource::SelfReviews, Some(member)) => overlay::self_review_overlay_json(through, member)?,
             _ => overlay::overlay_json(through, cluster)?,

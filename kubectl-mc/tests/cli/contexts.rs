@@ -1,6 +1,7 @@
 //! Tests `--contexts`, with which the contexts of a kubeconfig are the clusters, without a host.
 
 mod credential_plugins;
+mod many;
 mod tools;
 
 use std::fs;

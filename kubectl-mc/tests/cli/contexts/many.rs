@@ -1,0 +1,42 @@
+//! Two hundred contexts, each with a server path and a user of its own, in one command.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::json;
+
+use super::answer;
+use crate::bed::Bed;
+
+#[test]
+fn two_hundred_contexts_are_one_table_and_one_failure_is_named() {
+    let bed = Bed::serving(answer);
+    let names: Vec<_> = (0..199).map(|at| format!("shop-{at:03}")).chain(["closed".to_owned()]).collect();
+    let each =
+        |entry: &dyn Fn(&str) -> serde_json::Value| names.iter().map(|name| entry(name)).collect::<Vec<_>>();
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config",
+        "clusters": each(&|name| json!({"name": name, "cluster": {"server": format!("{}/{name}", bed.server())}})),
+        "users": each(&|name| json!({"name": name, "user": {"token": format!("token-of-{name}")}})),
+        "contexts": each(&|name| json!({"name": name, "context": {"cluster": name, "user": name}})),
+    });
+    fs::write(bed.path("kubeconfig"), kubeconfig.to_string()).unwrap();
+
+    let ran = bed.run(&["--contexts", "--all-clusters", "get", "pods"]);
+    assert_eq!(ran.code, Some(4), "{}", ran.err);
+    let rows: Vec<_> =
+        ran.out.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
+    let expected: Vec<_> =
+        (0..199).map(|at| (format!("shop-{at:03}"), format!("web-of-shop-{at:03}"))).collect();
+    assert_eq!(rows, expected.iter().map(|(name, pod)| vec![&**name, pod]).collect::<Vec<_>>());
+    assert!(ran.err.contains("1 of 200 clusters failed: 1 Unauthorized (closed)"), "{}", ran.err);
+
+    // Each server gets the token of its own context, and no other.
+    let sent = |head: &String| {
+        let path = head.split(' ').nth(1)?.split('/').nth(2)?;
+        let token = head.lines().find_map(|line| line.strip_prefix("authorization: Bearer token-of-"))?;
+        Some((path.to_owned(), token.to_owned()))
+    };
+    let sent: BTreeSet<_> = bed.requests().iter().map(|head| sent(head).unwrap()).collect();
+    assert_eq!(sent, names.iter().map(|name| (name.clone(), name.clone())).collect());
+}

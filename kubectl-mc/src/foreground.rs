@@ -18,11 +18,11 @@ pub(crate) fn run(mut command: Command) -> io::Result<ExitStatus> {
 
 /// The exit code, as shells give it: a child that a signal killed has the signal's number and 128.
 pub(crate) fn code(status: ExitStatus) -> Option<i32> {
-    let code = status.code();
     #[cfg(unix)]
-    let code = code
-        .or_else(|| std::os::unix::process::ExitStatusExt::signal(&status).map(|signal| KILLED_BY + signal));
-    code
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return Some(KILLED_BY + signal);
+    }
+    status.code()
 }
 
 #[cfg(unix)]

@@ -178,13 +178,7 @@ impl Keeper {
             kubectl.run_with_input(&command, objects.join("---\n").as_bytes())?.success().map(drop)
         };
         apply(&policy)?;
-        let probe = format!("{KEEPER}-probe");
-        let administrator = Thief(host()?, None);
-        eventually("the host's policy is in force", SOON, || {
-            let path = format!("{RBAC}/clusterroles/{probe}");
-            let tried = administrator.dry_run("PATCH", &path, &role(&probe, &json!([])))?;
-            Ok((tried.status == 403).then_some(()))
-        })?;
+        eventually("the host's policy is in force", SOON, || Ok(Self::is_in_force()?.then_some(())))?;
         apply(&rights)?;
         let attributes = json!({
             "group": "rbac.authorization.k8s.io", "resource": "clusterroles", "verb": "escalate",
@@ -192,6 +186,14 @@ impl Keeper {
         let user = "system:serviceaccount:kubectl-mc-system:mc-sidecar";
         eventually("the right is there", SOON, || Ok(host()?.may(user, &[], &attributes)?.then_some(())))?;
         Ok(given)
+    }
+
+    /// Whether a kube-apiserver enforces the policy.
+    fn is_in_force() -> Result<bool> {
+        let probe = format!("{KEEPER}-probe");
+        let path = format!("{RBAC}/clusterroles/{probe}");
+        let tried = Thief(host()?, None).dry_run("PATCH", &path, &role(&probe, &json!([])))?;
+        Ok(tried.status == 403)
     }
 }
 
@@ -207,6 +209,13 @@ impl Drop for Keeper {
         ] {
             let _ = host.request("DELETE", &path, "", "");
         }
+        // The next test that has its turn would be refused by this policy, and not by that which it tests.
+        let _ =
+            eventually(
+                "the policy is no longer in force",
+                SOON,
+                || Ok((!Self::is_in_force()?).then_some(())),
+            );
     }
 }
 

@@ -14,7 +14,7 @@ use harness::fake_member::{FakeMember, Gate, Step, ok};
 use harness::http1::{SIDECAR_NAME, member_path};
 use harness::own_agent::{self, OwnAgent};
 use harness::own_sidecar::{Difference, OwnSidecar};
-use harness::scene::{self, Scene};
+use harness::scene::{self, EVERY_VERB, Scene};
 use harness::tool::Tool;
 use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
@@ -158,10 +158,18 @@ fn request_open_at_shutdown_has_an_audit_event() -> Result<()> {
 fn audit_event_of_an_agent_tunnel_has_bytes_and_end() -> Result<()> {
     let audited = Audited::start("")?;
     let cluster = "e2e-audit-agent";
+    let scene = Scene::new("audit-agent")?;
+    let caller = scene.caller()?;
+    scene.let_in(&caller, &[cluster], EVERY_VERB)?;
     own_agent::register(cluster, SYSTEM, &own_agent::own_data(member("m1")?)?)?;
     let sidecar = format!("https://{}", audited.own.endpoint(None)?.address());
     let mut agent = OwnAgent::start(cluster, member("m1")?, &own_agent::Difference::to_sidecar(&sidecar)?)?;
-    agent.until_logged(r#""message":"connected""#)?;
+    // The agent is connected before it has written anything.
+    let endpoint = audited.own.endpoint(caller.certificate.as_deref())?;
+    let request = format!("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", member_path(cluster, "/version"));
+    eventually("an answer through the tunnel", SOON, || {
+        Ok((endpoint.exchange(request.as_bytes())?.status() == 200).then_some(()))
+    })?;
     agent.kill()?;
     let ended = audited.event(|event| {
         let is_attached = event["responseStatus"]["code"] == 101 && event["stage"] == "ResponseComplete";

@@ -22,16 +22,18 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use super::DIAL_TIMEOUT;
 use super::peers::Peers;
 use super::stream::TunnelStream;
-use super::{DIAL_TIMEOUT, MAX_STREAMS};
 use crate::metrics::own;
 
 mod attempts;
 mod dial;
+mod place;
 
 use attempts::Attempts;
 pub use dial::{DialError, Reason};
+pub(crate) use place::Place;
 
 /// The tunnels that end here.
 #[derive(Debug)]
@@ -346,13 +348,6 @@ impl Drop for Registered {
 }
 
 impl AgentTunnel {
-    /// Reserves room for one more connection.
-    fn place(self: &Arc<Self>) -> Option<Place> {
-        let most = self.sender.current_max_send_streams().min(MAX_STREAMS as usize);
-        let taken = Place(self.clone());
-        (self.streams.fetch_add(1, Ordering::Relaxed) < most).then_some(taken)
-    }
-
     /// Whether one of the two ends shuts down, so that connections should not be pooled.
     pub(crate) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Relaxed) || self.refuses_streams()
@@ -372,22 +367,6 @@ impl AgentTunnel {
     /// For requests about the tunnel itself.
     pub(crate) fn sender(&self) -> SendRequest<Bytes> {
         self.sender.clone()
-    }
-}
-
-/// A connection's place in its tunnel.
-#[derive(Debug)]
-pub(crate) struct Place(Arc<AgentTunnel>);
-
-impl Place {
-    pub(crate) fn tunnel(&self) -> &Arc<AgentTunnel> {
-        &self.0
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Invocation {
 impl Kubectl {
     /// Finds kubectl: `KUBECTL_MC_KUBECTL`, else the kubectl that runs the plugin, else the first in `PATH`.
     pub(crate) fn find(env: &Env) -> Result<Self, KubectlError> {
-        // Otherwise kubectl would write into the working directory.
+        // Without a home folder, kubectl would write its cache into the working directory.
         let has_folder = env.home().is_some() || env.var(env::KUBECACHEDIR).is_some();
         let cache = (!has_folder).then(|| cache::temporary(env).join("kube"));
         for name in [env::KUBECTL, env::KUBECTL_PATH] {

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn server_gets_no_credential_of_the_proxy_and_no_field_of_its_connection() {
+    async fn server_gets_no_field_of_the_proxys_own_connection() {
         let (_, got) = sent(&[
             ("authorization", "Bearer secret"),
             ("host", "127.0.0.1:1"),

@@ -1,5 +1,6 @@
 //! Measures the cost of audit events and of traces: two sidecars of the same build on the same member, one of
-//! them with the feature. The collector runs on the same machine and takes CPU from all others.
+//! them with the feature. The collector runs on the same machine and takes CPU from all others; it decodes the
+//! spans and discards them.
 
 use std::io::{BufRead, BufReader, copy, sink};
 use std::path::Path;
@@ -86,7 +87,7 @@ impl Collector {
     fn start(folder: &Path) -> Result<Self> {
         let mut child = Command::new(testbed::programs::collector())
             .arg(folder.join("collector"))
-            .arg("127.0.0.1")
+            .args(["127.0.0.1", "--discard"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

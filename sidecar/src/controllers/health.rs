@@ -4,23 +4,26 @@
 //!
 //! A single failed probe of a reachable member does not change the condition, and neither does a single
 //! successful probe of an unreachable one: the condition changes after [`DOWN`] or [`UP`] results in a row.
-//! The first result counts immediately.
+//! The first result counts immediately. A renewed credential is probed at once, and does not reset the counts of
+//! condition `Reachable`: one lost probe after a renewal is still one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kubectl_mc_api::names::ENROLLMENT_UNTIL;
 use kubectl_mc_api::{ClusterName, Origin};
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Context;
 use super::conditions::{Aspect, Finding};
 use super::work_queue::WorkQueue;
+use crate::members::cluster::Cluster;
 use crate::members::inventory::fleet::{Fleet, Registered};
 use crate::random;
 use crate::tunnel::registry::AgentTunnels;
@@ -40,7 +43,7 @@ pub(super) async fn run(context: Context) {
         monitored: HashMap::new(),
         spread: true,
         queue: context.metrics.queue("health"),
-        context,
+        context: Arc::new(context),
     };
     while fleet.changed().await.is_ok() {
         let told = fleet.borrow_and_update().clone();
@@ -49,7 +52,7 @@ pub(super) async fn run(context: Context) {
 }
 
 struct Monitor {
-    context: Context,
+    context: Arc<Context>,
     queue: WorkQueue,
     turns: Arc<Turns>,
     monitored: HashMap<ClusterName, Monitored>,
@@ -61,13 +64,19 @@ struct Monitor {
 struct Monitored {
     member_uid: Option<String>,
     target: ProbeTarget,
-    _task: Option<AbortOnDropHandle<()>>,
+    probes: Option<Probes>,
+}
+
+/// The running probes of a member.
+struct Probes {
+    upstream: watch::Sender<Arc<Upstream>>,
+    _task: AbortOnDropHandle<()>,
 }
 
 /// The target of the probes. As long as it is the same, the probes continue.
 enum ProbeTarget {
     /// A member with a usable connection.
-    Upstream(Arc<Upstream>),
+    Upstream(Arc<Cluster>),
     /// A member without a credential, or with an invalid Secret.
     Unusable(Arc<Secret>),
     /// A member without a known connection, and why.
@@ -88,26 +97,30 @@ impl Monitor {
         self.spread &= fleet.is_empty();
         for (cluster, registered) in fleet {
             let (member_uid, target) = (registered.member.uid(), ProbeTarget::of(registered));
-            let before = self.monitored.get(cluster);
-            let is_other = before.is_some_and(|before| before.member_uid != member_uid);
-            if !is_other && before.is_some_and(|before| before.target.is_same(&target)) {
-                continue;
+            let before = self.monitored.get_mut(cluster);
+            let is_other = before.as_ref().is_some_and(|before| before.member_uid != member_uid);
+            if let Some(before) = before.filter(|_| !is_other) {
+                if before.target.is_same(&target) {
+                    continue;
+                }
+                if let Some(probes) = &before.probes
+                    && let Some(upstream) = before.target.renewed(&target)
+                {
+                    probes.upstream.send_replace(upstream);
+                    before.target = target;
+                    continue;
+                }
             }
             // The previous verdict stands until the next probe, unless the member or its connection is gone.
             if is_other || !matches!(target, ProbeTarget::Upstream(_)) {
                 self.context.forget_verdict(cluster);
             }
-            let task = self.monitor(cluster, &target, spread);
-            self.monitored.insert(cluster.clone(), Monitored { member_uid, target, _task: task });
+            let probes = self.monitor(cluster, &target, spread);
+            self.monitored.insert(cluster.clone(), Monitored { member_uid, target, probes });
         }
     }
 
-    fn monitor(
-        &self,
-        cluster: &ClusterName,
-        target: &ProbeTarget,
-        spread: bool,
-    ) -> Option<AbortOnDropHandle<()>> {
+    fn monitor(&self, cluster: &ClusterName, target: &ProbeTarget, spread: bool) -> Option<Probes> {
         let upstream = match target.upstream(cluster, &self.context.tunnels) {
             Ok(upstream) => upstream,
             Err(finding) => {
@@ -116,21 +129,23 @@ impl Monitor {
                 return None;
             }
         };
+        let (upstream, told) = watch::channel(upstream);
         let asked = Asked {
             context: self.context.clone(),
             queue: self.queue.clone(),
             cluster: cluster.clone(),
-            upstream,
+            upstream: told,
             turns: self.turns.clone(),
         };
-        Some(AbortOnDropHandle::new(tokio::spawn(asked.run_with_restarts(spread))))
+        let task = AbortOnDropHandle::new(tokio::spawn(asked.run_with_restarts(spread)));
+        Some(Probes { upstream, _task: task })
     }
 }
 
 impl ProbeTarget {
     fn of(registered: &Registered) -> Self {
         match (&registered.way, &registered.connection) {
-            (Ok(cluster), _) => Self::Upstream(cluster.upstream.clone()),
+            (Ok(cluster), _) => Self::Upstream(cluster.clone()),
             (Err(_), Some(secret)) => Self::Unusable(secret.clone()),
             (Err(why), None) => Self::Unconnected(registered.origin, why.clone()),
         }
@@ -144,17 +159,27 @@ impl ProbeTarget {
 
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Upstream(one), Self::Upstream(other)) => Arc::ptr_eq(one, other),
+            (Self::Upstream(one), Self::Upstream(other)) => Arc::ptr_eq(&one.upstream, &other.upstream),
             (Self::Unusable(one), Self::Unusable(other)) => one.data == other.data,
             (Self::Unconnected(_, one), Self::Unconnected(_, other)) => one == other,
             _ => false,
         }
     }
 
+    /// The upstream of `other` if it differs by its credential only: what leads elsewhere cancels what is open.
+    fn renewed(&self, other: &Self) -> Option<Arc<Upstream>> {
+        match (self, other) {
+            (Self::Upstream(before), Self::Upstream(after)) if !before.gone.is_cancelled() => {
+                Some(after.upstream.clone())
+            }
+            _ => None,
+        }
+    }
+
     /// The upstream to probe, or why there is none.
     fn upstream(&self, cluster: &ClusterName, tunnels: &Arc<AgentTunnels>) -> Result<Arc<Upstream>, Finding> {
         match self {
-            Self::Upstream(upstream) => Ok(upstream.clone()),
+            Self::Upstream(cluster) => Ok(cluster.upstream.clone()),
             Self::Unusable(secret) => {
                 let data = secret.data.clone().unwrap_or_default();
                 let upstream = Connection::parse_any(&data).and_then(|connection| {
@@ -179,10 +204,11 @@ impl ProbeTarget {
 
 /// The probe task of one member.
 struct Asked {
-    context: Context,
+    context: Arc<Context>,
     queue: WorkQueue,
     cluster: ClusterName,
-    upstream: Arc<Upstream>,
+    /// The current upstream. Every version has the same destination.
+    upstream: watch::Receiver<Arc<Upstream>>,
     turns: Arc<Turns>,
 }
 
@@ -204,25 +230,37 @@ impl Turns {
 }
 
 impl Asked {
-    async fn run_with_restarts(self, spread: bool) {
+    async fn run_with_restarts(mut self, spread: bool) {
         let period = self.context.settings.member_monitor_period;
-        if spread {
-            sleep(period.mul_f64(random::fraction())).await;
-        }
         let (mut reachable, mut accepted) = (Steady::new(DOWN, UP), Steady::new(REFUSED, 1));
         let mut answers = true;
+        let mut pause = if spread { period.mul_f64(random::fraction()) } else { Duration::ZERO };
         loop {
+            tokio::select! {
+                () = sleep(pause) => {}
+                renewed = self.upstream.changed() => match renewed {
+                    Ok(()) => accepted = Steady::new(REFUSED, 1),
+                    Err(_) => return,
+                },
+            }
             let queued = self.queue.add(Instant::now());
             let Ok(turn) = self.turns.take(answers).await else { return };
             let work = queued.begin();
             // The boxed future is freed between probes, which saves memory for every member.
-            let probe = Box::pin(probe::probe(&self.upstream)).await;
+            pause = match Box::pin(probe_current(&mut self.upstream)).await {
+                Some(probe) => {
+                    answers = probe.is_answer();
+                    self.tell(&probe, &mut reachable, &mut accepted);
+                    // Jitter separates members that are probed at the same time.
+                    period.mul_f64(JITTER.mul_add(random::fraction() - 0.5, 1.0))
+                }
+                None => {
+                    accepted = Steady::new(REFUSED, 1);
+                    Duration::ZERO
+                }
+            };
             drop(turn);
             work.done(false);
-            answers = probe.is_answer();
-            self.tell(&probe, &mut reachable, &mut accepted);
-            // Jitter separates members that are probed at the same time.
-            sleep(period.mul_f64(JITTER.mul_add(random::fraction() - 0.5, 1.0))).await;
         }
     }
 
@@ -243,6 +281,16 @@ impl Asked {
                 before.as_ref() != Some(verdict)
             });
         }
+    }
+}
+
+/// Probes with the current credential. `None` if it is renewed in between: a refusal of the old one means
+/// nothing.
+async fn probe_current(upstream: &mut watch::Receiver<Arc<Upstream>>) -> Option<Probe> {
+    let current = upstream.borrow_and_update().clone();
+    tokio::select! {
+        probe = probe::probe(&current) => Some(probe),
+        Ok(()) = upstream.changed() => None,
     }
 }
 
@@ -290,65 +338,4 @@ const JITTER: f64 = 0.2;
 const MAX_UNDER_WAY: usize = 32;
 
 #[cfg(test)]
-mod tests {
-    use std::pin::pin;
-    use std::time::Duration;
-
-    use tokio::time::timeout;
-
-    use super::*;
-    use crate::controllers::tests::{context, upstream};
-
-    /// Every member has one such task.
-    #[tokio::test]
-    async fn probe_memory_is_freed_between_probes() {
-        let (_told, context) = context();
-        let (upstream, cluster) = (upstream(), "m1".parse().unwrap());
-        let probing = size_of_val(&probe::probe(&upstream));
-        let (queue, turns) = (context.metrics.queue("health"), Arc::new(Turns::new(1)));
-        let asked = Asked { context, queue, cluster, upstream, turns };
-        let waiting = size_of_val(&asked.run_with_restarts(true));
-        assert!(waiting < 1024 && waiting < probing, "{waiting} bytes, and {probing} for a probe");
-    }
-
-    /// Hundreds of members that do not answer would delay the probes of the others.
-    #[tokio::test(start_paused = true)]
-    async fn member_that_does_not_answer_takes_no_turn_of_the_others() {
-        let (_told, context) = context();
-        let (queue, turns) = (context.metrics.queue("health"), Arc::new(Turns::new(1)));
-        let _others = turns.take(false).await.unwrap();
-        let (upstream, cluster) = (upstream(), "m1".parse().unwrap());
-        let asked = Asked { context, queue: queue.clone(), cluster, upstream, turns: turns.clone() };
-        let (hour, mut probing) = (Duration::from_secs(3600), pin!(asked.run_with_restarts(false)));
-        assert!(timeout(hour, &mut probing).await.is_err());
-        assert_eq!(queue.depth(), 1, "it waits after its first probe");
-        assert_eq!(turns.answering.available_permits(), 1);
-    }
-
-    #[test]
-    fn state_changes_only_after_several_results_in_a_row() {
-        let mut steady = Steady::new(3, 2);
-        assert!(steady.takes(true));
-        for (good, counts) in [
-            (false, false),
-            (false, false),
-            // It recovered before the third failure.
-            (true, true),
-            (false, false),
-            (false, false),
-            (false, true),
-            (false, true),
-            (true, false),
-            (false, true),
-            (true, false),
-            (true, true),
-        ] {
-            assert_eq!(steady.takes(good), counts, "{steady:?}");
-        }
-    }
-
-    #[test]
-    fn first_failure_counts_immediately() {
-        assert!(Steady::new(3, 2).takes(false));
-    }
-}
+mod tests;

@@ -1,12 +1,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use k8s_openapi::ByteString;
-
 use super::*;
 use crate::fake_host::host;
 use crate::tunnel::registry::AgentTunnels;
-use crate::upstream::Upstream;
-use crate::upstream::connection::Connection;
 
 fn enabled(words: &str) -> Result<Enabled, UnknownController> {
     Enabled::parse(&words.split(',').map(str::to_owned).collect::<Vec<_>>())
@@ -86,14 +82,4 @@ pub(super) fn context() -> (watch::Sender<Arc<Fleet>>, Context) {
         leadership: CancellationToken::new(),
     };
     (told, context)
-}
-
-/// The upstream of a member that receives no requests.
-pub(super) fn upstream() -> Arc<Upstream> {
-    crate::server::tls::install_provider();
-    let data = [("server", "https://127.0.0.1:1"), ("insecure-skip-tls-verify", "true"), ("token", "t")];
-    let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
-    let connection = Connection::parse(&data.into()).unwrap();
-    let tunnels = AgentTunnels::none();
-    Arc::new(Upstream::new("m1".parse().unwrap(), connection, Default::default(), &tunnels).unwrap())
 }

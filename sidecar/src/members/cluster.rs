@@ -40,3 +40,38 @@ impl Cluster {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use k8s_openapi::ByteString;
+
+    use super::*;
+    use crate::request::limits::{MemberSize, Size};
+    use crate::tunnel::registry::AgentTunnels;
+    use crate::upstream::connection::Connection;
+
+    /// Member m1, managed and with a limit of one request.
+    pub(crate) fn cluster(upstream: Arc<Upstream>) -> Cluster {
+        Cluster {
+            name: "m1".parse().unwrap(),
+            origin: Origin::default(),
+            forwarded: Forwarded::default(),
+            upstream,
+            gone: CancellationToken::new(),
+            bounds: MemberBounds::new(MemberSize { in_flight: Size::new(1, 0), watches: Size::new(1, 0) }),
+            managed: true,
+            waiters: WaiterLimit::default(),
+            requests: Arc::default(),
+        }
+    }
+
+    /// The upstream of a member that receives no requests.
+    pub(crate) fn upstream() -> Arc<Upstream> {
+        crate::server::tls::install_provider();
+        let data = [("server", "https://127.0.0.1:1"), ("insecure-skip-tls-verify", "true"), ("token", "t")];
+        let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
+        let connection = Connection::parse(&data.into()).unwrap();
+        let tunnels = AgentTunnels::none();
+        Arc::new(Upstream::new("m1".parse().unwrap(), connection, Default::default(), &tunnels).unwrap())
+    }
+}

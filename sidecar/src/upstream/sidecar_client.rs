@@ -250,4 +250,4 @@ const MAX_OBJECTS: usize = 8 * 1024 * 1024;
 const MAX_VALUES: usize = 250_000;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

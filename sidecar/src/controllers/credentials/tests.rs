@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::controllers::health::probe::Verdict;
-use crate::controllers::tests::upstream;
+use crate::members::cluster::tests::upstream;
 use crate::token::tests::token;
 
 const SUBJECT: &str = "system:serviceaccount:kubectl-mc-system:kubectl-mc-impersonator";

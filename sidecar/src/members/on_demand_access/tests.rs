@@ -1,17 +1,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
-use k8s_openapi::ByteString;
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
 use super::*;
 use crate::fake_host::host;
-use crate::members::waiter_limit::{MAX_WAITING, WaiterLimit};
-use crate::request::limits::{MemberBounds, MemberSize, Size};
-use crate::tunnel::registry::AgentTunnels;
-use crate::upstream::Upstream;
-use crate::upstream::connection::Connection;
+use crate::members::cluster::tests;
+use crate::members::waiter_limit::MAX_WAITING;
 
 #[test]
 fn key_depends_on_the_user_and_the_set_of_groups() {
@@ -47,28 +42,9 @@ fn only_refusals_are_cached() {
     }
 }
 
-const DATA: [(&str, &str); 3] =
-    [("server", "https://127.0.0.1:1"), ("insecure-skip-tls-verify", "true"), ("token", "t")];
-
 /// A managed member at a closed port, so that no right is ever granted.
 fn cluster() -> Cluster {
-    crate::server::tls::install_provider();
-    let data = DATA.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
-    let connection = Connection::parse(&data.into()).unwrap();
-    Cluster {
-        name: "m1".parse().unwrap(),
-        origin: Default::default(),
-        forwarded: Default::default(),
-        upstream: Arc::new(
-            Upstream::new("m1".parse().unwrap(), connection, Gauge::default(), &AgentTunnels::none())
-                .unwrap(),
-        ),
-        gone: Default::default(),
-        bounds: MemberBounds::new(MemberSize { in_flight: Size::new(1, 0), watches: Size::new(1, 0) }),
-        managed: true,
-        waiters: WaiterLimit::default(),
-        requests: Default::default(),
-    }
+    tests::cluster(tests::upstream())
 }
 
 /// On-demand access with a host that accepts every write, and the number of writes.

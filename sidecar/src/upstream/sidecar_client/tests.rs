@@ -21,15 +21,15 @@ use tokio_rustls::server::TlsStream;
 use super::*;
 
 /// A member that gives the same answer to every request, with `Connection: close` if the test wants it.
-struct Member {
+pub(crate) struct Member {
     client: kube::Client,
-    upstream: Upstream,
-    connections: Arc<AtomicUsize>,
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) connections: Arc<AtomicUsize>,
     _task: AbortOnDropHandle<()>,
 }
 
 impl Member {
-    async fn start(closes: bool) -> Self {
+    pub(crate) async fn start(closes: bool) -> Self {
         Self::that_answers(Bytes::from_static(br#"{"metadata":{"name":"a"}}"#), closes).await
     }
 
@@ -46,7 +46,7 @@ impl Member {
         .await
     }
 
-    async fn that_serves<S, F>(serve: S) -> Self
+    pub(crate) async fn that_serves<S, F>(serve: S) -> Self
     where
         S: Fn(TlsStream<TcpStream>) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
@@ -84,7 +84,7 @@ impl Member {
         let connection = Connection::parse(secret.data.as_ref().unwrap()).unwrap();
         let upstream = Upstream::new(cluster, connection, Gauge::default(), &tunnels).unwrap();
         let client = client(&"m1".parse().unwrap(), &secret, &tunnels).unwrap();
-        Self { client, upstream, connections, _task: task }
+        Self { client, upstream: Arc::new(upstream), connections, _task: task }
     }
 
     /// Sends this many requests at once, and returns the number of connections.

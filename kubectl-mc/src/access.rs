@@ -6,6 +6,7 @@ mod diff;
 mod explain;
 mod grant;
 mod identity;
+mod impersonator;
 mod kinds;
 mod label_selector;
 mod list;

@@ -94,6 +94,13 @@ fn values_file_renders_the_same_objects() -> Result<()> {
 }
 
 #[test]
+fn inventories_of_hubs_render_the_same_objects() -> Result<()> {
+    same_file("inventory: [membercluster, karmada]\nkarmadaNamespace: members\nkarmadaMemberRbac: true\n")?;
+    same_file("karmadaMemberRbac: true\n")?;
+    same_file("inventory: [kubeadmiral]\nkubeadmiralNamespace: members\n")
+}
+
+#[test]
 fn image_is_joined_from_its_parts() -> Result<()> {
     let digest = format!("sha256:{}", "0".repeat(64));
     let version = env!("CARGO_PKG_VERSION");

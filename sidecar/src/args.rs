@@ -139,6 +139,11 @@ pub struct Serve {
     /// Namespace of the Secrets of Karmada's Clusters, and of their heartbeat Leases.
     #[arg(long, value_name = "NAME", default_value = KARMADA_NAMESPACE)]
     pub karmada_namespace: String,
+    /// Also write rights to impersonate callers on Karmada's members, with the account of Karmada that each Cluster's
+    /// secretRef names. Then the members accept the uid and extra of callers and kubectl-mc:host-admins, and their rights
+    /// follow the host's RBAC. The sidecars keep the tokens of these accounts, which may do everything on the members.
+    #[arg(long)]
+    pub karmada_member_rbac: bool,
     /// Namespace of the Secrets of KubeAdmiral's FederatedClusters.
     #[arg(long, value_name = "NAME", default_value = KUBEADMIRAL_NAMESPACE)]
     pub kubeadmiral_namespace: String,

@@ -20,6 +20,7 @@ use crate::identity::authorization::subject_access_review::Ttl;
 use crate::identity::impersonation::member;
 use crate::identity::trust::Trust;
 use crate::members::inventory::Inventories;
+use crate::members::inventory::hub::KarmadaFlags;
 use crate::request::limits::Shares;
 use crate::server::cors::Cors;
 use crate::server::goaway::Goaway;
@@ -95,6 +96,7 @@ impl TryFrom<Serve> for Config {
             inventory,
             inventory_allow_refs,
             karmada_namespace,
+            karmada_member_rbac,
             kubeadmiral_namespace,
             bind_address,
             secure_port,
@@ -174,7 +176,8 @@ impl TryFrom<Serve> for Config {
         let agent_rbac = authorization_webhook.karmada_agent_rbac.then(|| Arc::new(agents.clone()));
         let webhook = AuthorizationWebhook::parse(authorization_webhook, bind_address, agents)?;
         let namespaces = [(Origin::Karmada, karmada_namespace), (Origin::KubeAdmiral, kubeadmiral_namespace)];
-        let inventories = self::inventories::parse(inventory, namespaces, inventory_allow_refs)?;
+        let karmada = KarmadaFlags { allow_refs: inventory_allow_refs, member_rbac: karmada_member_rbac };
+        let inventories = self::inventories::parse(inventory, namespaces, karmada)?;
         Trust::parse(&trust).map_err(|error| Error::Flag(error.to_string()))?;
         Ok(Self {
             kubeconfig,
@@ -239,6 +242,7 @@ impl TryFrom<Serve> for Config {
                     member_resync_period,
                     publishes_direct_endpoint: direct_server.is_some(),
                     cluster_profile_server,
+                    written_hub: karmada_member_rbac.then_some(Origin::Karmada),
                     agent_rbac,
                     token_renewal_fraction: Some(token_renewal_fraction)
                         .filter(|part| *part > 0.0 && *part < credentials::MAX_RENEWAL_FRACTION)

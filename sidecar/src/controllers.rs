@@ -97,6 +97,8 @@ pub struct Settings {
     pub publishes_direct_endpoint: bool,
     /// The host's server in ClusterProfiles; none are written without it (`--cluster-profile-server`).
     pub cluster_profile_server: Option<Server>,
+    /// The hub on whose members the impersonation rights are written (`--karmada-member-rbac`).
+    pub written_hub: Option<Origin>,
     /// Where Karmada has the objects of its agents, if their RBAC is kept (`--karmada-agent-rbac`).
     pub agent_rbac: Option<Arc<Layout>>,
 }

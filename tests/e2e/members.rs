@@ -16,6 +16,7 @@ pub(crate) mod joined;
 mod karmada;
 mod karmada_beside;
 mod karmada_in_place;
+mod karmada_rights;
 mod karmadactl;
 mod konnectivity;
 mod kubeadmiral;

@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 
 use http::Method;
-use kubectl_mc_api::access::{Actual, Because, Difference, Index, MemberRules, Policy};
-use kubectl_mc_api::names::{IMPERSONATOR, MANAGER, NAMESPACE};
-use kubectl_mc_api::{ClusterName, MemberCluster, path};
+use kubectl_mc_api::access::{Actual, Because, Difference, Impersonator, Index, MemberRules, Policy};
+use kubectl_mc_api::names::{MANAGER, NAMESPACE};
+use kubectl_mc_api::{ClusterName, MemberCluster, Origin, path};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::rules::Rules;
-use super::through;
+use super::{impersonator, through};
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -28,10 +28,15 @@ pub(super) async fn run(
     let registered = host.get(&path::member_cluster(cluster)).await?;
     let registered = registered.ok_or_else(|| DiffError::Unknown(cluster.clone()))?;
     let registered: MemberCluster = parse(registered, "MemberCluster")?;
+    let origin = Origin::of(&registered);
+    let impersonator = match impersonator::of(host, cluster, origin).await? {
+        Some(impersonator) if !is_kept_by_hub(&registered) => impersonator,
+        _ => return Err(DiffError::KeptByHub(cluster.clone(), origin).into()),
+    };
     let member = through::member(&host.at.cluster, cluster, env).await?;
     let reader = Reader { member: &member, host, cluster };
 
-    let index = index(host).await?;
+    let index = index(host, origin).await?;
     let namespace = survey::namespace(host).await?;
     let learnt = host
         .get(&format!("/api/v1/namespaces/{namespace}/configmaps/{}", cluster.learnt_config_map()))
@@ -59,7 +64,7 @@ pub(super) async fn run(
         index.entitled(cluster),
         &learnt,
     );
-    let difference = Difference::of(&rules, &reader.actual().await?);
+    let difference = Difference::of(&rules, &impersonator, &reader.actual(&impersonator).await?);
 
     for (right, reasons) in &difference.missing {
         printer.out_line(&format!("+ {right}{}", because(reasons)));
@@ -80,9 +85,17 @@ pub(super) async fn run(
     Ok(ExitStatus::Failed)
 }
 
-/// The subjects with the right to each cluster's proxy, by the host's RBAC.
-async fn index(host: &Side) -> Result<Index, Failure> {
-    let mut index = Index::default();
+/// Whether a hub keeps the rights on its member, and not the access controller.
+fn is_kept_by_hub(member: &MemberCluster) -> bool {
+    let conditions = member.status.iter().flat_map(|status| &status.conditions);
+    conditions
+        .into_iter()
+        .any(|condition| condition.type_ == "AuthSynced" && condition.reason.starts_with("KeptBy"))
+}
+
+/// The subjects with the right to the proxy of each member of an inventory, by the host's RBAC.
+async fn index(host: &Side, origin: Origin) -> Result<Index, Failure> {
+    let mut index = Index::of(origin);
     for role in items(host.get(&format!("/apis/{RBAC}/clusterroles")).await?) {
         index.role(&parse(role, "ClusterRole")?);
     }
@@ -110,10 +123,11 @@ impl Reader<'_> {
         }
     }
 
-    async fn actual(&self) -> Result<Actual, Failure> {
-        let one = async |kind: &str| self.one(&format!("/apis/{RBAC}/{kind}/{IMPERSONATOR}")).await;
+    async fn actual(&self, impersonator: &Impersonator) -> Result<Actual, Failure> {
+        let name = impersonator.rights;
+        let one = async |kind: &str| self.one(&format!("/apis/{RBAC}/{kind}/{name}")).await;
         let all = async |kind: &str| {
-            self.one(&format!("/apis/{RBAC}/{kind}?fieldSelector=metadata.name={IMPERSONATOR}")).await
+            self.one(&format!("/apis/{RBAC}/{kind}?fieldSelector=metadata.name={name}")).await
         };
         let some = |object: Option<Value>| object.map(|object| parse(object, "ClusterRole")).transpose();
         Ok(Actual {
@@ -145,6 +159,8 @@ fn parse<T: DeserializeOwned>(value: Value, what: &'static str) -> Result<T, Dif
 enum DiffError {
     #[error("no cluster {0} is registered on the host")]
     Unknown(ClusterName),
+    #[error("{origin} keeps the rights on {cluster} by its own rules, so there is nothing to compare", origin = .1.title(), cluster = .0)]
+    KeptByHub(ClusterName, Origin),
     #[error("cannot read a {what}")]
     Unreadable { what: &'static str, source: serde_json::Error },
 }
@@ -153,14 +169,18 @@ impl Explain for DiffError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Unknown(_) => Some("`kubectl mc clusters` lists the clusters".to_owned()),
-            Self::Unreadable { .. } => None,
+            Self::KeptByHub(_, Origin::Karmada) => Some(
+                "`mc-sidecar serve --karmada-member-rbac` keeps rights there as well; see docs/how-to/karmada.md"
+                    .to_owned(),
+            ),
+            Self::KeptByHub(..) | Self::Unreadable { .. } => None,
         }
     }
 
     fn status(&self) -> ExitStatus {
         match self {
             Self::Unknown(_) => ExitStatus::NoSuchCluster,
-            Self::Unreadable { .. } => ExitStatus::Failed,
+            Self::KeptByHub(..) | Self::Unreadable { .. } => ExitStatus::Failed,
         }
     }
 }

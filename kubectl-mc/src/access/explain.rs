@@ -59,6 +59,7 @@ pub(super) async fn run(
         cluster,
         who: &who,
         rules: &rules,
+        origin,
         learns,
         right: Right::default(),
     };

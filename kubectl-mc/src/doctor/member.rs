@@ -124,6 +124,9 @@ impl Fixes<'_> {
                 ("credential", fix)
             }
             ("CredentialValid", _) => ("credential", renew()),
+            ("AuthSynced", "ManagerRefused" | "ManagerUnusable" | "Forbidden") if *of_hub => {
+                ("impersonation", describe())
+            }
             ("AuthSynced", "ManagerRefused") => ("impersonation", renew()),
             ("AuthSynced", "ManagerUnusable" | "Forbidden") => ("impersonation", join()),
             ("AuthSynced", "HostRBACUnreadable") => ("impersonation", describe()),

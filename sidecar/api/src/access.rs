@@ -26,7 +26,7 @@ pub mod subject;
 
 pub use diff::{Actual, Difference, Right};
 pub use index::{Affected, Index};
-pub use objects::Objects;
+pub use objects::{Impersonator, Objects};
 pub use observed_user::ObservedUser;
 pub use policy::Policy;
 pub use rules::{LeftOut, MemberRules, Why};

@@ -8,6 +8,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::Origin;
+
 /// A cluster that is reached through this host.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -109,10 +111,22 @@ pub struct MemberClusterStatus {
 }
 
 impl MemberCluster {
-    /// The parts of the caller's identity that are passed to this member.
-    pub fn forwarded(&self) -> Forwarded {
-        let impersonation = self.spec.impersonation.as_ref();
-        impersonation.map(|i| Forwarded { uid: i.uid, extra: i.extra }).unwrap_or_default()
+    /// The parts of the caller's identity that are passed to this member. `origin` is the inventory that serves
+    /// it. Karmada's own rules on its members allow neither uid nor extra. Without settings, both are passed on
+    /// while condition `AuthSynced` reports that the sidecar has written rules that do.
+    pub fn forwarded(&self, origin: Origin) -> Forwarded {
+        match &self.spec.impersonation {
+            Some(Impersonation { uid, extra, .. }) => Forwarded { uid: *uid, extra: *extra },
+            None if origin == Origin::Karmada && !self.has_condition("AuthSynced", "True") => {
+                Forwarded { uid: Forwarding::Omit, extra: Forwarding::Omit }
+            }
+            None => Forwarded::default(),
+        }
+    }
+
+    fn has_condition(&self, type_: &str, value: &str) -> bool {
+        let conditions = self.status.iter().flat_map(|status| &status.conditions);
+        conditions.into_iter().any(|condition| condition.type_ == type_ && condition.status == value)
     }
 
     /// Condition `Reachable`, if it reports that the leader cannot reach this server.

@@ -4,20 +4,26 @@ use kubectl_mc_api::Origin;
 
 use super::Error;
 use crate::members::inventory::Inventories;
-use crate::members::inventory::hub::Hub;
+use crate::members::inventory::hub::{Hub, KarmadaFlags};
 
 /// `namespaces` contain the Secrets of each hub's members.
 pub(super) fn parse(
     order: Vec<Origin>,
     namespaces: [(Origin, String); 2],
-    allow_refs: bool,
+    karmada: KarmadaFlags,
 ) -> Result<Inventories, Error> {
-    if allow_refs && !order.contains(&Origin::Karmada) {
-        return Err(Error::Flag("inventory-allow-refs: it needs karmada in --inventory".to_owned()));
+    if !order.contains(&Origin::Karmada) {
+        for (flag, is_set) in
+            [("inventory-allow-refs", karmada.allow_refs), ("karmada-member-rbac", karmada.member_rbac)]
+        {
+            if is_set {
+                return Err(Error::Flag(format!("{flag}: it needs karmada in --inventory")));
+            }
+        }
     }
     let hub = Origin::hub_of(&order).map_err(|error| Error::Flag(format!("inventory: {error}")))?;
     let named = namespaces.into_iter().find(|&(origin, _)| Some(origin) == hub);
-    let hub = named.map(|(origin, namespace)| Hub { origin, namespace, allow_refs });
+    let hub = named.map(|(origin, namespace)| Hub { origin, namespace, karmada });
     Ok(Inventories { order: order.into(), hub })
 }
 
@@ -45,19 +51,24 @@ mod tests {
             (&["--inventory=kubeadmiral", "--kubeadmiral-namespace=k"], Origin::KubeAdmiral, "k"),
         ] {
             let config = config(flags).unwrap();
-            let hub = Hub { origin, namespace: namespace.to_owned(), allow_refs: false };
+            let hub = Hub { origin, namespace: namespace.to_owned(), karmada: KarmadaFlags::default() };
             assert_eq!(config.inventories.hub, Some(hub), "{flags:?}");
             assert_eq!(config.authorization.hub, Some(origin), "{flags:?}");
         }
     }
 
     #[test]
-    fn references_are_allowed_for_karmada_only() {
-        let flags = ["--inventory=membercluster,karmada", "--inventory-allow-refs"];
-        assert!(config(&flags).unwrap().inventories.hub.unwrap().allow_refs);
-        for inventory in ["--inventory=membercluster", "--inventory=kubeadmiral"] {
-            let error = config(&[inventory, "--inventory-allow-refs"]).unwrap_err().to_string();
-            assert_eq!(error, "--inventory-allow-refs: it needs karmada in --inventory", "{inventory}");
+    fn references_and_rights_on_members_are_for_karmada_only() {
+        for (flag, karmada) in [
+            ("--inventory-allow-refs", KarmadaFlags { allow_refs: true, member_rbac: false }),
+            ("--karmada-member-rbac", KarmadaFlags { allow_refs: false, member_rbac: true }),
+        ] {
+            let flags = ["--inventory=membercluster,karmada", flag];
+            assert_eq!(config(&flags).unwrap().inventories.hub.unwrap().karmada, karmada);
+            for inventory in ["--inventory=membercluster", "--inventory=kubeadmiral"] {
+                let error = config(&[inventory, flag]).unwrap_err().to_string();
+                assert_eq!(error, format!("{flag}: it needs karmada in --inventory"), "{inventory}");
+            }
         }
     }
 

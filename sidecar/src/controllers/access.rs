@@ -51,7 +51,7 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
         let mut observed = pin!(observed_users::changes(&context.host, &context.namespace));
         let mut access = Access {
             told: Arc::default(),
-            rbac: HostRbac::default(),
+            rbac: HostRbac::new(context.settings.written_hub),
             observed: ObservedUsers::default(),
             members: HashMap::new(),
             queue: context.metrics.queue("access"),
@@ -207,10 +207,11 @@ impl Access {
                 cluster: cluster.clone(),
                 host: self.context.host.clone(),
                 namespace: self.context.namespace.clone(),
+                origin: registered.origin,
                 manager: member.manager.clone(),
                 admin_groups: self.context.admin_groups.clone(),
                 impersonation: registered.member.spec.impersonation.clone().unwrap_or_default(),
-                entitled: entitled(self.rbac.index(), cluster),
+                entitled: entitled(self.rbac.index(registered.origin), cluster),
                 note: self.rbac.note(),
                 observed: self.observed.of(cluster),
                 reviews,
@@ -252,7 +253,7 @@ fn is_same(before: &Registered, now: &Registered) -> bool {
             && before.member.spec == now.member.spec
             && before.member.metadata.labels == now.member.metadata.labels
             && before.member.metadata.annotations == now.member.metadata.annotations);
-    same_member && manager(before) == manager(now)
+    same_member && before.origin == now.origin && manager(before) == manager(now)
 }
 
 /// The Secret of the member's manager.
@@ -264,7 +265,10 @@ fn manager(cluster: &ClusterName, registered: &Registered) -> Result<Arc<Secret>
             Finding::unknown("NoManager", message)
         }
         Origin::Karmada => {
-            let message = "Karmada keeps the rights on the member, by its own rules";
+            let mut message = "Karmada keeps the rights on the member, by its own rules".to_owned();
+            if let Some(why) = registered.unmanaged() {
+                message.push_str(&format!("; --karmada-member-rbac has no effect: {why}"));
+            }
             Finding::unknown("KeptByKarmada", message)
         }
         Origin::KubeAdmiral => {

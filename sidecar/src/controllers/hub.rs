@@ -24,7 +24,7 @@ use tracing::{info, warn};
 use super::Context;
 use super::conditions::{Aspect, FIELD_MANAGER, Finding};
 use crate::members::inventory::fleet::{Fleet, HubMembers};
-use crate::members::inventory::hub::{impersonation, source};
+use crate::members::inventory::hub::source;
 
 type Labels = BTreeMap<String, String>;
 
@@ -125,7 +125,7 @@ impl Change {
             Self::Label(member, _) => (member.name_any(), "label"),
             Self::Delete(member) => (member.name_any(), "delete"),
         };
-        match timeout(TIMEOUT, self.write(hub, members)).await {
+        match timeout(TIMEOUT, self.write(members)).await {
             Ok(Ok(())) => {
                 info!(cluster = name, verb, inventory = %hub, "the member follows the hub");
                 true
@@ -143,12 +143,12 @@ impl Change {
         }
     }
 
-    async fn write(self, hub: Origin, members: &Api<MemberCluster>) -> Result<(), kube::Error> {
+    async fn write(self, members: &Api<MemberCluster>) -> Result<(), kube::Error> {
         match self {
             Self::Create(name, labels) => {
                 let params =
                     PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-                members.create(&params, &registration(hub, &name, labels)).await?;
+                members.create(&params, &registration(&name, labels)).await?;
             }
             Self::Label(member, labels) => {
                 let params =
@@ -166,10 +166,9 @@ impl Change {
     }
 }
 
-/// The MemberCluster to create. Its spec is written only once, so an administrator may change it.
-fn registration(hub: Origin, name: &ClusterName, labels: Labels) -> MemberCluster {
-    let spec = MemberClusterSpec { impersonation: impersonation(hub) };
-    let mut member = MemberCluster::new(name.as_str(), spec);
+/// The MemberCluster to create. Its spec is left to administrators.
+fn registration(name: &ClusterName, labels: Labels) -> MemberCluster {
+    let mut member = MemberCluster::new(name.as_str(), MemberClusterSpec::default());
     member.meta_mut().labels = Some(labels);
     member
 }
@@ -195,8 +194,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
-    use kubectl_mc_api::member_cluster::Forwarding;
-
     use super::*;
     use crate::members::inventory::fleet::Registered;
 
@@ -261,17 +258,5 @@ mod tests {
         }
         done.sort();
         assert_eq!(done, ["create created", "delete gone", "label labelled"]);
-    }
-
-    #[test]
-    fn registration_forwards_uid_and_extra_if_the_hub_may() {
-        for (hub, passed) in [(Origin::Karmada, Forwarding::Omit), (Origin::KubeAdmiral, Forwarding::Forward)]
-        {
-            let name = "m1".parse().unwrap();
-            let member = registration(hub, &name, wanted(hub, &labels(&[("env", "prod")])));
-            let forwarded = member.forwarded();
-            assert_eq!((forwarded.uid, forwarded.extra), (passed, passed), "{hub}");
-            assert_eq!(Origin::of(&member), hub);
-        }
     }
 }

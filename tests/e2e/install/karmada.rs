@@ -1,6 +1,8 @@
 //! `kubectl mc install --inventory=membercluster,karmada` serves the members of Karmada in one command: with
 //! Karmada's own server and `karmadactl join`, sidecars in pods, and the way back of the how-to.
 
+use std::fs;
+
 use anyhow::{Result, ensure};
 use harness::bed::member;
 use harness::caller::Caller;
@@ -54,10 +56,25 @@ fn one_command_serves_members_that_karmada_has() -> Result<()> {
     // Karmada decides who may act on its members, and does not list administrators of the host.
     let hop = "member impersonation";
     scene.plugin.run(&["-C", NAME, "get", "pods"])?.failure(&[hop, "kubectl-mc:host-admins"])?;
+    scene.plugin.run(&["access", "diff", NAME])?.failure(&["Karmada keeps the rights"])?;
+    let explain = ["access", "explain", "--as", &user.user, "-C", NAME, "-n", &pods.name, "get", "pods"];
+
+    // Unless the sidecar keeps rights there, too.
+    let values = tempfile::NamedTempFile::new()?;
+    fs::write(values.path(), "inventory: [membercluster, karmada]\nkarmadaMemberRbac: true\n")?;
+    let values = format!("--values={}", values.path().display());
+    scene.install(&[&*values, "--reset-flags"])?.success()?;
+    eventually("administrators of the host are accepted", 2 * SOON, || {
+        scene.plugin.run(&["-C", NAME, "get", "pods"])?.success().map(Some)
+    })?;
+    let same = scene.plugin.run(&["access", "diff", NAME])?;
+    ensure!(same.code == 0 && same.stderr.contains("has exactly these rights"), "{same:?}");
+    let explained = scene.plugin.run(&explain)?.success()?;
+    ensure!(explained.contains("the sidecar may impersonate"), "{explained}");
     scene.plugin.run(&["unjoin", NAME, "--yes"])?.failure(&["Karmada"])?;
 
     // The way back.
-    scene.install(&["--inventory=membercluster"])?.success()?;
+    scene.install(&["--reset-flags"])?.success()?;
     let kubectl = Tool::admin(scene.host.cluster)?;
     kubectl.ok(&["delete", "memberclusters", "-l", "fleet.kubectl-mc.dev/inventory=karmada"])?;
     scene.plugin.run(&["-C", NAME, "get", "pods"])?.failure(&[NAME])?;
@@ -66,7 +83,12 @@ fn one_command_serves_members_that_karmada_has() -> Result<()> {
     ensure!(after == before, "{:?}", after.symmetric_difference(&before).collect::<Vec<_>>());
     karmadactl(&scene, "unjoin")?;
     drop(own);
-    kubectl.ok(&["delete", "clusterrole,clusterrolebinding", NAME]).map(drop)
+    kubectl.ok(&["delete", "clusterrole,clusterrolebinding", NAME])?;
+    // The command of the how-to.
+    let at_member = Tool::admin(member("m2")?)?;
+    at_member.ok(&["delete", "clusterrole,clusterrolebinding", "kubectl-mc-karmada-impersonator"])?;
+    let of_rights = "--field-selector=metadata.name=kubectl-mc-karmada-impersonator";
+    at_member.ok(&["delete", "role,rolebinding", "--all-namespaces", of_rights]).map(drop)
 }
 
 fn karmadactl(scene: &Scene, verb: &str) -> Result<()> {

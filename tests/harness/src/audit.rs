@@ -38,12 +38,23 @@ impl AuditLog {
         })
     }
 
+    /// The same with the account of Karmada.
+    pub fn request_of_karmada(&self, uri: &str) -> Result<Value> {
+        eventually(&format!("the audit log names {uri:?}"), SOON, || {
+            Ok(self.requests_of(KARMADA, uri)?.into_iter().next())
+        })
+    }
+
     /// All finished requests of the sidecar so far whose URI contains this. Requests of the member's
     /// controllers to the same objects do not count.
     pub fn requests(&self, uri: &str) -> Result<Vec<Value>> {
+        self.requests_of(IMPERSONATOR, uri)
+    }
+
+    fn requests_of(&self, user: &str, uri: &str) -> Result<Vec<Value>> {
         self.find(|event| {
             event["stage"] == "ResponseComplete"
-                && event["user"]["username"] == IMPERSONATOR
+                && event["user"]["username"] == user
                 && event["requestURI"].as_str().is_some_and(|other| other.contains(uri))
         })
     }
@@ -93,3 +104,5 @@ pub fn impersonated(event: &Value) -> Value {
 
 /// The sidecar's user at a member.
 const IMPERSONATOR: &str = "system:serviceaccount:kubectl-mc-system:kubectl-mc-impersonator";
+/// The sidecar's user at a member of Karmada.
+pub const KARMADA: &str = "system:serviceaccount:karmada-cluster:karmada-impersonator";

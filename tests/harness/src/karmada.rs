@@ -67,6 +67,7 @@ impl Karmada {
         namespace(&api)?;
         let (token, bundle) = account(&api, "karmada-impersonator")?;
         let (admin, _) = account(&api, &format!("karmada-{name}"))?;
+        all_rights(&api, &format!("karmada-{name}"))?;
         let data = json!({"caBundle": bundle, "token": admin});
         self.secret(name, &data)?;
         self.secret(&format!("{name}-impersonator"), &json!({"token": token}))?;
@@ -203,6 +204,26 @@ impl Drop for InPlace {
     fn drop(&mut self) {
         let _ = self.host.merge(API_SERVICE, &self.replaced);
     }
+}
+
+/// The rights of the account that Karmada's controllers use on a member.
+fn all_rights(api: &Api, account: &str) -> Result<()> {
+    let (name, group) = (format!("karmada-controller-manager:{account}"), "rbac.authorization.k8s.io");
+    let path = |kind: &str| format!("/apis/{group}/v1/{kind}/{name}");
+    let rules = json!([
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}, {"nonResourceURLs": ["*"], "verbs": ["get"]},
+    ]);
+    let role = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules,
+    });
+    api.apply(&path("clusterroles"), &role)?;
+    let binding = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}],
+    });
+    api.apply(&path("clusterrolebindings"), &binding)?;
+    Ok(())
 }
 
 /// The server of a member of the bed.

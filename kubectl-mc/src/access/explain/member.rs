@@ -1,13 +1,13 @@
 //! Determines the verdicts of the member by reviews through the caller's proxy path.
 
 use http::{Method, StatusCode};
-use kubectl_mc_api::ClusterName;
-use kubectl_mc_api::names::{IMPERSONATOR, NAMESPACE};
+use kubectl_mc_api::{ClusterName, Origin};
 use serde_json::{Value, json};
 
 use super::hops::{self, Verdict};
 use super::{REVIEWS, SELF_REVIEWS};
 use crate::access::identity::Identity;
+use crate::access::impersonator;
 use crate::access::kinds::{self, ResourceAttributes};
 use crate::access::rules::Rules;
 use crate::access::through;
@@ -28,6 +28,8 @@ pub(super) struct Question<'a> {
     pub(super) rules: &'a Rules,
     /// Whether the sidecar gets rights on the member on demand.
     pub(super) learns: bool,
+    /// The inventory that lists the member.
+    pub(super) origin: Origin,
     pub(super) right: Right,
 }
 
@@ -80,15 +82,16 @@ impl Question<'_> {
             Ok(there) => there,
             Err(why) => return Ok(without_identity(why)),
         };
-        let impersonator = Identity::named(&format!("system:serviceaccount:{NAMESPACE}:{IMPERSONATOR}"), &[]);
-        let mut missing = Vec::new();
-        let mut learns = self.learns;
-        for right in there.rights() {
-            let what = hops::right_in_words(&right);
-            let review = impersonator.review(&json!({"resourceAttributes": right}));
-            if !self.ask(&review).await?.0 {
-                learns &= right["group"] == "";
-                missing.push(what);
+        let (mut account, mut missing, mut learns) = ("", Vec::new(), self.learns);
+        if let Some(impersonator) = impersonator::of(self.host, cluster, self.origin).await? {
+            account = impersonator.account;
+            let impersonator = Identity::named(&impersonator.user(), &[]);
+            for right in there.rights() {
+                let review = impersonator.review(&json!({"resourceAttributes": right}));
+                if !self.ask(&review).await?.0 {
+                    learns &= right["group"] == "";
+                    missing.push(hops::right_in_words(&right));
+                }
             }
         }
         let impersonation = if missing.is_empty() {
@@ -100,7 +103,7 @@ impl Question<'_> {
                 missing.join(", ")
             ))
         } else {
-            Verdict::no(format!("{IMPERSONATOR} may not impersonate {}", missing.join(", ")), self.diff())
+            Verdict::no(format!("{account} may not impersonate {}", missing.join(", ")), self.diff())
         };
         let (allowed, reason) = self.ask(&there.review(&self.right.attributes)).await?;
         Ok(vec![

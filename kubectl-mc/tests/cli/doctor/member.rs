@@ -142,6 +142,12 @@ fn member_of_another_hub_is_not_joined_again() {
          fix: kubectl FLAGS describe membercluster m1",
         ),
         (
+            "AuthSynced",
+            "ManagerRefused",
+            "problem impersonation ManagerRefused: found\n\
+         fix: kubectl FLAGS describe membercluster m1",
+        ),
+        (
             "SecretsBound",
             "ChosenByReference",
             "warning secrets ChosenByReference: found\n\

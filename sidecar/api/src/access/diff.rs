@@ -8,7 +8,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Ro
 
 use super::objects::{AUTHENTICATION, IMPERSONATE, Objects};
 use super::rules::Reasons;
-use super::{MemberRules, Subject};
+use super::{Impersonator, MemberRules, Subject};
 
 /// The roles and bindings that a member has now.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,8 +43,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    pub fn of(rules: &MemberRules, actual: &Actual) -> Self {
-        let objects = rules.objects();
+    pub fn of(rules: &MemberRules, impersonator: &Impersonator, actual: &Actual) -> Self {
+        let objects = rules.objects(impersonator);
         let (wanted, has) = (Rights::wanted(&objects), Rights::of(actual, &objects));
         let missing = wanted.0.difference(&has.0).map(|right| (right.clone(), rules.reasons(right)));
         Self { missing: missing.collect(), surplus: has.0.difference(&wanted.0).cloned().collect() }

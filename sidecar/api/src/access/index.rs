@@ -11,12 +11,13 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 
 use super::matching::Reach;
 use super::{Because, Subject};
-use crate::ClusterName;
 use crate::names::SIDECAR;
+use crate::{ClusterName, Origin};
 
-/// The subjects that may use each cluster's proxy.
+/// The subjects that may use each cluster's proxy, for the members of one inventory.
 #[derive(Debug, Default)]
 pub struct Index {
+    origin: Origin,
     /// The clusters that a role reaches; roles that reach none are absent.
     roles: HashMap<Arc<str>, Reach>,
     bindings: HashMap<Arc<str>, Bound>,
@@ -43,10 +44,15 @@ pub enum Affected {
 }
 
 impl Index {
+    /// An empty index for the members of an inventory.
+    pub fn of(origin: Origin) -> Self {
+        Self { origin, ..Self::default() }
+    }
+
     /// Adds or replaces a role.
     pub fn role(&mut self, role: &ClusterRole) -> Affected {
         let name = role.metadata.name.as_deref().unwrap_or_default();
-        self.reaches(name, Reach::of(role.rules.as_deref().unwrap_or_default()))
+        self.reaches(name, Reach::of(role.rules.as_deref().unwrap_or_default(), self.origin))
     }
 
     pub fn role_gone(&mut self, name: &str) -> Affected {

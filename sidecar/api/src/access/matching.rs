@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use crate::ClusterName;
 use crate::path::{CLUSTERS, PROXY_GROUP};
+use crate::{ClusterName, Origin};
 
 /// The clusters whose proxy a role grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,10 +21,11 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// The clusters that the rules of a role reach together.
-    pub fn of(rules: &[PolicyRule]) -> Self {
+    /// The clusters of an inventory that the rules of a role reach together. Members of a hub are reached by
+    /// grants in the hub's API group as well.
+    pub fn of(rules: &[PolicyRule], origin: Origin) -> Self {
         let mut reach = Self::default();
-        for rule in rules.iter().filter(|rule| is_about_the_proxy(rule)) {
+        for rule in rules.iter().filter(|rule| is_about_the_proxy(rule, origin)) {
             match rule.resource_names.as_deref() {
                 None | Some([]) => reach.all = true,
                 // Names that are not valid cluster names match no cluster.
@@ -46,20 +47,23 @@ impl Reach {
     }
 }
 
-fn is_about_the_proxy(rule: &PolicyRule) -> bool {
+fn is_about_the_proxy(rule: &PolicyRule, origin: Origin) -> bool {
     let any_of = |list: &Option<Vec<String>>, wanted: &[&str]| {
         list.iter().flatten().any(|word| wanted.contains(&word.as_str()))
     };
-    let resources = rule.resources.iter().flatten();
-    any_of(&rule.api_groups, &["*", PROXY_GROUP])
-        && resources.map(String::as_str).any(is_the_proxy)
+    let resource_of = |group: &str, resource: &str| {
+        let resources = rule.resources.iter().flatten();
+        any_of(&rule.api_groups, &["*", group])
+            && resources.map(String::as_str).any(|found| is_the_proxy(found, resource))
+    };
+    (resource_of(PROXY_GROUP, CLUSTERS) || resource_of(origin.grant_group(), origin.grant_resource()))
         && rule.verbs.iter().any(|verb| VERBS.contains(&verb.as_str()))
 }
 
-fn is_the_proxy(resource: &str) -> bool {
-    match resource.split_once('/') {
-        None => resource == "*",
-        Some((parent, sub)) => sub == PROXY && (parent == "*" || parent == CLUSTERS),
+fn is_the_proxy(found: &str, resource: &str) -> bool {
+    match found.split_once('/') {
+        None => found == "*",
+        Some((parent, sub)) => sub == PROXY && (parent == "*" || parent == resource),
     }
 }
 
@@ -83,7 +87,7 @@ mod tests {
     }
 
     fn reached(rule: PolicyRule) -> bool {
-        Reach::of(&[rule]).includes(&"m1".parse().unwrap())
+        Reach::of(&[rule], Origin::MemberCluster).includes(&"m1".parse().unwrap())
     }
 
     #[test]
@@ -132,9 +136,25 @@ mod tests {
     #[test]
     fn rules_of_a_role_add_up() {
         let named = |name| rule(&["*"], &["*/proxy"], &["get"], &[name]);
-        let reach = Reach::of(&[named("m1"), named("m2")]);
-        assert_eq!(reach.named.len(), 2);
-        assert!(Reach::of(&[named("m1"), rule(&["*"], &["*"], &["*"], &[])]).all);
-        assert!(Reach::of(&[]).is_nothing());
+        let of = |rules: &[PolicyRule]| Reach::of(rules, Origin::MemberCluster);
+        assert_eq!(of(&[named("m1"), named("m2")]).named.len(), 2);
+        assert!(of(&[named("m1"), rule(&["*"], &["*"], &["*"], &[])]).all);
+        assert!(of(&[]).is_nothing());
+    }
+
+    #[test]
+    fn grants_of_a_hub_reach_only_its_own_members() {
+        for (group, resource, reached) in [
+            ("proxy.kubectl-mc.dev", "clusters/proxy", Origin::ALL.to_vec()),
+            ("cluster.karmada.io", "clusters/proxy", vec![Origin::Karmada]),
+            ("cluster.karmada.io", "aggregations/proxy", vec![]),
+            ("aggregated.kubeadmiral.io", "aggregations/proxy", vec![Origin::KubeAdmiral]),
+            ("aggregated.kubeadmiral.io", "clusters/proxy", vec![]),
+        ] {
+            let rule = rule(&[group], &[resource], &["get"], &[]);
+            let reaches = |origin: &Origin| Reach::of(std::slice::from_ref(&rule), *origin).all;
+            let found: Vec<_> = Origin::ALL.into_iter().filter(reaches).collect();
+            assert_eq!(found, reached, "{group} {resource}");
+        }
     }
 }

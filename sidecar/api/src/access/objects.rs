@@ -1,6 +1,9 @@
 //! Builds the roles and bindings of a member from its rules: one ClusterRole for users, groups, uids and
 //! extra, and one Role in each namespace whose service accounts may be impersonated. The names are fixed,
 //! because the manager's rights on the member are limited to them.
+//!
+//! A member of Karmada that is a member of kubectl-mc as well has both accounts, so the objects for Karmada's
+//! account have a name of their own.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +14,36 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::MemberRules;
 use super::rules::Accounts;
-use crate::names::{IMPERSONATOR, KUBECTL_MC, MANAGED_BY, NAMESPACE};
+use crate::names::{IMPERSONATOR, KARMADA_RIGHTS, KUBECTL_MC, MANAGED_BY, NAMESPACE};
+
+/// The service account on a member with which the sidecar impersonates callers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Impersonator {
+    pub namespace: String,
+    pub account: &'static str,
+    /// The name of the roles and bindings that allow it.
+    pub rights: &'static str,
+}
+
+impl Impersonator {
+    /// The account of Karmada, in the namespace that has the Cluster's Secrets on the host
+    /// (karmada-io/karmada: `pkg/controllers/unifiedauth`).
+    pub fn of_karmada(namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), account: KARMADA_ACCOUNT, rights: KARMADA_RIGHTS }
+    }
+
+    /// The name of the account as a user of the member.
+    pub fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.account)
+    }
+}
+
+impl Default for Impersonator {
+    /// The account that a join creates.
+    fn default() -> Self {
+        Self { namespace: NAMESPACE.to_owned(), account: IMPERSONATOR, rights: IMPERSONATOR }
+    }
+}
 
 /// The objects that a member should have. Equal rules make equal objects in the same order.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +55,10 @@ pub struct Objects {
 }
 
 impl MemberRules {
-    pub fn objects(&self) -> Objects {
+    pub fn objects(&self, impersonator: &Impersonator) -> Objects {
+        let metadata = |namespace: Option<&str>| metadata(impersonator.rights, namespace);
+        let role_ref = |kind: &str| role_ref(impersonator.rights, kind);
+        let subjects = || Some(vec![subject(impersonator)]);
         let mut rules = Vec::new();
         if self.any_user {
             rules.push(rule("", "users", Vec::new()));
@@ -50,7 +85,7 @@ impl MemberRules {
             let binding = RoleBinding {
                 metadata: metadata(Some(namespace)),
                 role_ref: role_ref("Role"),
-                subjects: Some(vec![impersonator()]),
+                subjects: subjects(),
             };
             (namespace.clone(), (role, binding))
         });
@@ -63,16 +98,16 @@ impl MemberRules {
             cluster_role_binding: ClusterRoleBinding {
                 metadata: metadata(None),
                 role_ref: role_ref("ClusterRole"),
-                subjects: Some(vec![impersonator()]),
+                subjects: subjects(),
             },
             roles: roles.collect(),
         }
     }
 }
 
-fn metadata(namespace: Option<&str>) -> ObjectMeta {
+fn metadata(name: &str, namespace: Option<&str>) -> ObjectMeta {
     ObjectMeta {
-        name: Some(IMPERSONATOR.to_owned()),
+        name: Some(name.to_owned()),
         namespace: namespace.map(str::to_owned),
         labels: Some(BTreeMap::from([(MANAGED_BY.to_owned(), KUBECTL_MC.to_owned())])),
         ..ObjectMeta::default()
@@ -89,15 +124,15 @@ fn rule(group: &str, resource: &str, names: Vec<String>) -> PolicyRule {
     }
 }
 
-fn role_ref(kind: &str) -> RoleRef {
-    RoleRef { api_group: RBAC_GROUP.to_owned(), kind: kind.to_owned(), name: IMPERSONATOR.to_owned() }
+fn role_ref(name: &str, kind: &str) -> RoleRef {
+    RoleRef { api_group: RBAC_GROUP.to_owned(), kind: kind.to_owned(), name: name.to_owned() }
 }
 
-fn impersonator() -> Subject {
+fn subject(impersonator: &Impersonator) -> Subject {
     Subject {
         kind: "ServiceAccount".to_owned(),
-        name: IMPERSONATOR.to_owned(),
-        namespace: Some(NAMESPACE.to_owned()),
+        name: impersonator.account.to_owned(),
+        namespace: Some(impersonator.namespace.clone()),
         api_group: None,
     }
 }
@@ -105,6 +140,8 @@ fn impersonator() -> Subject {
 pub const IMPERSONATE: &str = "impersonate";
 pub const AUTHENTICATION: &str = "authentication.k8s.io";
 pub const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+/// The account whose token is in Secret `<cluster>-impersonator`.
+const KARMADA_ACCOUNT: &str = "karmada-impersonator";
 
 #[cfg(test)]
 mod tests {
@@ -116,7 +153,8 @@ mod tests {
 
     fn objects(impersonation: &Impersonation, subjects: &[Subject]) -> Objects {
         let entitled = subjects.iter().map(|subject| (subject, Because::Spec));
-        MemberRules::new(&[], impersonation, &Policy::default(), entitled, &[]).objects()
+        let rules = MemberRules::new(&[], impersonation, &Policy::default(), entitled, &[]);
+        rules.objects(&Impersonator::default())
     }
 
     fn account(namespace: &str, name: &str) -> Subject {
@@ -157,6 +195,34 @@ mod tests {
     }
 
     #[test]
+    fn account_of_karmada_has_objects_of_its_own() {
+        let subjects = [account("a", "robot")];
+        let entitled = subjects.iter().map(|subject| (subject, Because::Spec));
+        let rules = MemberRules::new(&[], &Impersonation::default(), &Policy::default(), entitled, &[]);
+        let karmada = Impersonator::of_karmada("clusters");
+        let Objects { cluster_role, cluster_role_binding, roles } = rules.objects(&karmada);
+        let (role, binding) = &roles["a"];
+        let metadata =
+            [&cluster_role.metadata, &cluster_role_binding.metadata, &role.metadata, &binding.metadata];
+        for metadata in metadata {
+            assert_eq!(metadata.name.as_deref(), Some("kubectl-mc-karmada-impersonator"));
+        }
+        for (role_ref, subjects) in [
+            (&cluster_role_binding.role_ref, &cluster_role_binding.subjects),
+            (&binding.role_ref, &binding.subjects),
+        ] {
+            assert_eq!(role_ref.name, "kubectl-mc-karmada-impersonator");
+            let subjects = serde_json::to_value(subjects).unwrap();
+            let account =
+                json!({"kind": "ServiceAccount", "name": "karmada-impersonator", "namespace": "clusters"});
+            assert_eq!(subjects, json!([account]));
+        }
+        assert_eq!(karmada.user(), "system:serviceaccount:clusters:karmada-impersonator");
+        let own = rules.objects(&Impersonator::default());
+        assert_eq!(own.cluster_role.rules, cluster_role.rules);
+    }
+
+    #[test]
     fn service_accounts_are_named_in_their_own_namespace() {
         let group = Subject::Group("system:serviceaccounts:all".to_owned());
         let subjects = [account("a", "robot"), account("b", "robot"), account("all", "one"), group];
@@ -194,7 +260,8 @@ mod tests {
             Impersonation { uid: Forwarding::Omit, extra: Forwarding::Omit, ..Impersonation::default() };
         let refused =
             Policy { refused_groups: ["kubectl-mc:host-admins".to_owned()].into(), ..Policy::default() };
-        let objects = MemberRules::new(&[], &impersonation, &refused, [], &[]).objects();
+        let rules = MemberRules::new(&[], &impersonation, &refused, [], &[]);
+        let objects = rules.objects(&Impersonator::default());
         assert_eq!(objects.cluster_role.rules, Some(Vec::new()));
         assert!(objects.roles.is_empty());
     }

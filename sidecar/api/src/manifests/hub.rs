@@ -43,7 +43,9 @@ impl Parameters {
         ];
         let namespaces = namespaces.into_iter().filter(|(_, namespace, default)| *namespace != default);
         let namespaces = namespaces.map(|(hub, namespace, _)| format!("--{hub}-namespace={namespace}"));
-        inventory.into_iter().chain(namespaces)
+        let writes = self.values.karmada_member_rbac && self.values.inventory.contains(&Origin::Karmada);
+        let rbac = writes.then(|| "--karmada-member-rbac".to_owned());
+        inventory.into_iter().chain(namespaces).chain(rbac)
     }
 
     /// The same parameters with the inventory of every hub, to find the names of their objects.
@@ -105,6 +107,9 @@ mod tests {
             assert_eq!(flags(&of_hub), expected);
         }
         assert!(flags(&with("")).is_empty());
+        let writes = with("inventory: [karmada]\nkarmadaMemberRbac: true");
+        assert_eq!(flags(&writes), ["--inventory=karmada", "--karmada-member-rbac"]);
+        assert!(flags(&with("karmadaMemberRbac: true")).is_empty(), "the sidecar would refuse to start");
     }
 
     #[test]

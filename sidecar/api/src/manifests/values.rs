@@ -27,6 +27,7 @@ pub struct Values {
     pub list_for: Vec<String>,
     pub inventory: Vec<Origin>,
     pub karmada_namespace: String,
+    pub karmada_member_rbac: bool,
     pub kubeadmiral_namespace: String,
     pub service_account: ServiceAccount,
     pub resources: Map<String, Value>,

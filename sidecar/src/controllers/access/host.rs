@@ -6,8 +6,8 @@ use futures_util::{Stream, StreamExt, stream};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
-use kubectl_mc_api::MemberCluster;
 use kubectl_mc_api::access::{Affected, Index};
+use kubectl_mc_api::{MemberCluster, Origin};
 use tracing::warn;
 
 use crate::watch_backoff::WatchBackoff;
@@ -64,12 +64,26 @@ async fn serves_no_rbac(host: &kube::Client) -> bool {
 /// The rules read so far.
 #[derive(Default)]
 pub(super) struct HostRbac {
-    index: Index,
+    indexes: Indexes,
     roles: Names,
     bindings: Names,
     failed: Option<String>,
     /// A host that does not authorize by RBAC need not serve it.
     absent: bool,
+}
+
+/// The index for kubectl-mc's own members, and the one for the members of a hub whose rights are written, if any.
+#[derive(Default)]
+struct Indexes {
+    own: Index,
+    hub: Option<Index>,
+}
+
+impl Indexes {
+    fn each(&mut self, change: impl Fn(&mut Index) -> Affected) -> Affected {
+        let hub = self.hub.as_mut().map_or_else(Affected::none, &change);
+        change(&mut self.own).and(hub)
+    }
 }
 
 /// The objects of one kind that the index knows.
@@ -81,14 +95,22 @@ struct Names {
 }
 
 impl HostRbac {
+    /// Empty rules, for kubectl-mc's own members and those of this hub.
+    pub(super) fn new(hub: Option<Origin>) -> Self {
+        let indexes = Indexes { own: Index::default(), hub: hub.map(Index::of) };
+        Self { indexes, ..Self::default() }
+    }
+
     /// Applies an event and returns the affected members.
     pub(super) fn take(&mut self, change: Change) -> Affected {
         let was_synced = self.is_synced();
-        let Self { index, roles, bindings, .. } = self;
+        let Self { indexes, roles, bindings, .. } = self;
         let affected = match change {
-            Change::Role(event) => roles.take(index, event, |index, role| index.role(role), Index::role_gone),
+            Change::Role(event) => {
+                roles.take(indexes, event, |index, role| index.role(role), Index::role_gone)
+            }
             Change::Binding(event) => {
-                bindings.take(index, event, |index, binding| index.binding(binding), Index::binding_gone)
+                bindings.take(indexes, event, |index, binding| index.binding(binding), Index::binding_gone)
             }
             Change::Failed(error) => {
                 self.failed(&error);
@@ -136,15 +158,16 @@ impl HostRbac {
         )
     }
 
-    pub(super) fn index(&self) -> &Index {
-        &self.index
+    /// The rules for a member of this inventory.
+    pub(super) fn index(&self, origin: Origin) -> &Index {
+        self.indexes.hub.as_ref().filter(|_| origin.is_hub()).unwrap_or(&self.indexes.own)
     }
 }
 
 impl Names {
     fn take<K: ResourceExt>(
         &mut self,
-        index: &mut Index,
+        indexes: &mut Indexes,
         event: watcher::Event<K>,
         there: impl Fn(&mut Index, &K) -> Affected,
         gone: impl Fn(&mut Index, &str) -> Affected,
@@ -156,22 +179,22 @@ impl Names {
             }
             watcher::Event::InitApply(object) => {
                 self.anew.insert(object.name_any());
-                there(index, &object)
+                indexes.each(|index| there(index, &object))
             }
             watcher::Event::InitDone => {
                 let anew = std::mem::take(&mut self.anew);
                 let before = std::mem::replace(&mut self.known, anew);
                 self.synced = true;
-                let gone = before.difference(&self.known).map(|name| gone(index, name));
+                let gone = before.difference(&self.known).map(|name| indexes.each(|index| gone(index, name)));
                 gone.fold(Affected::none(), Affected::and)
             }
             watcher::Event::Apply(object) => {
                 self.known.insert(object.name_any());
-                there(index, &object)
+                indexes.each(|index| there(index, &object))
             }
             watcher::Event::Delete(object) => {
                 self.known.remove(&object.name_any());
-                gone(index, &object.name_any())
+                indexes.each(|index| gone(index, &object.name_any()))
             }
         }
     }
@@ -202,7 +225,8 @@ mod tests {
 
     fn users(rbac: &HostRbac) -> Vec<String> {
         let m1: ClusterName = "m1".parse().unwrap();
-        let mut users: Vec<_> = rbac.index().entitled(&m1).map(|(subject, _)| subject.to_string()).collect();
+        let mut users: Vec<_> =
+            rbac.index(Origin::MemberCluster).entitled(&m1).map(|(subject, _)| subject.to_string()).collect();
         users.sort();
         users
     }

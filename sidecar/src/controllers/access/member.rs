@@ -8,23 +8,23 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::core::Status;
 use kube::{Api, Resource};
 use kubectl_mc_api::access::{Actual, Objects, Policy};
-use kubectl_mc_api::names::{IMPERSONATOR, KUBECTL_MC, MANAGED_BY, MANAGER, NAMESPACE, SIDECAR};
+use kubectl_mc_api::names::{KUBECTL_MC, MANAGED_BY, MANAGER, NAMESPACE, SIDECAR};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Reads the member's policy and its current roles and bindings.
-pub(super) async fn read(member: &kube::Client) -> Result<(Policy, Actual), kube::Error> {
+/// Reads the member's policy and its current roles and bindings of this name.
+pub(super) async fn read(member: &kube::Client, rights: &str) -> Result<(Policy, Actual), kube::Error> {
     let policies = Api::<ConfigMap>::namespaced(member.clone(), NAMESPACE);
     let cluster_roles = Api::<ClusterRole>::all(member.clone());
     let cluster_role_bindings = Api::<ClusterRoleBinding>::all(member.clone());
     let roles = Api::<Role>::all(member.clone());
     let role_bindings = Api::<RoleBinding>::all(member.clone());
     // A list with a field selector for one name needs the right to that name only.
-    let ours = ListParams::default().fields(&format!("metadata.name={IMPERSONATOR}"));
+    let ours = ListParams::default().fields(&format!("metadata.name={rights}"));
     let (policy, cluster_role, cluster_role_binding, roles, role_bindings) = tokio::try_join!(
         policies.get_opt(MANAGER),
-        cluster_roles.get_opt(IMPERSONATOR),
-        cluster_role_bindings.get_opt(IMPERSONATOR),
+        cluster_roles.get_opt(rights),
+        cluster_role_bindings.get_opt(rights),
         roles.list(&ours),
         role_bindings.list(&ours),
     )?;
@@ -41,9 +41,10 @@ pub(super) struct Applied {
     pub(super) homeless: Vec<String>,
 }
 
-/// Writes the objects that differ on the member and deletes surplus ones.
+/// Writes the objects of the name `rights` that differ on the member and deletes surplus ones.
 pub(super) async fn apply(
     member: &kube::Client,
+    rights: &str,
     objects: &Objects,
     actual: &Actual,
 ) -> Result<Applied, kube::Error> {
@@ -54,11 +55,11 @@ pub(super) async fn apply(
         metadata.namespace.as_ref().filter(|&namespace| !roles.contains_key(namespace)).cloned()
     };
     for namespace in actual.roles.iter().filter_map(|role| is_surplus(&role.metadata)) {
-        delete::<Role>(member, &namespace).await?;
+        delete::<Role>(member, &namespace, rights).await?;
         applied.written += 1;
     }
     for namespace in actual.role_bindings.iter().filter_map(|binding| is_surplus(&binding.metadata)) {
-        delete::<RoleBinding>(member, &namespace).await?;
+        delete::<RoleBinding>(member, &namespace, rights).await?;
         applied.written += 1;
     }
     if !actual.cluster_role.as_ref().is_some_and(|role| {
@@ -66,13 +67,13 @@ pub(super) async fn apply(
             && role.aggregation_rule.is_none()
             && same(role.rules.as_deref(), cluster_role.rules.as_deref())
     }) {
-        patch(&Api::<ClusterRole>::all(member.clone()), cluster_role).await?;
+        patch(&Api::<ClusterRole>::all(member.clone()), rights, cluster_role).await?;
         applied.written += 1;
     }
     if !actual.cluster_role_binding.as_ref().is_some_and(|binding| {
         is_ours(&binding.metadata) && binding.subjects == cluster_role_binding.subjects
     }) {
-        patch(&Api::<ClusterRoleBinding>::all(member.clone()), cluster_role_binding).await?;
+        patch(&Api::<ClusterRoleBinding>::all(member.clone()), rights, cluster_role_binding).await?;
         applied.written += 1;
     }
     let mut failed = None;
@@ -91,10 +92,10 @@ pub(super) async fn apply(
         });
         let written = async {
             if !has_role {
-                patch(&Api::<Role>::namespaced(member.clone(), namespace), role).await?;
+                patch(&Api::<Role>::namespaced(member.clone(), namespace), rights, role).await?;
             }
             if !has_binding {
-                patch(&Api::<RoleBinding>::namespaced(member.clone(), namespace), binding).await?;
+                patch(&Api::<RoleBinding>::namespaced(member.clone(), namespace), rights, binding).await?;
             }
             Ok::<_, kube::Error>(usize::from(!has_role) + usize::from(!has_binding))
         };
@@ -116,23 +117,22 @@ fn is_missing(refusal: &Status) -> bool {
 
 /// Server-side apply, also to create objects: the path of a PATCH has the name, so a right limited to that
 /// name is enough.
-async fn patch<K>(api: &Api<K>, object: &K) -> Result<(), kube::Error>
+async fn patch<K>(api: &Api<K>, name: &str, object: &K) -> Result<(), kube::Error>
 where
     K: Clone + std::fmt::Debug + DeserializeOwned + Serialize,
 {
     let ours = PatchParams::apply(FIELD_MANAGER).force();
-    api.patch(IMPERSONATOR, &ours, &Patch::Apply(object)).await.map(drop)
+    api.patch(name, &ours, &Patch::Apply(object)).await.map(drop)
 }
 
-async fn delete<K>(member: &kube::Client, namespace: &str) -> Result<(), kube::Error>
+async fn delete<K>(member: &kube::Client, namespace: &str, name: &str) -> Result<(), kube::Error>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + Clone
         + std::fmt::Debug
         + DeserializeOwned,
 {
-    match Api::<K>::namespaced(member.clone(), namespace).delete(IMPERSONATOR, &DeleteParams::default()).await
-    {
+    match Api::<K>::namespaced(member.clone(), namespace).delete(name, &DeleteParams::default()).await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         deleted => deleted.map(drop),
     }
@@ -184,7 +184,8 @@ mod tests {
             cluster_role_binding: ClusterRoleBinding::default(),
             roles: roles.collect(),
         };
-        let result = apply(&member, &objects, &Actual::default()).await.map(|applied| applied.homeless);
+        let result =
+            apply(&member, "rights", &objects, &Actual::default()).await.map(|applied| applied.homeless);
         (result, wrote.try_iter().flatten().collect())
     }
 

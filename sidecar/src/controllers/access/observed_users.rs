@@ -14,7 +14,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use kubectl_mc_api::access::{Because, ObservedUser, Subject, sent};
-use kubectl_mc_api::{ClusterName, path};
+use kubectl_mc_api::{ClusterName, Origin};
 use serde_json::{Map, Value, json};
 use tracing::warn;
 
@@ -117,7 +117,7 @@ impl MemberUsers {
     pub(super) async fn verified(
         self,
         host: &kube::Client,
-        cluster: &ClusterName,
+        member: (&ClusterName, Origin),
         entitled: &[Entitled],
         reviews: Reviews,
         now: Timestamp,
@@ -147,7 +147,7 @@ impl MemberUsers {
         let (mut allowed, unbound): (Vec<_>, Vec<_>) =
             fresh.into_iter().partition(|(_, entry)| rbac.lets_in(entry));
         let answers = stream::iter(unbound).map(|(key, entry)| async {
-            let is_allowed = reviews.allow(&entry) || host_lets_in(host, cluster, &entry).await?;
+            let is_allowed = reviews.allow(&entry) || host_lets_in(host, member, &entry).await?;
             Ok::<_, kube::Error>((key, entry, is_allowed))
         });
         let mut answers = answers.buffer_unordered(MAX_REVIEWS);
@@ -217,19 +217,22 @@ impl<'a> Rbac<'a> {
     }
 }
 
-/// Whether the host allows a user any verb on the proxy.
+/// Whether the host allows a user any verb on the member's proxy. A grant in the API group of a hub allows it for
+/// members of that hub.
 async fn host_lets_in(
     host: &kube::Client,
-    cluster: &ClusterName,
+    (cluster, origin): (&ClusterName, Origin),
     entry: &ObservedUser,
 ) -> Result<bool, kube::Error> {
     let reviews = Api::<SubjectAccessReview>::all(host.clone());
-    for verb in ["get", "create", "update", "patch", "delete"] {
+    let of_hub = Some(origin).filter(|origin| origin.is_hub());
+    let groups = [Some(Origin::MemberCluster), of_hub].into_iter().flatten();
+    for (group, verb) in groups.flat_map(|group| VERBS.map(|verb| (group, verb))) {
         let resource_attributes = ResourceAttributes {
             verb: Some(verb.to_owned()),
-            group: Some(path::PROXY_GROUP.to_owned()),
-            version: Some(path::PROXY_VERSION.to_owned()),
-            resource: Some(path::CLUSTERS.to_owned()),
+            group: Some(group.grant_group().to_owned()),
+            version: Some(group.grant_version().to_owned()),
+            resource: Some(group.grant_resource().to_owned()),
             subresource: Some("proxy".to_owned()),
             name: Some(cluster.to_string()),
             ..ResourceAttributes::default()
@@ -257,6 +260,7 @@ const MAX_ENTRIES: usize = 2_000;
 /// sync.
 const MAX_SIZE: usize = 512 * 1024;
 const MAX_REVIEWS: usize = 16;
+const VERBS: [&str; 5] = ["get", "create", "update", "patch", "delete"];
 
 #[cfg(test)]
 mod tests;

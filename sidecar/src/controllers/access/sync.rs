@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kubectl_mc_api::ClusterName;
-use kubectl_mc_api::access::{Because, MemberRules, Policy, Subject};
+use kube::ResourceExt;
+use kubectl_mc_api::access::{Because, Impersonator, MemberRules, Policy, Subject};
 use kubectl_mc_api::member_cluster::{Impersonation, Users};
+use kubectl_mc_api::{ClusterName, Origin};
 use tokio::time::timeout;
 use tracing::info;
 
@@ -27,7 +28,9 @@ pub(super) struct Sync {
     pub(super) cluster: ClusterName,
     pub(super) host: kube::Client,
     pub(super) namespace: Arc<str>,
-    /// `<name>.manager`
+    /// The inventory that serves the member.
+    pub(super) origin: Origin,
+    /// The account that writes the rights.
     pub(super) manager: Arc<Secret>,
     pub(super) admin_groups: Arc<[String]>,
     pub(super) impersonation: Impersonation,
@@ -65,6 +68,7 @@ impl Sync {
             cluster,
             host,
             namespace,
+            origin,
             manager,
             admin_groups,
             impersonation,
@@ -77,12 +81,14 @@ impl Sync {
         // The client is created for each sync, because it is unused between syncs and there are hundreds of
         // members.
         let member = sidecar_client::client(&cluster, &manager, &tunnels).map_err(|error| {
-            let message = format!("Secret {} cannot be used: {error}", cluster.manager_secret());
+            let message = format!("Secret {} cannot be used: {error}", manager.name_any());
             Finding::no("ManagerUnusable", message)
         })?;
+        let impersonator = impersonator(origin, &manager);
+        let rights = impersonator.rights;
         let (read, verified) = tokio::join!(
-            member::read(&member),
-            observed.clone().verified(&host, &cluster, &entitled, reviews, Timestamp::now()),
+            member::read(&member, rights),
+            observed.clone().verified(&host, (&cluster, origin), &entitled, reviews, Timestamp::now()),
         );
         let verified = verified.map(|Verified { allowed, pruned, reviews }| {
             *reviewed = Some(reviews);
@@ -95,8 +101,8 @@ impl Sync {
         })?;
         let entitled = entitled.iter().map(|(subject, because)| (subject, because.clone()));
         let rules = MemberRules::new(&admin_groups, &impersonation, &policy, entitled, &came);
-        let Applied { written, homeless } =
-            member::apply(&member, &rules.objects(), &actual).await.map_err(|error| failed(&error))?;
+        let written = member::apply(&member, rights, &rules.objects(&impersonator), &actual).await;
+        let Applied { written, homeless } = written.map_err(|error| failed(&error))?;
         if written > 0 {
             info!(%cluster, written, rights = rules.summary(), "updated the RBAC objects on the member");
         }
@@ -106,6 +112,14 @@ impl Sync {
         // Retry until the member has the missing namespaces and has consented to `users: Any`.
         let retry = !homeless.is_empty() || lacks_consent(&impersonation, &policy);
         Ok((if homeless.is_empty() { finding } else { finding.warning() }, retry))
+    }
+}
+
+/// The account that impersonates callers on the member.
+fn impersonator(origin: Origin, manager: &Secret) -> Impersonator {
+    match origin {
+        Origin::MemberCluster | Origin::KubeAdmiral => Impersonator::default(),
+        Origin::Karmada => Impersonator::of_karmada(&manager.namespace().unwrap_or_default()),
     }
 }
 

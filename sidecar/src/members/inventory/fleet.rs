@@ -11,7 +11,7 @@ use kubectl_mc_api::names::MEMBER_UID;
 use kubectl_mc_api::{ClusterName, MemberCluster, Origin};
 
 use super::Cluster;
-use super::hub::UNBOUND;
+use super::hub::{UNBOUND, UNMANAGED};
 use crate::token::Credential;
 
 /// Every registered member.
@@ -39,7 +39,7 @@ pub struct Registered {
     pub in_two: bool,
     /// Secret `<name>.member`, or a Secret of the same form that is built from a hub's objects.
     pub connection: Option<Arc<Secret>>,
-    /// `<name>.manager`
+    /// Secret `<name>.manager`, or a Secret of the same form with the account of Karmada.
     pub manager: Option<Arc<Secret>>,
     /// The member for requests, or why requests cannot be sent to it.
     pub way: Result<Arc<Cluster>, Arc<str>>,
@@ -87,6 +87,12 @@ impl Registered {
     pub fn unbound(&self) -> Option<&str> {
         let annotations = self.connection.as_ref()?.metadata.annotations.as_ref()?;
         annotations.get(UNBOUND).map(String::as_str).filter(|_| self.origin.is_hub())
+    }
+
+    /// Why the rights on a hub's member are not written, although the sidecar's flags permit it.
+    pub fn unmanaged(&self) -> Option<&str> {
+        let annotations = self.connection.as_ref()?.metadata.annotations.as_ref()?;
+        annotations.get(UNMANAGED).map(String::as_str).filter(|_| self.origin.is_hub())
     }
 
     /// Whether both are the same version of the member.

@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Resource, ResourceExt};
-use kubectl_mc_api::member_cluster::{Forwarded, Forwarding, Impersonation};
-use kubectl_mc_api::{ClusterName, MemberCluster, Origin};
+use kubectl_mc_api::{ClusterName, Origin};
 
 pub mod karmada;
 pub mod kubeadmiral;
@@ -22,8 +21,16 @@ pub struct Hub {
     pub origin: Origin,
     /// The namespace of the registrations' Secrets.
     pub namespace: String,
-    /// Whether a registration may refer to Secrets of that namespace other than its own. Karmada only.
+    pub karmada: KarmadaFlags,
+}
+
+/// What flags permit for members of Karmada.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KarmadaFlags {
+    /// A Cluster may refer to Secrets of the namespace other than its own.
     pub allow_refs: bool,
+    /// The access controller writes rights on the members, with Karmada's own account.
+    pub member_rbac: bool,
 }
 
 /// The used fields of an object that registers a member.
@@ -76,6 +83,23 @@ impl Registration {
         }
     }
 
+    /// The data of a Secret with an account that may write rights on the member, or why there is none; `None` if
+    /// the flags do not permit it. `connection` is the member's.
+    pub fn manager(
+        &self,
+        hub: &Hub,
+        name: &ClusterName,
+        connection: &BTreeMap<String, ByteString>,
+        known: &impl Known,
+    ) -> Option<Result<BTreeMap<String, ByteString>, String>> {
+        match &self.spec {
+            Spec::Karmada(spec) if hub.karmada.member_rbac => {
+                Some(karmada::manager(hub, name, spec, connection, known))
+            }
+            Spec::Karmada(_) | Spec::KubeAdmiral(_) => None,
+        }
+    }
+
     /// A description of the references to Secrets that do not match the name; `None` if there are none.
     pub fn unbound(&self, name: &ClusterName) -> Option<String> {
         match &self.spec {
@@ -97,7 +121,7 @@ pub trait Known {
 pub fn reduce(hub: &Hub, secret: &mut Secret) {
     match hub.origin {
         Origin::MemberCluster => {}
-        Origin::Karmada => karmada::reduce(secret, hub.allow_refs),
+        Origin::Karmada => karmada::reduce(secret, hub.karmada),
         Origin::KubeAdmiral => kubeadmiral::reduce(secret),
     }
 }
@@ -119,24 +143,6 @@ pub fn source(origin: Origin, name: &ClusterName) -> String {
     format!("Secret {}", name.member_secret())
 }
 
-/// The impersonation settings of a new MemberCluster: the parts of an identity that the hub's credential may
-/// impersonate. Karmada's credential may impersonate users, groups and service accounts, but neither uid nor
-/// extra. KubeAdmiral's may do everything.
-pub fn impersonation(origin: Origin) -> Option<Impersonation> {
-    let omitted =
-        Impersonation { uid: Forwarding::Omit, extra: Forwarding::Omit, ..Impersonation::default() };
-    (origin == Origin::Karmada).then_some(omitted)
-}
-
-/// The parts of a caller's identity that are passed to a member. Without settings in its MemberCluster, the
-/// parts that the hub's credential may impersonate.
-pub fn forwarded(member: &MemberCluster, origin: Origin) -> Forwarded {
-    match (&member.spec.impersonation, impersonation(origin)) {
-        (None, Some(Impersonation { uid, extra, .. })) => Forwarded { uid, extra },
-        _ => member.forwarded(),
-    }
-}
-
 fn entry(key: &str, value: &[u8]) -> (String, ByteString) {
     (key.to_owned(), ByteString(value.to_vec()))
 }
@@ -148,5 +154,8 @@ fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
 
 /// The annotation of a connection whose registration refers to Secrets that do not match its name.
 pub const UNBOUND: &str = "fleet.kubectl-mc.dev/unbound-references";
+/// The annotation of a connection with the reason why the rights on the member are not written, although the flags
+/// permit it.
+pub const UNMANAGED: &str = "fleet.kubectl-mc.dev/unmanaged";
 /// The key of a member's Secret that turns verification off.
 const INSECURE: &str = "insecure-skip-tls-verify";

@@ -286,8 +286,11 @@ impl State {
         self.shares.retain(|name, _| self.members.objects.contains_key(name));
         for (name, member) in &self.members.objects {
             let (origin, connection) = self.connection(name, member);
-            let manager =
-                self.managers.objects.get(name).filter(|_| origin == Origin::MemberCluster).cloned();
+            let manager = match origin {
+                Origin::MemberCluster => self.managers.objects.get(name),
+                Origin::Karmada | Origin::KubeAdmiral => self.hub.as_ref().and_then(|hub| hub.manager(name)),
+            };
+            let manager = manager.cloned();
             let found = match &connection {
                 Err(why) => Err(why.clone()),
                 Ok(secret) => {
@@ -304,7 +307,7 @@ impl State {
                     });
                     let cluster = way.upstream.clone().map(|upstream| {
                         let (name, gone) = (name.clone(), way.gone.clone());
-                        let forwarded = hub::forwarded(member, origin);
+                        let forwarded = member.forwarded(origin);
                         let managed = manager.is_some();
                         let Share { bounds, waiters, requests } = share.clone();
                         let cluster = Cluster {

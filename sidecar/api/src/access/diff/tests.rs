@@ -23,7 +23,7 @@ fn rules() -> MemberRules {
 
 /// A member in which a sync of these rules has just written everything.
 fn synced(rules: &MemberRules) -> Actual {
-    let Objects { cluster_role, cluster_role_binding, roles } = rules.objects();
+    let Objects { cluster_role, cluster_role_binding, roles } = rules.objects(&Impersonator::default());
     let (roles, role_bindings) = roles.into_values().unzip();
     Actual {
         cluster_role: Some(cluster_role),
@@ -49,7 +49,7 @@ fn texts(rights: impl IntoIterator<Item = Right>) -> Vec<String> {
 fn surplus(change: impl FnOnce(&mut Actual)) -> Vec<String> {
     let mut actual = synced(&rules());
     change(&mut actual);
-    let difference = Difference::of(&rules(), &actual);
+    let difference = Difference::of(&rules(), &Impersonator::default(), &actual);
     assert_eq!(difference.is_none(), difference.missing.is_empty() && difference.surplus.is_empty());
     difference.surplus.iter().map(|right| format!("{right:?}")).collect()
 }
@@ -68,12 +68,13 @@ fn add_rule(actual: &mut Actual, group: &str, resource: &str, names: &[&str], ve
 
 #[test]
 fn synced_member_has_no_difference() {
-    assert!(Difference::of(&rules(), &synced(&rules())).is_none());
+    assert!(Difference::of(&rules(), &Impersonator::default(), &synced(&rules())).is_none());
 }
 
 #[test]
 fn difference_has_missing_rights_with_reasons_and_surplus() {
-    let difference = Difference::of(&users(&["jane", "zoe"]), &synced(&users(&["bob", "jane"])));
+    let difference =
+        Difference::of(&users(&["jane", "zoe"]), &Impersonator::default(), &synced(&users(&["bob", "jane"])));
     let [(right, reasons)] = &difference.missing.into_iter().collect::<Vec<_>>()[..] else { panic!() };
     assert_eq!((right.to_string().as_str(), reasons), (r#"impersonate user "zoe""#, &[Because::Spec].into()));
     assert_eq!(texts(difference.surplus), [r#"impersonate user "bob""#]);
@@ -81,7 +82,7 @@ fn difference_has_missing_rights_with_reasons_and_surplus() {
 
 #[test]
 fn member_without_a_sync_misses_everything() {
-    let missing = Difference::of(&users(&["jane"]), &Actual::default()).missing;
+    let missing = Difference::of(&users(&["jane"]), &Impersonator::default(), &Actual::default()).missing;
     assert_eq!(
         texts(missing.into_keys()),
         [
@@ -99,14 +100,14 @@ fn unbound_role_grants_nothing_and_foreign_rule_is_surplus() {
     let mut actual = synced(&rules);
     actual.role_bindings.clear();
     add_rule(&mut actual, "", "secrets", &[], &["get"]);
-    let difference = Difference::of(&rules, &actual);
+    let difference = Difference::of(&rules, &Impersonator::default(), &actual);
     assert_eq!(texts(difference.missing.into_keys()), ["impersonate service account ns/robot"]);
     assert_eq!(texts(difference.surplus), [r#"get secrets in API group """#]);
 }
 
 #[test]
 fn each_missing_right_has_its_reasons() {
-    let difference = Difference::of(&rules(), &Actual::default());
+    let difference = Difference::of(&rules(), &Impersonator::default(), &Actual::default());
     assert!(!difference.is_none() && difference.surplus.is_empty());
     for right in [
         Right::Be(Subject::User("jane".to_owned())),

@@ -93,7 +93,7 @@ fn removed_bindings_leave_nothing_in_the_index() {
     index.binding(&binding("b", "r", &["jane"]));
     index.binding_gone("b");
     index.role_gone("r");
-    let Index { roles, bindings, of_role, everywhere, named } = index;
+    let Index { origin: _, roles, bindings, of_role, everywhere, named } = index;
     assert!(roles.is_empty() && bindings.is_empty() && of_role.is_empty());
     assert!(everywhere.is_empty() && named.is_empty());
 }

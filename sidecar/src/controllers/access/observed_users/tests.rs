@@ -40,7 +40,10 @@ fn host_of_group() -> (kube::Client, Arc<AtomicUsize>) {
 
 async fn verified(came: MemberUsers, entitled: &[Entitled]) -> (Vec<String>, Vec<String>, usize) {
     let (client, asked) = host_of_group();
-    let verified = came.verified(&client, &m1(), entitled, Reviews::default(), now()).await.unwrap();
+    let verified = came
+        .verified(&client, (&m1(), Origin::MemberCluster), entitled, Reviews::default(), now())
+        .await
+        .unwrap();
     let Verified { allowed, mut pruned, .. } = verified;
     pruned.sort();
     let mut users: Vec<_> = allowed.into_iter().map(|entry| entry.user).collect();
@@ -110,7 +113,8 @@ async fn recorded_user_costs_no_review_of_earlier_users() {
         entries.push((format!("{number:05}"), entry(&format!("user-{number}"), &["in"], TODAY)));
         let data: Vec<_> = entries.iter().map(|(key, text)| (key.as_str(), text.as_str())).collect();
         let users = MemberUsers::of(&map(&data));
-        let verified = users.verified(&client, &m1(), &[], reviews, now()).await.unwrap();
+        let verified =
+            users.verified(&client, (&m1(), Origin::MemberCluster), &[], reviews, now()).await.unwrap();
         assert_eq!((verified.allowed.len(), verified.pruned.len()), (number + 1, 0));
         reviews = verified.reviews;
     }
@@ -124,12 +128,18 @@ async fn review_covers_only_the_reviewed_user_with_its_groups() {
     let entitled = [(Subject::Group("dev".to_owned()), because)];
     let before = map(&[("a", &entry("jane", &["in"], TODAY)), ("b", &entry("bob", &["dev"], TODAY))]);
     let users = MemberUsers::of(&before);
-    let verified = users.verified(&client, &m1(), &entitled, Reviews::default(), now()).await.unwrap();
+    let verified = users
+        .verified(&client, (&m1(), Origin::MemberCluster), &entitled, Reviews::default(), now())
+        .await
+        .unwrap();
     let Verified { allowed, reviews, .. } = verified;
     assert_eq!((allowed.len(), asked.load(Ordering::SeqCst)), (2, 1));
     // The same keys: the host no longer lets bob in by his group, and jane is of another group.
     let after = map(&[("a", &entry("jane", &["out"], TODAY)), ("b", &entry("bob", &["dev"], TODAY))]);
-    let verified = MemberUsers::of(&after).verified(&client, &m1(), &[], reviews, now()).await.unwrap();
+    let verified = MemberUsers::of(&after)
+        .verified(&client, (&m1(), Origin::MemberCluster), &[], reviews, now())
+        .await
+        .unwrap();
     assert_eq!((verified.allowed.len(), verified.pruned.len()), (0, 2));
 }
 
@@ -147,4 +157,18 @@ fn entries_come_from_the_config_map_of_the_member() {
     assert!(users.take(watcher::Event::Apply(other)).is_empty());
     assert_eq!(users.take(watcher::Event::Delete(map(&[]))), [m1()]);
     assert!(users.of(&m1()).entries.is_empty());
+}
+
+/// A grant in Karmada's API group opens members of Karmada, and no others.
+#[tokio::test]
+async fn grant_in_the_group_of_a_hub_allows_users_of_its_members() {
+    for (origin, allowed) in [(Origin::MemberCluster, 0), (Origin::Karmada, 1)] {
+        let (client, _) = host(|review| {
+            let group = &review["spec"]["resourceAttributes"]["group"];
+            (201, json!({"spec": {}, "status": {"allowed": group == "cluster.karmada.io"}}))
+        });
+        let users = MemberUsers::of(&map(&[("a", &entry("jane", &[], TODAY))]));
+        let verified = users.verified(&client, (&m1(), origin), &[], Reviews::default(), now()).await;
+        assert_eq!(verified.unwrap().allowed.len(), allowed, "{origin}");
+    }
 }

@@ -13,7 +13,7 @@ use kube::{CustomResource, ResourceExt};
 use kubectl_mc_api::ClusterName;
 use serde::{Deserialize, Serialize};
 
-use super::{Hub, INSECURE, Known, entry, value};
+use super::{Hub, INSECURE, KarmadaFlags, Known, entry, value};
 
 /// What counts of a Cluster of Karmada.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ impl Reference {
     /// The name of the Secret that a field of a Cluster refers to; `own` is the one that matches the
     /// Cluster's name.
     fn secret(&self, field: &str, hub: &Hub, own: &str) -> Result<&str, String> {
-        let Hub { namespace, allow_refs, .. } = hub;
+        let Hub { namespace, karmada: KarmadaFlags { allow_refs, .. }, .. } = hub;
         let is_here = self.namespace == *namespace && !self.name.is_empty();
         let found = format!("spec.{field} is {}/{}", self.namespace, self.name);
         match is_here {
@@ -131,12 +131,38 @@ pub(super) fn connection(
     Ok(data)
 }
 
+/// The data of a Secret that is equivalent to the member's, with the account that Karmada itself uses there. The
+/// account may do everything on the member, so it is used only if the names bind it to the Cluster and the server
+/// is verified.
+pub(super) fn manager(
+    hub: &Hub,
+    name: &ClusterName,
+    spec: &ClusterSpec,
+    connection: &BTreeMap<String, ByteString>,
+    known: &impl Known,
+) -> Result<BTreeMap<String, ByteString>, String> {
+    if let Some(unbound) = unbound(name, spec) {
+        return Err(unbound);
+    }
+    if connection.contains_key(INSECURE) {
+        return Err("spec.insecureSkipTLSVerification is true".to_owned());
+    }
+    let namespace = &hub.namespace;
+    let bound = spec.secret_ref.is_some();
+    let secret = known.secret(name.as_str()).filter(|_| bound).ok_or("spec.secretRef is missing")?;
+    let token = value(secret, "token").ok_or_else(|| format!("Secret {namespace}/{name} has no token"))?;
+    let mut data = connection.clone();
+    data.extend([entry("token", token)]);
+    Ok(data)
+}
+
 /// Removes unused data from a Secret of Karmada. The token of Secret `<cluster>` has all rights on the member
-/// and is dropped, unless Clusters may refer to any Secret.
-pub(super) fn reduce(secret: &mut Secret, allow_refs: bool) {
+/// and is dropped, unless the sidecar writes rights with it or Clusters may refer to any Secret.
+pub(super) fn reduce(secret: &mut Secret, karmada: KarmadaFlags) {
     let used: &[&str] = match secret.name_any().ends_with(IMPERSONATOR) {
-        _ if allow_refs => &["token", "caBundle"],
+        _ if karmada.allow_refs => &["token", "caBundle"],
         true => &["token"],
+        false if karmada.member_rbac => &["token", "caBundle"],
         false => &["caBundle"],
     };
     if let Some(data) = &mut secret.data {

@@ -20,6 +20,8 @@ pub(super) struct FromHub {
     secrets: Listed<Secret>,
     /// A connection stays the same object as long as its content does.
     connections: HashMap<ClusterName, Connection>,
+    /// Secrets with accounts that may write rights on members, if the flags permit it.
+    managers: HashMap<ClusterName, Arc<Secret>>,
     known: HubClusters,
 }
 
@@ -32,6 +34,7 @@ impl FromHub {
             clusters: Listed::default(),
             secrets: Listed::default(),
             connections: HashMap::new(),
+            managers: HashMap::new(),
             known: None,
         }
     }
@@ -48,6 +51,11 @@ impl FromHub {
     /// The connection of a member, or why there is none; `None` without a registration of this name.
     pub(super) fn connection(&self, name: &ClusterName) -> Option<&Connection> {
         self.connections.get(name)
+    }
+
+    /// The Secret with an account that may write rights on a member.
+    pub(super) fn manager(&self, name: &ClusterName) -> Option<&Arc<Secret>> {
+        self.managers.get(name)
     }
 
     /// The labels of each member; `None` until they are read.
@@ -83,9 +91,17 @@ impl FromHub {
         if is_part_of_list || !self.is_synced() {
             return false;
         }
-        let mut before = std::mem::take(&mut self.connections);
+        let (mut before, mut managers) =
+            (std::mem::take(&mut self.connections), std::mem::take(&mut self.managers));
+        let mut read_managers = HashMap::new();
         let read = |(name, cluster): (&ClusterName, &Arc<Registration>)| {
-            let now = self.read(name, cluster);
+            let mut now = self.read(name, cluster);
+            if let Ok(connection) = &mut now
+                && let Some(manager) = self.read_manager(name, cluster, connection)
+            {
+                let known = managers.remove(name).filter(|known| known.data == manager.data);
+                read_managers.insert(name.clone(), known.unwrap_or_else(|| Arc::new(manager)));
+            }
             match (before.remove(name), now) {
                 (Some(Ok(known)), Ok(now))
                     if known.uid() == now.uid()
@@ -111,6 +127,7 @@ impl FromHub {
         };
         let connections = self.clusters.objects.iter().map(read).collect();
         self.connections = connections;
+        self.managers = read_managers;
         let clusters = self.clusters.objects.iter();
         let labels: BTreeMap<_, _> =
             clusters.map(|(name, cluster)| (name.clone(), cluster.labels.clone())).collect();
@@ -131,6 +148,30 @@ impl FromHub {
         let unbound = cluster.unbound(name);
         secret.metadata.annotations = unbound.map(|unbound| [(hub::UNBOUND.to_owned(), unbound)].into());
         Ok(secret)
+    }
+
+    /// The Secret with an account that may write rights on the member. If the flags permit it and there is none,
+    /// the connection gets an annotation with the reason.
+    fn read_manager(
+        &self,
+        name: &ClusterName,
+        cluster: &Registration,
+        connection: &mut Secret,
+    ) -> Option<Secret> {
+        let data = connection.data.as_ref()?;
+        match cluster.manager(&self.hub, name, data, self)? {
+            Ok(data) => {
+                let mut secret = Secret { data: Some(data), ..Secret::default() };
+                secret.metadata.name = Some(name.to_string());
+                secret.metadata.namespace = Some(self.hub.namespace.clone());
+                Some(secret)
+            }
+            Err(why) => {
+                let annotations = connection.metadata.annotations.get_or_insert_default();
+                annotations.insert(hub::UNMANAGED.to_owned(), why);
+                None
+            }
+        }
     }
 }
 

@@ -26,7 +26,7 @@ fn secret(name: &str, data: &[(&str, &str)]) -> (String, Secret) {
     let mut secret = Secret::default();
     secret.metadata.name = Some(name.to_owned());
     secret.data = Some(data.iter().map(|(key, value)| entry(key, value.as_bytes())).collect());
-    reduce(&mut secret, false);
+    reduce(&mut secret, KarmadaFlags { member_rbac: true, ..KarmadaFlags::default() });
     (name.to_owned(), secret)
 }
 
@@ -64,12 +64,13 @@ fn read(changes: Value, known: &Inventory) -> Result<BTreeMap<String, String>, S
     read_by(false, changes, known)
 }
 
-fn hub(allow_refs: bool) -> Hub {
-    Hub { origin: Origin::Karmada, namespace: "karmada-cluster".to_owned(), allow_refs }
+fn hub(karmada: KarmadaFlags) -> Hub {
+    Hub { origin: Origin::Karmada, namespace: "karmada-cluster".to_owned(), karmada }
 }
 
 fn read_by(allow_refs: bool, changes: Value, known: &Inventory) -> Result<BTreeMap<String, String>, String> {
-    let data = connection(&hub(allow_refs), &"m1".parse().unwrap(), &spec(changes), known)?;
+    let karmada = KarmadaFlags { allow_refs, ..KarmadaFlags::default() };
+    let data = connection(&hub(karmada), &"m1".parse().unwrap(), &spec(changes), known)?;
     Ok(data.into_iter().map(|(key, value)| (key, String::from_utf8(value.0).unwrap())).collect())
 }
 
@@ -186,16 +187,65 @@ fn cluster_named_like_a_secret_of_another_is_refused() {
     assert!(read(json!({}), &known).unwrap_err().contains("Cluster m1-impersonator"));
     let name: ClusterName = "m1-impersonator".parse().unwrap();
     let spec = spec(json!({"secretRef": {"namespace": "karmada-cluster", "name": "m1-impersonator"}}));
-    let why = connection(&hub(false), &name, &spec, &joined()).unwrap_err();
+    let why = connection(&hub(KarmadaFlags::default()), &name, &spec, &joined()).unwrap_err();
     assert!(why.contains("ends in -impersonator"), "{why}");
 }
 
 #[test]
-fn token_with_all_rights_is_dropped() {
-    let Inventory { secrets, .. } = joined();
-    let tokens = secrets.values().filter(|secret| value(secret, "token").is_some());
-    let names: Vec<String> = tokens.map(ResourceExt::name_any).collect();
-    assert_eq!(names, ["m1-impersonator", "m2-impersonator"]);
+fn token_with_all_rights_is_kept_only_if_flags_permit_its_use() {
+    let [refs, rbac] = [(true, false), (false, true)]
+        .map(|(allow_refs, member_rbac)| KarmadaFlags { allow_refs, member_rbac });
+    for (karmada, kept) in [(KarmadaFlags::default(), 0), (refs, 2), (rbac, 2)] {
+        let mut secrets = joined().secrets;
+        secrets.values_mut().for_each(|secret| reduce(secret, karmada));
+        assert!(value(&secrets["m1-impersonator"], "token").is_some());
+        let all_rights = ["m1", "m2"].into_iter().filter(|name| value(&secrets[*name], "token").is_some());
+        assert_eq!(all_rights.count(), kept, "{karmada:?}");
+    }
+}
+
+/// The data of the account that may write rights on member m1.
+fn managed(
+    karmada: KarmadaFlags,
+    changes: Value,
+    known: &Inventory,
+) -> Result<BTreeMap<String, ByteString>, String> {
+    let (hub, name, spec) = (hub(karmada), "m1".parse().unwrap(), spec(changes));
+    let connection = connection(&hub, &name, &spec, known).unwrap();
+    manager(&hub, &name, &spec, &connection, known)
+}
+
+#[test]
+fn account_of_the_cluster_writes_its_rights_over_the_same_connection() {
+    let data = managed(KarmadaFlags::default(), json!({"proxyURL": "socks5://203.0.113.1:1080"}), &joined())
+        .unwrap();
+    let expected = [
+        ("ca.crt", "CA"),
+        ("proxy-url", "socks5://203.0.113.1:1080"),
+        ("server", "https://203.0.113.7:6443"),
+        ("token", "everything"),
+    ];
+    assert_eq!(data, expected.map(|(key, value)| entry(key, value.as_bytes())).into());
+}
+
+/// A writer of Clusters must not choose the server that gets a token with all rights.
+#[test]
+fn unbound_or_unverified_account_writes_no_rights() {
+    let refs = KarmadaFlags { allow_refs: true, ..KarmadaFlags::default() };
+    let of_m2 = json!({"secretRef": {"namespace": "karmada-cluster", "name": "m2"}});
+    let why = managed(refs, of_m2, &joined()).unwrap_err();
+    assert_eq!(why, "spec.secretRef is karmada-cluster/m2");
+    let why = managed(KarmadaFlags::default(), json!({"secretRef": null}), &joined()).unwrap_err();
+    assert_eq!(why, "spec.secretRef is missing");
+
+    let mut known = joined();
+    known.secrets.extend([secret("m1", &[("token", "everything")])]);
+    let insecure = json!({"insecureSkipTLSVerification": true});
+    let why = managed(KarmadaFlags::default(), insecure, &known).unwrap_err();
+    assert_eq!(why, "spec.insecureSkipTLSVerification is true");
+    known.secrets.extend([secret("m1", &[("caBundle", "CA")])]);
+    let why = managed(KarmadaFlags::default(), json!({}), &known).unwrap_err();
+    assert_eq!(why, "Secret karmada-cluster/m1 has no token");
 }
 
 #[test]
@@ -204,7 +254,7 @@ fn parsed_cluster_is_a_valid_connection() {
     let mut known = joined();
     known.secrets.remove("m1");
     let spec = spec(json!({"secretRef": null, "proxyURL": "http://203.0.113.1:3128"}));
-    let data = connection(&hub(false), &"m1".parse().unwrap(), &spec, &known).unwrap();
+    let data = connection(&hub(KarmadaFlags::default()), &"m1".parse().unwrap(), &spec, &known).unwrap();
     let connection = Connection::parse(&data).unwrap();
     assert_eq!(connection.authorization().unwrap(), "Bearer m1's");
 }

@@ -1,19 +1,23 @@
 //! Tests members of a hub's inventory together with those of kubectl-mc's own.
 
-use kubectl_mc_api::member_cluster::Forwarding;
+use kubectl_mc_api::member_cluster::{Forwarded, Forwarding};
 use kubectl_mc_api::names::INVENTORY;
 use serde_json::json;
 
 use super::*;
-use crate::members::inventory::hub::Hub;
-use crate::members::inventory::hub::karmada::KarmadaCluster;
+use crate::members::inventory::hub::karmada::{KarmadaCluster, Reference};
 use crate::members::inventory::hub::kubeadmiral::FederatedCluster;
+use crate::members::inventory::hub::{Hub, KarmadaFlags};
 
 /// A host with member m1 of the own inventory, whose lists are read; Karmada's are not.
 fn with_karmada(order: &[Origin]) -> Host {
+    with_permits(order, KarmadaFlags::default())
+}
+
+fn with_permits(order: &[Origin], karmada: KarmadaFlags) -> Host {
     let mut host = Host::new();
     host.state.inventories.order = order.into();
-    let hub = Hub { origin: Origin::Karmada, namespace: "karmada-cluster".to_owned(), allow_refs: false };
+    let hub = Hub { origin: Origin::Karmada, namespace: "karmada-cluster".to_owned(), karmada };
     host.state.hub = Some(FromHub::new(hub));
     host.listed()
 }
@@ -41,6 +45,19 @@ impl Host {
         secret.metadata.name = Some(format!("{name}-impersonator"));
         self.state.hub.as_ref().unwrap().reduce(&mut secret);
         self.state.hub(|hub| hub.secret(Event::Apply(secret)));
+    }
+
+    /// Secret NAME with the account that Karmada itself uses.
+    fn all_rights(&mut self, name: &str, token: &str) {
+        let mut secret = secret(name, token);
+        secret.metadata.name = Some(name.to_owned());
+        secret.data.as_mut().unwrap().insert("caBundle".to_owned(), ByteString(authority().into_bytes()));
+        self.state.hub.as_ref().unwrap().reduce(&mut secret);
+        self.state.hub(|hub| hub.secret(Event::Apply(secret)));
+    }
+
+    fn registered(&self, name: &str) -> Registered {
+        self.state.fleet.borrow()[&name.parse::<ClusterName>().unwrap()].clone()
     }
 
     /// A Cluster of Karmada with its Secret and its MemberCluster.
@@ -84,6 +101,52 @@ async fn karmada_member_is_served_beside_own_members() {
     assert_eq!(host.find("m1").unwrap().origin, Origin::MemberCluster);
     let known = host.state.hub_clusters.borrow().clone().unwrap();
     assert_eq!(known.labels.keys().map(ClusterName::as_str).collect::<Vec<_>>(), ["k1"]);
+}
+
+/// uid and extra are passed on once the member's rules allow them.
+#[tokio::test]
+async fn karmada_member_with_written_rights_gets_uid_and_extra() {
+    let karmada = KarmadaFlags { member_rbac: true, ..KarmadaFlags::default() };
+    let mut host = with_permits(&BOTH, karmada).hub_listed().joined("k1");
+    let k1 = host.find("k1").unwrap();
+    assert!(!k1.managed, "the Cluster refers to no account that could write rights");
+    assert_eq!(host.registered("k1").unmanaged(), Some("spec.secretRef is missing"));
+
+    host.cluster(push("k1"));
+    host.all_rights("k1", "everything");
+    let k1 = host.find("k1").unwrap();
+    assert!(k1.managed && host.registered("k1").unmanaged().is_none());
+    assert_eq!(k1.forwarded.uid, Forwarding::Omit, "the rights are not written yet");
+    let manager = host.registered("k1").manager.unwrap();
+    assert_eq!(manager.data.as_ref().unwrap()["token"].0, b"everything");
+    // The same Secret as long as its content is the same: a sync is not due.
+    host.token("k1", "second");
+    assert!(Arc::ptr_eq(&manager, &host.registered("k1").manager.unwrap()));
+
+    for (synced, expected) in [("True", Forwarding::Forward), ("Unknown", Forwarding::Omit)] {
+        let mut member = mirrored("k1");
+        let condition = json!({
+            "type": "AuthSynced", "status": synced, "reason": "r", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        member.status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
+        host.state.member(Event::Apply(member));
+        let Forwarded { uid, extra } = host.find("k1").unwrap().forwarded;
+        assert_eq!((uid, extra), (expected, expected), "AuthSynced is {synced}");
+    }
+}
+
+/// A certificate authority (PEM).
+fn authority() -> String {
+    let key = rcgen::KeyPair::generate().unwrap();
+    rcgen::CertificateParams::default().self_signed(&key).unwrap().pem()
+}
+
+/// A Cluster as `karmadactl join` makes it.
+fn push(name: &str) -> KarmadaCluster {
+    let mut cluster = cluster(name, "u-1", "https://203.0.113.8");
+    cluster.spec.secret_ref =
+        Some(Reference { namespace: "karmada-cluster".to_owned(), name: name.to_owned() });
+    cluster
 }
 
 #[tokio::test]
@@ -183,8 +246,11 @@ async fn inventory_label_alone_gives_no_connection() {
 fn with_kubeadmiral(endpoint: &str) -> Host {
     let mut host = Host::new();
     host.state.inventories.order = Arc::from([Origin::MemberCluster, Origin::KubeAdmiral]);
-    let hub =
-        Hub { origin: Origin::KubeAdmiral, namespace: "kube-admiral-system".to_owned(), allow_refs: false };
+    let hub = Hub {
+        origin: Origin::KubeAdmiral,
+        namespace: "kube-admiral-system".to_owned(),
+        karmada: KarmadaFlags::default(),
+    };
     host.state.hub = Some(FromHub::new(hub));
     let mut host = host.listed().hub_listed();
     host.federated("u-1", endpoint);

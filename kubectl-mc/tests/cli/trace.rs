@@ -54,6 +54,20 @@ fn trace_is_exported_before_kubectl_replaces_the_plugin() {
     assert_eq!((ran.code, ran.err.matches("warning: the trace was not exported").count()), (Some(0), 1));
 }
 
+/// They would replace the token of the proxy, or the authority that verifies it.
+#[test]
+fn credential_flags_lead_kubectl_past_the_trace_proxy() {
+    let (bed, silent) = (bed(), TcpListener::bind("127.0.0.1:0").unwrap());
+    bed.kubectl("cat \"${KUBECONFIG%%:*}\"");
+    for (flags, by_proxy) in
+        [(&[][..], true), (&["--token=x"], false), (&["--insecure-skip-tls-verify"], false)]
+    {
+        let ran = traced(&bed, &silent, &[&["-C", "m1", "apply", "-f", "x"], flags].concat());
+        let is_user_of_proxy = ran.out.contains("mc/trace");
+        assert_eq!((ran.code, is_user_of_proxy), (Some(0), by_proxy), "{flags:?} {ran:?}");
+    }
+}
+
 #[test]
 fn other_exporters_are_refused() {
     let ran = bed().run_with("KUBECTL_MC_TRACE", "jaeger", &["clusters"]);

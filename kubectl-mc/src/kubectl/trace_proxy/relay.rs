@@ -159,6 +159,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn unreachable_server_is_an_answer_with_the_reason() {
+        let gone = service_fn(async |_: Request<Body>| {
+            Err::<Response<Body>, _>(std::io::Error::other("connection refused by host.example"))
+        });
+        let relay = Relay { client: kube::Client::new(gone, "default"), token: "secret".to_owned() };
+        let request = Request::builder().header("authorization", "Bearer secret");
+        let answer = relay.answer(request.body(Full::<Bytes>::default()).unwrap()).await;
+        assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
+        let status = answer.collect().await.unwrap().to_bytes();
+        let status: serde_json::Value = serde_json::from_slice(&status).unwrap();
+        assert_eq!((&status["kind"], &status["code"]), (&json!("Status"), &json!(502)));
+        let message = status["message"].as_str().unwrap();
+        assert!(message.contains("connection refused by host.example"), "{message}");
+    }
+
+    #[tokio::test]
     async fn server_gets_no_field_of_the_proxys_own_connection() {
         let (_, got) = sent(&[
             ("authorization", "Bearer secret"),

@@ -1,9 +1,12 @@
-//! Finds the kubeconfig contexts of members by the uid of each cluster's kube-system.
+//! Finds the kubeconfig contexts of members by the uid of each cluster's kube-system. Several contexts of a cluster may
+//! have different users: the one of a user who may request tokens is preferred.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubectl_mc_api::names::{IMPERSONATOR, NAMESPACE};
+use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -60,18 +63,18 @@ impl Contexts {
                 answer.map_err(|why| format!("{context}: {why}"))
             });
         }
-        let mut contexts = Self { found: BTreeMap::new(), failed: Vec::new() };
-        while !members.iter().all(|member| contexts.found.contains_key(&member.uid))
+        let (mut found, mut failed) = (Found::default(), Vec::new());
+        while !members.iter().all(|member| found.is_settled(&member.uid))
             && let Some(answer) = asked.join_next().await
         {
             match answer {
-                Ok(Ok((uid, side))) => drop(contexts.found.insert(uid, side)),
-                Ok(Err(why)) => contexts.failed.push(why),
+                Ok(Ok(Answer { uid, can_request_tokens, side })) => found.add(uid, can_request_tokens, side),
+                Ok(Err(why)) => failed.push(why),
                 Err(_) => {}
             }
         }
-        contexts.failed.sort();
-        Ok(contexts)
+        failed.sort();
+        Ok(Self { found: found.best(), failed })
     }
 
     pub(super) fn of(&self, Member { name, uid, .. }: &Member, is_given: bool) -> Result<&Side, RenewError> {
@@ -82,24 +85,68 @@ impl Contexts {
     }
 }
 
-async fn ask(
-    options: &HostOptions,
-    credentials: &SharedCredentials,
-    env: &Env,
-) -> Result<(String, Side), String> {
+async fn ask(options: &HostOptions, credentials: &SharedCredentials, env: &Env) -> Result<Answer, String> {
     let context = ClusterContext::load(options, env).map_err(|error| chain(&error))?;
     // A client runs a credential plugin without a timeout, and blocks those of the other contexts.
     let context = credentials.obtain(&context, &Scanned::default(), Some(TIMEOUT)).await;
     let context = context.map_err(|error| chain(&error))?;
-    timeout(TIMEOUT, uid(context, env)).await.unwrap_or_else(|_| Err("timed out".to_owned()))
+    timeout(TIMEOUT, identify(context, env)).await.unwrap_or_else(|_| Err("timed out".to_owned()))
 }
 
-async fn uid(context: ClusterContext, env: &Env) -> Result<(String, Side), String> {
+/// What the cluster of a context answered.
+struct Answer {
+    uid: String,
+    /// Whether the context's user may request tokens there.
+    can_request_tokens: bool,
+    side: Side,
+}
+
+/// The contexts found so far, by the uid of their cluster's kube-system.
+struct Found<T> {
+    preferred: BTreeMap<String, T>,
+    /// Those of users who may not request tokens.
+    others: BTreeMap<String, T>,
+}
+
+impl<T> Default for Found<T> {
+    fn default() -> Self {
+        Self { preferred: BTreeMap::new(), others: BTreeMap::new() }
+    }
+}
+
+impl<T> Found<T> {
+    fn add(&mut self, uid: String, can_request_tokens: bool, context: T) {
+        let contexts = if can_request_tokens { &mut self.preferred } else { &mut self.others };
+        contexts.entry(uid).or_insert(context);
+    }
+
+    /// Whether no better context can be found.
+    fn is_settled(&self, uid: &str) -> bool {
+        self.preferred.contains_key(uid)
+    }
+
+    /// The best context of each cluster. A request by one of the others is refused with the server's reason.
+    fn best(self) -> BTreeMap<String, T> {
+        let Self { preferred, mut others } = self;
+        others.extend(preferred);
+        others
+    }
+}
+
+async fn identify(context: ClusterContext, env: &Env) -> Result<Answer, String> {
     let at = connection::to(context, env).await.map_err(|error| chain(&error))?;
     let side = Side { role: "member", at };
     match survey::uid(&side).await {
         Ok(uid) if uid.is_empty() => Err("you may not get its namespace kube-system".to_owned()),
-        Ok(uid) => Ok((uid, side)),
+        Ok(uid) => {
+            let token = json!({
+                "verb": "create", "resource": "serviceaccounts", "subresource": "token", "namespace": NAMESPACE,
+                "name": IMPERSONATOR,
+            });
+            // Without an answer, the server decides when the token is requested.
+            let can_request_tokens = side.may(&token).await.unwrap_or(false);
+            Ok(Answer { uid, can_request_tokens, side })
+        }
         Err(error) => Err(error.to_string()),
     }
 }
@@ -108,3 +155,22 @@ async fn uid(context: ClusterContext, env: &Env) -> Result<(String, Side), Strin
 const AT_ONCE: usize = 8;
 /// Timeout for a cluster that may be gone for good, so that it does not delay the others.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn context_of_a_user_who_may_renew_is_preferred() {
+        for order in [[("reader", false), ("admin", true)], [("admin", true), ("reader", false)]] {
+            let mut found = Found::default();
+            for (context, can_request_tokens) in order {
+                found.add("1".to_owned(), can_request_tokens, context);
+            }
+            assert!(found.is_settled("1"));
+            found.add("2".to_owned(), false, "other");
+            assert!(!found.is_settled("2"));
+            assert_eq!(found.best(), [("1".to_owned(), "admin"), ("2".to_owned(), "other")].into());
+        }
+    }
+}

@@ -201,6 +201,13 @@ pub(crate) enum ApplyError {
 impl Explain for ApplyError {
     fn hint(&self) -> Option<String> {
         match self {
+            Self::Refused { object, status, kubectl, .. } if status.is_not_found() => {
+                let namespace = object.namespace()?;
+                let kubectl_mc = kubectl.replacen("kubectl", "kubectl mc", 1);
+                Some(format!(
+                    "if namespace {namespace} is that of the sidecar, install the sidecar first: {kubectl_mc} install"
+                ))
+            }
             Self::Refused { object, status, verb, kubectl, .. } => status.is_forbidden().then(|| {
                 format!(
                     "your user at this cluster lacks a right to {verb} it, or the cluster's admission refuses it; \
@@ -265,6 +272,9 @@ mod tests {
              secrets \"s\" is forbidden: User \"jane\" cannot patch resource \"secrets\""
         );
         assert!(forbidden.hint().unwrap().contains("`kubectl --context=m1 auth can-i --list -n n`"));
+        let homeless = refused(status(json!({"reason": "NotFound", "code": 404})));
+        let hint = "install the sidecar first: kubectl mc --context=m1 install";
+        assert!(homeless.hint().unwrap().ends_with(hint));
         let silent = refused(status(json!({"code": 500})));
         assert!(silent.to_string().ends_with("it answers 500") && silent.hint().is_none());
     }

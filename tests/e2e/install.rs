@@ -3,6 +3,7 @@
 mod authority;
 mod cert_manager;
 mod check;
+mod cluster_authorization;
 mod direct_endpoint;
 mod fleet;
 mod helm;

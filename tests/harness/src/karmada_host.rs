@@ -1,5 +1,5 @@
 //! A host whose members run Karmada's agents, for one test at a time: k1, k2 with the oldest
-//! Kubernetes, and k3 with Kubernetes 1.34.
+//! Kubernetes, k3 with Kubernetes 1.34, and s4 for sidecars in pods.
 //!
 //! Clusters and Works are CustomResourceDefinitions with Karmada's groups and names here, unless a test needs
 //! Karmada's own: its aggregated API server uses the same authorizer, and has no admission.
@@ -93,11 +93,17 @@ impl KarmadaHost {
     pub fn with_webhook_of(mut self, flags: &[&str]) -> Result<Self> {
         self.start_webhook(flags)?;
         let address = self.webhook_endpoint(None)?.address();
-        let server = format!("--webhook-server=https://{address}");
+        self.ask_webhook(&[&format!("--webhook-server=https://{address}")])?;
+        Ok(self)
+    }
+
+    /// Configures the kube-apiserver by the files that `authz generate` prints with these flags.
+    pub fn ask_webhook(&mut self, flags: &[&str]) -> Result<()> {
         let dir = self.cluster.dir.display();
         let kubeconfig = self.files.path().join("kubeconfig");
         let print = |part: &str| {
-            self.plugin.ok(&["authz", "generate", "--for=karmada", &format!("--only={part}"), &server])
+            let command = ["authz", "generate", "--for=karmada", &format!("--only={part}")];
+            self.plugin.ok(&[&command[..], flags].concat())
         };
         let text = print("kubeconfig")?
             .replace("/etc/kubernetes/pki/front-proxy-client", &format!("{dir}/front-proxy-client"))
@@ -118,7 +124,7 @@ impl KarmadaHost {
         for kind in ["cluster.karmada.io/v1alpha1/clusters", "work.karmada.io/v1alpha1/works"] {
             self.api.get(&format!("/apis/{kind}"))?;
         }
-        Ok(self)
+        Ok(())
     }
 
     /// Lets the kube-apiserver accept bootstrap tokens, as Karmada's does. Deletes those that exist.

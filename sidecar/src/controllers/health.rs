@@ -129,12 +129,12 @@ impl Monitor {
                 return None;
             }
         };
-        let (upstream, told) = watch::channel(upstream);
+        let (upstream, renewals) = watch::channel(upstream);
         let asked = Asked {
             context: self.context.clone(),
             queue: self.queue.clone(),
             cluster: cluster.clone(),
-            upstream: told,
+            upstream: renewals,
             turns: self.turns.clone(),
         };
         let task = AbortOnDropHandle::new(tokio::spawn(asked.run_with_restarts(spread)));
@@ -166,7 +166,7 @@ impl ProbeTarget {
         }
     }
 
-    /// The upstream of `other` if it differs by its credential only: what leads elsewhere cancels what is open.
+    /// The upstream of `other` if only the credential differs. A connection to another server cancels `gone`.
     fn renewed(&self, other: &Self) -> Option<Arc<Upstream>> {
         match (self, other) {
             (Self::Upstream(before), Self::Upstream(after)) if !before.gone.is_cancelled() => {
@@ -246,6 +246,9 @@ impl Asked {
             let queued = self.queue.add(Instant::now());
             let Ok(turn) = self.turns.take(answers).await else { return };
             let work = queued.begin();
+            if self.upstream.has_changed().unwrap_or(false) {
+                accepted = Steady::new(REFUSED, 1);
+            }
             // The boxed future is freed between probes, which saves memory for every member.
             pause = match Box::pin(probe_current(&mut self.upstream)).await {
                 Some(probe) => {

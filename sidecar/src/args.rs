@@ -139,9 +139,8 @@ pub struct Serve {
     /// Namespace of the Secrets of Karmada's Clusters, and of their heartbeat Leases.
     #[arg(long, value_name = "NAME", default_value = KARMADA_NAMESPACE)]
     pub karmada_namespace: String,
-    /// Also write rights to impersonate callers on Karmada's members, with the account of Karmada that each Cluster's
-    /// secretRef names. Then the members accept the uid and extra of callers and kubectl-mc:host-admins, and their rights
-    /// follow the host's RBAC. The sidecars keep the tokens of these accounts, which may do everything on the members.
+    /// Write impersonation rights on Karmada's members, with the accounts in the Secrets of its Clusters, which may do
+    /// everything there. Members then accept uid, extra, every group and kubectl-mc:host-admins.
     #[arg(long)]
     pub karmada_member_rbac: bool,
     /// Namespace of the Secrets of KubeAdmiral's FederatedClusters.

@@ -242,7 +242,7 @@ impl TryFrom<Serve> for Config {
                     member_resync_period,
                     publishes_direct_endpoint: direct_server.is_some(),
                     cluster_profile_server,
-                    written_hub: karmada_member_rbac.then_some(Origin::Karmada),
+                    hub_with_rights: karmada_member_rbac.then_some(Origin::Karmada),
                     agent_rbac,
                     token_renewal_fraction: Some(token_renewal_fraction)
                         .filter(|part| *part > 0.0 && *part < credentials::MAX_RENEWAL_FRACTION)

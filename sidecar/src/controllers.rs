@@ -98,7 +98,7 @@ pub struct Settings {
     /// The host's server in ClusterProfiles; none are written without it (`--cluster-profile-server`).
     pub cluster_profile_server: Option<Server>,
     /// The hub on whose members the impersonation rights are written (`--karmada-member-rbac`).
-    pub written_hub: Option<Origin>,
+    pub hub_with_rights: Option<Origin>,
     /// Where Karmada has the objects of its agents, if their RBAC is kept (`--karmada-agent-rbac`).
     pub agent_rbac: Option<Arc<Layout>>,
 }

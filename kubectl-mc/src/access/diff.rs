@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use http::Method;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kubectl_mc_api::access::{Actual, Because, Difference, Impersonator, Index, MemberRules, Policy};
 use kubectl_mc_api::names::{MANAGER, NAMESPACE};
 use kubectl_mc_api::{ClusterName, MemberCluster, Origin, path};
@@ -18,6 +19,7 @@ use crate::exit::ExitStatus;
 use crate::join::side::Side;
 use crate::join::survey;
 use crate::printer::Printer;
+use crate::server_text::ServerText;
 
 pub(super) async fn run(
     cluster: &ClusterName,
@@ -29,10 +31,10 @@ pub(super) async fn run(
     let registered = registered.ok_or_else(|| DiffError::Unknown(cluster.clone()))?;
     let registered: MemberCluster = parse(registered, "MemberCluster")?;
     let origin = Origin::of(&registered);
-    let impersonator = match impersonator::of(host, cluster, origin).await? {
-        Some(impersonator) if !is_kept_by_hub(&registered) => impersonator,
-        _ => return Err(DiffError::KeptByHub(cluster.clone(), origin).into()),
-    };
+    if let Some(why) = kept_by_hub(&registered) {
+        return Err(DiffError::KeptByHub { cluster: cluster.clone(), why }.into());
+    }
+    let impersonator = impersonator::of(host, cluster, origin).await?.unwrap_or_default();
     let member = through::member(&host.at.cluster, cluster, env).await?;
     let reader = Reader { member: &member, host, cluster };
 
@@ -85,12 +87,12 @@ pub(super) async fn run(
     Ok(ExitStatus::Failed)
 }
 
-/// Whether a hub keeps the rights on its member, and not the access controller.
-fn is_kept_by_hub(member: &MemberCluster) -> bool {
-    let conditions = member.status.iter().flat_map(|status| &status.conditions);
-    conditions
-        .into_iter()
-        .any(|condition| condition.type_ == "AuthSynced" && condition.reason.starts_with("KeptBy"))
+/// The message of the condition if a hub keeps the rights on its member, and not the access controller.
+fn kept_by_hub(member: &MemberCluster) -> Option<ServerText> {
+    let mut conditions = member.status.iter().flat_map(|status| &status.conditions);
+    let is_kept =
+        |condition: &&Condition| condition.type_ == "AuthSynced" && condition.reason.starts_with("KeptBy");
+    conditions.find(is_kept).map(|condition| ServerText::from(condition.message.as_str()))
 }
 
 /// The subjects with the right to the proxy of each member of an inventory, by the host's RBAC.
@@ -159,8 +161,8 @@ fn parse<T: DeserializeOwned>(value: Value, what: &'static str) -> Result<T, Dif
 enum DiffError {
     #[error("no cluster {0} is registered on the host")]
     Unknown(ClusterName),
-    #[error("{origin} keeps the rights on {cluster} by its own rules, so there is nothing to compare", origin = .1.title(), cluster = .0)]
-    KeptByHub(ClusterName, Origin),
+    #[error("there is nothing to compare on {cluster}: {why}")]
+    KeptByHub { cluster: ClusterName, why: ServerText },
     #[error("cannot read a {what}")]
     Unreadable { what: &'static str, source: serde_json::Error },
 }
@@ -169,18 +171,17 @@ impl Explain for DiffError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Unknown(_) => Some("`kubectl mc clusters` lists the clusters".to_owned()),
-            Self::KeptByHub(_, Origin::Karmada) => Some(
-                "`mc-sidecar serve --karmada-member-rbac` keeps rights there as well; see docs/how-to/karmada.md"
-                    .to_owned(),
-            ),
-            Self::KeptByHub(..) | Self::Unreadable { .. } => None,
+            Self::KeptByHub { .. } => {
+                Some("docs/how-to/karmada.md has the rights on members of Karmada".to_owned())
+            }
+            Self::Unreadable { .. } => None,
         }
     }
 
     fn status(&self) -> ExitStatus {
         match self {
             Self::Unknown(_) => ExitStatus::NoSuchCluster,
-            Self::KeptByHub(..) | Self::Unreadable { .. } => ExitStatus::Failed,
+            Self::KeptByHub { .. } | Self::Unreadable { .. } => ExitStatus::Failed,
         }
     }
 }

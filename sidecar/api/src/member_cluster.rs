@@ -8,8 +8,6 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::Origin;
-
 /// A cluster that is reached through this host.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -111,22 +109,20 @@ pub struct MemberClusterStatus {
 }
 
 impl MemberCluster {
-    /// The parts of the caller's identity that are passed to this member. `origin` is the inventory that serves
-    /// it. Karmada's own rules on its members allow neither uid nor extra. Without settings, both are passed on
-    /// while condition `AuthSynced` reports that the sidecar has written rules that do.
-    pub fn forwarded(&self, origin: Origin) -> Forwarded {
+    /// The parts of the caller's identity that are passed to this member. Without settings, uid and extra are
+    /// passed on if the rights of the sidecar's account there allow both.
+    pub fn forwarded(&self, is_allowed: bool) -> Forwarded {
         match &self.spec.impersonation {
             Some(Impersonation { uid, extra, .. }) => Forwarded { uid: *uid, extra: *extra },
-            None if origin == Origin::Karmada && !self.has_condition("AuthSynced", "True") => {
-                Forwarded { uid: Forwarding::Omit, extra: Forwarding::Omit }
-            }
-            None => Forwarded::default(),
+            None if is_allowed => Forwarded::default(),
+            None => Forwarded { uid: Forwarding::Omit, extra: Forwarding::Omit },
         }
     }
 
-    fn has_condition(&self, type_: &str, value: &str) -> bool {
+    /// Whether the leader has written the sidecar's rights on the member.
+    pub fn has_written_rights(&self) -> bool {
         let conditions = self.status.iter().flat_map(|status| &status.conditions);
-        conditions.into_iter().any(|condition| condition.type_ == type_ && condition.status == value)
+        conditions.into_iter().any(|condition| condition.type_ == "AuthSynced" && condition.status == "True")
     }
 
     /// Condition `Reachable`, if it reports that the leader cannot reach this server.

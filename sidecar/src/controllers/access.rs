@@ -51,7 +51,7 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
         let mut observed = pin!(observed_users::changes(&context.host, &context.namespace));
         let mut access = Access {
             told: Arc::default(),
-            rbac: HostRbac::new(context.settings.written_hub),
+            rbac: HostRbac::new(context.settings.hub_with_rights),
             observed: ObservedUsers::default(),
             members: HashMap::new(),
             queue: context.metrics.queue("access"),
@@ -253,29 +253,34 @@ fn is_same(before: &Registered, now: &Registered) -> bool {
             && before.member.spec == now.member.spec
             && before.member.metadata.labels == now.member.metadata.labels
             && before.member.metadata.annotations == now.member.metadata.annotations);
-    same_member && before.origin == now.origin && manager(before) == manager(now)
+    same_member
+        && before.origin == now.origin
+        && manager(before) == manager(now)
+        && before.hub_account == now.hub_account
 }
 
-/// The Secret of the member's manager.
+/// The account that writes the rights on the member.
 fn manager(cluster: &ClusterName, registered: &Registered) -> Result<Arc<Secret>, Finding> {
-    registered.manager.clone().ok_or_else(|| match registered.origin {
-        Origin::MemberCluster => {
+    match registered.origin {
+        Origin::MemberCluster => registered.manager.clone().ok_or_else(|| {
             let secret = cluster.manager_secret();
             let message = format!("there is no Secret {secret}: nothing keeps the rights on the member");
             Finding::unknown("NoManager", message)
-        }
+        }),
         Origin::Karmada => {
-            let mut message = "Karmada keeps the rights on the member, by its own rules".to_owned();
-            if let Some(why) = registered.unmanaged() {
-                message.push_str(&format!("; --karmada-member-rbac has no effect: {why}"));
-            }
-            Finding::unknown("KeptByKarmada", message)
+            let kept = "Karmada keeps the rights on the member, by its own rules";
+            let why = match &registered.hub_account {
+                Some(Ok(account)) => return Ok(account.clone()),
+                Some(Err(why)) => format!("{kept}; --karmada-member-rbac has no effect: {why}"),
+                None => kept.to_owned(),
+            };
+            Err(Finding::unknown("KeptByKarmada", why))
         }
         Origin::KubeAdmiral => {
             let message = "KubeAdmiral's credential may impersonate every caller on the member";
-            Finding::unknown("KeptByKubeAdmiral", message)
+            Err(Finding::unknown("KeptByKubeAdmiral", message))
         }
-    })
+    }
 }
 
 fn entitled(index: &Index, cluster: &ClusterName) -> Vec<sync::Entitled> {

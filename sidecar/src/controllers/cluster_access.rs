@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use kubectl_mc_api::{ClusterAccess, ClusterName, Origin};
+use kubectl_mc_api::{ClusterAccess, ClusterName};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
@@ -260,9 +260,8 @@ impl Controller {
                 continue;
             }
             let work = member.turn.begin(retry::jittered(resync), &self.queue).begin();
-            // The account of Karmada has no limits on the member, unlike a manager's.
-            let own = self.fleet.get(cluster).filter(|member| member.origin == Origin::MemberCluster);
-            let Some(manager) = own.and_then(|registered| registered.manager.clone()) else {
+            let Some(manager) = self.fleet.get(cluster).and_then(|registered| registered.manager.clone())
+            else {
                 let message = format!("there is no Secret {}", cluster.manager_secret());
                 let state = State::unknown("NoManager", message);
                 member.states = member.grants.keys().map(|access| (access.clone(), state.clone())).collect();

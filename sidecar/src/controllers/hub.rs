@@ -213,6 +213,7 @@ mod tests {
                 in_two: false,
                 connection: None,
                 manager: None,
+                hub_account: None,
                 way: Err(Arc::from("")),
             };
             (name, registered)

@@ -75,7 +75,7 @@ pub(super) fn context() -> (watch::Sender<Arc<Fleet>>, Context) {
             token_renewal_fraction: kubectl_mc_api::token_life::RENEWAL_FRACTION,
             publishes_direct_endpoint: false,
             cluster_profile_server: None,
-            written_hub: None,
+            hub_with_rights: None,
             agent_rbac: None,
         },
         metrics: Arc::default(),

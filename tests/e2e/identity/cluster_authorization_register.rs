@@ -184,7 +184,14 @@ impl Scene {
         at_member.ok(&["delete", "clusterrole,clusterrolebinding", "karmada-agent"])?;
         self.host.api.merge(&format!("{CLUSTERS}/a"), &json!({"metadata": {"finalizers": null}}))?;
         let kubectl = Tool::admin(self.host.cluster)?;
-        kubectl.ok(&["delete", "clusters.cluster.karmada.io", "a"]).map(drop)
+        kubectl.ok(&["delete", "clusters.cluster.karmada.io", "a"])?;
+        eventually("the Secrets of the cluster are deleted with it", SOON, || {
+            let gone = ["a", "a-impersonator"].map(|name| {
+                let answer = self.host.api.request("GET", &format!("{SECRETS}/{name}"), "", "");
+                answer.is_ok_and(|answer| answer.status() == 404)
+            });
+            Ok((gone == [true, true]).then_some(()))
+        })
     }
 
     /// karmadactl unregister works by the credential of the agent.

@@ -19,6 +19,7 @@ fn access(members: usize) -> Access {
             in_two: false,
             connection: None,
             manager: Some(Arc::default()),
+            hub_account: None,
             way: Err(Arc::from("")),
         };
         (name.parse().unwrap(), registered)

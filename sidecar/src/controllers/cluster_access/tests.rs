@@ -29,6 +29,7 @@ fn fleet(members: usize, manager: Option<Arc<Secret>>) -> Arc<Fleet> {
             in_two: false,
             connection: None,
             manager: manager.clone(),
+            hub_account: None,
             way: Err(Arc::from("")),
         };
         (name.parse().unwrap(), registered)

@@ -93,6 +93,7 @@ fn member(name: &str, last_seen: &str) -> Registered {
         in_two: false,
         connection: None,
         manager: None,
+        hub_account: None,
         way: Err("none".into()),
     }
 }

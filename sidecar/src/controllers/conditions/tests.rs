@@ -30,6 +30,7 @@ fn registered(status: Option<MemberClusterStatus>, secret: bool) -> Registered {
         in_two: false,
         connection: secret,
         manager: None,
+        hub_account: None,
         way: Err(Arc::from("")),
     }
 }

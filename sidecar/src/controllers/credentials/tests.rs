@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::controllers::health::probe::Verdict;
-use crate::members::cluster::tests::upstream;
+use crate::members::cluster::tests::{cluster, upstream};
 use crate::token::tests::token;
 
 const SUBJECT: &str = "system:serviceaccount:kubectl-mc-system:kubectl-mc-impersonator";
@@ -36,20 +36,7 @@ fn finding(
     let seen = Scene::at(second).now;
     let (mut member, held) = (Held::of(connection.clone(), seen), Held::of(manager.clone(), seen));
     member.trouble = trouble;
-    let cluster = crate::members::cluster::Cluster {
-        name: "m1".parse().unwrap(),
-        origin: Default::default(),
-        forwarded: Default::default(),
-        upstream: upstream(),
-        gone: Default::default(),
-        bounds: crate::request::limits::MemberBounds::new(crate::request::limits::MemberSize {
-            in_flight: crate::request::limits::Size::new(1, 0),
-            watches: crate::request::limits::Size::new(1, 0),
-        }),
-        managed: true,
-        waiters: Default::default(),
-        requests: Default::default(),
-    };
+    let cluster = cluster(upstream());
     let registered = Registered {
         member: Arc::new(MemberCluster::new("m1", Default::default())),
         origin: Default::default(),
@@ -57,6 +44,7 @@ fn finding(
         in_two: false,
         connection,
         manager,
+        hub_account: None,
         way: Ok(Arc::new(cluster)),
     };
     let known = Known {

@@ -53,6 +53,7 @@ pub(in crate::controllers) fn registered(name: &str, until: &str) -> Registered 
         in_two: false,
         connection: secret("member"),
         manager: secret("manager"),
+        hub_account: None,
         way: Err("it is off".into()),
     }
 }

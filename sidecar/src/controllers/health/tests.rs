@@ -66,15 +66,19 @@ async fn renewed_credential_keeps_the_counts_of_probes() {
             in_two: false,
             connection: None,
             manager: None,
+            hub_account: None,
             way: Ok(Arc::new(cluster)),
         };
         monitor.follow(&[("m1".parse().unwrap(), registered)].into());
     };
     let is = async |state: u8| {
         let line = format!("mc_sidecar_member_reachable{{cluster=\"m1\"}} {state}\n");
-        while !crate::metrics::text(&registry).contains(&line) {
-            tokio::task::yield_now().await;
-        }
+        let reached = async {
+            while !crate::metrics::text(&registry).contains(&line) {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(60), reached).await.expect("the state is reached");
     };
     follow(&up.upstream);
     is(1).await;

@@ -11,7 +11,7 @@ use kubectl_mc_api::names::MEMBER_UID;
 use kubectl_mc_api::{ClusterName, MemberCluster, Origin};
 
 use super::Cluster;
-use super::hub::{UNBOUND, UNMANAGED};
+use super::hub::UNBOUND;
 use crate::token::Credential;
 
 /// Every registered member.
@@ -19,6 +19,10 @@ pub type Fleet = HashMap<ClusterName, Registered>;
 
 /// The members that a hub registers; `None` until they are read, or without a hub's inventory.
 pub type HubClusters = Option<Arc<HubMembers>>;
+
+/// The hub's own account on a member, by which the leader writes the sidecar's rights there: a Secret of the same form
+/// as the connection, or why there is none. `None` if the sidecar's flags do not permit it.
+pub type HubAccount = Option<Result<Arc<Secret>, Arc<str>>>;
 
 /// The labels of each member that a hub registers.
 #[derive(Debug)]
@@ -39,8 +43,9 @@ pub struct Registered {
     pub in_two: bool,
     /// Secret `<name>.member`, or a Secret of the same form that is built from a hub's objects.
     pub connection: Option<Arc<Secret>>,
-    /// Secret `<name>.manager`, or a Secret of the same form with the account of Karmada.
+    /// `<name>.manager`
     pub manager: Option<Arc<Secret>>,
+    pub hub_account: HubAccount,
     /// The member for requests, or why requests cannot be sent to it.
     pub way: Result<Arc<Cluster>, Arc<str>>,
 }
@@ -89,12 +94,6 @@ impl Registered {
         annotations.get(UNBOUND).map(String::as_str).filter(|_| self.origin.is_hub())
     }
 
-    /// Why the rights on a hub's member are not written, although the sidecar's flags permit it.
-    pub fn unmanaged(&self) -> Option<&str> {
-        let annotations = self.connection.as_ref()?.metadata.annotations.as_ref()?;
-        annotations.get(UNMANAGED).map(String::as_str).filter(|_| self.origin.is_hub())
-    }
-
     /// Whether both are the same version of the member.
     pub fn is_same(&self, other: &Self) -> bool {
         fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
@@ -108,5 +107,6 @@ impl Registered {
             && (self.origin, self.in_two) == (other.origin, other.in_two)
             && same(self.connection.as_ref(), other.connection.as_ref())
             && same(self.manager.as_ref(), other.manager.as_ref())
+            && self.hub_account == other.hub_account
     }
 }

@@ -83,9 +83,9 @@ impl Registration {
         }
     }
 
-    /// The data of a Secret with an account that may write rights on the member, or why there is none; `None` if
-    /// the flags do not permit it. `connection` is the member's.
-    pub fn manager(
+    /// The data of a Secret with the hub's own account on the member, or why there is none; `None` if the flags do
+    /// not permit its use. `connection` is the member's.
+    pub fn account(
         &self,
         hub: &Hub,
         name: &ClusterName,
@@ -94,7 +94,7 @@ impl Registration {
     ) -> Option<Result<BTreeMap<String, ByteString>, String>> {
         match &self.spec {
             Spec::Karmada(spec) if hub.karmada.member_rbac => {
-                Some(karmada::manager(hub, name, spec, connection, known))
+                Some(karmada::account(hub, name, spec, connection, known))
             }
             Spec::Karmada(_) | Spec::KubeAdmiral(_) => None,
         }
@@ -154,8 +154,5 @@ fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
 
 /// The annotation of a connection whose registration refers to Secrets that do not match its name.
 pub const UNBOUND: &str = "fleet.kubectl-mc.dev/unbound-references";
-/// The annotation of a connection with the reason why the rights on the member are not written, although the flags
-/// permit it.
-pub const UNMANAGED: &str = "fleet.kubectl-mc.dev/unmanaged";
 /// The key of a member's Secret that turns verification off.
 const INSECURE: &str = "insecure-skip-tls-verify";

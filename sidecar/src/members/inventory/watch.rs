@@ -28,11 +28,13 @@ use crate::tunnel::registry::AgentTunnels;
 mod changes;
 mod from_hub;
 mod listed;
+mod rights_written;
 mod way;
 
 use changes::{Change, events, of_hub, version};
 use from_hub::FromHub;
 use listed::Listed;
+use rights_written::RightsWritten;
 use way::Way;
 
 /// The inputs and outputs of the watch.
@@ -100,6 +102,7 @@ pub async fn run(host: kube::Client, watch: Watch) {
         managers: Listed::default(),
         ways: HashMap::new(),
         shares: HashMap::new(),
+        rights_written: RightsWritten::default(),
     };
     while let Some(change) = events.next().await {
         match change {
@@ -146,6 +149,7 @@ struct State {
     ways: HashMap<ClusterName, Way>,
     /// Shares survive changes of the Secret, so that a change does not reset a member's limits.
     shares: HashMap<ClusterName, Share>,
+    rights_written: RightsWritten,
 }
 
 /// The limits and the counters of one member.
@@ -284,13 +288,13 @@ impl State {
         let mut fleet = Fleet::with_capacity(self.members.objects.len());
         let mut ways = std::mem::take(&mut self.ways);
         self.shares.retain(|name, _| self.members.objects.contains_key(name));
+        self.rights_written.retain(|name| self.members.objects.contains_key(name));
         for (name, member) in &self.members.objects {
             let (origin, connection) = self.connection(name, member);
-            let manager = match origin {
-                Origin::MemberCluster => self.managers.objects.get(name),
-                Origin::Karmada | Origin::KubeAdmiral => self.hub.as_ref().and_then(|hub| hub.manager(name)),
-            };
-            let manager = manager.cloned();
+            let manager =
+                self.managers.objects.get(name).filter(|_| origin == Origin::MemberCluster).cloned();
+            let hub_account = self.hub.as_ref().filter(|_| origin.is_hub()).and_then(|hub| hub.account(name));
+            let is_written = self.rights_written.update(name, member, hub_account.as_ref());
             let found = match &connection {
                 Err(why) => Err(why.clone()),
                 Ok(secret) => {
@@ -307,8 +311,8 @@ impl State {
                     });
                     let cluster = way.upstream.clone().map(|upstream| {
                         let (name, gone) = (name.clone(), way.gone.clone());
-                        let forwarded = member.forwarded(origin);
-                        let managed = manager.is_some();
+                        let forwarded = member.forwarded(origin != Origin::Karmada || is_written);
+                        let managed = manager.is_some() || matches!(hub_account, Some(Ok(_)));
                         let Share { bounds, waiters, requests } = share.clone();
                         let cluster = Cluster {
                             name,
@@ -338,6 +342,7 @@ impl State {
                 in_two,
                 connection: connection.ok(),
                 manager,
+                hub_account,
                 way: found.clone(),
             };
             fleet.insert(name.clone(), registered);

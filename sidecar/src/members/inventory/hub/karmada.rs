@@ -11,9 +11,11 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{CustomResource, ResourceExt};
 use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::access::Impersonator;
 use serde::{Deserialize, Serialize};
 
 use super::{Hub, INSECURE, KarmadaFlags, Known, entry, value};
+use crate::token::{Account, Credential, Token};
 
 /// What counts of a Cluster of Karmada.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,7 +136,7 @@ pub(super) fn connection(
 /// The data of a Secret that is equivalent to the member's, with the account that Karmada itself uses there. The
 /// account may do everything on the member, so it is used only if the names bind it to the Cluster and the server
 /// is verified.
-pub(super) fn manager(
+pub(super) fn account(
     hub: &Hub,
     name: &ClusterName,
     spec: &ClusterSpec,
@@ -148,6 +150,15 @@ pub(super) fn manager(
         return Err("spec.insecureSkipTLSVerification is true".to_owned());
     }
     let namespace = &hub.namespace;
+    // The rights are bound to this account.
+    let impersonator = Impersonator::of_karmada(namespace);
+    if let Credential::Token(Token { account: Some(account), .. }) = Credential::of(connection)
+        && (account.namespace != *namespace || account.name != impersonator.account)
+    {
+        let Account { namespace: other, name: account } = account;
+        let secret = impersonator_secret(name);
+        return Err(format!("the token of Secret {namespace}/{secret} is of account {other}/{account}"));
+    }
     let bound = spec.secret_ref.is_some();
     let secret = known.secret(name.as_str()).filter(|_| bound).ok_or("spec.secretRef is missing")?;
     let token = value(secret, "token").ok_or_else(|| format!("Secret {namespace}/{name} has no token"))?;

@@ -10,7 +10,7 @@ use kubectl_mc_api::{ClusterName, Origin};
 use tracing::{info, warn};
 
 use super::listed::Listed;
-use crate::members::inventory::fleet::{HubClusters, HubMembers};
+use crate::members::inventory::fleet::{HubAccount, HubClusters, HubMembers};
 use crate::members::inventory::hub::{self, Hub, Known, Registration};
 
 pub(super) struct FromHub {
@@ -20,8 +20,8 @@ pub(super) struct FromHub {
     secrets: Listed<Secret>,
     /// A connection stays the same object as long as its content does.
     connections: HashMap<ClusterName, Connection>,
-    /// Secrets with accounts that may write rights on members, if the flags permit it.
-    managers: HashMap<ClusterName, Arc<Secret>>,
+    /// Empty if the flags do not permit the use of the hub's accounts.
+    accounts: HashMap<ClusterName, Result<Arc<Secret>, Arc<str>>>,
     known: HubClusters,
 }
 
@@ -34,7 +34,7 @@ impl FromHub {
             clusters: Listed::default(),
             secrets: Listed::default(),
             connections: HashMap::new(),
-            managers: HashMap::new(),
+            accounts: HashMap::new(),
             known: None,
         }
     }
@@ -53,9 +53,9 @@ impl FromHub {
         self.connections.get(name)
     }
 
-    /// The Secret with an account that may write rights on a member.
-    pub(super) fn manager(&self, name: &ClusterName) -> Option<&Arc<Secret>> {
-        self.managers.get(name)
+    /// The hub's own account on a member.
+    pub(super) fn account(&self, name: &ClusterName) -> HubAccount {
+        self.accounts.get(name).cloned()
     }
 
     /// The labels of each member; `None` until they are read.
@@ -91,16 +91,16 @@ impl FromHub {
         if is_part_of_list || !self.is_synced() {
             return false;
         }
-        let (mut before, mut managers) =
-            (std::mem::take(&mut self.connections), std::mem::take(&mut self.managers));
-        let mut read_managers = HashMap::new();
+        let (mut before, mut accounts) =
+            (std::mem::take(&mut self.connections), std::mem::take(&mut self.accounts));
+        let mut read_accounts = HashMap::new();
         let read = |(name, cluster): (&ClusterName, &Arc<Registration>)| {
-            let mut now = self.read(name, cluster);
-            if let Ok(connection) = &mut now
-                && let Some(manager) = self.read_manager(name, cluster, connection)
-            {
-                let known = managers.remove(name).filter(|known| known.data == manager.data);
-                read_managers.insert(name.clone(), known.unwrap_or_else(|| Arc::new(manager)));
+            let now = self.read(name, cluster);
+            let account =
+                now.as_ref().ok().and_then(|connection| self.read_account(name, cluster, connection));
+            if let Some(account) = account {
+                let known = accounts.remove(name).filter(|known| same_account(known, &account));
+                read_accounts.insert(name.clone(), known.unwrap_or(account));
             }
             match (before.remove(name), now) {
                 (Some(Ok(known)), Ok(now))
@@ -127,7 +127,7 @@ impl FromHub {
         };
         let connections = self.clusters.objects.iter().map(read).collect();
         self.connections = connections;
-        self.managers = read_managers;
+        self.accounts = read_accounts;
         let clusters = self.clusters.objects.iter();
         let labels: BTreeMap<_, _> =
             clusters.map(|(name, cluster)| (name.clone(), cluster.labels.clone())).collect();
@@ -150,28 +150,24 @@ impl FromHub {
         Ok(secret)
     }
 
-    /// The Secret with an account that may write rights on the member. If the flags permit it and there is none,
-    /// the connection gets an annotation with the reason.
-    fn read_manager(
-        &self,
-        name: &ClusterName,
-        cluster: &Registration,
-        connection: &mut Secret,
-    ) -> Option<Secret> {
+    /// The hub's own account on the member.
+    fn read_account(&self, name: &ClusterName, cluster: &Registration, connection: &Secret) -> HubAccount {
         let data = connection.data.as_ref()?;
-        match cluster.manager(&self.hub, name, data, self)? {
-            Ok(data) => {
-                let mut secret = Secret { data: Some(data), ..Secret::default() };
-                secret.metadata.name = Some(name.to_string());
-                secret.metadata.namespace = Some(self.hub.namespace.clone());
-                Some(secret)
-            }
-            Err(why) => {
-                let annotations = connection.metadata.annotations.get_or_insert_default();
-                annotations.insert(hub::UNMANAGED.to_owned(), why);
-                None
-            }
-        }
+        let account = cluster.account(&self.hub, name, data, self)?.map(|data| {
+            let mut secret = Secret { data: Some(data), ..Secret::default() };
+            secret.metadata.name = Some(name.to_string());
+            secret.metadata.namespace = Some(self.hub.namespace.clone());
+            Arc::new(secret)
+        });
+        Some(account.map_err(Arc::from))
+    }
+}
+
+/// Whether two readings of an account have the same content.
+fn same_account(before: &Result<Arc<Secret>, Arc<str>>, now: &Result<Arc<Secret>, Arc<str>>) -> bool {
+    match (before, now) {
+        (Ok(before), Ok(now)) => before.data == now.data,
+        (before, now) => before == now,
     }
 }
 

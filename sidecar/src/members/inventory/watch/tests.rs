@@ -59,6 +59,7 @@ impl Host {
             managers: Listed::default(),
             ways: HashMap::new(),
             shares: HashMap::new(),
+            rights_written: RightsWritten::default(),
         };
         Self { state, read, readiness }
     }

@@ -1,5 +1,7 @@
 use std::collections::BTreeSet;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kubectl_mc_api::Origin;
 use serde_json::{Value, json};
 
@@ -212,11 +214,11 @@ fn managed(
 ) -> Result<BTreeMap<String, ByteString>, String> {
     let (hub, name, spec) = (hub(karmada), "m1".parse().unwrap(), spec(changes));
     let connection = connection(&hub, &name, &spec, known).unwrap();
-    manager(&hub, &name, &spec, &connection, known)
+    account(&hub, &name, &spec, &connection, known)
 }
 
 #[test]
-fn account_of_the_cluster_writes_its_rights_over_the_same_connection() {
+fn account_of_karmada_has_the_connection_of_the_member() {
     let data = managed(KarmadaFlags::default(), json!({"proxyURL": "socks5://203.0.113.1:1080"}), &joined())
         .unwrap();
     let expected = [
@@ -246,6 +248,18 @@ fn unbound_or_unverified_account_writes_no_rights() {
     known.secrets.extend([secret("m1", &[("caBundle", "CA")])]);
     let why = managed(KarmadaFlags::default(), json!({}), &known).unwrap_err();
     assert_eq!(why, "Secret karmada-cluster/m1 has no token");
+
+    // The rights would be bound to another account than the one in use.
+    for (subject, refused) in
+        [("other:karmada-impersonator", true), ("karmada-cluster:karmada-impersonator", false)]
+    {
+        let mut known = joined();
+        let claims = json!({"sub": format!("system:serviceaccount:{subject}")}).to_string();
+        let token = format!("e30.{}.s", URL_SAFE_NO_PAD.encode(claims));
+        known.secrets.extend([secret("m1-impersonator", &[("token", &token)])]);
+        let found = managed(KarmadaFlags::default(), json!({}), &known);
+        assert_eq!(found.is_err_and(|why| why.contains("is of account other/")), refused, "{subject}");
+    }
 }
 
 #[test]

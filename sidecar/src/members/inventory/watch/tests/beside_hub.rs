@@ -11,10 +11,10 @@ use crate::members::inventory::hub::{Hub, KarmadaFlags};
 
 /// A host with member m1 of the own inventory, whose lists are read; Karmada's are not.
 fn with_karmada(order: &[Origin]) -> Host {
-    with_permits(order, KarmadaFlags::default())
+    with_flags(order, KarmadaFlags::default())
 }
 
-fn with_permits(order: &[Origin], karmada: KarmadaFlags) -> Host {
+fn with_flags(order: &[Origin], karmada: KarmadaFlags) -> Host {
     let mut host = Host::new();
     host.state.inventories.order = order.into();
     let hub = Hub { origin: Origin::Karmada, namespace: "karmada-cluster".to_owned(), karmada };
@@ -103,36 +103,41 @@ async fn karmada_member_is_served_beside_own_members() {
     assert_eq!(known.labels.keys().map(ClusterName::as_str).collect::<Vec<_>>(), ["k1"]);
 }
 
-/// uid and extra are passed on once the member's rules allow them.
+/// uid and extra are passed on once the member's rules allow them, also while a later sync fails.
 #[tokio::test]
 async fn karmada_member_with_written_rights_gets_uid_and_extra() {
-    let karmada = KarmadaFlags { member_rbac: true, ..KarmadaFlags::default() };
-    let mut host = with_permits(&BOTH, karmada).hub_listed().joined("k1");
-    let k1 = host.find("k1").unwrap();
-    assert!(!k1.managed, "the Cluster refers to no account that could write rights");
-    assert_eq!(host.registered("k1").unmanaged(), Some("spec.secretRef is missing"));
+    let flags = KarmadaFlags { member_rbac: true, ..KarmadaFlags::default() };
+    let mut host = with_flags(&BOTH, flags).hub_listed().joined("k1");
+    assert!(!host.find("k1").unwrap().managed, "the Cluster refers to no account that could write rights");
+    let why = host.registered("k1").hub_account.unwrap().unwrap_err();
+    assert_eq!(&*why, "spec.secretRef is missing");
 
     host.cluster(push("k1"));
     host.all_rights("k1", "everything");
     let k1 = host.find("k1").unwrap();
-    assert!(k1.managed && host.registered("k1").unmanaged().is_none());
+    assert!(k1.managed && host.registered("k1").manager.is_none());
     assert_eq!(k1.forwarded.uid, Forwarding::Omit, "the rights are not written yet");
-    let manager = host.registered("k1").manager.unwrap();
-    assert_eq!(manager.data.as_ref().unwrap()["token"].0, b"everything");
+    let account = host.registered("k1").hub_account.unwrap().unwrap();
+    assert_eq!(account.data.as_ref().unwrap()["token"].0, b"everything");
     // The same Secret as long as its content is the same: a sync is not due.
     host.token("k1", "second");
-    assert!(Arc::ptr_eq(&manager, &host.registered("k1").manager.unwrap()));
+    assert!(Arc::ptr_eq(&account, &host.registered("k1").hub_account.unwrap().unwrap()));
 
-    for (synced, expected) in [("True", Forwarding::Forward), ("Unknown", Forwarding::Omit)] {
+    for (synced, expected) in
+        [("Unknown", Forwarding::Omit), ("True", Forwarding::Forward), ("False", Forwarding::Forward)]
+    {
         let mut member = mirrored("k1");
         let condition = json!({
-            "type": "AuthSynced", "status": synced, "reason": "r", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "type": "AuthSynced", "status": synced, "reason": "r", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
         });
         member.status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
         host.state.member(Event::Apply(member));
         let Forwarded { uid, extra } = host.find("k1").unwrap().forwarded;
         assert_eq!((uid, extra), (expected, expected), "AuthSynced is {synced}");
     }
+    host.cluster(cluster("k1", "u-1", "https://203.0.113.8"));
+    assert_eq!(host.find("k1").unwrap().forwarded.uid, Forwarding::Omit, "the account is not bound any more");
 }
 
 /// A certificate authority (PEM).

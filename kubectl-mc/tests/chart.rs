@@ -90,14 +90,10 @@ fn values_file_renders_the_same_objects() -> Result<()> {
     same_file("certificates: CertManager\nmetrics: {podMonitor: {enabled: true}}\n")?;
     same_file("certificates: Secret\ntls: {secretName: serving}\n")?;
     same_file("metrics: {rules: {enabled: true}, dashboard: {enabled: true}}\n")?;
-    same_file("resources: {limits: {memory: null, cpu: 2}}\nglobal: {any: thing}\n")
-}
-
-#[test]
-fn inventories_of_hubs_render_the_same_objects() -> Result<()> {
     same_file("inventory: [membercluster, karmada]\nkarmadaNamespace: members\nkarmadaMemberRbac: true\n")?;
     same_file("karmadaMemberRbac: true\n")?;
-    same_file("inventory: [kubeadmiral]\nkubeadmiralNamespace: members\n")
+    same_file("inventory: [kubeadmiral]\nkubeadmiralNamespace: members\n")?;
+    same_file("resources: {limits: {memory: null, cpu: 2}}\nglobal: {any: thing}\n")
 }
 
 #[test]

@@ -6,6 +6,7 @@ use kubectl_mc_api::access::ObservedUser;
 
 use super::*;
 use crate::controllers::tests::context;
+use crate::members::inventory::fleet::HubAccount;
 
 /// A controller with this many members. Their Secrets are invalid, so each sync ends immediately.
 fn access(members: usize) -> Access {
@@ -114,5 +115,42 @@ async fn only_changed_rules_or_members_discard_reviews() {
         reviews.update(of_sync.with([&jane].into_iter()));
         change(&mut access, &m0);
         assert_eq!(access.members[&m0].reviews.allow(&jane), are_kept, "change {number}");
+    }
+}
+
+/// A member of Karmada with this account.
+fn of_karmada(hub_account: HubAccount) -> Registered {
+    Registered {
+        member: Arc::new(MemberCluster::new("m1", Default::default())),
+        origin: Origin::Karmada,
+        is_read: true,
+        in_two: false,
+        connection: None,
+        manager: None,
+        hub_account,
+        way: Err(Arc::from("")),
+    }
+}
+
+#[test]
+fn condition_says_why_the_account_of_a_hub_is_not_used() {
+    let m1 = "m1".parse().unwrap();
+    let without = |hub_account| manager(&m1, &of_karmada(hub_account)).unwrap_err();
+    assert!(!without(None).message().contains("--karmada-member-rbac"));
+    let unused = without(Some(Err(Arc::from("spec.secretRef is missing"))));
+    assert_eq!(unused.reason(), "KeptByKarmada");
+    assert!(unused.message().ends_with("has no effect: spec.secretRef is missing"), "{}", unused.message());
+    assert!(manager(&m1, &of_karmada(Some(Ok(Arc::default())))).is_ok());
+}
+
+/// Otherwise the condition keeps the old reason.
+#[test]
+fn another_reason_or_account_of_a_hub_is_a_change() {
+    let [first, second] =
+        ["spec.secretRef is missing", "Secret k/m1 has no token"].map(|why| Some(Err(Arc::from(why))));
+    let before = of_karmada(first);
+    assert!(is_same(&before, &before.clone()));
+    for hub_account in [second, Some(Ok(Arc::default())), None] {
+        assert!(!is_same(&before, &Registered { hub_account, ..before.clone() }));
     }
 }

@@ -32,7 +32,7 @@ pub(super) async fn run(
     let registered: MemberCluster = parse(registered, "MemberCluster")?;
     let origin = Origin::of(&registered);
     if let Some(why) = kept_by_hub(&registered) {
-        return Err(DiffError::KeptByHub { cluster: cluster.clone(), why }.into());
+        return Err(DiffError::KeptByHub { cluster: cluster.clone(), origin, why }.into());
     }
     let impersonator = impersonator::of(host, cluster, origin).await?.unwrap_or_default();
     let member = through::member(&host.at.cluster, cluster, env).await?;
@@ -162,7 +162,7 @@ enum DiffError {
     #[error("no cluster {0} is registered on the host")]
     Unknown(ClusterName),
     #[error("there is nothing to compare on {cluster}: {why}")]
-    KeptByHub { cluster: ClusterName, why: ServerText },
+    KeptByHub { cluster: ClusterName, origin: Origin, why: ServerText },
     #[error("cannot read a {what}")]
     Unreadable { what: &'static str, source: serde_json::Error },
 }
@@ -171,9 +171,9 @@ impl Explain for DiffError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Unknown(_) => Some("`kubectl mc clusters` lists the clusters".to_owned()),
-            Self::KeptByHub { .. } => {
-                Some("docs/how-to/karmada.md has the rights on members of Karmada".to_owned())
-            }
+            Self::KeptByHub { origin, .. } => (*origin == Origin::Karmada).then(|| {
+                "docs/how-to/karmada.md explains who keeps the rights on members of Karmada".to_owned()
+            }),
             Self::Unreadable { .. } => None,
         }
     }

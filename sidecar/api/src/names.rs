@@ -8,8 +8,8 @@ pub const NAMESPACE: &str = "kubectl-mc-system";
 pub const SIDECAR: &str = "mc-sidecar";
 /// The account that impersonates callers on a member, and the roles and bindings that allow it.
 pub const IMPERSONATOR: &str = "kubectl-mc-impersonator";
-/// The roles and bindings on a member of Karmada that let Karmada's account impersonate callers as well, if the
-/// sidecar writes them.
+/// The roles and bindings on a member of Karmada that let Karmada's account impersonate callers as well, if
+/// the sidecar writes them.
 pub const KARMADA_RIGHTS: &str = "kubectl-mc-karmada-impersonator";
 /// The account that maintains the impersonator's rights on a member, and the ConfigMap and the policy that
 /// limit it.

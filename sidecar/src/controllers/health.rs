@@ -4,8 +4,8 @@
 //!
 //! A single failed probe of a reachable member does not change the condition, and neither does a single
 //! successful probe of an unreachable one: the condition changes after [`DOWN`] or [`UP`] results in a row.
-//! The first result counts immediately. A renewed credential is probed at once, and does not reset the counts of
-//! condition `Reachable`: one lost probe after a renewal is still one.
+//! The first result counts immediately. A renewed credential is probed at once, and does not reset the counts
+//! of condition `Reachable`: one lost probe after a renewal is still one.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Measures the cost of audit events and of traces: two sidecars of the same build on the same member, one of
-//! them with the feature. The collector runs on the same machine and takes CPU from all others; it decodes the
-//! spans and discards them.
+//! them with the feature. The collector runs on the same machine and takes CPU from all others; it decodes
+//! the spans and discards them.
 
 use std::io::{BufRead, BufReader, copy, sink};
 use std::path::Path;

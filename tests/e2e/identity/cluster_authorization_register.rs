@@ -1,7 +1,8 @@
 //! `karmadactl register` and `unregister` under Cluster Authorization, by the command that `authz token`
-//! prints: with Karmada's own client, server, agent and rights of its chart. In between the agent's credential
-//! is stolen, and the procedure of the handbook (`stolen-agent.md`) is carried out. The test approves requests
-//! for certificates in the place of karmada-controller-manager, and takes its finalizer off.
+//! prints: with Karmada's own client, server, agent and rights of its chart. In between the agent's
+//! credential is stolen, and the procedure of the handbook (`stolen-agent.md`) is carried out. The test
+//! approves requests for certificates in the place of karmada-controller-manager, and takes its finalizer
+//! off.
 
 use std::time::Duration;
 
@@ -139,8 +140,8 @@ impl Scene {
         Ok(thief)
     }
 
-    /// The first two parts of the page: the agent loses its rights on the host, and the accounts on the member
-    /// whose tokens it could read are replaced.
+    /// The first two parts of the page: the agent loses its rights on the host, and the accounts on the
+    /// member whose tokens it could read are replaced.
     fn stolen_agent_is_shut_out(&self, thief: &Tool) -> Result<()> {
         let stolen = ["a", "a-impersonator"].map(|name| {
             let secret = self.host.api.get(&format!("{SECRETS}/{name}"))?;

@@ -1,5 +1,5 @@
-//! Finds the kubeconfig contexts of members by the uid of each cluster's kube-system. Several contexts of a cluster may
-//! have different users: the one of a user who may request tokens is preferred.
+//! Finds the kubeconfig contexts of members by the uid of each cluster's kube-system. Several contexts of a
+//! cluster may have different users: the one of a user who may request tokens is preferred.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

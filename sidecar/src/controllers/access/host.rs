@@ -72,7 +72,8 @@ pub(super) struct HostRbac {
     absent: bool,
 }
 
-/// The index for kubectl-mc's own members, and the one for the members of a hub whose rights are written, if any.
+/// The index for kubectl-mc's own members, and the one for the members of a hub whose rights are written, if
+/// any.
 #[derive(Default)]
 struct Indexes {
     own: Index,

@@ -217,8 +217,8 @@ impl<'a> Rbac<'a> {
     }
 }
 
-/// Whether the host allows a user any verb on the member's proxy. A grant in the API group of a hub allows it for
-/// members of that hub.
+/// Whether the host allows a user any verb on the member's proxy. A grant in the API group of a hub allows it
+/// for members of that hub.
 async fn host_lets_in(
     host: &kube::Client,
     (cluster, origin): (&ClusterName, Origin),

@@ -20,8 +20,8 @@ pub type Fleet = HashMap<ClusterName, Registered>;
 /// The members that a hub registers; `None` until they are read, or without a hub's inventory.
 pub type HubClusters = Option<Arc<HubMembers>>;
 
-/// The hub's own account on a member, by which the leader writes the sidecar's rights there: a Secret of the same form
-/// as the connection, or why there is none. `None` if the sidecar's flags do not permit it.
+/// The hub's own account on a member, by which the leader writes the sidecar's rights there: a Secret of the
+/// same form as the connection, or why there is none. `None` if the sidecar's flags do not permit it.
 pub type HubAccount = Option<Result<Arc<Secret>, Arc<str>>>;
 
 /// The labels of each member that a hub registers.

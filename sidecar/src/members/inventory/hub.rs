@@ -83,8 +83,8 @@ impl Registration {
         }
     }
 
-    /// The data of a Secret with the hub's own account on the member, or why there is none; `None` if the flags do
-    /// not permit its use. `connection` is the member's.
+    /// The data of a Secret with the hub's own account on the member, or why there is none; `None` if the
+    /// flags do not permit its use. `connection` is the member's.
     pub fn account(
         &self,
         hub: &Hub,

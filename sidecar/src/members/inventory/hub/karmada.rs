@@ -133,9 +133,9 @@ pub(super) fn connection(
     Ok(data)
 }
 
-/// The data of a Secret that is equivalent to the member's, with the account that Karmada itself uses there. The
-/// account may do everything on the member, so it is used only if the names bind it to the Cluster and the server
-/// is verified.
+/// The data of a Secret that is equivalent to the member's, with the account that Karmada itself uses there.
+/// The account may do everything on the member, so it is used only if the names bind it to the Cluster and
+/// the server is verified.
 pub(super) fn account(
     hub: &Hub,
     name: &ClusterName,

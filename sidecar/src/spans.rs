@@ -95,7 +95,7 @@ pub(crate) fn recorded(
     let (queue, ended) = Queue::new(10, &Metrics::register(&mut Registry::default()));
     let config = Config { endpoint: String::new(), sampling_rate };
     let (stop, export) = (CancellationToken::new(), TaskTracker::new());
-    (Arc::new(Tracer { tracer: tracer(&config, queue), stop, export }), ended)
+    (Arc::new(Tracer { tracer: tracer(&config, queue), stop, export }), ended.spans)
 }
 
 /// The name of this program in traces.

@@ -1,6 +1,7 @@
 //! Queues ended spans and exports them in batches. The queue is bounded: a span without room is dropped and
 //! counted, so that no request waits for the collector.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::Context;
@@ -10,8 +11,9 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::sleep;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -49,13 +51,24 @@ impl Metrics {
 #[derive(Debug)]
 pub(super) struct Queue {
     spans: Sender<SpanData>,
+    full_batch: Arc<Notify>,
     dropped: Counter,
 }
 
+/// Receives ended spans. A span wakes it only as the first or the last of a batch: a wake-up for each span
+/// would cost more than the span.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) spans: Receiver<SpanData>,
+    full_batch: Arc<Notify>,
+}
+
 impl Queue {
-    pub(super) fn new(size: usize, metrics: &Metrics) -> (Self, Receiver<SpanData>) {
+    pub(super) fn new(size: usize, metrics: &Metrics) -> (Self, Ended) {
         let (spans, ended) = channel(size);
-        (Self { spans, dropped: metrics.dropped("queue full") }, ended)
+        let full_batch = Arc::new(Notify::new());
+        let queue = Self { spans, full_batch: full_batch.clone(), dropped: metrics.dropped("queue full") };
+        (queue, Ended { spans: ended, full_batch })
     }
 }
 
@@ -65,6 +78,11 @@ impl SpanProcessor for Queue {
     fn on_end(&self, span: SpanData) {
         if self.spans.try_send(span).is_err() {
             self.dropped.inc();
+            return;
+        }
+        // The first span of the batch has left the queue.
+        if self.spans.max_capacity() - self.spans.capacity() + 1 >= MAX_BATCH {
+            self.full_batch.notify_one();
         }
     }
 
@@ -79,7 +97,7 @@ impl SpanProcessor for Queue {
 
 /// Exports spans until `stop`, and then the queued ones.
 pub(super) async fn run(
-    mut ended: Receiver<SpanData>,
+    mut ended: Ended,
     exporter: impl SpanExporter,
     metrics: Metrics,
     stop: CancellationToken,
@@ -92,10 +110,10 @@ pub(super) async fn run(
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
-            () = fill(&mut batch, &mut ended) => {}
+            () = ended.fill(&mut batch) => {}
         }
         while batch.len() < MAX_BATCH
-            && let Ok(span) = ended.try_recv()
+            && let Ok(span) = ended.spans.try_recv()
         {
             batch.push(span);
         }
@@ -121,17 +139,18 @@ pub(super) async fn run(
     }
 }
 
-/// Waits for a span, and then until the batch is full or `MAX_WAIT` has passed.
-async fn fill(batch: &mut Vec<SpanData>, ended: &mut Receiver<SpanData>) {
-    if ended.recv_many(batch, MAX_BATCH).await == 0 {
-        return;
-    }
-    // Cancel-safe, because `recv_many` is.
-    tokio::select! {
-        () = sleep(MAX_WAIT) => {}
-        () = async {
-            while batch.len() < MAX_BATCH && ended.recv_many(batch, MAX_BATCH - batch.len()).await > 0 {}
-        } => {}
+impl Ended {
+    /// Waits for a span, and then until the batch is full or `MAX_WAIT` has passed. Cancel-safe: only the
+    /// first span leaves the queue here.
+    async fn fill(&mut self, batch: &mut Vec<SpanData>) {
+        let Some(first) = self.spans.recv().await else { return };
+        batch.push(first);
+        let full = async {
+            while batch.len() + self.spans.len() < MAX_BATCH {
+                self.full_batch.notified().await;
+            }
+        };
+        let _ = timeout(MAX_WAIT, full).await;
     }
 }
 
@@ -144,6 +163,10 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake};
+
     use opentelemetry::trace::{Tracer, TracerProvider};
     use opentelemetry_sdk::error::OTelSdkError;
     use opentelemetry_sdk::trace::SdkTracerProvider;
@@ -166,7 +189,7 @@ mod tests {
     }
 
     /// Ends this many spans in a queue of this size.
-    fn ended(spans: usize, size: usize, metrics: &Metrics) -> (SdkTracerProvider, Receiver<SpanData>) {
+    fn ended(spans: usize, size: usize, metrics: &Metrics) -> (SdkTracerProvider, Ended) {
         let (queue, ended) = Queue::new(size, metrics);
         let provider = SdkTracerProvider::builder().with_span_processor(queue).build();
         for _ in 0..spans {
@@ -188,11 +211,43 @@ mod tests {
         assert_eq!(metrics.exported.get(), MAX_BATCH as u64 + 3);
     }
 
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_first_and_last_span_of_a_batch_wake_the_export() {
+        let (provider, mut ended) = ended(0, QUEUE_SIZE, &Metrics::default());
+        let wakes = Arc::new(Wakes::default());
+        let waker = wakes.clone().into();
+        let mut task = Context::from_waker(&waker);
+        let mut batch = Vec::new();
+        {
+            let mut fill = pin!(ended.fill(&mut batch));
+            let mut end_spans = |count, expected| {
+                let is_pending = fill.as_mut().poll(&mut task).is_pending();
+                (0..count).for_each(|_| drop(provider.tracer("").start("span")));
+                assert_eq!((is_pending, wakes.0.load(Ordering::Relaxed)), (true, expected));
+            };
+            end_spans(1, 1);
+            end_spans(MAX_BATCH - 2, 1);
+            end_spans(1, 2);
+            assert!(fill.as_mut().poll(&mut task).is_ready());
+        }
+        assert_eq!(batch.len() + ended.spans.len(), MAX_BATCH);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn span_without_room_is_dropped_and_counted() {
         let metrics = Metrics::default();
         let (_provider, mut ended) = ended(5, 2, &metrics);
         assert_eq!(metrics.dropped("queue full").get(), 3);
+        let ended = &mut ended.spans;
         assert!(ended.try_recv().is_ok() && ended.try_recv().is_ok() && ended.try_recv().is_err());
     }
 

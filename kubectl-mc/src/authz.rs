@@ -86,6 +86,8 @@ fn checked(names: &[String]) -> Result<Vec<String>, AuthzError> {
 enum AuthzError {
     #[error("the host serves no clusters of Karmada (cluster.karmada.io/v1alpha1)")]
     NoKarmada,
+    #[error("no rights were verified: the host has no Clusters of Karmada")]
+    NoClusters,
     #[error("{0:?} is no name of a cluster that has objects of its own in Karmada")]
     Name(String),
     #[error("cannot read random numbers from the system")]
@@ -112,6 +114,9 @@ impl Explain for AuthzError {
             Self::NoKarmada => {
                 Some("name the kubeconfig context of Karmada's API server by --context".to_owned())
             }
+            Self::NoClusters => {
+                Some("name clusters to verify the rights that their agents would have".to_owned())
+            }
             Self::Name(_) => Some(
                 "a name is a DNS label of 48 characters at most, does not end in -impersonator, and is not \
                  rbac-generator"
@@ -124,7 +129,7 @@ impl Explain for AuthzError {
 
     fn status(&self) -> ExitStatus {
         match self {
-            Self::NoKarmada | Self::Random | Self::NotEnforced => ExitStatus::Failed,
+            Self::NoKarmada | Self::NoClusters | Self::Random | Self::NotEnforced => ExitStatus::Failed,
             Self::Name(_) | Self::Layout(_) | Self::CaFile { .. } => ExitStatus::Usage,
         }
     }

@@ -49,6 +49,9 @@ pub(super) async fn run(
         printer.note_line("note: agents may list and watch the Cluster objects of all clusters, by --agents-list-clusters=Allow");
     }
     if findings == 0 {
+        if clusters.is_empty() {
+            return Err(AuthzError::NoClusters.into());
+        }
         printer.out_line(&format!("the agents of {} clusters have exactly what they need", clusters.len()));
         return Ok(ExitStatus::Success);
     }

@@ -5,6 +5,7 @@
 
 mod agent_join;
 mod audit;
+mod authz;
 mod bed;
 mod choosing;
 mod clusters;

@@ -41,6 +41,7 @@ mod hub;
 mod kube_error;
 pub mod leader;
 pub mod metrics;
+mod objects;
 mod turn;
 mod work_queue;
 

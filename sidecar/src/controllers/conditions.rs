@@ -16,6 +16,7 @@ use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
+use kubectl_mc_api::names::SIDECAR;
 use kubectl_mc_api::{ClusterName, MemberCluster, MemberClusterStatus};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
@@ -238,7 +239,7 @@ impl Writer {
                 "lastSeen": last_seen, "conditions": conditions,
             },
         });
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let params = PatchParams::apply(SIDECAR);
         self.members.patch_status(&member.name_any(), &params, &Patch::Merge(patch)).await
     }
 }
@@ -250,8 +251,6 @@ struct Due {
     known: Known,
 }
 
-/// The field manager of all writes of the sidecar.
-pub const FIELD_MANAGER: &str = kubectl_mc_api::names::SIDECAR;
 /// The shortest interval between writes of `lastSeen`.
 pub const SEEN_INTERVAL: Duration = Duration::from_secs(300);
 /// The delay that combines findings of several controllers from one response of a member.

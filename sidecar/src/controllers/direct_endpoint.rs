@@ -78,7 +78,7 @@ impl Publication {
             "metadata": {"resourceVersion": found.metadata.resource_version},
             "data": {AUTHORITY: bundle},
         });
-        let by_us = PatchParams { field_manager: Some(SIDECAR.to_owned()), ..PatchParams::default() };
+        let by_us = PatchParams::apply(SIDECAR);
         match self.config_maps.patch(CONFIG_MAP, &by_us, &Patch::Merge(patch)).await {
             Ok(_) => info!("updated the CA of the direct endpoint"),
             Err(kube::Error::Api(status)) if status.is_conflict() => {}

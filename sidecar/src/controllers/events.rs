@@ -7,6 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder};
 use kube::{Resource, ResourceExt};
+use kubectl_mc_api::names::SIDECAR;
 use kubectl_mc_api::{MemberCluster, MemberClusterStatus};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -23,7 +24,7 @@ pub(super) struct Events {
 
 impl Events {
     pub(super) fn start(host: kube::Client) -> Self {
-        let recorder = Recorder::new(host, super::conditions::FIELD_MANAGER.into());
+        let recorder = Recorder::new(host, SIDECAR.into());
         let (waiting, mut events) = mpsc::channel(MAX_WAITING);
         let task = tokio::spawn(async move {
             while let Some((event, object)) = events.recv().await {

@@ -15,14 +15,14 @@ use futures_util::{StreamExt, stream};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Resource, ResourceExt};
 use kubectl_mc_api::member_cluster::MemberClusterSpec;
-use kubectl_mc_api::names::{FLEET_GROUP, INVENTORY};
+use kubectl_mc_api::names::{FLEET_GROUP, INVENTORY, SIDECAR};
 use kubectl_mc_api::{ClusterName, MemberCluster, Origin};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::Context;
-use super::conditions::{Aspect, FIELD_MANAGER, Finding};
+use super::conditions::{Aspect, Finding};
 use crate::members::inventory::fleet::{Fleet, HubMembers};
 use crate::members::inventory::hub::source;
 
@@ -146,13 +146,11 @@ impl Change {
     async fn write(self, members: &Api<MemberCluster>) -> Result<(), kube::Error> {
         match self {
             Self::Create(name, labels) => {
-                let params =
-                    PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+                let params = PostParams { field_manager: Some(SIDECAR.to_owned()), ..PostParams::default() };
                 members.create(&params, &registration(&name, labels)).await?;
             }
             Self::Label(member, labels) => {
-                let params =
-                    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+                let params = PatchParams::apply(SIDECAR);
                 let patch = label_patch(&member, &labels);
                 members.patch_metadata(&member.name_any(), &params, &Patch::Merge(patch)).await?;
             }

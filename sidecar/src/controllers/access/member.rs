@@ -1,16 +1,15 @@
 //! Reads and writes a member's impersonation roles and bindings with its manager's credential.
 
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::Api;
+use kube::api::ListParams;
 use kube::core::Status;
-use kube::{Api, Resource};
 use kubectl_mc_api::access::{Actual, Objects, Policy};
-use kubectl_mc_api::names::{KUBECTL_MC, MANAGED_BY, MANAGER, NAMESPACE, SIDECAR};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kubectl_mc_api::names::{KUBECTL_MC, MANAGED_BY, MANAGER, NAMESPACE};
+
+use crate::controllers::objects;
 
 /// Reads the member's policy and its current roles and bindings of this name.
 pub(super) async fn read(member: &kube::Client, rights: &str) -> Result<(Policy, Actual), kube::Error> {
@@ -45,21 +44,21 @@ pub(super) struct Applied {
 pub(super) async fn apply(
     member: &kube::Client,
     rights: &str,
-    objects: &Objects,
+    wanted: &Objects,
     actual: &Actual,
 ) -> Result<Applied, kube::Error> {
     let mut applied = Applied { written: 0, homeless: Vec::new() };
-    let Objects { cluster_role, cluster_role_binding, roles } = objects;
+    let Objects { cluster_role, cluster_role_binding, roles } = wanted;
     // Rights are removed before others are granted.
     let is_surplus = |metadata: &ObjectMeta| {
         metadata.namespace.as_ref().filter(|&namespace| !roles.contains_key(namespace)).cloned()
     };
     for namespace in actual.roles.iter().filter_map(|role| is_surplus(&role.metadata)) {
-        delete::<Role>(member, &namespace, rights).await?;
+        objects::delete(&Api::<Role>::namespaced(member.clone(), &namespace), rights).await?;
         applied.written += 1;
     }
     for namespace in actual.role_bindings.iter().filter_map(|binding| is_surplus(&binding.metadata)) {
-        delete::<RoleBinding>(member, &namespace, rights).await?;
+        objects::delete(&Api::<RoleBinding>::namespaced(member.clone(), &namespace), rights).await?;
         applied.written += 1;
     }
     if !actual.cluster_role.as_ref().is_some_and(|role| {
@@ -67,13 +66,13 @@ pub(super) async fn apply(
             && role.aggregation_rule.is_none()
             && same(role.rules.as_deref(), cluster_role.rules.as_deref())
     }) {
-        patch(&Api::<ClusterRole>::all(member.clone()), rights, cluster_role).await?;
+        objects::apply(&Api::all(member.clone()), cluster_role).await?;
         applied.written += 1;
     }
     if !actual.cluster_role_binding.as_ref().is_some_and(|binding| {
         is_ours(&binding.metadata) && binding.subjects == cluster_role_binding.subjects
     }) {
-        patch(&Api::<ClusterRoleBinding>::all(member.clone()), rights, cluster_role_binding).await?;
+        objects::apply(&Api::all(member.clone()), cluster_role_binding).await?;
         applied.written += 1;
     }
     let mut failed = None;
@@ -92,10 +91,10 @@ pub(super) async fn apply(
         });
         let written = async {
             if !has_role {
-                patch(&Api::<Role>::namespaced(member.clone(), namespace), rights, role).await?;
+                objects::apply(&Api::namespaced(member.clone(), namespace), role).await?;
             }
             if !has_binding {
-                patch(&Api::<RoleBinding>::namespaced(member.clone(), namespace), rights, binding).await?;
+                objects::apply(&Api::namespaced(member.clone(), namespace), binding).await?;
             }
             Ok::<_, kube::Error>(usize::from(!has_role) + usize::from(!has_binding))
         };
@@ -115,29 +114,6 @@ fn is_missing(refusal: &Status) -> bool {
     refusal.code == 404 || causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-/// Server-side apply, also to create objects: the path of a PATCH has the name, so a right limited to that
-/// name is enough.
-async fn patch<K>(api: &Api<K>, name: &str, object: &K) -> Result<(), kube::Error>
-where
-    K: Clone + std::fmt::Debug + DeserializeOwned + Serialize,
-{
-    let ours = PatchParams::apply(FIELD_MANAGER).force();
-    api.patch(name, &ours, &Patch::Apply(object)).await.map(drop)
-}
-
-async fn delete<K>(member: &kube::Client, namespace: &str, name: &str) -> Result<(), kube::Error>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + std::fmt::Debug
-        + DeserializeOwned,
-{
-    match Api::<K>::namespaced(member.clone(), namespace).delete(name, &DeleteParams::default()).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        deleted => deleted.map(drop),
-    }
-}
-
 fn is_ours(metadata: &ObjectMeta) -> bool {
     metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY)).is_some_and(|by| by == KUBECTL_MC)
 }
@@ -146,8 +122,6 @@ fn is_ours(metadata: &ObjectMeta) -> bool {
 fn same(one: Option<&[PolicyRule]>, other: Option<&[PolicyRule]>) -> bool {
     one.unwrap_or_default() == other.unwrap_or_default()
 }
-
-const FIELD_MANAGER: &str = SIDECAR;
 
 #[cfg(test)]
 mod tests {
@@ -172,16 +146,18 @@ mod tests {
                 (200, object.clone())
             }
         });
-        let within =
-            |namespace: &str| ObjectMeta { namespace: Some(namespace.to_owned()), ..Default::default() };
+        let named = |namespace: Option<&str>| {
+            let (name, namespace) = (Some("rights".to_owned()), namespace.map(str::to_owned));
+            ObjectMeta { name, namespace, ..ObjectMeta::default() }
+        };
         let roles = namespaces.iter().map(|namespace| {
-            let role = Role { metadata: within(namespace), ..Role::default() };
-            let binding = RoleBinding { metadata: within(namespace), ..RoleBinding::default() };
+            let role = Role { metadata: named(Some(namespace)), ..Role::default() };
+            let binding = RoleBinding { metadata: named(Some(namespace)), ..RoleBinding::default() };
             ((*namespace).to_owned(), (role, binding))
         });
         let objects = Objects {
-            cluster_role: ClusterRole::default(),
-            cluster_role_binding: ClusterRoleBinding::default(),
+            cluster_role: ClusterRole { metadata: named(None), ..ClusterRole::default() },
+            cluster_role_binding: ClusterRoleBinding { metadata: named(None), ..Default::default() },
             roles: roles.collect(),
         };
         let result =

@@ -10,7 +10,7 @@ use futures_util::{Stream, StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use kubectl_mc_api::access::{Because, ObservedUser, Subject, sent};
@@ -20,6 +20,7 @@ use tracing::warn;
 
 use super::reviews::Reviews;
 use super::sync::Entitled;
+use crate::controllers::objects;
 use crate::members::on_demand_access::LABEL;
 use crate::retry;
 use crate::watch_backoff::WatchBackoff;
@@ -190,12 +191,8 @@ pub(super) async fn prune(
 /// Deletes all entries of a removed member.
 pub(super) async fn forget(host: kube::Client, namespace: Arc<str>, cluster: ClusterName) {
     let config_maps = Api::<ConfigMap>::namespaced(host, &namespace);
-    match config_maps.delete(&cluster.learnt_config_map(), &DeleteParams::default()).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => {}
-        Err(error) => {
-            warn!(%cluster, error = %error, "cannot delete the recorded users of a removed member")
-        }
-        Ok(_) => {}
+    if let Err(error) = objects::delete(&config_maps, &cluster.learnt_config_map()).await {
+        warn!(%cluster, error = %error, "cannot delete the recorded users of a removed member");
     }
 }
 

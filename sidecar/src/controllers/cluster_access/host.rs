@@ -6,14 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use kube::{Api, Resource, ResourceExt};
 use kubectl_mc_api::cluster_access::HOST_PREFIX;
-use kubectl_mc_api::names::{ACCESS, SIDECAR};
-use serde::Serialize;
+use kubectl_mc_api::names::ACCESS;
 use serde::de::DeserializeOwned;
 
-use crate::controllers::kube_error;
+use crate::controllers::{kube_error, objects};
 
 /// The errors of objects that could not be written, by the name of the ClusterAccess.
 pub(super) type Failures = BTreeMap<String, String>;
@@ -69,10 +68,10 @@ pub(super) async fn sync(
         });
         let written = async {
             if !has_role {
-                patch(&roles, role).await?;
+                objects::apply(&roles, role).await?;
             }
             if !has_binding {
-                patch(&bindings, binding).await?;
+                objects::apply(&bindings, binding).await?;
             }
             Ok::<_, kube::Error>(())
         };
@@ -99,10 +98,8 @@ where
     let mut left = BTreeMap::new();
     // Objects of other owners may have the label too, so the name is checked as well.
     for name in actual.keys().filter(|name| name.starts_with(HOST_PREFIX) && !wanted.contains(*name)) {
-        match api.delete(name, &DeleteParams::default()).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => _ = left.insert(name.clone(), kube_error::message(&error)),
+        if let Err(error) = objects::delete(api, name).await {
+            left.insert(name.clone(), kube_error::message(&error));
         }
     }
     left
@@ -112,12 +109,4 @@ where
 /// the objects of the first one.
 fn is_owned<K: Resource>(actual: &K, wanted: &K) -> bool {
     actual.meta().owner_references == wanted.meta().owner_references
-}
-
-async fn patch<K>(api: &Api<K>, object: &K) -> Result<(), kube::Error>
-where
-    K: Resource + Clone + Debug + DeserializeOwned + Serialize,
-{
-    let ours = PatchParams::apply(SIDECAR).force();
-    api.patch(&object.name_any(), &ours, &Patch::Apply(object)).await.map(drop)
 }

@@ -2,7 +2,6 @@
 //! read and write only the bindings of roles that the member's administrators list, each by its name.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,20 +9,18 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::{self, ClusterRoleBinding, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::access::objects::RBAC_GROUP;
 use kubectl_mc_api::access::{Policy, Subject};
 use kubectl_mc_api::cluster_access::{RoleKind, RoleRef};
-use kubectl_mc_api::names::{ACCESS, KUBECTL_MC, MANAGED_BY, MANAGER, NAMESPACE, SIDECAR};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kubectl_mc_api::names::{ACCESS, KUBECTL_MC, MANAGED_BY, MANAGER, NAMESPACE};
 use tokio::time::timeout;
 use tracing::debug;
 
 use super::bindings::{Bindings, Place, State, States};
 use super::wanted::Grants;
-use crate::controllers::kube_error;
+use crate::controllers::{kube_error, objects};
 use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::sidecar_client;
 
@@ -183,35 +180,22 @@ async fn write(
     match namespace {
         Some(namespace) => {
             let binding = RoleBinding { metadata, role_ref, subjects };
-            patch(&Api::namespaced(member.clone(), namespace), role, &binding).await
+            objects::apply(&Api::namespaced(member.clone(), namespace), &binding).await
         }
         None => {
             let binding = ClusterRoleBinding { metadata, role_ref, subjects };
-            patch(&Api::all(member.clone()), role, &binding).await
+            objects::apply(&Api::all(member.clone()), &binding).await
         }
     }
 }
 
-async fn patch<K>(api: &Api<K>, role: &RoleRef, binding: &K) -> Result<(), kube::Error>
-where
-    K: Clone + Debug + DeserializeOwned + Serialize,
-{
-    let ours = PatchParams::apply(SIDECAR).force();
-    api.patch(&role.binding_name(), &ours, &Patch::Apply(binding)).await.map(drop)
-}
-
 async fn delete(member: &kube::Client, (role, namespace): &Place) -> Result<(), kube::Error> {
     let name = role.binding_name();
-    let now = DeleteParams::default();
-    let deleted = match namespace {
+    match namespace {
         Some(namespace) => {
-            Api::<RoleBinding>::namespaced(member.clone(), namespace).delete(&name, &now).await.map(drop)
+            objects::delete(&Api::<RoleBinding>::namespaced(member.clone(), namespace), &name).await
         }
-        None => Api::<ClusterRoleBinding>::all(member.clone()).delete(&name, &now).await.map(drop),
-    };
-    match deleted {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        deleted => deleted,
+        None => objects::delete(&Api::<ClusterRoleBinding>::all(member.clone()), &name).await,
     }
 }
 

@@ -11,11 +11,11 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::names::SIDECAR;
 use serde_json::json;
 use tokio::time::timeout;
 
 use super::assess::Trouble;
-use crate::controllers::conditions::FIELD_MANAGER;
 use crate::controllers::kube_error;
 use crate::token::{Life, Token};
 use crate::tunnel::registry::AgentTunnels;
@@ -98,7 +98,7 @@ impl Renewal {
             "metadata": {"uid": self.secret.uid(), "resourceVersion": self.secret.resource_version()},
             "data": {"token": STANDARD.encode(token)},
         });
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let params = PatchParams::apply(SIDECAR);
         match secrets.patch(&self.secret.name_any(), &params, &Patch::Merge(patch)).await {
             Ok(_) => Ok(()),
             // The Secret was changed or deleted in the meantime. The watch delivers its new state.

@@ -11,13 +11,12 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::enrollment::Enrollment;
-use kubectl_mc_api::names::{ENROLLMENT_UNTIL, HOST_UID, MEMBER_UID};
+use kubectl_mc_api::names::{ENROLLMENT_UNTIL, HOST_UID, MEMBER_UID, SIDECAR};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tracing::warn;
 
 use super::answer::{self, Checked, Refused};
-use crate::controllers::conditions::FIELD_MANAGER;
 use crate::controllers::kube_error::printable;
 use crate::members::inventory::fleet::{Fleet, Registered};
 use crate::token::Credential;
@@ -118,7 +117,7 @@ impl Attempt {
 
     async fn patch(&self, secret: &Secret, patch: Value) -> Result<(), kube::Error> {
         let secrets = Api::<Secret>::namespaced(self.host.clone(), &self.namespace);
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let params = PatchParams::apply(SIDECAR);
         secrets.patch(&secret.name_any(), &params, &Patch::Merge(patch)).await.map(drop)
     }
 

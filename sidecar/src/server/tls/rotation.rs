@@ -139,7 +139,8 @@ impl SelfManaged {
             State::ToWrite(content) => {
                 let version = secret.metadata.resource_version;
                 let patch = json!({"metadata": {"resourceVersion": version}, "data": content});
-                match self.secrets.patch(AUTHORITY, &by_us(), &Patch::Merge(patch)).await {
+                match self.secrets.patch(AUTHORITY, &PatchParams::apply(SIDECAR), &Patch::Merge(patch)).await
+                {
                     Ok(_) => info!("created a CA for serving certificates"),
                     // Another replica wrote first.
                     Err(kube::Error::Api(status)) if status.is_conflict() => {}
@@ -195,7 +196,7 @@ impl SelfManaged {
             "metadata": {"resourceVersion": found.metadata.resource_version},
             "spec": {"caBundle": bundle},
         });
-        match self.registrations.patch(name, &by_us(), &Patch::Merge(patch)).await {
+        match self.registrations.patch(name, &PatchParams::apply(SIDECAR), &Patch::Merge(patch)).await {
             Ok(_) => info!(name, "updated the caBundle of the APIService"),
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             Err(error) => return Err(error).context(format!("APIService {name} cannot be written")),
@@ -229,10 +230,6 @@ impl SelfManaged {
         }
         Ok(())
     }
-}
-
-fn by_us() -> PatchParams {
-    PatchParams { field_manager: Some(SIDECAR.to_owned()), ..PatchParams::default() }
 }
 
 /// Whether the host has the bundle.

@@ -61,11 +61,13 @@ pub(super) async fn carry_out(host: &kube::Client, steps: Vec<Step>) -> Result<u
     let (mut failure, count): (Option<Failure>, _) = (None, steps.len());
     for step in steps {
         let key = step.key().clone();
-        let Err(error) = step.run(host).await else { continue };
-        let is_absent = matches!(&error, WriteError::Host(Error::Api(status)) if status.code == 404);
-        let message = match error {
-            WriteError::Host(error) => kube_error::message(&error),
-            WriteError::Timeout => "the host did not answer in time".to_owned(),
+        let (message, is_absent) = match timeout(TIMEOUT, step.write(&key.api(host))).await {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => {
+                let is_absent = matches!(&error, Error::Api(status) if status.code == 404);
+                (kube_error::message(&error), is_absent)
+            }
+            Err(_) => ("the host did not answer in time".to_owned(), false),
         };
         let failed = Failure { message: format!("{} {}: {message}", key.source.kind(), key.name), is_absent };
         if failure.as_ref().is_none_or(|first| first.is_absent && !is_absent) {
@@ -75,23 +77,10 @@ pub(super) async fn carry_out(host: &kube::Client, steps: Vec<Step>) -> Result<u
     failure.map_or(Ok(count), Err)
 }
 
-enum WriteError {
-    Host(Error),
-    Timeout,
-}
-
 impl Step {
     fn key(&self) -> &Key {
         match self {
             Self::Apply(key, _) | Self::Delete { key, .. } => key,
-        }
-    }
-
-    async fn run(self, host: &kube::Client) -> Result<(), WriteError> {
-        let api = self.key().api(host);
-        match timeout(TIMEOUT, self.write(&api)).await {
-            Ok(written) => written.map_err(WriteError::Host),
-            Err(_) => Err(WriteError::Timeout),
         }
     }
 

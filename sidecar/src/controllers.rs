@@ -6,7 +6,6 @@
 //! restarted after a backoff and does not affect the others.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -114,10 +113,18 @@ struct Controller {
 
 /// All controllers.
 const ALL: &[Controller] = &[
-    Controller { name: "access", aspect: Some(Aspect::AuthSynced), run: access::run },
-    Controller { name: "agent-rbac", aspect: None, run: agent_rbac::run },
+    Controller {
+        name: "access",
+        aspect: Some(Aspect::AuthSynced),
+        run: |context| Box::pin(access::run(context)),
+    },
+    Controller { name: "agent-rbac", aspect: None, run: |context| Box::pin(agent_rbac::run(context)) },
     Controller { name: "agents", aspect: None, run: |context| Box::pin(agents::run(context)) },
-    Controller { name: "cluster-access", aspect: None, run: cluster_access::run },
+    Controller {
+        name: "cluster-access",
+        aspect: None,
+        run: |context| Box::pin(cluster_access::run(context)),
+    },
     Controller {
         name: "cluster-profiles",
         aspect: None,
@@ -195,16 +202,11 @@ impl Enabled {
 
 /// An unknown name in `--controllers`.
 #[derive(Debug, thiserror::Error)]
-#[error("unknown controller {0:?}; known controllers: {names}", names = Names)]
+#[error("unknown controller {0:?}; known controllers: {known}", known = names())]
 pub struct UnknownController(String);
 
-struct Names;
-
-impl fmt::Display for Names {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = ALL.iter().map(|controller| controller.name).collect();
-        f.write_str(&names.join(", "))
-    }
+fn names() -> String {
+    ALL.iter().map(|controller| controller.name).collect::<Vec<_>>().join(", ")
 }
 
 impl Controllers {

@@ -11,8 +11,7 @@
 //! user is recorded, and every `--member-resync-period`, which repairs drift.
 
 use std::collections::{BTreeMap, HashMap};
-use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,47 +43,45 @@ use reviews::Reviews;
 use sync::{Outcome, Sync};
 
 /// Runs until it is dropped.
-pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    Box::pin(async move {
-        let mut fleet = context.fleet.clone();
-        let mut rbac = pin!(host::changes(&context.host));
-        let mut observed = pin!(observed_users::changes(&context.host, &context.namespace));
-        let mut access = Access {
-            told: Arc::default(),
-            rbac: HostRbac::new(context.settings.hub_with_rights),
-            observed: ObservedUsers::default(),
-            members: HashMap::new(),
-            queue: context.metrics.queue("access"),
-            context,
-        };
-        let mut syncs = JoinSet::new();
-        access.follow(fleet.borrow_and_update().clone());
-        loop {
-            let next = access.next(syncs.len());
-            tokio::select! {
-                Some(change) = rbac.next() => {
-                    let affected = access.rbac.take(change);
-                    access.affected(&affected);
-                }
-                Some(change) = observed.next() => {
-                    for cluster in access.observed.take(change) {
-                        access.due(&cluster, Instant::now());
-                    }
-                }
-                changed = fleet.changed() => match changed {
-                    Ok(()) => access.follow(fleet.borrow_and_update().clone()),
-                    Err(_) => return,
-                },
-                Some(done) = syncs.join_next() => match done {
-                    Ok((cluster, work, outcome)) => access.done(&cluster, work, outcome),
-                    // The controller ends and is restarted with a new state.
-                    Err(error) => return warn!(error = %error, "access sync failed"),
-                },
-                () = sleep_until(next) => {}
+pub(super) async fn run(context: Context) {
+    let mut fleet = context.fleet.clone();
+    let mut rbac = pin!(host::changes(&context.host));
+    let mut observed = pin!(observed_users::changes(&context.host, &context.namespace));
+    let mut access = Access {
+        told: Arc::default(),
+        rbac: HostRbac::new(context.settings.hub_with_rights),
+        observed: ObservedUsers::default(),
+        members: HashMap::new(),
+        queue: context.metrics.queue("access"),
+        context,
+    };
+    let mut syncs = JoinSet::new();
+    access.follow(fleet.borrow_and_update().clone());
+    loop {
+        let next = access.next(syncs.len());
+        tokio::select! {
+            Some(change) = rbac.next() => {
+                let affected = access.rbac.take(change);
+                access.affected(&affected);
             }
-            access.begin(&mut syncs);
+            Some(change) = observed.next() => {
+                for cluster in access.observed.take(change) {
+                    access.due(&cluster, Instant::now());
+                }
+            }
+            changed = fleet.changed() => match changed {
+                Ok(()) => access.follow(fleet.borrow_and_update().clone()),
+                Err(_) => return,
+            },
+            Some(done) = syncs.join_next() => match done {
+                Ok((cluster, work, outcome)) => access.done(&cluster, work, outcome),
+                // The controller ends and is restarted with a new state.
+                Err(error) => return warn!(error = %error, "access sync failed"),
+            },
+            () = sleep_until(next) => {}
         }
-    })
+        access.begin(&mut syncs);
+    }
 }
 
 struct Access {

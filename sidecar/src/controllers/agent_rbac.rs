@@ -10,8 +10,7 @@
 //! these objects.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -30,63 +29,61 @@ use host::Failure;
 use state::Agents;
 
 /// Keeps the RBAC until this replica leads no more.
-pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    Box::pin(async move {
-        let Some(layout) = context.settings.agent_rbac.clone() else {
-            return std::future::pending().await;
-        };
-        let queue = context.metrics.queue("agent-rbac");
-        let mut events = pin!(host::events(&context.host, &context.namespace));
-        let mut agents = Agents::new(layout, &context.namespace);
-        let mut turns: BTreeMap<String, Turn> = BTreeMap::new();
-        let mut failures = Failures::default();
-        let mut under_way: JoinSet<Done> = JoinSet::new();
-        loop {
-            let has_place = agents.is_read() && under_way.len() < MAX_UNDER_WAY;
-            let next = turns.values().filter_map(Turn::next).min().filter(|_| has_place);
-            tokio::select! {
-                event = events.next() => match event {
-                    Some((source, event)) => agents.take(source, event),
-                    None => return,
-                },
-                Some(done) = under_way.join_next() => match done {
-                    Ok(Done { cluster, work, result }) => {
-                        work.done(result.is_err());
-                        if let Some(turn) = turns.get_mut(&cluster) {
-                            turn.done(result.is_err());
-                        }
-                        failures.note(&cluster, result);
-                        if !agents.knows(&cluster) {
-                            turns.remove(&cluster);
-                        }
+pub(super) async fn run(context: Context) {
+    let Some(layout) = context.settings.agent_rbac.clone() else {
+        return std::future::pending().await;
+    };
+    let queue = context.metrics.queue("agent-rbac");
+    let mut events = pin!(host::events(&context.host, &context.namespace));
+    let mut agents = Agents::new(layout, &context.namespace);
+    let mut turns: BTreeMap<String, Turn> = BTreeMap::new();
+    let mut failures = Failures::default();
+    let mut under_way: JoinSet<Done> = JoinSet::new();
+    loop {
+        let has_place = agents.is_read() && under_way.len() < MAX_UNDER_WAY;
+        let next = turns.values().filter_map(Turn::next).min().filter(|_| has_place);
+        tokio::select! {
+            event = events.next() => match event {
+                Some((source, event)) => agents.take(source, event),
+                None => return,
+            },
+            Some(done) = under_way.join_next() => match done {
+                Ok(Done { cluster, work, result }) => {
+                    work.done(result.is_err());
+                    if let Some(turn) = turns.get_mut(&cluster) {
+                        turn.done(result.is_err());
                     }
-                    // A controller that ended is begun again, with all of this.
-                    Err(error) => return warn!(error = %error, "a sync of an agent's RBAC failed"),
-                },
-                () = sleep_until(next.unwrap_or_else(|| Instant::now() + LONG)) => {}
-            }
-            for cluster in agents.changed() {
-                turns.entry(cluster).or_insert_with(Turn::now).restart();
-            }
-            // Before all was read, Clusters and objects seem to be missing.
-            if !agents.is_read() {
-                continue;
-            }
-            let now = Instant::now();
-            for (cluster, turn) in turns.iter_mut().filter(|(_, turn)| turn.is_due(now)) {
-                if under_way.len() >= MAX_UNDER_WAY {
-                    break;
+                    failures.note(&cluster, result);
+                    if !agents.knows(&cluster) {
+                        turns.remove(&cluster);
+                    }
                 }
-                let (host, cluster, steps) = (context.host.clone(), cluster.clone(), agents.steps(cluster));
-                let queued = turn.begin(LONG, &queue);
-                under_way.spawn(async move {
-                    let work = queued.begin();
-                    let result = host::carry_out(&host, steps).await;
-                    Done { cluster, work, result }
-                });
-            }
+                // A controller that ended is begun again, with all of this.
+                Err(error) => return warn!(error = %error, "a sync of an agent's RBAC failed"),
+            },
+            () = sleep_until(next.unwrap_or_else(|| Instant::now() + LONG)) => {}
         }
-    })
+        for cluster in agents.changed() {
+            turns.entry(cluster).or_insert_with(Turn::now).restart();
+        }
+        // Before all was read, Clusters and objects seem to be missing.
+        if !agents.is_read() {
+            continue;
+        }
+        let now = Instant::now();
+        for (cluster, turn) in turns.iter_mut().filter(|(_, turn)| turn.is_due(now)) {
+            if under_way.len() >= MAX_UNDER_WAY {
+                break;
+            }
+            let (host, cluster, steps) = (context.host.clone(), cluster.clone(), agents.steps(cluster));
+            let queued = turn.begin(LONG, &queue);
+            under_way.spawn(async move {
+                let work = queued.begin();
+                let result = host::carry_out(&host, steps).await;
+                Done { cluster, work, result }
+            });
+        }
+    }
 }
 
 /// A sync of one cluster that is over: the number of writes, or why the agent's RBAC is not as it should be.

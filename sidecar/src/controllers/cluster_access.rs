@@ -11,8 +11,7 @@
 //! `--member-resync-period`. Expiration removes the right on the host even if the members do not answer.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,37 +44,35 @@ use status::Statuses;
 use wanted::{Grants, Registry, Wanted};
 
 /// Runs until it is dropped.
-pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    Box::pin(async move {
-        let mut fleet = context.fleet.clone();
-        let accesses = Api::<ClusterAccess>::all(context.host.clone());
-        let mut events = pin!(watcher(accesses, watcher::Config::default()).backoff(WatchBackoff::default()));
-        let mut controller = Controller::new(context);
-        // The fleet is empty until the members are read for the first time.
-        controller.is_fleet_known = fleet.has_changed().unwrap_or(false);
-        let mut under_way = JoinSet::new();
-        controller.follow(fleet.borrow_and_update().clone());
-        loop {
-            let next = controller.next(under_way.len());
-            tokio::select! {
-                Some(event) = events.next() => controller.take(event),
-                changed = fleet.changed() => match changed {
-                    Ok(()) => {
-                        controller.is_fleet_known = true;
-                        controller.follow(fleet.borrow_and_update().clone());
-                    }
-                    Err(_) => return,
-                },
-                Some(done) = under_way.join_next() => match done {
-                    Ok(done) => controller.done(done),
-                    // The controller ends and is restarted with a new state.
-                    Err(error) => return warn!(error = %error, "a sync of ClusterAccesses failed"),
-                },
-                () = sleep_until(next) => {}
-            }
-            controller.begin(&mut under_way);
+pub(super) async fn run(context: Context) {
+    let mut fleet = context.fleet.clone();
+    let accesses = Api::<ClusterAccess>::all(context.host.clone());
+    let mut events = pin!(watcher(accesses, watcher::Config::default()).backoff(WatchBackoff::default()));
+    let mut controller = Controller::new(context);
+    // The fleet is empty until the members are read for the first time.
+    controller.is_fleet_known = fleet.has_changed().unwrap_or(false);
+    let mut under_way = JoinSet::new();
+    controller.follow(fleet.borrow_and_update().clone());
+    loop {
+        let next = controller.next(under_way.len());
+        tokio::select! {
+            Some(event) = events.next() => controller.take(event),
+            changed = fleet.changed() => match changed {
+                Ok(()) => {
+                    controller.is_fleet_known = true;
+                    controller.follow(fleet.borrow_and_update().clone());
+                }
+                Err(_) => return,
+            },
+            Some(done) = under_way.join_next() => match done {
+                Ok(done) => controller.done(done),
+                // The controller ends and is restarted with a new state.
+                Err(error) => return warn!(error = %error, "a sync of ClusterAccesses failed"),
+            },
+            () = sleep_until(next) => {}
         }
-    })
+        controller.begin(&mut under_way);
+    }
 }
 
 /// The result of one task.

@@ -64,31 +64,24 @@ impl Sync {
 
     /// The finding, and whether to retry soon.
     async fn attempt(self, reviewed: &mut Option<Reviews>) -> Result<(Finding, bool), Finding> {
-        let Self {
-            cluster,
-            host,
-            namespace,
-            origin,
-            manager,
-            admin_groups,
-            impersonation,
-            entitled,
-            note,
-            observed,
-            reviews,
-            tunnels,
-        } = self;
+        let Self { ref cluster, ref host, ref manager, ref impersonation, .. } = self;
         // The client is created for each sync, because it is unused between syncs and there are hundreds of
         // members.
-        let member = sidecar_client::client(&cluster, &manager, &tunnels).map_err(|error| {
+        let member = sidecar_client::client(cluster, manager, &self.tunnels).map_err(|error| {
             let message = format!("Secret {} cannot be used: {error}", manager.name_any());
             Finding::no("ManagerUnusable", message)
         })?;
-        let impersonator = impersonator(origin, &manager);
+        let impersonator = impersonator(self.origin, manager);
         let rights = impersonator.rights;
         let (read, verified) = tokio::join!(
             member::read(&member, rights),
-            observed.clone().verified(&host, (&cluster, origin), &entitled, reviews, Timestamp::now()),
+            self.observed.clone().verified(
+                host,
+                (cluster, self.origin),
+                &self.entitled,
+                self.reviews,
+                Timestamp::now()
+            ),
         );
         let verified = verified.map(|Verified { allowed, pruned, reviews }| {
             *reviewed = Some(reviews);
@@ -99,18 +92,18 @@ impl Sync {
             let message = format!("cannot list the host's RBAC: {error}");
             Finding::no("SyncFailed", message)
         })?;
-        let entitled = entitled.iter().map(|(subject, because)| (subject, because.clone()));
-        let rules = MemberRules::new(&admin_groups, &impersonation, &policy, entitled, &came);
+        let entitled = self.entitled.iter().map(|(subject, because)| (subject, because.clone()));
+        let rules = MemberRules::new(&self.admin_groups, impersonation, &policy, entitled, &came);
         let written = member::apply(&member, rights, &rules.objects(&impersonator), &actual).await;
         let Applied { written, homeless } = written.map_err(|error| failed(&error))?;
         if written > 0 {
             info!(%cluster, written, rights = rules.summary(), "updated the RBAC objects on the member");
         }
         // Entries are deleted only after their rights on the member are removed.
-        observed_users::prune(&host, &namespace, &cluster, &observed, pruned).await;
-        let finding = Finding::yes("Synced", message(&rules, &impersonation, &policy, note, &homeless));
+        observed_users::prune(host, &self.namespace, cluster, &self.observed, pruned).await;
+        let finding = Finding::yes("Synced", message(&rules, impersonation, &policy, self.note, &homeless));
         // Retry until the member has the missing namespaces and has consented to `users: Any`.
-        let retry = !homeless.is_empty() || lacks_consent(&impersonation, &policy);
+        let retry = !homeless.is_empty() || lacks_consent(impersonation, &policy);
         Ok((if homeless.is_empty() { finding } else { finding.warning() }, retry))
     }
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kubectl_mc_api::cluster_access::{ClusterState, EXPIRED};
@@ -17,6 +16,7 @@ use tracing::debug;
 use super::bindings::{State, States};
 use super::host::HostSide;
 use super::wanted::{Selected, Wanted};
+use crate::controllers::conditions::status::{READY, in_words, set};
 
 /// The statuses by the name of the ClusterAccess.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl Statuses {
                 "observedGeneration": observed_generation, "namespace": namespace, "summary": summary,
                 "clusters": clusters, "conditions": conditions,
             }}));
-            let ours = PatchParams { field_manager: Some(SIDECAR.to_owned()), ..PatchParams::default() };
+            let ours = PatchParams::apply(SIDECAR);
             match accesses.patch_status(&name, &ours, &patch).await {
                 Ok(_) => {}
                 // The ClusterAccess was deleted in the meantime.
@@ -123,12 +123,15 @@ fn status<'a>(
     };
     let granted = clusters.iter().filter(|cluster| cluster.status == "True").count();
     let (holds, reason, message) = condition;
+    let generation = access.metadata.generation;
+    let mut conditions = access.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
+    set(&mut conditions, READY, in_words(Some(holds)), reason, message, generation, Timestamp::now());
     ClusterAccessStatus {
-        observed_generation: access.metadata.generation,
+        observed_generation: generation,
         namespace: Some(namespace.to_owned()),
         summary: Some(format!("{granted}/{}", clusters.len())),
         clusters,
-        conditions: vec![with_transition(access, holds, reason, message)],
+        conditions,
     }
 }
 
@@ -161,48 +164,22 @@ fn ready(clusters: &[ClusterState], host: Result<bool, &String>) -> (bool, &'sta
 }
 
 fn state_of(name: &str, state: &State) -> ClusterState {
-    let status = match state.granted {
-        Some(true) => "True",
-        Some(false) => "False",
-        None => "Unknown",
-    };
     ClusterState {
         name: name.to_owned(),
-        status: status.to_owned(),
+        status: in_words(state.granted).to_owned(),
         reason: state.reason.to_owned(),
         message: state.message.clone(),
     }
 }
 
-/// Condition `Ready`, with the time of the last change of its status.
-fn with_transition(access: &ClusterAccess, holds: bool, reason: &str, message: String) -> Condition {
-    let status = if holds { "True" } else { "False" };
-    let mut before = access.status.iter().flat_map(|status| &status.conditions);
-    let before = before.find(|before| before.type_ == READY && before.status == status);
-    Condition {
-        type_: READY.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message,
-        observed_generation: access.metadata.generation,
-        last_transition_time: before
-            .map_or_else(|| Time(now_in_seconds()), |before| before.last_transition_time.clone()),
-    }
-}
-
-/// The current time in seconds, the precision of Kubernetes' timestamps.
-fn now_in_seconds() -> Timestamp {
-    let now = Timestamp::now();
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
-}
-
 const NOT_REGISTERED: &str = "NotRegistered";
-const READY: &str = "Ready";
 const MAX_SHOWN: usize = 10;
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
     use super::*;
 
@@ -270,13 +247,16 @@ mod tests {
     #[test]
     fn unchanged_ready_condition_keeps_its_transition_time() {
         let at = Time("2026-01-01T00:00:00Z".parse().unwrap());
-        let mut access = ClusterAccess::default();
-        let first = with_transition(&access, true, "Granted", String::new());
+        let (mut access, granted) = (ClusterAccess::default(), State::granted());
+        let ready = |access: &ClusterAccess, selected: &Selected| {
+            status(access, selected, |_| Some(&granted), Ok(true), "ns").conditions.remove(0)
+        };
+        let first = ready(&access, &clusters(&["m1"], &[]));
         access.status = Some(ClusterAccessStatus {
             conditions: vec![Condition { last_transition_time: at.clone(), ..first }],
             ..ClusterAccessStatus::default()
         });
-        assert_eq!(with_transition(&access, true, "Granted", String::new()).last_transition_time, at);
-        assert_ne!(with_transition(&access, false, "Expired", String::new()).last_transition_time, at);
+        assert_eq!(ready(&access, &clusters(&["m1"], &[])).last_transition_time, at);
+        assert_ne!(ready(&access, &Selected::Expired).last_transition_time, at);
     }
 }

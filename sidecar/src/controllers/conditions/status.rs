@@ -122,7 +122,7 @@ impl Finding {
     }
 }
 
-fn in_words(holds: Option<bool>) -> &'static str {
+pub(in super::super) fn in_words(holds: Option<bool>) -> &'static str {
     match holds {
         Some(true) => "True",
         Some(false) => "False",
@@ -248,7 +248,7 @@ fn ready(conditions: &[Condition]) -> (Option<bool>, String, String) {
 }
 
 /// Sets a condition. Its transition time changes only with its status.
-fn set(
+pub(in super::super) fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
     status: &str,

@@ -39,6 +39,7 @@ pub mod health;
 mod hub;
 mod kube_error;
 pub mod leader;
+mod listing;
 pub mod metrics;
 mod objects;
 mod turn;

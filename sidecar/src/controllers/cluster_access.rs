@@ -25,6 +25,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
 
+use super::listing::{Listing, Seen};
 use super::turn::Turn;
 use super::work_queue::{WorkQueue, Working};
 use super::{Context, kube_error};
@@ -90,12 +91,10 @@ struct Controller {
     fleet: Arc<Fleet>,
     registry: Registry,
     accesses: BTreeMap<String, Arc<ClusterAccess>>,
-    /// The names in the current list so far.
-    listed: HashSet<String>,
+    /// The names of `accesses`. Nothing is removed before these and all members are read.
+    listing: Listing<String>,
     /// The ClusterAccesses that were changed by a user. Their members are synced, whatever the change was.
     written: HashSet<String>,
-    /// Whether all ClusterAccesses are read. Nothing is removed before these and all members are read.
-    synced: bool,
     is_fleet_known: bool,
     /// Whether something changed since `wanted` was computed.
     stale: bool,
@@ -121,9 +120,8 @@ impl Controller {
             fleet: Arc::default(),
             registry: Registry::default(),
             accesses: BTreeMap::new(),
-            listed: HashSet::new(),
+            listing: Listing::default(),
             written: HashSet::new(),
-            synced: false,
             is_fleet_known: false,
             stale: true,
             wanted: Wanted::default(),
@@ -143,21 +141,10 @@ impl Controller {
             }
             Err(error) => return warn!(%error, "cannot read the ClusterAccesses"),
         };
-        match event {
-            watcher::Event::Init => self.listed.clear(),
-            watcher::Event::InitApply(access) => {
-                self.listed.insert(access.name_any());
-                self.read(access);
-            }
-            watcher::Event::InitDone => {
-                let listed = std::mem::take(&mut self.listed);
-                self.accesses.retain(|name, _| listed.contains(name));
-                self.synced = true;
-                self.stale = true;
-            }
-            watcher::Event::Apply(access) => self.read(access),
-            watcher::Event::Delete(access) => {
-                self.accesses.remove(&access.name_any());
+        match self.listing.take(event, ResourceExt::name_any) {
+            Seen::There(access) => self.read(access),
+            Seen::Gone(names) => {
+                names.iter().for_each(|name| _ = self.accesses.remove(name));
                 self.stale = true;
             }
         }
@@ -210,7 +197,7 @@ impl Controller {
     /// The time of the next due work. While the maximum number of syncs is running, members are not
     /// considered: the end of a sync wakes the controller.
     fn next(&self, under_way: usize) -> Instant {
-        if !(self.synced && self.is_fleet_known) {
+        if !(self.listing.is_complete() && self.is_fleet_known) {
             return Instant::now() + LONG;
         }
         let members = self.members.values().filter(|_| under_way < MAX_UNDER_WAY).map(|member| &member.turn);
@@ -226,7 +213,7 @@ impl Controller {
 
     /// Recomputes the desired state if necessary, and starts the due syncs.
     fn begin(&mut self, under_way: &mut JoinSet<Done>) {
-        if !(self.synced && self.is_fleet_known) {
+        if !(self.listing.is_complete() && self.is_fleet_known) {
             return;
         }
         self.stale |= self.wanted.next_end.is_some_and(|end| end <= Timestamp::now());

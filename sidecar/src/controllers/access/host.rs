@@ -1,7 +1,5 @@
 //! Watches the host's ClusterRoles and ClusterRoleBindings and keeps an index of them.
 
-use std::collections::HashSet;
-
 use futures_util::{Stream, StreamExt, stream};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -10,6 +8,7 @@ use kubectl_mc_api::access::{Affected, Index};
 use kubectl_mc_api::{MemberCluster, Origin};
 use tracing::warn;
 
+use crate::controllers::listing::{Listing, Seen};
 use crate::watch_backoff::WatchBackoff;
 
 /// An event of the host's RBAC.
@@ -65,8 +64,8 @@ async fn serves_no_rbac(host: &kube::Client) -> bool {
 #[derive(Default)]
 pub(super) struct HostRbac {
     indexes: Indexes,
-    roles: Names,
-    bindings: Names,
+    roles: Listing<String>,
+    bindings: Listing<String>,
     failed: Option<String>,
     /// A host that does not authorize by RBAC need not serve it.
     absent: bool,
@@ -81,18 +80,25 @@ struct Indexes {
 }
 
 impl Indexes {
+    fn take<K>(
+        &mut self,
+        seen: Seen<String, K>,
+        there: impl Fn(&mut Index, &K) -> Affected,
+        gone: impl Fn(&mut Index, &str) -> Affected,
+    ) -> Affected {
+        match seen {
+            Seen::There(object) => self.each(|index| there(index, &object)),
+            Seen::Gone(names) => {
+                let gone = names.iter().map(|name| self.each(|index| gone(index, name)));
+                gone.fold(Affected::none(), Affected::and)
+            }
+        }
+    }
+
     fn each(&mut self, change: impl Fn(&mut Index) -> Affected) -> Affected {
         let hub = self.hub.as_mut().map_or_else(Affected::none, &change);
         change(&mut self.own).and(hub)
     }
-}
-
-/// The objects of one kind that the index knows.
-#[derive(Default)]
-struct Names {
-    known: HashSet<String>,
-    anew: HashSet<String>,
-    synced: bool,
 }
 
 impl HostRbac {
@@ -108,10 +114,11 @@ impl HostRbac {
         let Self { indexes, roles, bindings, .. } = self;
         let affected = match change {
             Change::Role(event) => {
-                roles.take(indexes, event, |index, role| index.role(role), Index::role_gone)
+                indexes.take(roles.take(event, ResourceExt::name_any), Index::role, Index::role_gone)
             }
             Change::Binding(event) => {
-                bindings.take(indexes, event, |index, binding| index.binding(binding), Index::binding_gone)
+                let seen = bindings.take(event, ResourceExt::name_any);
+                indexes.take(seen, Index::binding, Index::binding_gone)
             }
             Change::Failed(error) => {
                 self.failed(&error);
@@ -123,7 +130,7 @@ impl HostRbac {
                 Affected::none()
             }
         };
-        if self.roles.synced && self.bindings.synced {
+        if self.roles.is_complete() && self.bindings.is_complete() {
             self.absent = false;
         }
         if self.is_synced() {
@@ -143,7 +150,7 @@ impl HostRbac {
     }
 
     pub(super) fn is_synced(&self) -> bool {
-        self.absent || (self.roles.synced && self.bindings.synced)
+        self.absent || (self.roles.is_complete() && self.bindings.is_complete())
     }
 
     /// Why the users of the members are unknown, if they are.
@@ -162,42 +169,6 @@ impl HostRbac {
     /// The rules for a member of this inventory.
     pub(super) fn index(&self, origin: Origin) -> &Index {
         self.indexes.hub.as_ref().filter(|_| origin.is_hub()).unwrap_or(&self.indexes.own)
-    }
-}
-
-impl Names {
-    fn take<K: ResourceExt>(
-        &mut self,
-        indexes: &mut Indexes,
-        event: watcher::Event<K>,
-        there: impl Fn(&mut Index, &K) -> Affected,
-        gone: impl Fn(&mut Index, &str) -> Affected,
-    ) -> Affected {
-        match event {
-            watcher::Event::Init => {
-                self.anew.clear();
-                Affected::none()
-            }
-            watcher::Event::InitApply(object) => {
-                self.anew.insert(object.name_any());
-                indexes.each(|index| there(index, &object))
-            }
-            watcher::Event::InitDone => {
-                let anew = std::mem::take(&mut self.anew);
-                let before = std::mem::replace(&mut self.known, anew);
-                self.synced = true;
-                let gone = before.difference(&self.known).map(|name| indexes.each(|index| gone(index, name)));
-                gone.fold(Affected::none(), Affected::and)
-            }
-            watcher::Event::Apply(object) => {
-                self.known.insert(object.name_any());
-                indexes.each(|index| there(index, &object))
-            }
-            watcher::Event::Delete(object) => {
-                self.known.remove(&object.name_any());
-                indexes.each(|index| gone(index, &object.name_any()))
-            }
-        }
     }
 }
 

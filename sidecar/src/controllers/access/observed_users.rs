@@ -20,6 +20,7 @@ use tracing::warn;
 
 use super::reviews::Reviews;
 use super::sync::Entitled;
+use crate::controllers::listing::{Listing, Seen};
 use crate::controllers::objects;
 use crate::members::on_demand_access::LABEL;
 use crate::retry;
@@ -43,8 +44,7 @@ pub(super) fn changes(
 #[derive(Default)]
 pub(super) struct ObservedUsers {
     members: HashMap<ClusterName, MemberUsers>,
-    anew: HashMap<ClusterName, MemberUsers>,
-    synced: bool,
+    listing: Listing<String>,
 }
 
 /// The entries of one member by key, and the resource version of their ConfigMap.
@@ -69,37 +69,24 @@ pub(super) struct Verified {
 impl ObservedUsers {
     /// Applies an event and returns the affected members.
     pub(super) fn take(&mut self, event: watcher::Event<ConfigMap>) -> Vec<ClusterName> {
-        let cluster = |map: &ConfigMap| ClusterName::of_learnt_config_map(&map.name_any());
-        match event {
-            watcher::Event::Init => self.anew.clear(),
-            watcher::Event::InitApply(map) => {
-                self.anew.extend(cluster(&map).map(|cluster| (cluster, MemberUsers::of(&map))));
+        match self.listing.take(event, ResourceExt::name_any) {
+            Seen::There(map) => {
+                let cluster = ClusterName::of_learnt_config_map(&map.name_any());
+                let Some(cluster) = cluster else { return Vec::new() };
+                self.members.insert(cluster.clone(), MemberUsers::of(&map));
+                vec![cluster]
             }
-            watcher::Event::InitDone => {
-                let anew = std::mem::take(&mut self.anew);
-                let before = std::mem::replace(&mut self.members, anew);
-                self.synced = true;
-                let all: HashSet<_> = before.into_keys().chain(self.members.keys().cloned()).collect();
-                return all.into_iter().collect();
-            }
-            watcher::Event::Apply(map) => {
-                if let Some(cluster) = cluster(&map) {
-                    self.members.insert(cluster.clone(), MemberUsers::of(&map));
-                    return vec![cluster];
-                }
-            }
-            watcher::Event::Delete(map) => {
-                if let Some(cluster) = cluster(&map) {
-                    self.members.remove(&cluster);
-                    return vec![cluster];
-                }
+            Seen::Gone(names) => {
+                let gone = names.iter().filter_map(|name| ClusterName::of_learnt_config_map(name));
+                let gone: Vec<_> = gone.collect();
+                gone.iter().for_each(|cluster| _ = self.members.remove(cluster));
+                gone
             }
         }
-        Vec::new()
     }
 
     pub(super) fn is_synced(&self) -> bool {
-        self.synced
+        self.listing.is_complete()
     }
 
     pub(super) fn of(&self, cluster: &ClusterName) -> MemberUsers {

@@ -10,8 +10,10 @@ use kubectl_mc_api::names::{AGENT_RBAC, KARMADA_AGENT, KEPT_BY, NO_AGENT_RBAC};
 use kubectl_mc_api::ownership::{Layout, rbac, subject};
 use serde_json::{Map, Value};
 
+use crate::controllers::listing::{Listing, Seen};
+
 /// The watched kinds: Clusters, and RBAC by kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Source {
     Clusters,
     ClusterRoles,
@@ -21,7 +23,7 @@ pub(super) enum Source {
 }
 
 /// Where an object is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     pub(super) source: Source,
     /// Empty for an object in no namespace.
@@ -60,10 +62,7 @@ pub(super) struct Agents {
     /// The names of those in pull mode.
     clusters: BTreeSet<String>,
     found: BTreeMap<Key, Found>,
-    /// The kinds without a complete list so far.
-    unread: BTreeSet<Source>,
-    /// The objects of a list that is still being read.
-    listed: BTreeMap<Source, BTreeSet<Key>>,
+    listings: BTreeMap<Source, Listing<Key>>,
     /// Clusters with something to do.
     changed: BTreeSet<String>,
 }
@@ -107,15 +106,14 @@ impl Agents {
             namespace: namespace.to_owned(),
             clusters: BTreeSet::new(),
             found: BTreeMap::new(),
-            unread: Source::ALL.into(),
-            listed: BTreeMap::new(),
+            listings: BTreeMap::new(),
             changed: BTreeSet::new(),
         }
     }
 
     /// Whether every kind was listed once.
     pub(super) fn is_read(&self) -> bool {
-        self.unread.is_empty()
+        Source::ALL.iter().all(|source| self.listings.get(source).is_some_and(Listing::is_complete))
     }
 
     /// The clusters with something to do since the last call.
@@ -129,31 +127,11 @@ impl Agents {
     }
 
     pub(super) fn take(&mut self, source: Source, event: Event<DynamicObject>) {
-        match event {
-            Event::Init => _ = self.listed.insert(source, BTreeSet::new()),
-            Event::InitApply(object) => {
-                let key = Key::of(source, &object);
-                self.listed.entry(source).or_default().insert(key.clone());
-                self.read(key, &object);
-            }
-            Event::InitDone => {
-                let listed = self.listed.remove(&source).unwrap_or_default();
-                let gone: Vec<_> =
-                    self.keys(source).into_iter().filter(|key| !listed.contains(key)).collect();
-                gone.iter().for_each(|key| self.forget(key));
-                self.unread.remove(&source);
-            }
-            Event::Apply(object) => self.read(Key::of(source, &object), &object),
-            Event::Delete(object) => self.forget(&Key::of(source, &object)),
+        let listing = self.listings.entry(source).or_default();
+        match listing.take(event, |object| Key::of(source, object)) {
+            Seen::There(object) => self.read(Key::of(source, &object), &object),
+            Seen::Gone(keys) => keys.iter().for_each(|key| self.forget(key)),
         }
-    }
-
-    fn keys(&self, source: Source) -> Vec<Key> {
-        if source == Source::Clusters {
-            let key = |name: &String| Key { source, namespace: String::new(), name: name.clone() };
-            return self.clusters.iter().map(key).collect();
-        }
-        self.found.keys().filter(|key| key.source == source).cloned().collect()
     }
 
     fn read(&mut self, key: Key, object: &DynamicObject) {

@@ -148,8 +148,9 @@ fn entries_come_from_the_config_map_of_the_member() {
     let mut users = ObservedUsers::default();
     assert!(!users.is_synced());
     users.take(watcher::Event::Init);
-    users.take(watcher::Event::InitApply(map(&[("a", "{}")])));
-    assert_eq!(users.take(watcher::Event::InitDone), [m1()]);
+    assert_eq!(users.take(watcher::Event::InitApply(map(&[("a", "{}")]))), [m1()]);
+    assert!(!users.is_synced());
+    users.take(watcher::Event::InitDone);
     assert!(users.is_synced());
     assert_eq!(users.of(&m1()).entries.len(), 1);
     let mut other = map(&[]);

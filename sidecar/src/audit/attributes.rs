@@ -3,7 +3,7 @@
 use http::Method;
 use kubectl_mc_api::{ClusterName, path};
 
-use crate::request::request_info::{RequestInfo, RequestedObject, Route};
+use crate::request::request_info::{RequestInfo, RequestedObject, Route, Verb};
 
 /// The attributes of a request.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Attributes {
         let (verb, cluster, object, path) = match &info.route {
             Route::Proxy(_, cluster, path) => {
                 let (verb, object) = path.object(method, query).unzip();
-                let verb = verb.map_or_else(of_method, str::to_owned);
+                let verb = verb.map_or_else(of_method, |verb: Verb| verb.as_str().to_owned());
                 (verb, Some(cluster.clone()), object, path.decoded())
             }
             Route::Attach(cluster) => {

@@ -7,34 +7,19 @@ use http::Method;
 use kubectl_mc_api::Origin;
 use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
 
-use crate::request::request_info::{RequestInfo, Route};
+use crate::request::request_info::{RequestInfo, Route, Verb};
 
 /// The kind of a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kind {
+    /// [`Verb::Proxy`] for everything long-running but a watch.
     verb: Verb,
     object: Object,
     /// Determined by the labels: otherwise two kinds with equal labels would be one series twice.
     is_long_running: bool,
 }
 
-/// The verbs of upstream's metrics: HTTP methods, except for some reads (apiserver: `CleanVerb`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-enum Verb {
-    Get,
-    List,
-    Watch,
-    Post,
-    Put,
-    Patch,
-    Delete,
-    DeleteCollection,
-    Connect,
-    #[default]
-    Other,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Object {
     Proxy(Origin),
     Attach,
@@ -42,7 +27,6 @@ enum Object {
     Clusters,
     HubObjects(Origin),
     Path(&'static str),
-    #[default]
     Unknown,
 }
 
@@ -51,28 +35,28 @@ impl Kind {
     pub fn of(info: &RequestInfo, method: &Method, query: Option<&str>) -> Self {
         let is_long_running = info.is_long_running(query);
         let (verb, object) = match &info.route {
-            Route::Proxy(group, ..) if info.upgrade.is_some() => (Verb::Connect, Object::Proxy(*group)),
+            Route::Proxy(group, ..) if info.upgrade.is_some() => (Verb::Proxy, Object::Proxy(*group)),
             Route::Proxy(group, _, path) => {
-                let verb = path.verb(method, query).map_or_else(|| Verb::of_method(method), Verb::of);
+                let verb = path.verb(method, query).unwrap_or_else(|| Verb::of_method(method));
                 (verb, Object::Proxy(*group))
             }
-            Route::Attach(_) => (Verb::Connect, Object::Attach),
-            Route::Clusters(Some(_)) => (Verb::of(info.verb.as_str()), Object::Cluster),
-            Route::Clusters(None) => (Verb::of(info.verb.as_str()), Object::Clusters),
-            Route::HubObjects(objects) => (Verb::of(objects.verb.as_str()), Object::HubObjects(objects.hub)),
+            Route::Attach(_) => (Verb::Proxy, Object::Attach),
+            Route::Clusters(Some(_)) => (info.verb, Object::Cluster),
+            Route::Clusters(None) => (info.verb, Object::Clusters),
+            Route::HubObjects(objects) => (objects.verb, Object::HubObjects(objects.hub)),
             Route::Discovery(document) => (Verb::Get, Object::Path(document.path())),
             Route::Health(_) => (Verb::Get, Object::Path("/healthz")),
             Route::Metrics => (Verb::Get, Object::Path("/metrics")),
             Route::Debug(debug) => (Verb::of_method(method), Object::Path(debug.path())),
         };
         // Like a kube-apiserver for `log`, `exec` and `proxy`, for every method.
-        let verb = if is_long_running && verb != Verb::Watch { Verb::Connect } else { verb };
+        let verb = if is_long_running && verb != Verb::Watch { Verb::Proxy } else { verb };
         Self { verb, object, is_long_running }
     }
 
     /// The kind of a request that could not be parsed.
     pub fn unknown(method: &Method) -> Self {
-        Self { verb: Verb::of_method(method), ..Self::default() }
+        Self { verb: Verb::of_method(method), object: Object::Unknown, is_long_running: false }
     }
 
     pub fn is_long_running(self) -> bool {
@@ -80,46 +64,19 @@ impl Kind {
     }
 }
 
-impl Verb {
-    fn of(verb: &str) -> Self {
-        match verb {
-            "get" => Self::Get,
-            "list" => Self::List,
-            "watch" => Self::Watch,
-            "create" => Self::Post,
-            "update" => Self::Put,
-            "patch" => Self::Patch,
-            "delete" => Self::Delete,
-            "deletecollection" => Self::DeleteCollection,
-            "proxy" => Self::Connect,
-            _ => Self::Other,
-        }
-    }
-
-    fn of_method(method: &Method) -> Self {
-        match *method {
-            Method::GET | Method::HEAD => Self::Get,
-            Method::POST => Self::Post,
-            Method::PUT => Self::Put,
-            Method::PATCH => Self::Patch,
-            Method::DELETE => Self::Delete,
-            _ => Self::Other,
-        }
-    }
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::List => "LIST",
-            Self::Watch => "WATCH",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
-            Self::DeleteCollection => "DELETECOLLECTION",
-            Self::Connect => "CONNECT",
-            Self::Other => "other",
-        }
+/// The verb in upstream's metrics: an HTTP method, except for some reads (apiserver: `CleanVerb`).
+const fn label(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Get => "GET",
+        Verb::List => "LIST",
+        Verb::Watch => "WATCH",
+        Verb::Create => "POST",
+        Verb::Update => "PUT",
+        Verb::Patch => "PATCH",
+        Verb::Delete => "DELETE",
+        Verb::DeleteCollection => "DELETECOLLECTION",
+        Verb::Proxy => "CONNECT",
+        Verb::None => "other",
     }
 }
 
@@ -152,7 +109,7 @@ impl EncodeLabelSet for Kind {
             Object::Attach | Object::Cluster | Object::Clusters => labels_of(Origin::MemberCluster),
         };
         for label in [
-            ("verb", self.verb.as_str()),
+            ("verb", label(self.verb)),
             ("group", group),
             ("version", version),
             ("resource", resource),

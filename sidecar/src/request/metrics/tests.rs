@@ -118,7 +118,7 @@ fn series_of_a_member_are_removed_with_it() {
     let (registry, metrics) = registered();
     let m1: ClusterName = "m1".parse().unwrap();
     let member = metrics.by_member.of(&m1);
-    metrics.ended(Kind::default(), denied(), Some(&member), Took::default());
+    metrics.ended(Kind::unknown(&Method::OPTIONS), denied(), Some(&member), Took::default());
     assert!(Arc::ptr_eq(&member, &metrics.by_member.of(&m1)), "a new Secret does not begin anew");
     drop(member);
     assert!(!crate::metrics::text(&registry).contains("m1"));
@@ -150,7 +150,7 @@ fn time_in_queues_is_excluded_from_the_sli() {
     let (registry, metrics) = registered();
     let [elapsed, queued] = [3, 2].map(Duration::from_secs);
     let trace = Some(Trace { trace_id: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned() });
-    metrics.ended(Kind::default(), denied(), None, Took { elapsed, queued, trace });
+    metrics.ended(Kind::unknown(&Method::OPTIONS), denied(), None, Took { elapsed, queued, trace });
     let text = crate::metrics::text(&registry);
     let sum = |name: &str| {
         let line = text.lines().find(|line| line.starts_with(&format!("{name}_seconds_sum"))).unwrap();

@@ -34,7 +34,7 @@ impl HubObjects {
         if object.subresource == "proxy" {
             return None;
         }
-        Some(Ok(Route::HubObjects(Box::new(Self { hub, path, verb: Verb::of_name(verb), object }))))
+        Some(Ok(Route::HubObjects(Box::new(Self { hub, path, verb, object }))))
     }
 }
 

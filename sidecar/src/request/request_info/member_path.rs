@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use super::Error;
+use super::{Error, Verb};
 use crate::request::field_selector;
 use crate::request::query::Query;
 use crate::request::unescape::unescape;
@@ -77,7 +77,7 @@ impl MemberPath {
         match ResourcePath::parse(&path) {
             None => path.starts_with("/debug/pprof/"),
             Some(resource) => {
-                !resource.verb_in_path.is_empty()
+                resource.verb_in_path.is_some()
                     || matches!(resource.subresource, "attach" | "exec" | "log" | "portforward" | "proxy")
                     || (is_read && resource.name.is_empty() && Query::new(query).is_set("watch"))
             }
@@ -111,19 +111,19 @@ impl MemberPath {
 
     /// The verb of a request for this path (apiserver: `endpoints/request/requestinfo.go`). `None` for a path that names no
     /// resource.
-    pub fn verb(&self, method: &Method, query: Option<&str>) -> Option<&'static str> {
+    pub fn verb(&self, method: &Method, query: Option<&str>) -> Option<Verb> {
         ResourcePath::parse(&self.decoded()).map(|resource| resource.verb(method, query))
     }
 
     /// The verb and the object of a request for this path, for the audit.
-    pub fn object(&self, method: &Method, query: Option<&str>) -> Option<(&'static str, RequestedObject)> {
+    pub fn object(&self, method: &Method, query: Option<&str>) -> Option<(Verb, RequestedObject)> {
         let path = self.decoded();
         let resource = ResourcePath::parse(&path)?;
         let verb = resource.verb(method, query);
         let ResourcePath { group, version, namespace, resource, name, subresource, .. } = resource;
         let [group, version, namespace, resource, mut name, subresource] =
             [group, version, namespace, resource, name, subresource].map(str::to_owned);
-        if name.is_empty() && matches!(verb, "list" | "watch" | "deletecollection") {
+        if name.is_empty() && matches!(verb, Verb::List | Verb::Watch | Verb::DeleteCollection) {
             name = field_selector::named(query).unwrap_or_default();
         }
         Some((verb, RequestedObject { group, version, namespace, resource, name, subresource }))
@@ -157,8 +157,8 @@ struct ResourcePath<'a> {
     group: &'a str,
     version: &'a str,
     namespace: &'a str,
-    /// `watch` or `proxy` if the path begins with it; else empty.
-    verb_in_path: &'static str,
+    /// `watch` or `proxy`, if the path begins with it.
+    verb_in_path: Option<Verb>,
     resource: &'a str,
     /// Empty for a collection.
     name: &'a str,
@@ -177,11 +177,11 @@ impl<'a> ResourcePath<'a> {
         let version = segments.next()?;
         let mut first = segments.next()?;
         let verb_in_path = match first {
-            "watch" => "watch",
-            "proxy" => "proxy",
-            _ => "",
+            "watch" => Some(Verb::Watch),
+            "proxy" => Some(Verb::Proxy),
+            _ => None,
         };
-        if !verb_in_path.is_empty() {
+        if verb_in_path.is_some() {
             first = segments.next()?;
         }
         let (second, third) = (segments.next(), segments.next());
@@ -193,24 +193,18 @@ impl<'a> ResourcePath<'a> {
             _ => (first, second, third),
         };
         // The verb proxy has no subresources.
-        let subresource = subresource.filter(|_| verb_in_path != "proxy");
+        let subresource = subresource.filter(|_| verb_in_path != Some(Verb::Proxy));
         let [name, subresource] = [name, subresource].map(Option::unwrap_or_default);
         Some(Self { group, version, namespace, verb_in_path, resource, name, subresource })
     }
 
-    fn verb(&self, method: &Method, query: Option<&str>) -> &'static str {
+    fn verb(&self, method: &Method, query: Option<&str>) -> Verb {
         let is_collection = self.name.is_empty();
-        match *method {
-            _ if !self.verb_in_path.is_empty() => self.verb_in_path,
-            Method::GET | Method::HEAD if !is_collection => "get",
-            Method::GET | Method::HEAD if Query::new(query).is_set("watch") => "watch",
-            Method::GET | Method::HEAD => "list",
-            Method::POST => "create",
-            Method::PUT => "update",
-            Method::PATCH => "patch",
-            Method::DELETE if is_collection => "deletecollection",
-            Method::DELETE => "delete",
-            _ => "",
+        match self.verb_in_path.unwrap_or_else(|| Verb::of_method(method)) {
+            Verb::Get if is_collection && Query::new(query).is_set("watch") => Verb::Watch,
+            Verb::Get if is_collection => Verb::List,
+            Verb::Delete if is_collection => Verb::DeleteCollection,
+            verb => verb,
         }
     }
 }

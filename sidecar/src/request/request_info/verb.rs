@@ -17,11 +17,13 @@ pub enum Verb {
     Patch,
     Delete,
     DeleteCollection,
+    /// A path below `proxy/`, as kube-apiservers had it before there were subresources.
+    Proxy,
     None,
 }
 
 impl Verb {
-    pub(super) fn of_method(method: &Method) -> Self {
+    pub fn of_method(method: &Method) -> Self {
         match *method {
             Method::GET | Method::HEAD => Self::Get,
             Method::POST => Self::Create,
@@ -30,21 +32,6 @@ impl Verb {
             Method::DELETE => Self::Delete,
             _ => Self::None,
         }
-    }
-
-    /// The verb that a path begins with (apiserver: `endpoints/request/requestinfo.go`).
-    pub(super) fn of_name(name: &str) -> Self {
-        const ALL: [Verb; 8] = [
-            Verb::Get,
-            Verb::List,
-            Verb::Watch,
-            Verb::Create,
-            Verb::Update,
-            Verb::Patch,
-            Verb::Delete,
-            Verb::DeleteCollection,
-        ];
-        ALL.into_iter().find(|verb| verb.as_str() == name).unwrap_or(Self::None)
     }
 
     pub(super) fn of_read(method: &Method, named: bool, query: Option<&str>) -> Option<Self> {
@@ -68,6 +55,7 @@ impl Verb {
             Self::Patch => "patch",
             Self::Delete => "delete",
             Self::DeleteCollection => "deletecollection",
+            Self::Proxy => "proxy",
             Self::None => "",
         }
     }

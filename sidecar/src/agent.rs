@@ -19,7 +19,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::{info, warn};
 
 use crate::random;
-use crate::request::body::Body;
+use crate::request::body::{self, Body};
 use crate::server::admin;
 
 mod backoff;
@@ -183,9 +183,7 @@ fn health(agent: &Agent, request: &http::Request<hyper::body::Incoming>) -> http
         }
         _ => (StatusCode::NOT_FOUND, "not found"),
     };
-    let mut response = http::Response::new(Body::from(text.as_bytes().to_vec()));
-    *response.status_mut() = status;
-    response
+    body::response(status, Body::Full(text.into()))
 }
 
 const MAX_DRAINED: usize = 16;

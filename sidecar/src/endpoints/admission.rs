@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tracing::debug;
 
-use super::authorize::{refused, with_type};
-use crate::request::body::Body;
+use super::authorize::refused;
+use crate::request::body::{self, Body};
 
 pub mod certificate_request;
 pub mod enrollment;
@@ -74,7 +74,7 @@ pub fn answer(webhook: Webhook, metrics: &Metrics, body: &Bytes) -> Response<Bod
     }
     response["uid"] = uid.into();
     let review = json!({"apiVersion": API_VERSION, "kind": KIND, "response": response});
-    with_type(StatusCode::OK, "application/json", review.to_string())
+    body::document(StatusCode::OK, "application/json", review.to_string())
 }
 
 fn refusal(reason: &str) -> Value {

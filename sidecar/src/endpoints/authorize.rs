@@ -5,13 +5,13 @@
 //! meaning of the request. An invalid review gets 400, which a kube-apiserver treats as a failed webhook.
 
 use bytes::Bytes;
-use http::{Response, StatusCode, header};
+use http::{Response, StatusCode};
 use kubectl_mc_api::ownership::{Attributes, Decision, Layout, Resource, Selection, decide};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::debug;
 
-use crate::request::body::Body;
+use crate::request::body::{self, Body, TEXT};
 
 mod metrics;
 
@@ -43,19 +43,12 @@ pub fn answer(layout: &Layout, metrics: &Metrics, body: &Bytes) -> Response<Body
         }
     };
     let review = json!({"apiVersion": API_VERSION, "kind": KIND, "status": status});
-    with_type(StatusCode::OK, "application/json", review.to_string())
+    body::document(StatusCode::OK, "application/json", review.to_string())
 }
 
 /// An answer without a decision.
 pub fn refused(status: StatusCode, text: &str) -> Response<Body> {
-    with_type(status, "text/plain; charset=utf-8", format!("{text}\n"))
-}
-
-pub(super) fn with_type(status: StatusCode, kind: &'static str, body: String) -> Response<Body> {
-    let mut response = Response::new(Body::Full(body.into()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
-    response
+    body::document(status, TEXT, format!("{text}\n"))
 }
 
 /// The spec of a review, if the body is one.

@@ -7,7 +7,7 @@ use kubectl_mc_api::Origin;
 use serde_json::Value;
 
 use crate::endpoints::clusters::accept;
-use crate::request::body::Body;
+use crate::request::body::{self, Body};
 use crate::request::request_info::Document;
 
 mod groups;
@@ -114,8 +114,10 @@ impl Documents {
                     (Document::Group(_), Some(of_group)) => of_group.group.respond(headers),
                     (Document::Resources(_), Some(of_group)) => of_group.resources.respond(headers),
                     (_, Some(of_group)) => json_only(&of_group.openapi_v3, headers),
-                    (_, None) if self.awaited == Some(origin) => empty(StatusCode::SERVICE_UNAVAILABLE),
-                    (_, None) => empty(StatusCode::NOT_FOUND),
+                    (_, None) if self.awaited == Some(origin) => {
+                        body::response(StatusCode::SERVICE_UNAVAILABLE, Body::Empty)
+                    }
+                    (_, None) => body::response(StatusCode::NOT_FOUND, Body::Empty),
                 }
             }
         }
@@ -165,13 +167,7 @@ fn json_only(document: &Published, headers: &HeaderMap) -> Response<Body> {
     if accept::clauses(headers).iter().any(|clause| clause.takes("application", "json")) {
         return document.respond(headers);
     }
-    empty(StatusCode::NOT_ACCEPTABLE)
-}
-
-fn empty(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(Body::Empty);
-    *response.status_mut() = status;
-    response
+    body::response(StatusCode::NOT_ACCEPTABLE, Body::Empty)
 }
 
 #[cfg(test)]

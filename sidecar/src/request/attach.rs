@@ -16,7 +16,7 @@ use crate::identity::authorization::Allowed;
 use crate::io_hook::Hooked;
 use crate::random;
 use crate::request::agent_handshake::{self, handshake, permitted};
-use crate::request::body::Body;
+use crate::request::body::{self, Body};
 use crate::request::error::Error;
 use crate::request::protocol::Protocol;
 use crate::request::record::Record;
@@ -46,8 +46,7 @@ pub fn respond(
     let interval = INTERVAL.mul_f64(0.5 + random::fraction() / 2.0);
     record.hold().keep_revalidation(services.revalidate_every(interval, allowed, Some(deleted), record));
 
-    let mut head = Response::new(Body::Empty);
-    *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let mut head = body::response(StatusCode::SWITCHING_PROTOCOLS, Body::Empty);
     let headers = head.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(header::UPGRADE, HeaderValue::from_static(Protocol::WebSocket.as_str()));

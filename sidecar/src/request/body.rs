@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
@@ -22,6 +23,27 @@ pub enum Body {
     /// The member's body.
     Upstream(MemberBody),
 }
+
+/// A response of the sidecar.
+pub fn response(status: StatusCode, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response
+}
+
+/// A response of the sidecar with a complete document.
+pub fn document(
+    status: StatusCode,
+    content_type: &'static str,
+    document: impl Into<Bytes>,
+) -> Response<Body> {
+    let mut response = response(status, Body::Full(document.into()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// The content type of text for people.
+pub const TEXT: &str = "text/plain; charset=utf-8";
 
 impl From<Vec<u8>> for Body {
     fn from(document: Vec<u8>) -> Self {

@@ -12,7 +12,7 @@ use tracing::info;
 
 use crate::identity::authorization::Allowed;
 use crate::members::cluster::Cluster;
-use crate::request::body::Body;
+use crate::request::body::{self, Body, TEXT};
 use crate::request::limits::Usage;
 use crate::request::request_info::Debug;
 use crate::request::services::Services;
@@ -135,13 +135,11 @@ where
 }
 
 fn text(code: StatusCode, text: &str) -> Response<Body> {
-    response(code, "text/plain; charset=utf-8", format!("{text}\n").into_bytes())
+    response(code, TEXT, format!("{text}\n").into_bytes())
 }
 
 fn response(code: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response<Body> {
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = code;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    let mut response = body::document(code, content_type, body);
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }

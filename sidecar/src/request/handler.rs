@@ -19,7 +19,7 @@ use crate::metrics;
 use crate::panics;
 use crate::request::attach;
 use crate::request::audit_id::AuditId;
-use crate::request::body::Body;
+use crate::request::body::{self, Body, TEXT};
 use crate::request::cutoff::Cutoff;
 use crate::request::deadline;
 use crate::request::debug;
@@ -271,21 +271,15 @@ pub(crate) fn health(services: &Services, health: Health) -> Response<Body> {
             services.readiness.checks().filter(|check| !check.has_passed).map(|check| check.name).collect()
         }
     };
-    let text = if failed.is_empty() { "ok".to_owned() } else { format!("not ready: {}", failed.join(", ")) };
-    let mut response = Response::new(Body::from(text.into_bytes()));
-    if !failed.is_empty() {
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    }
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
+    let (status, text) = match failed.is_empty() {
+        true => (StatusCode::OK, "ok".to_owned()),
+        false => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}", failed.join(", "))),
+    };
+    body::document(status, TEXT, text)
 }
 
 pub(crate) fn metrics(services: &Services) -> Response<Body> {
-    let mut response = Response::new(Body::from(metrics::text(&services.metric_registry).into_bytes()));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
-    response
+    body::document(StatusCode::OK, metrics::CONTENT_TYPE, metrics::text(&services.metric_registry))
 }
 
 #[cfg(test)]

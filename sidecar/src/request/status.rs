@@ -14,7 +14,7 @@ use crate::identity::authorization::{Denied, Error as Authorization};
 use crate::identity::impersonation::{Error as Impersonation, member};
 use crate::members::inventory::Error as Inventory;
 use crate::request::agent_handshake::Error as Attach;
-use crate::request::body::Body;
+use crate::request::body::{self, Body, TEXT};
 use crate::request::error::Error;
 use crate::request::headers;
 use crate::request::record::Record;
@@ -289,7 +289,7 @@ fn json(hop: Hop, shape: &Shape, error: &Error) -> Response<Body> {
     };
     // A struct of strings and numbers always serializes.
     let body = serde_json::to_vec(&status).unwrap_or_default();
-    with(shape.code, "application/json", body)
+    body::document(shape.code, "application/json", body)
 }
 
 /// The human-readable text. An unauthenticated caller learns nothing else: kubectl recognizes this text and
@@ -334,14 +334,7 @@ fn object(error: &Error) -> (&'static str, &'static str, String) {
 fn text(hop: Hop, code: StatusCode, message: &str) -> Response<Body> {
     let refused = matches!(code, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND);
     let code = if refused { StatusCode::FORBIDDEN } else { StatusCode::BAD_GATEWAY };
-    with(code, "text/plain; charset=utf-8", format!("{hop}: {message}").into_bytes())
-}
-
-fn with(code: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response<Body> {
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = code;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    response
+    body::document(code, TEXT, format!("{hop}: {message}"))
 }
 
 #[cfg(test)]

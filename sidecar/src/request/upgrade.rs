@@ -22,7 +22,7 @@ use crate::audit::{BYTES_TO_CALLER, BYTES_TO_MEMBER, TunnelEnd};
 use crate::members::cluster::Cluster;
 use crate::members::inventory::Inventory;
 use crate::metrics::{Counted, own};
-use crate::request::body::Body;
+use crate::request::body::{self, Body};
 use crate::request::headers;
 use crate::request::offer::{NotAccepted, Offer};
 use crate::request::protocol::Protocol;
@@ -91,8 +91,7 @@ pub async fn forward(
     };
     offer.accepts(&cluster.name, response.headers())?;
     let upstream = hyper::upgrade::on(&mut response);
-    let mut head = Response::new(Body::Empty);
-    *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let mut head = body::response(StatusCode::SWITCHING_PROTOCOLS, Body::Empty);
     *head.headers_mut() = headers::switching_protocols(response.headers(), protocol.as_str());
     let (stop, over) = (tunnels.stop.child_token(), record.hold().over());
     let (open, bytes) = (Counted::new(tunnels.open.clone()), tunnels.bytes.clone());

@@ -7,7 +7,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,7 +18,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::request::body::Body;
+use crate::request::body::{self, Body};
 use crate::request::handler;
 use crate::request::request_info::Health;
 use crate::request::services::Services;
@@ -61,22 +60,15 @@ pub fn of_services(services: Arc<Services>, listener: &TcpListener) -> Arc<Respo
 }
 
 fn respond(services: &Services, request: &Request<Incoming>, is_local: bool) -> Response<Body> {
-    let code = |code| {
-        let mut response = Response::new(Body::Empty);
-        *response.status_mut() = code;
-        response
-    };
     match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, "/livez" | "/healthz") => handler::health(services, Health::Live),
         (&Method::GET | &Method::HEAD, "/readyz") => handler::health(services, Health::Ready),
         (&Method::GET | &Method::HEAD, "/metrics") if is_local => handler::metrics(services),
         (&Method::GET | &Method::HEAD, "/metrics") => {
-            let mut response = code(StatusCode::NOT_FOUND);
-            *response.body_mut() = Body::Full(Bytes::from_static(METRICS_HINT.as_bytes()));
-            response
+            body::response(StatusCode::NOT_FOUND, Body::Full(METRICS_HINT.into()))
         }
-        (&Method::GET | &Method::HEAD, _) => code(StatusCode::NOT_FOUND),
-        _ => code(StatusCode::METHOD_NOT_ALLOWED),
+        (&Method::GET | &Method::HEAD, _) => body::response(StatusCode::NOT_FOUND, Body::Empty),
+        _ => body::response(StatusCode::METHOD_NOT_ALLOWED, Body::Empty),
     }
 }
 

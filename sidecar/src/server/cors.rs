@@ -5,7 +5,7 @@
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use regex::Regex;
 
-use crate::request::body::Body;
+use crate::request::body::{self, Body};
 
 /// The allowed origins.
 #[derive(Debug)]
@@ -56,9 +56,7 @@ impl Origin {
 
 /// The answer to a browser's preflight request, which has no credential.
 pub fn preflight() -> Response<Body> {
-    let mut response = Response::new(Body::Empty);
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response
+    body::response(StatusCode::NO_CONTENT, Body::Empty)
 }
 
 /// Upstream's value, also of the next constant.

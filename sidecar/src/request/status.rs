@@ -104,47 +104,55 @@ struct Shape {
 }
 
 impl Shape {
+    const BAD_REQUEST: Self = Self::new(StatusCode::BAD_REQUEST, "BadRequest");
+    const FORBIDDEN: Self = Self::new(StatusCode::FORBIDDEN, "Forbidden");
+    const NOT_FOUND: Self = Self::new(StatusCode::NOT_FOUND, "NotFound");
+    const TOO_MANY: Self = Self::in_a_second(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests");
+    const INTERNAL: Self = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError");
+    const BAD_GATEWAY: Self = Self::new(StatusCode::BAD_GATEWAY, "BadGateway");
+    const UNAVAILABLE: Self = Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable");
+    const SOON_AVAILABLE: Self = Self::in_a_second(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable");
+    const TIMEOUT: Self = Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout");
+
+    const fn new(code: StatusCode, reason: &'static str) -> Self {
+        Self { code, reason, retry_after: None }
+    }
+
+    const fn in_a_second(code: StatusCode, reason: &'static str) -> Self {
+        Self { code, reason, retry_after: A_SECOND }
+    }
+
     fn of(error: &Error) -> Self {
-        let shape = |code, reason| Self { code, reason, retry_after: None };
-        let bad_request = || shape(StatusCode::BAD_REQUEST, "BadRequest");
-        let forbidden = || shape(StatusCode::FORBIDDEN, "Forbidden");
-        let internal = || shape(StatusCode::INTERNAL_SERVER_ERROR, "InternalError");
-        let unavailable = || shape(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable");
-        let bad_gateway = || shape(StatusCode::BAD_GATEWAY, "BadGateway");
         match error {
-            Error::RequestInfo(RequestInfo::NotFound(_)) => shape(StatusCode::NOT_FOUND, "NotFound"),
+            Error::RequestInfo(RequestInfo::NotFound(_)) => Self::NOT_FOUND,
             Error::RequestInfo(RequestInfo::Method(_)) => {
-                shape(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed")
+                Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed")
             }
             Error::Head(_) => {
-                shape(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "RequestHeaderFieldsTooLarge")
+                Self::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "RequestHeaderFieldsTooLarge")
             }
-            Error::RequestInfo(_) | Error::Deadline(_) | Error::Loop(_) => bad_request(),
-            Error::Authentication(Authentication::TooManyReviews) | Error::Limits(_) => {
-                Self { retry_after: A_SECOND, ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
-            }
-            Error::Authentication(Authentication::Review) => Self { retry_after: A_SECOND, ..unavailable() },
-            Error::Panicked(_) | Error::Audit(_) => internal(),
-            Error::Authentication(_) => shape(StatusCode::UNAUTHORIZED, "Unauthorized"),
+            Error::RequestInfo(_) | Error::Deadline(_) | Error::Loop(_) => Self::BAD_REQUEST,
+            Error::Authentication(Authentication::TooManyReviews) | Error::Limits(_) => Self::TOO_MANY,
+            Error::Authentication(Authentication::Review) => Self::SOON_AVAILABLE,
+            Error::Panicked(_) | Error::Audit(_) => Self::INTERNAL,
+            Error::Authentication(_) => Self::new(StatusCode::UNAUTHORIZED, "Unauthorized"),
             Error::Authorization(error) => Self::of_authorization(error),
             Error::Impersonation(Impersonation::Denied(error)) => Self::of_authorization(error),
             Error::Impersonation(Impersonation::Member(
                 member::Error::Privileged(_) | member::Error::WithoutGroups(_),
-            )) => forbidden(),
-            Error::Impersonation(Impersonation::Member(_) | Impersonation::LeftByHost(_)) => internal(),
-            Error::Impersonation(_) => bad_request(),
+            )) => Self::FORBIDDEN,
+            Error::Impersonation(Impersonation::Member(_) | Impersonation::LeftByHost(_)) => Self::INTERNAL,
+            Error::Impersonation(_) => Self::BAD_REQUEST,
             Error::Clusters(error) => Self::of_clusters(error),
             Error::Attach(error) => Self::of_attach(error),
             Error::HubServer(error) => Self::of_hub_server(error),
-            Error::Inventory(Inventory::Unknown(..)) => shape(StatusCode::NOT_FOUND, "NotFound"),
-            Error::Closing | Error::Inventory(Inventory::NotSynced) => {
-                Self { retry_after: A_SECOND, ..unavailable() }
-            }
-            Error::Ended(End::Denied) => forbidden(),
+            Error::Inventory(Inventory::Unknown(..)) => Self::NOT_FOUND,
+            Error::Closing | Error::Inventory(Inventory::NotSynced) => Self::SOON_AVAILABLE,
+            Error::Ended(End::Denied) => Self::FORBIDDEN,
             // The member may have done a part of it. So there is no Retry-After, which makes clients repeat a
             // request.
-            Error::Ended(End::Stopped | End::MemberGone | End::Unconfirmed) => unavailable(),
-            Error::Inventory(Inventory::ProxyOff { .. }) => unavailable(),
+            Error::Ended(End::Stopped | End::MemberGone | End::Unconfirmed) => Self::UNAVAILABLE,
+            Error::Inventory(Inventory::ProxyOff { .. }) => Self::UNAVAILABLE,
             Error::Upstream(
                 Upstream::Redirect { .. }
                 | Upstream::RedirectPastHost { .. }
@@ -152,82 +160,64 @@ impl Shape {
                 | Upstream::Malformed { .. }
                 | Upstream::Broken(_),
             )
-            | Error::Upgrade(_) => bad_gateway(),
+            | Error::Upgrade(_) => Self::BAD_GATEWAY,
             Error::Upstream(Upstream::Open { cause, .. }) => {
-                Self { retry_after: Some(RetryAfter::of(cause)), ..unavailable() }
+                Self { retry_after: Some(RetryAfter::of(cause)), ..Self::UNAVAILABLE }
             }
             Error::Upstream(Upstream::Agent { cause, .. }) => Self::of_agent(cause),
-            Error::Upstream(Upstream::Impersonation { .. }) => forbidden(),
+            Error::Upstream(Upstream::Impersonation { .. }) => Self::FORBIDDEN,
             // The member refused the request, so nothing was done.
-            Error::Upstream(Upstream::Granted { .. }) => Self { retry_after: A_SECOND, ..unavailable() },
-            Error::Upstream(Upstream::AccessQueueFull { .. }) => {
-                Self { retry_after: A_SECOND, ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
-            }
-            Error::Upstream(Upstream::Late { .. }) => shape(StatusCode::GATEWAY_TIMEOUT, "Timeout"),
-            Error::Upstream(Upstream::Target(_)) => bad_request(),
-            Error::Upstream(_) => unavailable(),
+            Error::Upstream(Upstream::Granted { .. }) => Self::SOON_AVAILABLE,
+            Error::Upstream(Upstream::AccessQueueFull { .. }) => Self::TOO_MANY,
+            Error::Upstream(Upstream::Late { .. }) => Self::TIMEOUT,
+            Error::Upstream(Upstream::Target(_)) => Self::BAD_REQUEST,
+            Error::Upstream(_) => Self::UNAVAILABLE,
         }
     }
 
     fn of_authorization(error: &Authorization) -> Self {
-        let (code, reason, retry_after) = match error {
-            Authorization::Denied(_) => (StatusCode::FORBIDDEN, "Forbidden", None),
-            Authorization::TooManyReviews => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", A_SECOND),
+        match error {
+            Authorization::Denied(_) => Self::FORBIDDEN,
+            Authorization::TooManyReviews => Self::TOO_MANY,
             // A kube-apiserver answers 500 here. Nothing was done at a member, so clients may repeat the
             // request.
-            Authorization::Review => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND),
-        };
-        Self { code, reason, retry_after }
+            Authorization::Review => Self::SOON_AVAILABLE,
+        }
     }
 
     /// Nothing was sent to the member.
     fn of_agent(cause: &DialError) -> Self {
-        let (code, reason, retry_after) = match cause {
-            DialError::Full => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", A_SECOND),
+        match cause {
+            DialError::Full => Self::TOO_MANY,
             DialError::NoAgent { since } => {
-                (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", Some(RetryAfter::of_agent(*since)))
+                Self { retry_after: Some(RetryAfter::of_agent(*since)), ..Self::UNAVAILABLE }
             }
-            DialError::Broken(_) | DialError::Ended => {
-                (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND)
-            }
-            DialError::NotTheTarget(_) | DialError::Unexpected(_) => {
-                (StatusCode::BAD_GATEWAY, "BadGateway", None)
-            }
-            DialError::Failed(_) | DialError::Silent => {
-                (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", None)
-            }
-        };
-        Self { code, reason, retry_after }
+            DialError::Broken(_) | DialError::Ended => Self::SOON_AVAILABLE,
+            DialError::NotTheTarget(_) | DialError::Unexpected(_) => Self::BAD_GATEWAY,
+            DialError::Failed(_) | DialError::Silent => Self::UNAVAILABLE,
+        }
     }
 
     fn of_attach(error: &Attach) -> Self {
-        let (code, reason, retry_after) = match error {
-            Attach::NotItsAgent { .. } | Attach::Account(accounts::Unknown::Deleted(_)) => {
-                (StatusCode::FORBIDDEN, "Forbidden", None)
-            }
-            Attach::Account(accounts::Unknown::NotSynced) => {
-                (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND)
-            }
-            Attach::Handshake(_) => (StatusCode::BAD_REQUEST, "BadRequest", None),
-            Attach::Refused(Refused::Held(_)) => (StatusCode::CONFLICT, "AlreadyExists", None),
-            Attach::Refused(Refused::Full(_) | Refused::TooOften(_)) => {
-                (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", A_SECOND)
-            }
-        };
-        Self { code, reason, retry_after }
+        match error {
+            Attach::NotItsAgent { .. } | Attach::Account(accounts::Unknown::Deleted(_)) => Self::FORBIDDEN,
+            Attach::Account(accounts::Unknown::NotSynced) => Self::SOON_AVAILABLE,
+            Attach::Handshake(_) => Self::BAD_REQUEST,
+            Attach::Refused(Refused::Held(_)) => Self::new(StatusCode::CONFLICT, "AlreadyExists"),
+            Attach::Refused(Refused::Full(_) | Refused::TooOften(_)) => Self::TOO_MANY,
+        }
     }
 
     fn of_clusters(error: &Clusters) -> Self {
-        let (code, reason, retry_after) = match error {
-            Clusters::Authorization(error) => return Self::of_authorization(error),
-            Clusters::NotSynced => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND),
-            Clusters::NotFound(_) => (StatusCode::NOT_FOUND, "NotFound", None),
-            Clusters::BadRequest(_) => (StatusCode::BAD_REQUEST, "BadRequest", None),
-            Clusters::Expired => (StatusCode::GONE, "Expired", None),
-            Clusters::TooLargeResourceVersion { .. } => (StatusCode::GATEWAY_TIMEOUT, "Timeout", A_SECOND),
-            Clusters::NotAcceptable(_) => (StatusCode::NOT_ACCEPTABLE, "NotAcceptable", None),
-        };
-        Self { code, reason, retry_after }
+        match error {
+            Clusters::Authorization(error) => Self::of_authorization(error),
+            Clusters::NotSynced => Self::SOON_AVAILABLE,
+            Clusters::NotFound(_) => Self::NOT_FOUND,
+            Clusters::BadRequest(_) => Self::BAD_REQUEST,
+            Clusters::Expired => Self::new(StatusCode::GONE, "Expired"),
+            Clusters::TooLargeResourceVersion { .. } => Self { retry_after: A_SECOND, ..Self::TIMEOUT },
+            Clusters::NotAcceptable(_) => Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable"),
+        }
     }
 }
 

@@ -19,16 +19,19 @@ pub(super) fn hop(error: &Error) -> Hop {
 
 impl Shape {
     pub(super) fn of_hub_server(error: &Error) -> Self {
-        let (code, reason) = match error {
-            Error::Refused(Refused::NotJson) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType"),
-            Error::Refused(Refused::TooLarge) => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
-            Error::Refused(_) => (StatusCode::FORBIDDEN, "Forbidden"),
-            Error::Identity(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
-            Error::Loop(_) | Error::BrokenBody => (StatusCode::BAD_REQUEST, "BadRequest"),
-            Error::Late => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
-            Error::Untrusted | Error::Invalid(_) => (StatusCode::BAD_GATEWAY, "BadGateway"),
-            Error::Unreachable(_) => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
-        };
-        Self { code, reason, retry_after: None }
+        match error {
+            Error::Refused(Refused::NotJson) => {
+                Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType")
+            }
+            Error::Refused(Refused::TooLarge) => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge")
+            }
+            Error::Refused(_) => Self::FORBIDDEN,
+            Error::Identity(_) => Self::INTERNAL,
+            Error::Loop(_) | Error::BrokenBody => Self::BAD_REQUEST,
+            Error::Late => Self::TIMEOUT,
+            Error::Untrusted | Error::Invalid(_) => Self::BAD_GATEWAY,
+            Error::Unreachable(_) => Self::UNAVAILABLE,
+        }
     }
 }

@@ -122,48 +122,39 @@ async fn drained(drain: &CancellationToken) {
 async fn answer(
     agent: Arc<Agent>,
     request: Request<RecvStream>,
-    mut respond: SendResponse<Bytes>,
+    respond: SendResponse<Bytes>,
     drain: CancellationToken,
 ) {
     let (parts, mut body) = request.into_parts();
-    let status = match (&parts.method, parts.uri.path()) {
+    let only = |status| (status, Vec::new());
+    let (status, answer) = match (&parts.method, parts.uri.path()) {
         (&Method::CONNECT, _) => {
             return target::carry(&agent.config.target, parts.uri.authority(), body, respond).await;
         }
-        (&Method::GET, paths::ABOUT) => return send(respond, StatusCode::OK, about(&agent)),
-        (&Method::GET, paths::ENROLL) => {
-            let (status, body) = match agent.enrollment.hand_over().await {
-                Ok(handover) => (StatusCode::OK, serde_json::to_vec(&handover).unwrap_or_default()),
-                Err(error) => refusal(&error),
-            };
-            return send(respond, status, body);
-        }
-        (&Method::DELETE, paths::ENROLL) => {
-            let (status, body) = match agent.enrollment.end().await {
-                Ok(()) => (StatusCode::NO_CONTENT, Vec::new()),
-                Err(error) => refusal(&error),
-            };
-            return send(respond, status, body);
-        }
+        (&Method::GET, paths::ABOUT) => (StatusCode::OK, about(&agent)),
+        (&Method::GET, paths::ENROLL) => match agent.enrollment.hand_over().await {
+            Ok(handover) => (StatusCode::OK, serde_json::to_vec(&handover).unwrap_or_default()),
+            Err(error) => refusal(&error),
+        },
+        (&Method::DELETE, paths::ENROLL) => match agent.enrollment.end().await {
+            Ok(()) => only(StatusCode::NO_CONTENT),
+            Err(error) => refusal(&error),
+        },
         (&Method::POST, paths::DRAIN) => {
             drain.cancel();
-            StatusCode::NO_CONTENT
+            only(StatusCode::NO_CONTENT)
         }
         (&Method::PUT, paths::CREDENTIAL) => match timeout(HANDSHAKE_TIMEOUT, text(&mut body)).await {
-            Ok(Some(token)) if agent.login.renew(&token) => StatusCode::NO_CONTENT,
-            _ => StatusCode::BAD_REQUEST,
+            Ok(Some(token)) if agent.login.renew(&token) => only(StatusCode::NO_CONTENT),
+            _ => only(StatusCode::BAD_REQUEST),
         },
         (&Method::PUT, paths::ENDPOINT) => match timeout(HANDSHAKE_TIMEOUT, text(&mut body)).await {
-            Ok(Some(endpoint)) if agent.login.learn(&endpoint) => StatusCode::NO_CONTENT,
-            _ => StatusCode::BAD_REQUEST,
+            Ok(Some(endpoint)) if agent.login.learn(&endpoint) => only(StatusCode::NO_CONTENT),
+            _ => only(StatusCode::BAD_REQUEST),
         },
-        _ => StatusCode::NOT_IMPLEMENTED,
+        _ => only(StatusCode::NOT_IMPLEMENTED),
     };
-    let mut response = Response::new(());
-    *response.status_mut() = status;
-    if respond.send_response(response, true).is_err() {
-        respond.send_reset(Reason::INTERNAL_ERROR);
-    }
+    send(respond, status, answer);
 }
 
 fn about(agent: &Agent) -> Vec<u8> {
@@ -188,10 +179,10 @@ fn refusal(error: &enrollment::Error) -> (StatusCode, Vec<u8>) {
 fn send(mut respond: SendResponse<Bytes>, status: StatusCode, body: Vec<u8>) {
     let mut response = Response::new(());
     *response.status_mut() = status;
-    if let Ok(mut send) = respond.send_response(response, body.is_empty())
-        && !body.is_empty()
-    {
-        let _ = send.send_data(body.into(), true);
+    match respond.send_response(response, body.is_empty()) {
+        Ok(mut send) if !body.is_empty() => _ = send.send_data(body.into(), true),
+        Ok(_) => {}
+        Err(_) => respond.send_reset(Reason::INTERNAL_ERROR),
     }
 }
 

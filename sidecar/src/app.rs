@@ -215,7 +215,6 @@ impl Bound {
             namespace,
             inventories,
             inventory: inventory.clone(),
-            read,
             registry: writer,
             fleet,
             hub_clusters,
@@ -223,9 +222,9 @@ impl Bound {
             requests: request_metrics.by_member.clone(),
             tunnels: agent_tunnels.clone(),
             limits: member_limits,
-            pending: readiness.pending(Part::Members),
+            pending: Some(readiness.pending(Part::Members)),
         };
-        let watch = AbortOnDropHandle::new(tokio::spawn(inventory::watch::run(host.clone(), watch)));
+        let watch = AbortOnDropHandle::new(tokio::spawn(inventory::watch::run(host.clone(), watch, read)));
 
         let tokens = TokenReviews::new(host.clone(), audiences).context("no random numbers")?;
         let tokens = tokens.with_ttl(token_ttl).counted(token_reviews, CacheMetrics::register(metrics));

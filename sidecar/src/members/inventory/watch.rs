@@ -43,8 +43,6 @@ pub struct Watch {
     /// The inventories, by precedence.
     pub inventories: Inventories,
     pub inventory: Arc<Inventory>,
-    /// Secrets that were reread after their credential was refused.
-    pub read: mpsc::Receiver<Read>,
     pub registry: clusters::Writer,
     pub fleet: watch::Sender<Arc<Fleet>>,
     pub hub_clusters: watch::Sender<HubClusters>,
@@ -54,56 +52,23 @@ pub struct Watch {
     /// Limits of concurrent requests to one member.
     pub limits: Arc<MemberLimits>,
     /// Done when the lists are read for the first time.
-    pub pending: Pending,
+    pub pending: Option<Pending>,
 }
 
-/// Watches the host until the process ends.
-pub async fn run(host: kube::Client, watch: Watch) {
-    let Watch {
-        namespace,
-        inventories,
-        inventory,
-        mut read,
-        registry,
-        fleet,
-        hub_clusters,
-        metrics,
-        requests,
-        tunnels,
-        limits,
-        pending,
-    } = watch;
+/// Watches the host until the process ends. `read` are Secrets that were reread after their credential was
+/// refused.
+pub async fn run(host: kube::Client, watch: Watch, mut read: mpsc::Receiver<Read>) {
     let members = Api::<MemberCluster>::all(host.clone());
-    let secrets = Api::<Secret>::namespaced(host.clone(), &namespace);
+    let secrets = Api::<Secret>::namespaced(host.clone(), &watch.namespace);
     let of_members = watcher::Config::default().fields(&format!("type={SECRET_TYPE}"));
     let events = stream::select(
         events(members.clone(), watcher::Config::default()).map(Change::Member),
         events(secrets, of_members).map(Change::Secret),
     );
     let read = stream::poll_fn(move |cx| read.poll_recv(cx)).map(Change::Read);
-    let events = stream::select(stream::select(events, read), of_hub(&host, inventories.hub.as_ref()));
+    let events = stream::select(stream::select(events, read), of_hub(&host, watch.inventories.hub.as_ref()));
     let mut events = std::pin::pin!(events);
-    let mut state = State {
-        inventory,
-        hub: inventories.hub.clone().map(FromHub::new),
-        inventories,
-        registry,
-        fleet,
-        hub_clusters,
-        metrics,
-        requests,
-        tunnels,
-        limits,
-        pending: Some(pending),
-        waits_for_hub: true,
-        members: Listed::default(),
-        members_version: 0,
-        secrets: Listed::default(),
-        managers: Listed::default(),
-        ways: HashMap::new(),
-        shares: HashMap::new(),
-        rights_written: RightsWritten::default(),
-    };
+    let mut state = State::new(watch);
     while let Some(change) = events.next().await {
         match change {
             // The watcher does not provide the resource version of its list, so a slightly older one is read
@@ -126,17 +91,8 @@ pub async fn run(host: kube::Client, watch: Watch) {
 }
 
 struct State {
-    inventory: Arc<Inventory>,
-    inventories: Inventories,
+    watch: Watch,
     hub: Option<FromHub>,
-    registry: clusters::Writer,
-    fleet: watch::Sender<Arc<Fleet>>,
-    hub_clusters: watch::Sender<HubClusters>,
-    metrics: Metrics,
-    requests: Arc<ByMember>,
-    tunnels: Arc<AgentTunnels>,
-    limits: Arc<MemberLimits>,
-    pending: Option<Pending>,
     /// Whether a starting replica is unready until the hub's inventory is read.
     waits_for_hub: bool,
     members: Listed<MemberCluster>,
@@ -161,6 +117,21 @@ struct Share {
 }
 
 impl State {
+    fn new(watch: Watch) -> Self {
+        Self {
+            hub: watch.inventories.hub.clone().map(FromHub::new),
+            watch,
+            waits_for_hub: true,
+            members: Listed::default(),
+            members_version: 0,
+            secrets: Listed::default(),
+            managers: Listed::default(),
+            ways: HashMap::new(),
+            shares: HashMap::new(),
+            rights_written: RightsWritten::default(),
+        }
+    }
+
     fn member(&mut self, event: watcher::Event<MemberCluster>) {
         self.members.take(&event, name);
         match event {
@@ -168,18 +139,18 @@ impl State {
             watcher::Event::Init | watcher::Event::InitApply(_) => return,
             watcher::Event::InitDone => {
                 let all = self.members.objects.values().map(|member| MemberCluster::clone(member)).collect();
-                self.registry.replace(all, self.members_version);
+                self.watch.registry.replace(all, self.members_version);
             }
             watcher::Event::Apply(member) => {
                 if name(&member).is_some() {
-                    self.registry.apply(member);
+                    self.watch.registry.apply(member);
                 }
             }
             watcher::Event::Delete(member) => {
                 if let Some(name) = name(&member) {
                     info!(cluster = %name, "the member was deleted");
-                    self.tunnels.end(&name);
-                    self.registry.delete(member);
+                    self.watch.tunnels.end(&name);
+                    self.watch.registry.delete(member);
                 }
             }
         }
@@ -249,7 +220,7 @@ impl State {
         member: &MemberCluster,
     ) -> (Origin, Result<Arc<Secret>, Arc<str>>) {
         let registered_in = Origin::of(member);
-        for &origin in &*self.inventories.order {
+        for &origin in &*self.watch.inventories.order {
             if origin == Origin::MemberCluster {
                 if registered_in != origin {
                     continue;
@@ -271,7 +242,7 @@ impl State {
                 None => {}
             }
         }
-        let why = match self.inventories.has(registered_in) {
+        let why = match self.watch.inventories.has(registered_in) {
             true => format!("{} does not exist", hub::source(registered_in, name)),
             false => format!("the sidecar's flag --inventory does not have {registered_in}"),
         };
@@ -298,16 +269,16 @@ impl State {
             let found = match &connection {
                 Err(why) => Err(why.clone()),
                 Ok(secret) => {
-                    let (unreachable, tunnels) = (&self.metrics.unreachable, &self.tunnels);
+                    let (unreachable, tunnels) = (&self.watch.metrics.unreachable, &self.watch.tunnels);
                     let source = hub::source(origin, name);
                     let uid = if origin.is_hub() { secret.uid() } else { member.uid() };
                     let mut way =
                         Way::next(ways.remove(name), name, uid, &source, secret, unreachable, tunnels);
                     way.reported(member);
                     let share = self.shares.entry(name.clone()).or_insert_with(|| Share {
-                        bounds: self.limits.bounds(),
+                        bounds: self.watch.limits.bounds(),
                         waiters: WaiterLimit::default(),
-                        requests: self.requests.of(name),
+                        requests: self.watch.requests.of(name),
                     });
                     let cluster = way.upstream.clone().map(|upstream| {
                         let (name, gone) = (name.clone(), way.gone.clone());
@@ -338,7 +309,7 @@ impl State {
             let registered = Registered {
                 member: member.clone(),
                 origin,
-                is_read: self.inventories.has(origin),
+                is_read: self.watch.inventories.has(origin),
                 in_two,
                 connection: connection.ok(),
                 manager,
@@ -350,22 +321,22 @@ impl State {
         }
         ways.into_values().for_each(|way| way.gone.cancel());
         #[expect(clippy::cast_precision_loss, reason = "the number of members is small")]
-        self.metrics.members.set(members.len() as f64);
-        self.fleet.send_replace(Arc::new(fleet));
+        self.watch.metrics.members.set(members.len() as f64);
+        self.watch.fleet.send_replace(Arc::new(fleet));
         // The fleet is published first.
         if let Some(clusters) = self.hub.as_ref().and_then(|hub| hub.clusters().cloned()) {
-            self.hub_clusters.send_if_modified(|known| {
+            self.watch.hub_clusters.send_if_modified(|known| {
                 let is_other = known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &clusters));
                 *known = Some(clusters);
                 is_other
             });
         }
-        self.inventory.members.store(Arc::new(Some(members)));
+        self.watch.inventory.members.store(Arc::new(Some(members)));
         // After the snapshot: an agent that attaches in the meantime is removed here, or does not find the
         // member there.
-        self.tunnels.retain(|name| self.members.objects.contains_key(name));
+        self.watch.tunnels.retain(|name| self.members.objects.contains_key(name));
         if !self.waits_for_hub || self.hub.as_ref().is_none_or(FromHub::is_synced) {
-            self.pending.take();
+            self.watch.pending.take();
         }
     }
 }

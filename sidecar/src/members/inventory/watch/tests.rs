@@ -40,27 +40,19 @@ impl Host {
         let (renewals, read) = Renewals::new(client.clone(), "ns", &Inventories::default());
         let readiness = Readiness::default();
         let (_, registry) = clusters::Registry::new();
-        let state = State {
-            requests: Arc::default(),
-            tunnels: AgentTunnels::none(),
-            inventory: Arc::new(Inventory::new(renewals, OnDemandAccess::new(client, "ns"))),
+        let state = State::new(Watch {
+            namespace: "ns".to_owned(),
             inventories: Inventories::default(),
-            hub: None,
+            inventory: Arc::new(Inventory::new(renewals, OnDemandAccess::new(client, "ns"))),
             registry,
             fleet: watch::Sender::default(),
             hub_clusters: watch::Sender::default(),
-            waits_for_hub: true,
             metrics: Metrics::default(),
+            requests: Arc::default(),
+            tunnels: AgentTunnels::none(),
             limits: MemberLimits::new(ONE_EACH),
             pending: Some(readiness.pending(Part::Members)),
-            members: Listed::default(),
-            members_version: 0,
-            secrets: Listed::default(),
-            managers: Listed::default(),
-            ways: HashMap::new(),
-            shares: HashMap::new(),
-            rights_written: RightsWritten::default(),
-        };
+        });
         Self { state, read, readiness }
     }
 
@@ -82,7 +74,7 @@ impl Host {
 
     /// Renews the credential of `refused`, with the part of the watch.
     async fn renewed(&mut self, refused: &Cluster) -> Option<Arc<Cluster>> {
-        let inventory = self.state.inventory.clone();
+        let inventory = self.state.watch.inventory.clone();
         let mut renewed = std::pin::pin!(inventory.renewed(refused));
         loop {
             tokio::select! {
@@ -96,7 +88,7 @@ impl Host {
     }
 
     fn find(&self, name: &str) -> Result<Arc<Cluster>, Error> {
-        self.state.inventory.find(&name.parse().unwrap())
+        self.state.watch.inventory.find(&name.parse().unwrap())
     }
 }
 
@@ -280,7 +272,7 @@ fn person(number: usize) -> Identity {
 #[tokio::test]
 async fn relist_publishes_one_snapshot() {
     let mut host = Host::synced();
-    let mut told = host.state.fleet.subscribe();
+    let mut told = host.state.watch.fleet.subscribe();
     let mut publications = 0;
     let mut look = || {
         publications += usize::from(told.has_changed().unwrap());
@@ -368,7 +360,7 @@ async fn proxy_off_message_has_the_end_of_the_enrollment() {
         waiting.data = Some([("via".to_owned(), ByteString(b"agent".to_vec()))].into());
         waiting.metadata.annotations = Some([(ENROLLMENT_UNTIL.to_owned(), until.to_owned())].into());
         host.state.secret(Event::Apply(waiting));
-        let Err(error) = host.state.inventory.find(&"m1".parse().unwrap()) else { panic!("it is on") };
+        let Err(error) = host.state.watch.inventory.find(&"m1".parse().unwrap()) else { panic!("it is on") };
         error.to_string()
     };
     let said = waits("2026-11-24T14:05:00Z");

@@ -16,7 +16,7 @@ fn with_karmada(order: &[Origin]) -> Host {
 
 fn with_flags(order: &[Origin], karmada: KarmadaFlags) -> Host {
     let mut host = Host::new();
-    host.state.inventories.order = order.into();
+    host.state.watch.inventories.order = order.into();
     let hub = Hub { origin: Origin::Karmada, namespace: "karmada-cluster".to_owned(), karmada };
     host.state.hub = Some(FromHub::new(hub));
     host.listed()
@@ -57,7 +57,7 @@ impl Host {
     }
 
     fn registered(&self, name: &str) -> Registered {
-        self.state.fleet.borrow()[&name.parse::<ClusterName>().unwrap()].clone()
+        self.state.watch.fleet.borrow()[&name.parse::<ClusterName>().unwrap()].clone()
     }
 
     /// A Cluster of Karmada with its Secret and its MemberCluster.
@@ -69,7 +69,7 @@ impl Host {
     }
 
     fn in_two(&self, name: &str) -> bool {
-        self.state.fleet.borrow()[&name.parse::<ClusterName>().unwrap()].in_two
+        self.state.watch.fleet.borrow()[&name.parse::<ClusterName>().unwrap()].in_two
     }
 }
 
@@ -99,7 +99,7 @@ async fn karmada_member_is_served_beside_own_members() {
     assert_eq!((k1.forwarded.uid, k1.forwarded.extra), (Forwarding::Omit, Forwarding::Omit));
     assert_eq!(k1.upstream.connection().authorization().unwrap(), "Bearer first");
     assert_eq!(host.find("m1").unwrap().origin, Origin::MemberCluster);
-    let known = host.state.hub_clusters.borrow().clone().unwrap();
+    let known = host.state.watch.hub_clusters.borrow().clone().unwrap();
     assert_eq!(known.labels.keys().map(ClusterName::as_str).collect::<Vec<_>>(), ["k1"]);
 }
 
@@ -158,7 +158,7 @@ fn push(name: &str) -> KarmadaCluster {
 async fn karmada_grant_finds_karmada_members_only() {
     let host = with_karmada(&BOTH).hub_listed().joined("k1");
     let find = |name: &str| {
-        host.state.inventory.find_in(Origin::Karmada, Some(Origin::Karmada), &name.parse().unwrap())
+        host.state.watch.inventory.find_in(Origin::Karmada, Some(Origin::Karmada), &name.parse().unwrap())
     };
     assert!(find("k1").is_ok());
     assert!(matches!(find("m1"), Err(Error::Unknown(..))));
@@ -221,7 +221,7 @@ async fn only_karmada_members_wait_for_the_karmada_inventory() {
     host.state.member(Event::Apply(mirrored("k1")));
     assert!(host.find("m1").is_ok());
     assert!(host.find("k1").unwrap_err().to_string().contains("not read yet"));
-    assert!(host.state.hub_clusters.borrow().is_none(), "nothing is deleted for what is not read");
+    assert!(host.state.watch.hub_clusters.borrow().is_none(), "nothing is deleted for what is not read");
     assert!(!host.readiness.is_ready());
     host.state.waited_for_hub();
     assert!(host.readiness.is_ready());
@@ -250,7 +250,7 @@ async fn inventory_label_alone_gives_no_connection() {
 /// A host with member m1 of the own inventory and FederatedCluster f1 of KubeAdmiral.
 fn with_kubeadmiral(endpoint: &str) -> Host {
     let mut host = Host::new();
-    host.state.inventories.order = Arc::from([Origin::MemberCluster, Origin::KubeAdmiral]);
+    host.state.watch.inventories.order = Arc::from([Origin::MemberCluster, Origin::KubeAdmiral]);
     let hub = Hub {
         origin: Origin::KubeAdmiral,
         namespace: "kube-admiral-system".to_owned(),
@@ -297,11 +297,15 @@ async fn kubeadmiral_member_is_served_with_uid_and_extra() {
     assert_eq!((f1.forwarded.uid, f1.forwarded.extra), (Forwarding::Forward, Forwarding::Forward));
     assert_eq!(f1.upstream.connection().authorization().unwrap(), "Bearer first");
     let find = |name: &str| {
-        host.state.inventory.find_in(Origin::KubeAdmiral, Some(Origin::KubeAdmiral), &name.parse().unwrap())
+        host.state.watch.inventory.find_in(
+            Origin::KubeAdmiral,
+            Some(Origin::KubeAdmiral),
+            &name.parse().unwrap(),
+        )
     };
     assert!(find("f1").is_ok());
     assert!(matches!(find("m1"), Err(Error::Unknown(..))));
-    let known = host.state.hub_clusters.borrow().clone().unwrap();
+    let known = host.state.watch.hub_clusters.borrow().clone().unwrap();
     assert_eq!((known.origin, known.labels.len()), (Origin::KubeAdmiral, 1));
 }
 

@@ -22,6 +22,9 @@ pub fn own(registry: &mut Registry) -> &mut Registry {
     registry.sub_registry_with_prefix("mc_sidecar")
 }
 
+/// The labels of a series: names and values.
+pub type Labels<const N: usize, V = &'static str> = [(&'static str, V); N];
+
 /// The metrics in Prometheus' text format (OpenMetrics 1.0).
 pub fn text(registry: &Registry) -> String {
     let mut text = String::new();

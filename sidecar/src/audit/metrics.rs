@@ -1,26 +1,17 @@
 //! Metrics of the audit, with the names of a kube-apiserver (apiserver: `pkg/audit/metrics.go`).
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+
+use crate::metrics::Labels;
 
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
     pub(super) events: Counter,
     pub(super) rejected: Counter,
-    errors: Family<Plugin, Counter>,
-    levels: Family<Level, Counter>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Plugin {
-    plugin: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Level {
-    level: &'static str,
+    errors: Family<Labels<1>, Counter>,
+    levels: Family<Labels<1>, Counter>,
 }
 
 impl Metrics {
@@ -46,11 +37,11 @@ impl Metrics {
     }
 
     pub(super) fn errors_of(&self, plugin: &'static str) -> Counter {
-        self.errors.get_or_create_owned(&Plugin { plugin })
+        self.errors.get_or_create_owned(&[("plugin", plugin)])
     }
 
     pub(super) fn evaluated(&self, is_recorded: bool) {
         let level = if is_recorded { "Metadata" } else { "None" };
-        self.levels.get_or_create(&Level { level }).inc();
+        self.levels.get_or_create(&[("level", level)]).inc();
     }
 }

@@ -9,43 +9,23 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::work_queue::{self, WorkQueue};
-use crate::metrics::own;
+use crate::metrics::{Labels, own};
 
 /// The controllers' metrics.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    leader: Family<NameLabels, Gauge>,
+    leader: Family<Labels<1, String>, Gauge>,
     work: work_queue::Metrics,
-    restarts: Family<ControllerLabels, Counter>,
-    reachable: Family<MemberLabels, Gauge>,
-    renewals: Family<ResultLabels, Counter>,
+    restarts: Family<Labels<1>, Counter>,
+    reachable: Family<Labels<1, String>, Gauge>,
+    renewals: Family<Labels<1>, Counter>,
     expiry: Family<CredentialLabels, Gauge>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NameLabels {
-    name: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResultLabels {
-    result: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CredentialLabels {
     cluster: String,
     secret: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct MemberLabels {
-    cluster: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ControllerLabels {
-    controller: &'static str,
 }
 
 impl Metrics {
@@ -66,7 +46,7 @@ impl Metrics {
         registry.register("token_renewals", "Token renewals by result", metrics.renewals.clone());
         // Prometheus sees no increase of a counter that starts at 1.
         for result in ["renewed", "failed"] {
-            drop(metrics.renewals.get_or_create(&ResultLabels { result }));
+            drop(metrics.renewals.get_or_create(&[("result", result)]));
         }
         registry.register_with_unit(
             "member_credential_expiry_timestamp",
@@ -79,7 +59,7 @@ impl Metrics {
 
     /// The gauge that shows whether this replica holds the Lease of this name.
     pub fn leader(&self, lease: &str) -> Gauge {
-        self.leader.get_or_create_owned(&NameLabels { name: lease.to_owned() })
+        self.leader.get_or_create_owned(&[("name", lease.to_owned())])
     }
 
     /// The queue that measures the reconciliations of a controller.
@@ -90,7 +70,7 @@ impl Metrics {
     /// Counts a renewal.
     pub fn renewed(&self, well: bool) {
         let result = if well { "renewed" } else { "failed" };
-        self.renewals.get_or_create(&ResultLabels { result }).inc();
+        self.renewals.get_or_create(&[("result", result)]).inc();
     }
 
     /// Sets the expiry of a member's credential; `None` removes the series.
@@ -104,12 +84,12 @@ impl Metrics {
 
     /// Sets whether a member is reachable.
     pub fn reachable(&self, cluster: &ClusterName, reachable: bool) {
-        self.reachable.get_or_create(&MemberLabels::of(cluster)).set(reachable.into());
+        self.reachable.get_or_create(&[("cluster", cluster.to_string())]).set(reachable.into());
     }
 
     /// Removes the series of a member that is no longer probed.
     pub fn not_asked(&self, cluster: &ClusterName) {
-        self.reachable.remove(&MemberLabels::of(cluster));
+        self.reachable.remove(&[("cluster", cluster.to_string())]);
     }
 
     /// Removes the series of all members, because another replica reports them.
@@ -120,17 +100,11 @@ impl Metrics {
 
     /// Creates the series for the restarts of a controller.
     pub fn started(&self, controller: &'static str) {
-        drop(self.restarts.get_or_create(&ControllerLabels { controller }));
+        drop(self.restarts.get_or_create(&[("controller", controller)]));
     }
 
     /// Counts a restart of a controller.
     pub fn restarted(&self, controller: &'static str) {
-        self.restarts.get_or_create(&ControllerLabels { controller }).inc();
-    }
-}
-
-impl MemberLabels {
-    fn of(cluster: &ClusterName) -> Self {
-        Self { cluster: cluster.to_string() }
+        self.restarts.get_or_create(&[("controller", controller)]).inc();
     }
 }

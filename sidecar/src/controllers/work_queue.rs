@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
@@ -16,20 +16,17 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 
+use crate::metrics::Labels;
+
 /// The metrics of all controllers' queues.
 #[derive(Debug)]
 pub(super) struct Metrics {
-    depth: Family<Name, Gauge>,
-    adds: Family<Name, Counter>,
-    waited: Family<Name, Histogram, fn() -> Histogram>,
-    worked: Family<Name, Histogram, fn() -> Histogram>,
-    retries: Family<Name, Counter>,
+    depth: Family<Labels<1>, Gauge>,
+    adds: Family<Labels<1>, Counter>,
+    waited: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    worked: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    retries: Family<Labels<1>, Counter>,
     running: Running,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Name {
-    name: &'static str,
 }
 
 /// The queue of one controller.
@@ -96,7 +93,7 @@ impl Metrics {
 
     /// Creates the queue of a controller and its series.
     pub(super) fn queue(&self, name: &'static str) -> WorkQueue {
-        let label = Name { name };
+        let label = [("name", name)];
         self.running.with(|running| _ = running.of.entry(name).or_default());
         WorkQueue(Arc::new(Inner {
             name,
@@ -203,7 +200,7 @@ impl Collector for Running {
             let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), kind)?;
             for (name, took) in &measured {
                 let gauge = ConstGauge::new(value(took).as_secs_f64());
-                gauge.encode(family.encode_family(&Name { name })?)?;
+                gauge.encode(family.encode_family(&[("name", *name)])?)?;
             }
             Ok(())
         };

@@ -3,22 +3,19 @@
 
 use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::EncodeMetric;
 use prometheus_client::metrics::TypedMetric;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+
+use crate::metrics::Labels;
 
 /// The attempts with one result. `C` counts them.
 #[derive(Clone, Debug)]
 pub(super) struct Attempts<C> {
     number: C,
     duration: Histogram,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    result: &'static str,
 }
 
 impl<C> Attempts<C>
@@ -33,12 +30,12 @@ where
         registry: &mut Registry,
     ) -> [Self; N] {
         let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 2.0, 15));
-        let (number, duration) = (Family::<Labels, C>::default(), Family::new_with_constructor(histogram));
+        let (number, duration) = (Family::<Labels<1>, C>::default(), Family::new_with_constructor(histogram));
         registry.register(format!("{of}_attempts"), "Attempts by result", number.clone());
         let help = "Time of the attempts by result";
         registry.register_with_unit(format!("{of}_duration"), help, Unit::Seconds, duration.clone());
         results.map(|result| {
-            let labels = Labels { result };
+            let labels = [("result", result)];
             Self {
                 number: number.get_or_create_owned(&labels),
                 duration: duration.get_or_create_owned(&labels),

@@ -4,34 +4,22 @@
 use std::time::Duration;
 
 use kube::Error;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::metrics::{Counted, own};
+use crate::metrics::{Counted, Labels, own};
 
 /// The reviews of one kind.
 #[derive(Clone, Debug)]
 pub struct ReviewMetrics {
-    requests: Family<CodeLabels, Counter>,
-    duration: Family<CodeLabels, Histogram, fn() -> Histogram>,
+    /// By the status code of the host's answer, or `<error>`.
+    requests: Family<Labels<1, String>, Counter>,
+    duration: Family<Labels<1, String>, Histogram, fn() -> Histogram>,
     running: Gauge,
     waiting: Gauge,
-}
-
-/// The status code of the host's answer, or `<error>`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CodeLabels {
-    code: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StateLabels {
-    kind: &'static str,
-    state: &'static str,
 }
 
 impl Default for ReviewMetrics {
@@ -49,10 +37,10 @@ impl Default for ReviewMetrics {
 impl ReviewMetrics {
     /// Registers the metrics of TokenReviews and of SubjectAccessReviews.
     pub fn register(registry: &mut Registry) -> (Self, Self) {
-        let states = Family::<StateLabels, Gauge>::default();
+        let states = Family::<Labels<2>, Gauge>::default();
         own(registry).register("reviews", "Reviews of the host, by kind and state", states.clone());
         let mut of = |kind, authority: &str| {
-            let gauge = |state| states.get_or_create_owned(&StateLabels { kind, state });
+            let gauge = |state| states.get_or_create_owned(&[("kind", kind), ("state", state)]);
             let metrics = Self { running: gauge("running"), waiting: gauge("waiting"), ..Self::default() };
             let name = format!("apiserver_delegated_{authority}_request");
             registry.register(&name, "Reviews by status code", metrics.requests.clone());
@@ -86,7 +74,7 @@ impl ReviewMetrics {
             Some(Err(Error::Api(status))) => status.code.to_string(),
             Some(Err(_)) | None => "<error>".to_owned(),
         };
-        let labels = CodeLabels { code };
+        let labels = [("code", code)];
         self.requests.get_or_create(&labels).inc();
         self.duration.get_or_create(&labels).observe(took.as_secs_f64());
     }

@@ -9,7 +9,6 @@
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -21,7 +20,7 @@ use tracing::{Instrument, debug};
 use crate::audit::{BYTES_TO_CALLER, BYTES_TO_MEMBER, TunnelEnd};
 use crate::members::cluster::Cluster;
 use crate::members::inventory::Inventory;
-use crate::metrics::{Counted, own};
+use crate::metrics::{Counted, Labels, own};
 use crate::request::body::{self, Body};
 use crate::request::headers;
 use crate::request::offer::{NotAccepted, Offer};
@@ -45,19 +44,14 @@ pub struct Tunnels {
     bytes: Bytes,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Direction {
-    direction: &'static str,
-}
-
 impl Tunnels {
     pub fn new(registry: &mut Registry) -> Self {
-        let (open, bytes) = (Gauge::default(), Family::<Direction, Counter>::default());
+        let (open, bytes) = (Gauge::default(), Family::<Labels<1>, Counter>::default());
         let registry = own(registry);
         registry.register("tunnels", "Open upgraded connections", open.clone());
         registry.register("tunnel_bytes", "Bytes in upgraded connections", bytes.clone());
-        let [to_member, to_caller] =
-            ["to_member", "to_caller"].map(|direction| bytes.get_or_create_owned(&Direction { direction }));
+        let [to_member, to_caller] = ["to_member", "to_caller"]
+            .map(|direction| bytes.get_or_create_owned(&[("direction", direction)]));
         let bytes = Bytes { to_member, to_caller };
         Self { tasks: TaskTracker::new(), stop: CancellationToken::new(), open, bytes }
     }

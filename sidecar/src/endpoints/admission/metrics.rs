@@ -1,25 +1,18 @@
 //! Metrics of the admission webhooks.
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
 use super::Webhook;
-use crate::metrics::own;
+use crate::metrics::{Labels, own};
 
 /// Reviews by webhook and result, and connections and bodies beyond the limits.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    reviews: Family<Labels, Counter>,
+    reviews: Family<Labels<2>, Counter>,
     /// Connections closed, and bodies not read, because of a limit.
     pub limited: Counter,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    webhook: &'static str,
-    result: &'static str,
 }
 
 /// The result of a review.
@@ -57,6 +50,6 @@ impl Metrics {
             Outcome::Refused => "refused",
             Outcome::Invalid => "invalid",
         };
-        self.reviews.get_or_create(&Labels { webhook, result }).inc();
+        self.reviews.get_or_create(&[("webhook", webhook), ("result", result)]).inc();
     }
 }

@@ -1,23 +1,17 @@
 //! Metrics of the authorization webhook.
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use crate::metrics::own;
+use crate::metrics::{Labels, own};
 
 /// Decisions by result, and closed connections.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    decisions: Family<Labels, Counter>,
+    decisions: Family<Labels<1>, Counter>,
     /// Connections of peers other than the host's kube-apiserver, or beyond the limits.
     pub refused: Counter,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    result: &'static str,
 }
 
 /// The result of a review.
@@ -51,6 +45,6 @@ impl Metrics {
             Outcome::NoOpinion => "no_opinion",
             Outcome::Invalid => "invalid",
         };
-        self.decisions.get_or_create(&Labels { result }).inc();
+        self.decisions.get_or_create(&[("result", result)]).inc();
     }
 }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
 use super::{Authenticated, CredentialKinds, Failed};
 use crate::identity::attempts::Attempts;
-use crate::metrics::{PlainCounter, own};
+use crate::metrics::{Labels, PlainCounter, own};
 
 /// Attempts to authenticate.
 #[derive(Debug)]
@@ -17,12 +16,7 @@ pub struct Metrics {
     success: Attempts<PlainCounter>,
     failure: Attempts<PlainCounter>,
     error: Attempts<PlainCounter>,
-    failures: Family<Labels, Counter>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    attempted: CredentialKinds,
+    failures: Family<Labels<1, CredentialKinds>, Counter>,
 }
 
 impl Metrics {
@@ -42,7 +36,7 @@ impl Metrics {
         let attempts = match result {
             Ok(_) => &self.success,
             Err(failed) => {
-                self.failures.get_or_create(&Labels { attempted: failed.attempted }).inc();
+                self.failures.get_or_create(&[("attempted", failed.attempted)]).inc();
                 if failed.error.is_refusal() { &self.failure } else { &self.error }
             }
         };

@@ -1,12 +1,11 @@
 //! Counts lookups in the cache of token reviews (apiserver: `authentication/token/cache/stats.go`).
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::metrics::Counted;
+use crate::metrics::{Counted, Labels};
 
 #[derive(Debug, Default)]
 pub struct CacheMetrics {
@@ -18,17 +17,12 @@ pub struct CacheMetrics {
     in_flight: Gauge,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    status: &'static str,
-}
-
 impl CacheMetrics {
     pub fn register(registry: &mut Registry) -> Self {
         let mut family = |name, help, statuses: [&'static str; 2]| {
-            let counters = Family::<Labels, Counter>::default();
+            let counters = Family::<Labels<1>, Counter>::default();
             registry.register(name, help, counters.clone());
-            statuses.map(|status| counters.get_or_create_owned(&Labels { status }))
+            statuses.map(|status| counters.get_or_create_owned(&[("status", status)]))
         };
         let help = "Look-ups of tokens in the cache";
         let [hits, misses] = family("authentication_token_cache_request", help, ["hit", "miss"]);
@@ -36,10 +30,10 @@ impl CacheMetrics {
         let [fetched, failed] = family("authentication_token_cache_fetch", help, ["ok", "error"]);
         let help =
             "Look-ups that wait for a review: those that began one, and those that another one's holds up";
-        let gauges = Family::<Labels, Gauge>::default();
+        let gauges = Family::<Labels<1>, Gauge>::default();
         registry.register("authentication_token_cache_active_fetch_count", help, gauges.clone());
         let [blocked, in_flight] =
-            ["blocked", "in_flight"].map(|status| gauges.get_or_create_owned(&Labels { status }));
+            ["blocked", "in_flight"].map(|status| gauges.get_or_create_owned(&[("status", status)]));
         Self { hits, misses, fetched, failed, blocked, in_flight }
     }
 

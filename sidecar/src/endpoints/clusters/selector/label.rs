@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use kubectl_mc_api::is_subdomain;
+
 use super::Labels;
 
 /// Requirements on a cluster's labels. All of them must hold.
@@ -196,19 +198,9 @@ fn check_value(value: &str) -> Result<(), String> {
 }
 
 fn is_name(name: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    (1..=63).contains(&name.len()) && name.bytes().all(inner) && has_alphanumeric_ends(name)
-}
-
-fn is_subdomain(name: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let label = |label: &str| !label.is_empty() && label.bytes().all(inner) && has_alphanumeric_ends(label);
-    name.len() <= 253 && name.split('.').all(label)
-}
-
-fn has_alphanumeric_ends(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text.ends_with(|c: char| c.is_ascii_alphanumeric())
+    let outer = |c: char| c.is_ascii_alphanumeric();
+    let inner = |c: char| outer(c) || matches!(c, '-' | '_' | '.');
+    name.len() <= 63 && name.chars().all(inner) && name.starts_with(outer) && name.ends_with(outer)
 }
 
 /// Longer symbols first.

@@ -87,10 +87,7 @@ impl HubServer {
 
     /// Admits a request. A slow server can take at most the share of one member.
     pub async fn admit(&self, caller: limits::Caller, due: Option<Instant>) -> Result<Permit, limits::Error> {
-        match due {
-            Some(due) => self.bounds.admit(&self.name, caller, due).await,
-            None => self.bounds.admit_watch(&self.name, caller),
-        }
+        self.bounds.admit(&self.name, caller, due).await
     }
 
     /// Keeps the group's documents and the certificates up to date, until the process ends.

@@ -31,13 +31,9 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Admits a request to this member, so that a slow member takes no more than its own share. A request
-    /// without `due` is long-running.
+    /// Admits a request to this member, so that a slow member takes no more than its own share.
     pub async fn admit(&self, caller: Caller, due: Option<Instant>) -> Result<Permit, limits::Error> {
-        match due {
-            Some(due) => self.bounds.admit(&self.name, caller, due).await,
-            None => self.bounds.admit_watch(&self.name, caller),
-        }
+        self.bounds.admit(&self.name, caller, due).await
     }
 }
 

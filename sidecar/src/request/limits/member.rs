@@ -94,24 +94,28 @@ impl MemberBounds {
         Self { in_flight, watches, refused: Arc::default() }
     }
 
-    /// Admits a request that is not long-running to `member`, as soon as there is room for its caller.
-    pub async fn admit(&self, member: &ClusterName, caller: Caller, due: Instant) -> Result<Permit, Error> {
-        self.in_flight.admit(caller, due).await.ok_or_else(|| {
-            self.refused.in_flight.fetch_add(1, Ordering::Relaxed);
-            Error::ForMember(member.to_string())
-        })
+    /// Admits a request to `member`, as soon as there is room for its caller. A request without `due` is
+    /// long-running, and is admitted or refused at once.
+    pub async fn admit(
+        &self,
+        member: &ClusterName,
+        caller: Caller,
+        due: Option<Instant>,
+    ) -> Result<Permit, Error> {
+        match due {
+            Some(due) => self.in_flight.admit(caller, due).await.ok_or_else(|| {
+                self.refused.in_flight.fetch_add(1, Ordering::Relaxed);
+                Error::ForMember(member.to_string())
+            }),
+            None => self.watches.admit_now(caller).ok_or_else(|| {
+                self.refused.watches.fetch_add(1, Ordering::Relaxed);
+                Error::WatchesOfMember(member.to_string())
+            }),
+        }
     }
 
     /// The usage of the bound of requests, and of the bound of watches.
     pub fn usage(&self) -> [Usage; 2] {
         [self.in_flight.usage(), self.watches.usage()]
-    }
-
-    /// Admits a long-running request to `member`, or refuses it at once.
-    pub fn admit_watch(&self, member: &ClusterName, caller: Caller) -> Result<Permit, Error> {
-        self.watches.admit_now(caller).ok_or_else(|| {
-            self.refused.watches.fetch_add(1, Ordering::Relaxed);
-            Error::WatchesOfMember(member.to_string())
-        })
     }
 }

@@ -235,8 +235,8 @@ async fn metrics_count_by_level_and_limit() {
     drop(waiting);
     let tunnels: Vec<_> = (0..4).map(|_| limits.admit_tunnel(jane)).collect();
     let (bounds, name) = (members.bounds(), "m1".parse().unwrap());
-    let _first = bounds.admit(&name, jane, in_a_minute()).await.unwrap();
-    assert!(bounds.admit(&name, jane, in_a_minute()).await.is_err());
+    let _first = bounds.admit(&name, jane, Some(in_a_minute())).await.unwrap();
+    assert!(bounds.admit(&name, jane, Some(in_a_minute())).await.is_err());
     let text = crate::metrics::text(&registry);
     for line in [
         "apiserver_flowcontrol_nominal_limit_seats{priority_level=\"interactive\"} 1",

@@ -26,8 +26,8 @@ async fn members_are_counted_until_they_are_removed() {
     let limits = MemberLimits::new(MemberSize { in_flight: size(4, 0), watches: size(4, 0) });
     let member = "m1".parse().unwrap();
     let (first, second) = (limits.bounds(), limits.bounds());
-    let _request = first.admit(&member, POLITE, in_a_minute()).await.unwrap();
-    let _watches = [first.admit_watch(&member, POLITE), second.admit_watch(&member, POLITE)];
+    let _request = first.admit(&member, POLITE, Some(in_a_minute())).await.unwrap();
+    let _watches = [first.admit(&member, POLITE, None).await, second.admit(&member, POLITE, None).await];
     let third = limits.bounds();
     assert_eq!(limits.in_use(), (1, 2));
     assert_eq!(first.usage().map(|usage| (usage.in_use, usage.limit)), [(1, 4), (1, 4)]);

@@ -7,7 +7,6 @@
 //! - [`documents`]: discovery and OpenAPI of the group, cached while the server is unreachable
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -232,10 +231,7 @@ fn prepared(
     body: Outgoing,
 ) -> Result<Prepared, Error> {
     let uri = upstream.connection().target(path, query).map_err(upstream::Error::Target)?;
-    let mut request = Request::new(body);
-    *request.method_mut() = method;
-    *request.uri_mut() = uri;
-    *request.headers_mut() = headers;
+    let request = outgoing::request(method, uri, headers, body);
     Ok(Prepared::for_hub_server(request, upstream.connection(), &Headers::new(identity)?)?)
 }
 
@@ -258,12 +254,6 @@ impl Config {
             file("tls.crt", "karmada-server-client-certificate", &self.certificate)?,
             file("tls.key", "karmada-server-client-key", &self.key)?,
         ]))
-    }
-}
-
-impl fmt::Debug for HubServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HubServer").field("server", &self.config.server).finish_non_exhaustive()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use http::header::{self, HeaderValue};
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use kubectl_mc_api::ClusterName;
@@ -84,7 +84,7 @@ impl<'a> Draft<'a> {
         let uri = connection.target(self.path.as_str(), self.parts.uri.query());
         let uri = uri.map_err(upstream::Error::Target)?;
         let body = std::mem::replace(&mut self.body, outgoing::nothing());
-        let request = with(self.parts.method.clone(), uri, headers, body);
+        let request = outgoing::request(self.parts.method.clone(), uri, headers, body);
         let prepared = Prepared::new(request, connection, &identity, inner_proxy);
         Ok(prepared.map_err(impersonation::Error::Member)?)
     }
@@ -205,12 +205,4 @@ async fn exchange(
         }
         answered => Ok(answered?),
     }
-}
-
-fn with(method: Method, uri: Uri, headers: HeaderMap, body: Outgoing) -> Request<Outgoing> {
-    let mut request = Request::new(body);
-    *request.method_mut() = method;
-    *request.uri_mut() = uri;
-    *request.headers_mut() = headers;
-    request
 }

@@ -2,12 +2,21 @@
 //! be sent only once and cannot be created; a request without one can be sent again.
 
 use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Uri};
 use http_body::Body;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 
 /// The body of a request to a member.
 pub type Outgoing = Either<Incoming, Full<Bytes>>;
+
+pub fn request(method: Method, uri: Uri, headers: HeaderMap, body: Outgoing) -> Request<Outgoing> {
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
+    *request.uri_mut() = uri;
+    *request.headers_mut() = headers;
+    request
+}
 
 /// An empty body.
 pub fn nothing() -> Outgoing {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 #[rustfmt::skip]
 const LAYERS: &[&str] = &[
-    "causes", "io_hook", "counted_io", "json_values", "last_words", "log_level", "metrics", "panics", "random", "readiness", "retry", "tcp", "host_client", "token", "ttl_cache", "watch_backoff", "workers",
+    "causes", "io_hook", "counted_io", "json_values", "last_words", "locked", "log_level", "metrics", "panics", "random", "readiness", "retry", "tcp", "host_client", "token", "ttl_cache", "watch_backoff", "workers",
     "request::unescape", "request::query", "request::field_selector", "request::deadline", "request::audit_id",
     "request::headers", "request::protocol", "request::offer", "request::request_info", "request::metrics",
     "request::limits", "request::cutoff",

@@ -38,6 +38,7 @@ pub mod host_client;
 mod io_hook;
 mod json_values;
 mod last_words;
+mod locked;
 pub mod metrics;
 pub mod panics;
 mod random;

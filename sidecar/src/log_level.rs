@@ -1,15 +1,15 @@
 //! Changes the log level of the running process (apiserver: `pkg/server/routes/flags.go`).
 
 use std::fmt;
-use std::sync::PoisonError;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::locked::Locked;
+
 /// The log level.
 pub struct LogLevel {
-    #[expect(clippy::disallowed_types, reason = "held for one change, and never over an await")]
-    current: std::sync::Mutex<String>,
+    current: Locked<String>,
     apply: Apply,
 }
 
@@ -18,12 +18,12 @@ type Apply = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
 impl LogLevel {
     /// `apply` changes the level of the log.
     pub fn new(current: String, apply: Apply) -> Self {
-        Self { current: current.into(), apply }
+        Self { current: Locked::new(current), apply }
     }
 
     /// The current directives.
     pub fn current(&self) -> String {
-        self.locked().clone()
+        self.current.with(|current| current.clone())
     }
 
     /// Sets a klog verbosity, or directives as in `RUST_LOG`. Calls `before` with the new directives, and
@@ -47,15 +47,12 @@ impl LogLevel {
         let builder = EnvFilter::builder().with_regex(false);
         let filter = builder.parse(directives).map_err(|error| error.to_string())?;
         let shown = filter.to_string();
-        let mut current = self.locked();
-        before(&shown);
-        (self.apply)(filter)?;
-        shown.clone_into(&mut current);
-        Ok(shown)
-    }
-
-    fn locked(&self) -> std::sync::MutexGuard<'_, String> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        self.current.with(|current| {
+            before(&shown);
+            (self.apply)(filter)?;
+            shown.clone_into(current);
+            Ok(shown)
+        })
     }
 }
 

@@ -4,8 +4,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
 use std::num::NonZeroUsize;
-use std::ops::DerefMut;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ahash::RandomState;
@@ -13,14 +12,13 @@ use lru::LruCache;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use crate::locked::Locked;
+
 /// Values of type `V` by keys of type `K`.
 pub(crate) struct TtlCache<K, V> {
-    answers: Mutex<Answers<K, V>>,
+    answers: Locked<Answers<K, V>>,
     time: Duration,
 }
-
-#[expect(clippy::disallowed_types, reason = "held for one look-up, and never over an await")]
-type Mutex<T> = std::sync::Mutex<T>;
 
 /// A lookup in progress is an empty cell, which all its waiters share.
 type Answers<K, V> = LruCache<K, Arc<OnceCell<Answer<V>>>, RandomState>;
@@ -37,7 +35,7 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
         // Created without a bound first, so that it does not allocate its full capacity at once.
         let mut answers = LruCache::unbounded_with_hasher(RandomState::new());
         answers.resize(capacity);
-        Self { answers: Mutex::new(answers), time }
+        Self { answers: Locked::new(answers), time }
     }
 
     /// The cached answer, if there is one.
@@ -46,9 +44,10 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
         K: Borrow<Q>,
     {
         let now = Instant::now();
-        let mut answers = self.answers();
-        let answer = answers.get(key)?.get()?;
-        (now < answer.until).then(|| answer.value.clone())
+        self.answers.with(|answers| {
+            let answer = answers.get(key)?.get()?;
+            (now < answer.until).then(|| answer.value.clone())
+        })
     }
 
     /// The cached answer, or the result of `ask`, which all concurrent callers share. It is cached if it
@@ -91,15 +90,16 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let now = Instant::now();
-        let mut answers = self.answers();
-        if let Some(cell) = answers.get(key)
-            && cell.get().is_none_or(|answer| now < answer.until)
-        {
-            return cell.clone();
-        }
-        let cell = Arc::default();
-        answers.put(key.to_owned(), Arc::clone(&cell));
-        cell
+        self.answers.with(|answers| {
+            if let Some(cell) = answers.get(key)
+                && cell.get().is_none_or(|answer| now < answer.until)
+            {
+                return cell.clone();
+            }
+            let cell = Arc::default();
+            answers.put(key.to_owned(), Arc::clone(&cell));
+            cell
+        })
     }
 
     /// Drops expired values. The least recently used ones are at the end, so checking that end is enough; a
@@ -113,11 +113,12 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
         };
         loop {
             let mut expired = Vec::new();
-            let mut answers = self.answers();
-            while expired.len() < AT_ONCE && answers.peek_lru().is_some_and(|(_, cell)| is_expired(cell)) {
-                expired.extend(answers.pop_lru());
-            }
-            drop(answers);
+            self.answers.with(|answers| {
+                while expired.len() < AT_ONCE && answers.peek_lru().is_some_and(|(_, cell)| is_expired(cell))
+                {
+                    expired.extend(answers.pop_lru());
+                }
+            });
             if expired.is_empty() {
                 return;
             }
@@ -126,7 +127,7 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
 
     /// Number of cached answers and of lookups in progress.
     pub(crate) fn len(&self) -> usize {
-        self.answers().len()
+        self.answers.with(|answers| answers.len())
     }
 
     /// Removes one answer.
@@ -134,16 +135,12 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.answers().pop(key);
+        self.answers.with(|answers| answers.pop(key));
     }
 
     /// Removes all answers. Later callers do not join the lookups in progress.
     pub(crate) fn clear(&self) {
-        self.answers().clear();
-    }
-
-    fn answers(&self) -> impl DerefMut<Target = Answers<K, V>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.answers.with(LruCache::clear);
     }
 }
 
@@ -213,10 +210,10 @@ mod tests {
         advance(TIME / 2).await;
         cache.get_or_fetch(&500, async { 500 }, |_| true).await;
         cache.forget_expired();
-        assert_eq!(cache.answers().len(), 501);
+        assert_eq!(cache.len(), 501);
         advance(TIME / 2).await;
         cache.forget_expired();
-        assert_eq!(cache.answers().len(), 1);
+        assert_eq!(cache.len(), 1);
         assert_eq!(cache.get(&500), Some(500));
     }
 

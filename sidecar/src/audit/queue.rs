@@ -2,20 +2,20 @@
 //! events, and at once for an event that a request waits for: a wake-up for each event would cost more than
 //! the event.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+use crate::locked::Locked;
+
 /// The events of one backend.
 #[derive(Debug)]
 pub(super) struct Queue {
     size: usize,
     pace: Pace,
-    #[expect(clippy::disallowed_types, reason = "held for an append or a swap, and never over an await")]
-    batch: std::sync::Mutex<Batch>,
+    batch: Locked<Batch>,
     /// Wakes the backend.
     wake: Notify,
     /// Wakes requests that wait for room.
@@ -57,22 +57,21 @@ impl Queue {
 
     /// Adds an event if its share has room, and returns whether it was added.
     pub(super) fn add(&self, event: Bytes, stored: Option<oneshot::Sender<bool>>, share: Share) -> bool {
-        let wakes = {
-            let mut batch = self.lock();
-            if !self.has_room(&batch, share) {
-                return false;
+        let wakes = self.batch.with(|batch| {
+            if !self.has_room(batch, share) {
+                return None;
             }
             let wakes =
                 batch.events.is_empty() || stored.is_some() || batch.events.len() + 1 == self.pace.max_size;
             batch.bytes += event.len();
             batch.events.push(event);
             batch.stored.extend(stored);
-            wakes
-        };
-        if wakes {
+            Some(wakes)
+        });
+        if wakes == Some(true) {
             self.wake.notify_one();
         }
-        true
+        wakes.is_some()
     }
 
     fn has_room(&self, batch: &Batch, share: Share) -> bool {
@@ -88,7 +87,7 @@ impl Queue {
     pub(super) async fn room(&self) {
         loop {
             let taken = self.taken.notified();
-            if self.has_room(&self.lock(), Share::All) {
+            if self.batch.with(|batch| self.has_room(batch, Share::All)) {
                 return;
             }
             taken.await;
@@ -98,7 +97,7 @@ impl Queue {
     /// Waits until all earlier events are stored or lost.
     pub(super) async fn flush(&self) {
         let (sender, flushed) = oneshot::channel();
-        self.lock().flushed.push(sender);
+        self.batch.with(|batch| batch.flushed.push(sender));
         self.wake.notify_one();
         let _ = flushed.await;
     }
@@ -108,28 +107,25 @@ impl Queue {
         let pace = self.pace;
         let mut due = None;
         loop {
-            {
-                let mut batch = self.lock();
+            let next = self.batch.with(|batch| {
                 let is_due = due.is_some_and(|due| due <= Instant::now());
                 if batch.is_urgent() || is_due || batch.events.len() >= pace.max_size {
-                    let next = batch.split(pace.max_size);
-                    drop(batch);
-                    self.taken.notify_waiters();
-                    return next;
+                    return Some(batch.split(pace.max_size));
                 }
                 if due.is_none() && !batch.events.is_empty() {
                     due = Some(Instant::now() + pace.max_wait);
                 }
+                None
+            });
+            if let Some(next) = next {
+                self.taken.notify_waiters();
+                return next;
             }
             match due {
                 Some(due) => drop(timeout_at(due, self.wake.notified()).await),
                 None => self.wake.notified().await,
             }
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Batch> {
-        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

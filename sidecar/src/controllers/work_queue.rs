@@ -4,7 +4,7 @@
 //! member or the leadership is gone, is removed from the gauges.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
@@ -16,6 +16,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 
+use crate::locked::Locked;
 use crate::metrics::Labels;
 
 /// The metrics of all controllers' queues.
@@ -94,7 +95,7 @@ impl Metrics {
     /// Creates the queue of a controller and its series.
     pub(super) fn queue(&self, name: &'static str) -> WorkQueue {
         let label = [("name", name)];
-        self.running.with(|running| _ = running.of.entry(name).or_default());
+        self.running.0.with(|running| _ = running.of.entry(name).or_default());
         WorkQueue(Arc::new(Inner {
             name,
             depth: self.depth.get_or_create_owned(&label),
@@ -130,7 +131,7 @@ impl Queued {
     pub(super) fn begin(self) -> Working {
         let (queue, begun) = (self.queue.clone(), Instant::now());
         queue.0.waited.observe(begun.saturating_duration_since(self.since).as_secs_f64());
-        let id = queue.0.running.with(|running| running.begin(queue.0.name, begun));
+        let id = queue.0.running.0.with(|running| running.begin(queue.0.name, begun));
         Working { queue, id, begun }
     }
 }
@@ -154,16 +155,13 @@ impl Working {
 impl Drop for Working {
     fn drop(&mut self) {
         let queue = &self.queue.0;
-        queue.running.with(|running| _ = running.of.get_mut(queue.name).and_then(|of| of.remove(&self.id)));
+        queue.running.0.with(|running| _ = running.of.get_mut(queue.name).and_then(|of| of.remove(&self.id)));
     }
 }
 
 /// The start of each running reconciliation, by controller.
 #[derive(Clone, Debug, Default)]
-struct Running(
-    #[expect(clippy::disallowed_types, reason = "held for a change, and never over an await")]
-    Arc<std::sync::Mutex<Begun>>,
-);
+struct Running(Arc<Locked<Begun>>);
 
 #[derive(Debug, Default)]
 struct Begun {
@@ -180,16 +178,10 @@ impl Begun {
     }
 }
 
-impl Running {
-    fn with<T>(&self, on: impl FnOnce(&mut Begun) -> T) -> T {
-        on(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 impl Collector for Running {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let now = Instant::now();
-        let measured: Vec<_> = self.with(|running| {
+        let measured: Vec<_> = self.0.with(|running| {
             let took = |of: &HashMap<u64, Instant>| -> Vec<Duration> {
                 of.values().map(|&begun| now.saturating_duration_since(begun)).collect()
             };

@@ -3,15 +3,13 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ops::DerefMut;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+
+use crate::locked::Locked;
 
 /// The limit of one member, which clones share.
 #[derive(Clone, Debug, Default)]
-pub struct WaiterLimit(Arc<Mutex<HashMap<String, usize>>>);
-
-#[expect(clippy::disallowed_types, reason = "held for one look-up, and never over an await")]
-type Mutex<T> = std::sync::Mutex<T>;
+pub struct WaiterLimit(Arc<Locked<HashMap<String, usize>>>);
 
 /// A place, which is released on drop.
 #[derive(Debug)]
@@ -23,30 +21,27 @@ pub struct Place {
 impl WaiterLimit {
     /// A place for this user, if one is free.
     pub fn enter(&self, user: &str) -> Option<Place> {
-        let mut waiting = self.waiting();
-        let is_full = waiting.values().sum::<usize>() >= MAX_WAITING;
-        if is_full || waiting.get(user).is_some_and(|places| *places >= MAX_WAITING_PER_USER) {
-            return None;
-        }
-        *waiting.entry(user.to_owned()).or_default() += 1;
-        drop(waiting);
-        Some(Place { limit: self.clone(), user: user.to_owned() })
-    }
-
-    fn waiting(&self) -> impl DerefMut<Target = HashMap<String, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.with(|waiting| {
+            let is_full = waiting.values().sum::<usize>() >= MAX_WAITING;
+            if is_full || waiting.get(user).is_some_and(|places| *places >= MAX_WAITING_PER_USER) {
+                return None;
+            }
+            *waiting.entry(user.to_owned()).or_default() += 1;
+            Some(Place { limit: self.clone(), user: user.to_owned() })
+        })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut waiting = self.limit.waiting();
-        if let Entry::Occupied(mut places) = waiting.entry(std::mem::take(&mut self.user)) {
-            *places.get_mut() -= 1;
-            if *places.get() == 0 {
-                places.remove();
+        self.limit.0.with(|waiting| {
+            if let Entry::Occupied(mut places) = waiting.entry(std::mem::take(&mut self.user)) {
+                *places.get_mut() -= 1;
+                if *places.get() == 0 {
+                    places.remove();
+                }
             }
-        }
+        });
     }
 }
 
@@ -69,6 +64,6 @@ mod tests {
         drop(own);
         assert!(limit.enter("jane").is_some());
         drop(others);
-        assert!(limit.waiting().is_empty());
+        assert!(limit.0.with(|waiting| waiting.is_empty()));
     }
 }

@@ -8,8 +8,8 @@
 //! after a long-running request lost its right. A client that reads nothing of its answer for
 //! [`UNREAD_TIMEOUT`] is cut off as well.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use futures_util::task::AtomicWaker;
 use slab::Slab;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::locked::Locked;
 use crate::request::limits::Permit;
 use crate::workers;
 
@@ -38,12 +39,9 @@ pub struct Cutoff {
 /// The requests in flight, one sheet for each worker, so that their threads do not contend.
 #[derive(Debug)]
 pub struct Cutoffs {
-    sheets: Vec<Sheet>,
+    sheets: Vec<Locked<Requests>>,
     cancelled: Cancelled,
 }
-
-#[expect(clippy::disallowed_types, reason = "held for a few steps on a slab, and never over an await")]
-type Sheet = std::sync::Mutex<Requests>;
 
 #[derive(Debug, Default)]
 struct Requests {
@@ -110,7 +108,7 @@ impl Cutoff {
 
 impl Cutoffs {
     pub fn new() -> Arc<Self> {
-        let sheets = (0..workers::count()).map(|_| Sheet::default()).collect();
+        let sheets = (0..workers::count()).map(|_| Locked::default()).collect();
         Arc::new(Self { sheets, cancelled: Cancelled::default() })
     }
 
@@ -118,7 +116,7 @@ impl Cutoffs {
     pub fn list(self: &Arc<Self>, cutoff: Arc<Cutoff>, due: Option<Instant>) -> Listed {
         let worker = workers::current();
         let entry = Entry { cutoff: cutoff.clone(), due };
-        let key = self.with(worker, |requests| requests.under_way.insert(entry));
+        let key = self.sheets[worker].with(|requests| requests.under_way.insert(entry));
         Listed { cutoffs: self.clone(), cutoff, worker, key }
     }
 
@@ -133,8 +131,8 @@ impl Cutoffs {
     }
 
     fn sweep(&self, now: Instant) {
-        for worker in 0..self.sheets.len() {
-            self.with(worker, |requests| {
+        for sheet in &self.sheets {
+            sheet.with(|requests| {
                 for (_, Entry { cutoff, due }) in &requests.under_way {
                     if due.is_some_and(|due| due + GRACE <= now) || cutoff.is_unread(now) {
                         cutoff.cut();
@@ -143,10 +141,6 @@ impl Cutoffs {
             });
         }
         drop(self.cancelled.expired(now));
-    }
-
-    fn with<T>(&self, worker: usize, change: impl FnOnce(&mut Requests) -> T) -> T {
-        change(&mut self.sheets[worker].lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -157,7 +151,7 @@ impl Listed {
 
     /// Sets the deadline of the request; `None` makes it long-running.
     pub fn set_due(&self, due: Option<Instant>) {
-        self.cutoffs.with(self.worker, |requests| {
+        self.cutoffs.sheets[self.worker].with(|requests| {
             if let Some(entry) = requests.under_way.get_mut(self.key) {
                 entry.due = due;
             }
@@ -172,7 +166,7 @@ impl Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.cutoffs.with(self.worker, |requests| drop(requests.under_way.try_remove(self.key)));
+        self.cutoffs.sheets[self.worker].with(|requests| drop(requests.under_way.try_remove(self.key)));
     }
 }
 
@@ -282,7 +276,7 @@ mod tests {
         drop(listed);
         cutoffs.sweep(Instant::now() + MARGIN);
         assert!(!is_cut(&cutoff));
-        assert!(cutoffs.with(workers::current(), |requests| requests.under_way.is_empty()));
+        assert!(cutoffs.sheets[workers::current()].with(|requests| requests.under_way.is_empty()));
     }
 
     #[tokio::test]

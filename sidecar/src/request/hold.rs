@@ -4,13 +4,14 @@
 use std::future::pending;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::poll;
 use tokio::time::sleep_until;
 
+use crate::locked::Locked;
 use crate::request::cutoff::{Cutoff, Listed};
 use crate::request::error::Error;
 use crate::request::limits::Permit;
@@ -23,8 +24,7 @@ pub struct Hold {
     /// Keeps the connection's place for the whole request, also for a tunnel.
     peer: Arc<Peer>,
     begun: Instant,
-    #[expect(clippy::disallowed_types, reason = "held for a swap, and never over an await")]
-    permits: std::sync::Mutex<Permits>,
+    permits: Locked<Permits>,
     /// Time in queues, in nanoseconds.
     queued: AtomicU64,
     end: OnceLock<End>,
@@ -57,18 +57,18 @@ impl Hold {
 
     /// Keeps the place of a request whose peer is unknown, until the peer is known or the request is over.
     pub fn of_stranger(&self, permit: Option<Permit>) {
-        let before = self.with(|permits| std::mem::replace(&mut permits.stranger, permit));
+        let before = self.permits.with(|permits| std::mem::replace(&mut permits.stranger, permit));
         drop(before);
     }
 
     /// Keeps a permit until the request is over.
     pub fn admitted(&self, permit: Permit) {
-        self.with(|permits| permits.sidecar = Some(permit));
+        self.permits.with(|permits| permits.sidecar = Some(permit));
     }
 
     /// Keeps a member's permit until the request is over.
     pub fn admitted_by_member(&self, permit: Permit) {
-        self.with(|permits| permits.member = Some(permit));
+        self.permits.with(|permits| permits.member = Some(permit));
     }
 
     /// Waits for a place in a queue, and adds the wait to the request's time in queues.
@@ -149,7 +149,7 @@ impl Hold {
         let now = Instant::now();
         self.peer.request_ended(now);
         if !answered {
-            let permits = self.permits.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let permits = self.permits.get_mut();
             self.listed.cancelled([permits.sidecar.take(), permits.member.take()]);
         }
         now.saturating_duration_since(self.begun)
@@ -158,10 +158,6 @@ impl Hold {
     fn must_end(&self, end: End) {
         let is_first = self.end.set(end).is_ok();
         debug_assert!(is_first, "a request has one end");
-    }
-
-    fn with<T>(&self, change: impl FnOnce(&mut Permits) -> T) -> T {
-        change(&mut self.permits.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -3,7 +3,7 @@
 //! the splice of an upgraded connection. The request's resources ([`Hold`]) are also released then, and not
 //! when the response's head is sent.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use http::{Method, StatusCode};
@@ -13,6 +13,7 @@ use tracing::{debug, error};
 use crate::audit;
 use crate::identity::Identity;
 use crate::identity::authentication::{self, Failed};
+use crate::locked::Locked;
 use crate::request::audit_id::AuditId;
 use crate::request::cutoff::Listed;
 use crate::request::hold::Hold;
@@ -32,8 +33,7 @@ struct Inner {
     method: Method,
     audit_id: AuditId,
     hold: Hold,
-    #[expect(clippy::disallowed_types, reason = "held for an assignment, and never over an await")]
-    entry: std::sync::Mutex<Entry>,
+    entry: Locked<Entry>,
 }
 
 /// The recorded facts about a request.
@@ -71,22 +71,22 @@ impl Record {
 
     /// Sets the audit state.
     pub fn audited(&self, trail: audit::Trail) {
-        self.with(|entry| entry.trail = Some(Box::new(trail)));
+        self.0.entry.with(|entry| entry.trail = Some(Box::new(trail)));
     }
 
     /// Changes the audit state, if there is one.
     pub fn audit<T>(&self, tell: impl FnOnce(&mut audit::Trail) -> T) -> Option<T> {
-        self.with(|entry| entry.trail.as_deref_mut().map(tell))
+        self.0.entry.with(|entry| entry.trail.as_deref_mut().map(tell))
     }
 
     /// Sets the span.
     pub fn traced(&self, span: RequestSpan) {
-        self.with(|entry| entry.span = Some(Box::new(span)));
+        self.0.entry.with(|entry| entry.span = Some(Box::new(span)));
     }
 
     /// Changes the span, if there is one.
     pub fn trace<T>(&self, tell: impl FnOnce(&mut RequestSpan) -> T) -> Option<T> {
-        self.with(|entry| entry.span.as_deref_mut().map(tell))
+        self.0.entry.with(|entry| entry.span.as_deref_mut().map(tell))
     }
 
     /// The trace context for exchanges with a member.
@@ -107,7 +107,7 @@ impl Record {
     pub fn understood(&self, info: &RequestInfo, query: Option<&str>) {
         let kind = Kind::of(info, &self.0.method, query);
         self.0.metrics.understood(kind);
-        self.with(|entry| {
+        self.0.entry.with(|entry| {
             entry.kind = Some(kind);
             entry.is_upgrade = info.upgrade.is_some();
             entry.is_member_discovery = info.is_member_discovery();
@@ -125,7 +125,7 @@ impl Record {
 
     /// Counts the request as one to a member. Its caller is authorized for that member.
     pub fn is_to(&self, member: &Arc<OfMember>) {
-        self.with(|entry| entry.member = Some(member.clone()));
+        self.0.entry.with(|entry| entry.member = Some(member.clone()));
     }
 
     /// Adds a failed login, and returns its error.
@@ -164,7 +164,7 @@ impl Record {
 
     /// Adds the identity that the member sees.
     pub fn authenticated(&self, user: &Arc<Identity>) {
-        self.with(|entry| {
+        self.0.entry.with(|entry| {
             entry.user = Some(user.clone());
             if let Some(trail) = &mut entry.trail {
                 trail.acts_as(user);
@@ -173,11 +173,11 @@ impl Record {
     }
 
     pub fn refused_at(&self, hop: Hop) {
-        self.with(|entry| entry.hop = Some(hop));
+        self.0.entry.with(|entry| entry.hop = Some(hop));
     }
 
     pub fn answered(&self, code: StatusCode) {
-        self.with(|entry| {
+        self.0.entry.with(|entry| {
             entry.code = Some(code);
             if let Some(trail) = &mut entry.trail {
                 trail.answered(code, &self.0.audit_id);
@@ -197,22 +197,18 @@ impl Record {
 
     /// Whether the request asks for an upgrade of its connection.
     pub fn is_upgrade(&self) -> bool {
-        self.with(|entry| entry.is_upgrade)
+        self.0.entry.with(|entry| entry.is_upgrade)
     }
 
     /// Whether the request is one of kubectl's discovery calls to a member.
     pub fn is_member_discovery(&self) -> bool {
-        self.with(|entry| entry.is_member_discovery)
-    }
-
-    fn with<T>(&self, on: impl FnOnce(&mut Entry) -> T) -> T {
-        on(&mut self.0.entry.lock().unwrap_or_else(PoisonError::into_inner))
+        self.0.entry.with(|entry| entry.is_member_discovery)
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let entry = self.entry.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let entry = self.entry.get_mut();
         let elapsed = self.hold.ended(entry.code.is_some());
         let code = entry.code.map_or(0, |code| code.as_u16());
         let kind = entry.kind.unwrap_or_else(|| Kind::unknown(&self.method));

@@ -9,10 +9,11 @@
 //! - A request on such a connection takes a place too: its head is in memory while the host reviews a token.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use ahash::RandomState;
 
+use crate::locked::Locked;
 use crate::request::limits::{Bound, Caller, Error, Permit, Size, Usage};
 
 /// The places of this process.
@@ -31,8 +32,7 @@ pub struct Places {
 pub struct Place {
     places: Arc<Places>,
     address: Caller,
-    #[expect(clippy::disallowed_types, reason = "held for a swap, and never over an await")]
-    held: std::sync::Mutex<Held>,
+    held: Locked<Held>,
 }
 
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Places {
         let must_prove = general.is_none();
         let connection = general.or_else(|| self.proving.admit_now(address))?;
         let held = Held { _connection: connection, stranger: None, must_prove };
-        Some(Place { places: self.clone(), address, held: held.into() })
+        Some(Place { places: self.clone(), address, held: Locked::new(held) })
     }
 
     /// Usage by all connections, by the front proxy's, and by unknown peers'.
@@ -99,22 +99,23 @@ impl Place {
         let front_proxy =
             (proof == Proof::FrontProxy).then(|| self.places.front_proxy.admit_now(FRONT_PROXY)).flatten();
         let stranger = (proof == Proof::Nothing).then(|| self.places.strangers.admit_now(self.address));
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        match (front_proxy, stranger) {
-            (Some(place), _) => {
-                held._connection = place;
-                held.must_prove = false;
+        self.held.with(|held| {
+            match (front_proxy, stranger) {
+                (Some(place), _) => {
+                    held._connection = place;
+                    held.must_prove = false;
+                }
+                (None, Some(None)) => return false,
+                (None, Some(Some(place))) => held.stranger = Some(place),
+                (None, None) => {}
             }
-            (None, Some(None)) => return false,
-            (None, Some(Some(place))) => held.stranger = Some(place),
-            (None, None) => {}
-        }
-        !held.must_prove
+            !held.must_prove
+        })
     }
 
     /// Releases the place among strangers.
     pub fn known(&self) {
-        let stranger = self.held.lock().unwrap_or_else(PoisonError::into_inner).stranger.take();
+        let stranger = self.held.with(|held| held.stranger.take());
         // Dropped outside the lock.
         drop(stranger);
     }
@@ -153,7 +154,8 @@ mod tests {
     }
 
     fn fill(places: &Arc<Places>, address: SocketAddr) -> Vec<Place> {
-        let connection = || places.connection(address).filter(|place| !place.held.lock().unwrap().must_prove);
+        let connection =
+            || places.connection(address).filter(|place| !place.held.with(|held| held.must_prove));
         std::iter::from_fn(connection).collect()
     }
 

@@ -7,9 +7,8 @@
 //! certificates of that CA.
 
 use std::collections::HashMap;
-use std::ops::DerefMut;
 use std::pin::pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -31,6 +30,7 @@ use tracing::{debug, info, warn};
 
 use super::link::CredentialLife;
 use super::registry::AgentTunnel;
+use crate::locked::Locked;
 use crate::random;
 use crate::watch_backoff::WatchBackoff;
 
@@ -39,8 +39,7 @@ pub struct Accounts {
     endpoint: watch::Receiver<Option<Publication>>,
     accounts: Api<ServiceAccount>,
     metadata: Api<PartialObjectMeta<ServiceAccount>>,
-    #[expect(clippy::disallowed_types, reason = "held for a few steps on a map, and never over an await")]
-    known: std::sync::Mutex<Option<HashMap<ClusterName, Account>>>,
+    known: Locked<Option<HashMap<ClusterName, Account>>>,
 }
 
 #[derive(Debug)]
@@ -81,13 +80,14 @@ impl Accounts {
     /// A token that is cancelled when the account of this cluster is deleted. `uid` is the authenticated
     /// account's, if the host reports it.
     pub fn find(&self, cluster: &ClusterName, uid: Option<&str>) -> Result<CancellationToken, Unknown> {
-        let known = self.locked();
-        let accounts = known.as_ref().ok_or(Unknown::NotSynced)?;
-        let account = accounts.get(cluster).ok_or_else(|| Unknown::Deleted(cluster.clone()))?;
-        match (uid, account.uid.as_deref()) {
-            (Some(shown), Some(known)) if shown != known => Err(Unknown::Deleted(cluster.clone())),
-            _ => Ok(account.deleted.clone()),
-        }
+        self.known.with(|known| {
+            let accounts = known.as_ref().ok_or(Unknown::NotSynced)?;
+            let account = accounts.get(cluster).ok_or_else(|| Unknown::Deleted(cluster.clone()))?;
+            match (uid, account.uid.as_deref()) {
+                (Some(shown), Some(known)) if shown != known => Err(Unknown::Deleted(cluster.clone())),
+                _ => Ok(account.deleted.clone()),
+            }
+        })
     }
 
     /// Follows the accounts until the process ends.
@@ -122,37 +122,34 @@ impl Accounts {
 
     /// Replaces all accounts by a complete list. A partial list would refuse existing accounts.
     fn replace(&self, read: Vec<(String, Option<String>)>) {
-        let mut known = self.locked();
-        let mut before = known.take().unwrap_or_default();
-        let now = read.into_iter().filter_map(|(name, uid)| {
-            let cluster = name.parse::<ClusterName>().ok()?;
-            let account = before.remove(&cluster).filter(|account| account.uid == uid);
-            Some((cluster, account.unwrap_or_else(|| Account::new(uid))))
+        self.known.with(|known| {
+            let mut before = known.take().unwrap_or_default();
+            let now = read.into_iter().filter_map(|(name, uid)| {
+                let cluster = name.parse::<ClusterName>().ok()?;
+                let account = before.remove(&cluster).filter(|account| account.uid == uid);
+                Some((cluster, account.unwrap_or_else(|| Account::new(uid))))
+            });
+            *known = Some(now.collect());
         });
-        *known = Some(now.collect());
-        drop(before);
     }
 
     fn apply(&self, name: String, uid: Option<String>) {
         let Ok(cluster) = name.parse::<ClusterName>() else { return };
-        let mut known = self.locked();
-        let accounts = known.get_or_insert_default();
-        if accounts.get(&cluster).is_some_and(|account| account.uid == uid) {
-            return;
-        }
-        accounts.insert(cluster, Account::new(uid));
+        self.known.with(|known| {
+            let accounts = known.get_or_insert_default();
+            if accounts.get(&cluster).is_none_or(|account| account.uid != uid) {
+                accounts.insert(cluster, Account::new(uid));
+            }
+        });
     }
 
     fn delete(&self, name: &str) {
         let Ok(cluster) = name.parse::<ClusterName>() else { return };
-        if let Some(account) = self.locked().as_mut().and_then(|accounts| accounts.remove(&cluster)) {
+        let removed = self.known.with(|known| known.as_mut().and_then(|accounts| accounts.remove(&cluster)));
+        if let Some(account) = removed {
             info!(%cluster, "the agent's account was deleted");
             drop(account);
         }
-    }
-
-    fn locked(&self) -> impl DerefMut<Target = Option<HashMap<ClusterName, Account>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends an agent new tokens for as long as its tunnel lives, each before the previous one expires. Rare

@@ -2,13 +2,13 @@
 //! through them.
 
 use std::collections::HashMap;
-use std::ops::DerefMut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use h2::client::SendRequest;
 use http::uri::Authority;
 use jiff::Timestamp;
@@ -16,7 +16,6 @@ use kubectl_mc_api::ClusterName;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +24,7 @@ use tracing::info;
 use super::DIAL_TIMEOUT;
 use super::peers::Peers;
 use super::stream::TunnelStream;
+use crate::locked::Locked;
 use crate::metrics::own;
 
 mod attempts;
@@ -40,8 +40,7 @@ pub(crate) use place::Place;
 pub struct AgentTunnels {
     replica: Arc<str>,
     began: Timestamp,
-    #[expect(clippy::disallowed_types, reason = "held for a few steps on a map, and never over an await")]
-    clusters: std::sync::Mutex<HashMap<ClusterName, Agents>>,
+    clusters: Locked<HashMap<ClusterName, Agents>>,
     open: Gauge,
     peers: Arc<Peers>,
 }
@@ -134,24 +133,24 @@ impl AgentTunnels {
         cluster: &ClusterName,
         agent: AgentInfo,
     ) -> Result<Reservation, Refused> {
-        let mut clusters = self.locked();
-        let began = self.began;
-        let agents = clusters.entry(cluster.clone()).or_insert_with(|| Agents::new(began));
-        if !agents.attempts.take() {
-            return Err(Refused::TooOften(cluster.clone()));
-        }
-        agents.tunnels.retain(|tunnel| !tunnel.end.is_cancelled());
-        let is_held = |instance: &Arc<str>| *instance == agent.instance;
-        if agents.expected.iter().any(is_held)
-            || agents.tunnels.iter().any(|tunnel| is_held(&tunnel.agent.instance))
-        {
-            return Err(Refused::Held(self.peers.introduce(&self.replica)));
-        }
-        if agents.tunnels.len() + agents.expected.len() >= MAX_TUNNELS {
-            return Err(Refused::Full(cluster.clone()));
-        }
-        agents.expected.push(agent.instance.clone());
-        Ok(Reservation { tunnels: self.clone(), cluster: cluster.clone(), agent })
+        self.clusters.with(|clusters| {
+            let agents = clusters.entry(cluster.clone()).or_insert_with(|| Agents::new(self.began));
+            if !agents.attempts.take() {
+                return Err(Refused::TooOften(cluster.clone()));
+            }
+            agents.tunnels.retain(|tunnel| !tunnel.end.is_cancelled());
+            let is_held = |instance: &Arc<str>| *instance == agent.instance;
+            if agents.expected.iter().any(is_held)
+                || agents.tunnels.iter().any(|tunnel| is_held(&tunnel.agent.instance))
+            {
+                return Err(Refused::Held(self.peers.introduce(&self.replica)));
+            }
+            if agents.tunnels.len() + agents.expected.len() >= MAX_TUNNELS {
+                return Err(Refused::Full(cluster.clone()));
+            }
+            agents.expected.push(agent.instance.clone());
+            Ok(Reservation { tunnels: self.clone(), cluster: cluster.clone(), agent })
+        })
     }
 
     /// The other replicas.
@@ -173,12 +172,11 @@ impl AgentTunnels {
 
     /// A line for each cluster with a tunnel here: its name, this replica's name, and the agent's version.
     pub(super) fn names(&self) -> String {
-        let clusters = self.locked();
-        let open = clusters.iter().filter_map(|(cluster, agents)| {
+        let line = |(cluster, agents): (&ClusterName, &Agents)| {
             let tunnel = agents.tunnels.iter().find(|tunnel| !tunnel.end.is_cancelled())?;
             Some(format!("{cluster} {} {}\n", self.replica, tunnel.agent.version))
-        });
-        open.collect()
+        };
+        self.clusters.with(|clusters| clusters.iter().filter_map(line).collect())
     }
 
     /// The same through a tunnel at this replica.
@@ -220,13 +218,14 @@ impl AgentTunnels {
     /// The tunnels of a cluster, best first: those that do not shut down, whose agent answers, and that have
     /// few connections.
     pub(crate) fn by_preference(&self, cluster: &ClusterName) -> Result<Vec<Arc<AgentTunnel>>, DialError> {
-        let clusters = self.locked();
-        let agents = clusters.get(cluster);
-        let open =
-            agents.iter().flat_map(|agents| &agents.tunnels).filter(|tunnel| !tunnel.end.is_cancelled());
-        let mut open: Vec<_> = open.cloned().collect();
+        let (mut open, since) = self.clusters.with(|clusters| {
+            let agents = clusters.get(cluster);
+            let open =
+                agents.iter().flat_map(|agents| &agents.tunnels).filter(|tunnel| !tunnel.end.is_cancelled());
+            (open.cloned().collect::<Vec<_>>(), agents.map_or(self.began, |agents| agents.gone_since))
+        });
         if open.is_empty() {
-            return Err(DialError::NoAgent { since: agents.map_or(self.began, |agents| agents.gone_since) });
+            return Err(DialError::NoAgent { since });
         }
         // The sort is stable, and the newest tunnel is the most likely to work.
         open.reverse();
@@ -239,48 +238,36 @@ impl AgentTunnels {
 
     /// The oldest tunnel of a cluster here.
     pub fn oldest(&self, cluster: &ClusterName) -> Option<Arc<AgentTunnel>> {
-        let clusters = self.locked();
-        let open = clusters.get(cluster)?.tunnels.iter().filter(|tunnel| !tunnel.end.is_cancelled());
-        open.min_by_key(|tunnel| tunnel.since).cloned()
+        self.clusters.with(|clusters| {
+            let open = clusters.get(cluster)?.tunnels.iter().filter(|tunnel| !tunnel.end.is_cancelled());
+            open.min_by_key(|tunnel| tunnel.since).cloned()
+        })
     }
 
     /// Since when a cluster without a tunnel here has had none.
     pub fn gone_since(&self, cluster: &ClusterName) -> Timestamp {
-        self.locked().get(cluster).map_or(self.began, |agents| agents.gone_since)
+        let since = |agents: &Agents| agents.gone_since;
+        self.clusters.with(|clusters| clusters.get(cluster).map_or(self.began, since))
     }
 
     /// Ends the tunnels of clusters that are not `wanted`.
     pub fn retain(&self, wanted: impl Fn(&ClusterName) -> bool) {
-        self.locked().retain(|cluster, agents| {
-            wanted(cluster) || {
-                agents.end();
-                false
-            }
+        self.clusters.with(|clusters| {
+            clusters.extract_if(|cluster, _| !wanted(cluster)).for_each(|(_, agents)| agents.end());
         });
     }
 
     /// Ends the tunnels of one cluster.
     pub fn end(&self, cluster: &ClusterName) {
-        if let Some(agents) = self.locked().get_mut(cluster) {
-            agents.end();
-        }
+        self.clusters.with(|clusters| clusters.get(cluster).map(Agents::end));
     }
 
     /// Announces this replica's shutdown to every agent.
     pub async fn drain(&self) {
-        let all: Vec<_> = self.locked().values().flat_map(|agents| agents.tunnels.clone()).collect();
-        let mut told: JoinSet<_> = all
-            .into_iter()
-            .map(|tunnel| {
-                tunnel.is_leaving.store(true, Ordering::Relaxed);
-                async move { tunnel.drain().await }
-            })
-            .collect();
-        while told.join_next().await.is_some() {}
-    }
-
-    fn locked(&self) -> impl DerefMut<Target = HashMap<ClusterName, Agents>> {
-        self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
+        let tunnels = |agents: &Agents| agents.tunnels.clone();
+        let all: Vec<_> = self.clusters.with(|clusters| clusters.values().flat_map(tunnels).collect());
+        all.iter().for_each(|tunnel| tunnel.is_leaving.store(true, Ordering::Relaxed));
+        join_all(all.iter().map(|tunnel| tunnel.drain())).await;
     }
 }
 
@@ -309,22 +296,24 @@ impl Reservation {
         });
         let registered = Registered { tunnels: self.tunnels.clone(), tunnel: tunnel.clone() };
         self.tunnels.open.inc();
-        match self.tunnels.locked().get_mut(&self.cluster) {
+        self.tunnels.clusters.with(|clusters| match clusters.get_mut(&self.cluster) {
             Some(agents) => agents.tunnels.push(tunnel),
             // The member was deleted in the meantime.
             None => tunnel.end.cancel(),
-        }
+        });
         registered
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if let Some(agents) = self.tunnels.locked().get_mut(&self.cluster)
-            && let Some(at) = agents.expected.iter().position(|instance| *instance == self.agent.instance)
-        {
-            agents.expected.swap_remove(at);
-        }
+        self.tunnels.clusters.with(|clusters| {
+            if let Some(agents) = clusters.get_mut(&self.cluster)
+                && let Some(at) = agents.expected.iter().position(|instance| *instance == self.agent.instance)
+            {
+                agents.expected.swap_remove(at);
+            }
+        });
     }
 }
 
@@ -339,10 +328,12 @@ impl Drop for Registered {
         self.tunnels.open.dec();
         // Holders of the tunnel must not open anything more.
         self.tunnel.end.cancel();
-        if let Some(agents) = self.tunnels.locked().get_mut(&self.tunnel.cluster) {
-            agents.tunnels.retain(|tunnel| !Arc::ptr_eq(tunnel, &self.tunnel));
-            agents.gone_since = Timestamp::now();
-        }
+        self.tunnels.clusters.with(|clusters| {
+            if let Some(agents) = clusters.get_mut(&self.tunnel.cluster) {
+                agents.tunnels.retain(|tunnel| !Arc::ptr_eq(tunnel, &self.tunnel));
+                agents.gone_since = Timestamp::now();
+            }
+        });
         info!(cluster = %self.tunnel.cluster, instance = %self.tunnel.agent.instance, "agent disconnected");
     }
 }

@@ -17,7 +17,6 @@
 //! A request reads one atomic; the rest runs only for members that failed recently.
 
 use std::fmt;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -27,6 +26,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tracing::{info, warn};
 
 use super::connect::CONNECT_TIMEOUT;
+use crate::locked::Locked;
 use crate::random;
 use crate::retry;
 
@@ -38,8 +38,8 @@ pub(super) struct Breaker {
     open: Gauge,
     /// Whether there was a failure since the last answer.
     suspect: AtomicBool,
-    #[expect(clippy::disallowed_types, reason = "only for members that fail, and never over an await")]
-    state: std::sync::Mutex<State>,
+    /// Only for members that fail.
+    state: Locked<State>,
 }
 
 /// Permission to send a request.
@@ -82,27 +82,28 @@ impl Breaker {
 
     /// Admits a request, unless the member is unreachable now.
     pub(super) fn admit(&self) -> Result<Attempt<'_>, Unreachable> {
-        let trial = self.suspect.load(Ordering::Relaxed) && self.with(|state| state.admit(Instant::now()))?;
+        let trial =
+            self.suspect.load(Ordering::Relaxed) && self.state.with(|state| state.admit(Instant::now()))?;
         Ok(Attempt { breaker: self, trial })
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.suspect.load(Ordering::Relaxed) && self.with(|state| state.next_try.is_some())
+        self.suspect.load(Ordering::Relaxed) && self.state.with(|state| state.next_try.is_some())
     }
 
     pub(super) fn failure(&self) -> Option<(Timestamp, String)> {
-        self.with(|state| state.failing.as_ref().map(|failing| (failing.told, failing.reason.clone())))
+        self.state.with(|state| state.failing.as_ref().map(|failing| (failing.told, failing.reason.clone())))
     }
 
     /// Why nothing is sent now, if so.
     pub(super) fn refusal(&self) -> Option<Unreachable> {
-        self.with(|state| state.refusal(Instant::now()))
+        self.state.with(|state| state.refusal(Instant::now()))
     }
 
     /// The leader has not reached the member since then, for this reason. The next request tries whether this
     /// replica can reach it.
     pub(super) fn reported(&self, since: Timestamp, reason: &str) {
-        let opened = self.with(|state| {
+        let opened = self.state.with(|state| {
             self.suspect.store(true, Ordering::Relaxed);
             state.reported(Instant::now(), since, reason)
         });
@@ -115,14 +116,14 @@ impl Breaker {
     /// The leader reaches the member, so requests are sent again. If this replica cannot reach it, the next
     /// failure opens the breaker again.
     pub(super) fn reported_reachable(&self) {
-        if self.with(State::reported_reachable) {
+        if self.state.with(State::reported_reachable) {
             self.closed();
         }
     }
 
     /// Records that a connection to the member was opened.
     pub(super) fn connected(&self) {
-        if self.suspect.load(Ordering::Relaxed) && self.with(State::connected) {
+        if self.suspect.load(Ordering::Relaxed) && self.state.with(State::connected) {
             self.closed();
         }
     }
@@ -132,7 +133,7 @@ impl Breaker {
         if !self.suspect.load(Ordering::Relaxed) {
             return;
         }
-        let was_open = self.with(|state| {
+        let was_open = self.state.with(|state| {
             self.suspect.store(false, Ordering::Relaxed);
             std::mem::take(state).next_try.is_some()
         });
@@ -143,7 +144,7 @@ impl Breaker {
 
     /// Records that the member was not reached, and how long the attempt took.
     pub(super) fn failed(&self, took: Duration, reason: impl fmt::Display) {
-        let change = self.with(|state| {
+        let change = self.state.with(|state| {
             self.suspect.store(true, Ordering::Relaxed);
             state.failed(Instant::now(), took, || reason.to_string())
         });
@@ -160,17 +161,13 @@ impl Breaker {
 
     /// Records that an attempt ended without a result about the member: the next request may try.
     pub(super) fn undecided(&self) {
-        self.with(|state| state.given_up(Instant::now()));
-    }
-
-    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        self.state.with(|state| state.given_up(Instant::now()));
     }
 }
 
 impl Drop for Breaker {
     fn drop(&mut self) {
-        if self.with(|state| state.next_try.is_some()) {
+        if self.state.with(|state| state.next_try.is_some()) {
             self.open.dec();
         }
     }
@@ -192,7 +189,7 @@ impl Attempt<'_> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if self.trial {
-            self.breaker.with(|state| state.given_up(Instant::now()));
+            self.breaker.state.with(|state| state.given_up(Instant::now()));
         }
     }
 }

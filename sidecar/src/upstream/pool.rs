@@ -5,9 +5,8 @@
 //! checked when it is taken. An idle connection is closed before the member would close it.
 
 use std::future::poll_fn;
-use std::ops::DerefMut;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -24,6 +23,7 @@ use super::OwnConnection;
 use super::connect::{self, BoxError, Connector};
 use super::outgoing::Outgoing;
 use super::stream::{BeforeHead, MemberStream};
+use crate::locked::Locked;
 use crate::tunnel::registry::AgentTunnel;
 use crate::workers;
 
@@ -38,10 +38,7 @@ pub(super) struct Pool {
 /// One list for each worker, because a connection belongs to the reactor of the thread that opened it. The
 /// most recently used connection is taken first, so that surplus ones age.
 #[derive(Debug)]
-struct Idle(Vec<Connections>);
-
-#[expect(clippy::disallowed_types, reason = "held for a push or a pop, and never over an await")]
-type Connections = std::sync::Mutex<Vec<Connection>>;
+struct Idle(Vec<Locked<Vec<Connection>>>);
 
 /// A connection and its driver.
 #[derive(Debug)]
@@ -84,7 +81,7 @@ pub struct MemberBody {
 
 impl Pool {
     pub(super) fn new(connector: Connector) -> Self {
-        let idle = Arc::new(Idle((0..workers::count()).map(|_| Connections::default()).collect()));
+        let idle = Arc::new(Idle((0..workers::count()).map(|_| Locked::default()).collect()));
         let swept = Arc::downgrade(&idle);
         let pause = if connector.is_by_agent() { SWEEP_BY_AGENT } else { SWEEP };
         let sweeper = async move {
@@ -115,7 +112,7 @@ impl Pool {
 
     /// Number of idle connections.
     pub(super) fn idle(&self) -> usize {
-        self.idle.0.iter().map(|idle| locked(idle).len()).sum()
+        self.idle.0.iter().map(|idle| idle.with(|idle| idle.len())).sum()
     }
 
     /// Closes idle connections that are surplus or too old.
@@ -159,7 +156,7 @@ impl Pool {
 impl Idle {
     fn take(&self) -> Option<Connection> {
         loop {
-            let mut connection = locked(self.0.get(workers::current())?).pop()?;
+            let mut connection = self.0.get(workers::current())?.with(Vec::pop)?;
             if connection.is_idle() && connection.idle_since.elapsed() < MAX_IDLE_TIME {
                 return Some(connection);
             }
@@ -169,28 +166,26 @@ impl Idle {
     fn give_back(&self, mut connection: Connection) {
         connection.idle_since = Instant::now();
         let Some(idle) = self.0.get(connection.worker) else { return };
-        let mut idle = locked(idle);
-        if idle.len() < MAX_IDLE {
-            idle.push(connection);
-        }
+        idle.with(|idle| {
+            if idle.len() < MAX_IDLE {
+                idle.push(connection);
+            }
+        });
     }
 
     fn sweep(&self) {
         for idle in &self.0 {
-            let mut idle = locked(idle);
-            // The connections at the front have been idle for the longest time.
-            let mut surplus = idle.len().saturating_sub(KEPT);
-            idle.retain_mut(|connection| {
-                let time = if surplus > 0 { SURPLUS_IDLE_TIME } else { MAX_IDLE_TIME };
-                surplus = surplus.saturating_sub(1);
-                connection.idle_since.elapsed() < time && connection.is_idle()
+            idle.with(|idle| {
+                // The connections at the front have been idle for the longest time.
+                let mut surplus = idle.len().saturating_sub(KEPT);
+                idle.retain_mut(|connection| {
+                    let time = if surplus > 0 { SURPLUS_IDLE_TIME } else { MAX_IDLE_TIME };
+                    surplus = surplus.saturating_sub(1);
+                    connection.idle_since.elapsed() < time && connection.is_idle()
+                });
             });
         }
     }
-}
-
-fn locked(connections: &Connections) -> impl DerefMut<Target = Vec<Connection>> {
-    connections.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Connection {

@@ -3,19 +3,15 @@
 //! second, the permits of further ones stay taken for [`KEPT`]. A client that cancels every request gets no
 //! more than a caller's share. A client that exits with requests in flight can start again at once.
 
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use ahash::{HashMap, HashMapExt};
 
+use crate::locked::Locked;
 use crate::request::limits::{Caller, Permit};
 
 #[derive(Debug)]
-#[expect(
-    clippy::disallowed_types,
-    reason = "held for a few steps on a map and a list, and never over an await"
-)]
-pub(super) struct Cancelled(std::sync::Mutex<State>);
+pub(super) struct Cancelled(Locked<State>);
 
 /// The permits of one request: that of the sidecar's bound, and that of its member's.
 pub(super) type Permits = [Option<Permit>; 2];
@@ -30,7 +26,7 @@ struct State {
 
 impl Default for Cancelled {
     fn default() -> Self {
-        Self(State { kept: Vec::new(), recent: HashMap::new() }.into())
+        Self(Locked::new(State { kept: Vec::new(), recent: HashMap::new() }))
     }
 }
 
@@ -38,7 +34,7 @@ impl Cancelled {
     /// Returns the permits now, or keeps them until [`Self::expired`] takes them.
     pub(super) fn keep(&self, permits: Permits, now: Instant) {
         let Some(caller) = permits.iter().flatten().find_map(Permit::caller) else { return };
-        let free = self.with(|state| {
+        let free = self.0.with(|state| {
             let (since, count) = state.recent.entry(caller).or_insert((now, 0));
             if *since + PERIOD <= now {
                 (*since, *count) = (now, 0);
@@ -56,14 +52,10 @@ impl Cancelled {
 
     /// Takes the permits whose time is over.
     pub(super) fn expired(&self, now: Instant) -> Vec<(Instant, Permits)> {
-        self.with(|state| {
+        self.0.with(|state| {
             state.recent.retain(|_, (since, _)| *since + PERIOD > now);
             state.kept.extract_if(.., |(until, _)| *until <= now).collect()
         })
-    }
-
-    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -112,7 +104,7 @@ mod tests {
         cancel(&cancelled, &bound, FREE, now + PERIOD);
         assert!(bound.admit_now(JANE).is_some());
         drop(cancelled.expired(now + 2 * PERIOD));
-        assert!(cancelled.with(|state| state.recent.is_empty() && state.kept.is_empty()));
+        assert!(cancelled.0.with(|state| state.recent.is_empty() && state.kept.is_empty()));
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Limits the concurrent requests to each member.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use kubectl_mc_api::ClusterName;
 
 use super::queue::Queue;
 use super::{Bound, Caller, Error, Permit, Size, Usage};
+use crate::locked::Locked;
 
 /// The sizes of one member's bounds.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +34,10 @@ pub(super) struct Refused {
 
 /// Creates the bounds of each member, and counts over all of them.
 #[derive(Debug)]
-#[expect(clippy::disallowed_types, reason = "held for a few steps on a list, and never over an await")]
 pub struct MemberLimits {
     pub(super) size: MemberSize,
     pub(super) refused: Arc<Refused>,
-    members: std::sync::Mutex<Vec<Member>>,
+    members: Locked<Vec<Member>>,
 }
 
 /// The bounds of a member, unless it was removed.
@@ -49,7 +49,7 @@ struct Member {
 
 impl MemberLimits {
     pub fn new(size: MemberSize) -> Arc<Self> {
-        Arc::new(Self { size, refused: Arc::default(), members: Vec::new().into() })
+        Arc::new(Self { size, refused: Arc::default(), members: Locked::default() })
     }
 
     /// Creates the bounds of another member.
@@ -59,7 +59,7 @@ impl MemberLimits {
             in_flight: Arc::downgrade(&bounds.in_flight.0),
             watches: Arc::downgrade(&bounds.watches.0),
         };
-        self.with(|members| {
+        self.members.with(|members| {
             members.retain(|member| member.in_flight.strong_count() > 0);
             members.push(member);
         });
@@ -71,7 +71,7 @@ impl MemberLimits {
         let in_use = |queue: &Weak<Queue>| {
             queue.upgrade().map_or(0, |queue| queue.snapshot().held.into_iter().sum::<usize>())
         };
-        self.with(|members| {
+        self.members.with(|members| {
             let sum = |of: fn(&Member) -> &Weak<Queue>| members.iter().map(|member| in_use(of(member))).sum();
             (sum(|member| &member.in_flight), sum(|member| &member.watches))
         })
@@ -80,11 +80,7 @@ impl MemberLimits {
     /// The number of members that are counted.
     #[cfg(test)]
     pub(super) fn known(&self) -> usize {
-        self.with(|members| members.len())
-    }
-
-    fn with<T>(&self, on: impl FnOnce(&mut Vec<Member>) -> T) -> T {
-        on(&mut self.members.lock().unwrap_or_else(PoisonError::into_inner))
+        self.members.with(|members| members.len())
     }
 }
 

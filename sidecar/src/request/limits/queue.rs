@@ -9,7 +9,7 @@
 //! No queued request is eligible for a free place, so taking a free place at once is fair.
 
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::counts::{Counts, Reason};
 use super::seats::{ByLevel, Seats, WITHOUT_LEVELS};
 use super::{Caller, Level, Size};
+use crate::locked::Locked;
 
 mod state;
 
@@ -25,10 +26,9 @@ use state::{State, Waiting};
 
 /// A number of places, and the requests that wait for one.
 #[derive(Debug)]
-#[expect(clippy::disallowed_types, reason = "held for a few steps on maps, and never over an await")]
 pub(super) struct Queue {
     rules: Rules,
-    state: std::sync::Mutex<State>,
+    state: Locked<State>,
 }
 
 /// How the places are shared.
@@ -83,7 +83,7 @@ impl Queue {
         let queued = places.max(queued_per_caller);
         let has_levels = levels.is_some();
         let rules = Rules { places, share, queued_per_caller, queued, has_levels, is_of_all, seats };
-        Self { rules, state: State::new(places, is_of_all).into() }
+        Self { rules, state: Locked::new(State::new(places, is_of_all)) }
     }
 
     /// Returns a place, or a position in the queue; `None` if the queue is full. In a level's full queue, the
@@ -91,7 +91,7 @@ impl Queue {
     /// fewer.
     pub(super) fn place(self: &Arc<Self>, caller: Caller) -> Option<Place> {
         let level = self.rules.level(caller);
-        self.lock(|state| {
+        self.state.with(|state| {
             if state.take(&self.rules, level, caller) {
                 return Some(Place::Free(self.permit(caller)));
             }
@@ -102,7 +102,7 @@ impl Queue {
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
-        self.lock(|state| {
+        self.state.with(|state| {
             let (held, waiting) = (state.held(), state.waiting());
             let Rules { places, seats: Seats { nominal, .. }, .. } = self.rules;
             Snapshot { places, nominal, held, waiting, counts: state.counts() }
@@ -116,7 +116,7 @@ impl Queue {
     /// Takes a place back and gives it to the next request.
     fn give_back(self: &Arc<Self>, caller: Caller) {
         let level = self.rules.level(caller);
-        let admitted: Vec<_> = self.lock(|state| {
+        let admitted: Vec<_> = self.state.with(|state| {
             state.give_back(&self.rules, level, caller);
             // A returned place may bring this caller below its threshold, so more than one request can be
             // eligible.
@@ -129,10 +129,6 @@ impl Queue {
             // lock.
             let _ = sender.send(self.permit(next));
         }
-    }
-
-    fn lock<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -210,7 +206,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let reason = if self.is_late { Reason::TimeOut } else { Reason::Cancelled };
         let level = self.queue.rules.level(self.caller);
-        self.queue.lock(|state| state.leave(level, self.caller, self.number, reason));
+        self.queue.state.with(|state| state.leave(level, self.caller, self.number, reason));
     }
 }
 
@@ -223,11 +219,11 @@ fn since(begun: Instant) -> std::time::Duration {
 impl Queue {
     /// Whether no queued request is eligible for a free place.
     pub(super) fn is_fair(&self) -> bool {
-        self.lock(|state| state.is_fair(&self.rules))
+        self.state.with(|state| state.is_fair(&self.rules))
     }
 
     /// Whether no place is held, no request waits, and no caller is stored.
     pub(super) fn is_idle(&self, places: usize) -> bool {
-        self.lock(|state| state.is_idle(places))
+        self.state.with(|state| state.is_idle(places))
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Error;
-use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use ahash::HashMap;
@@ -19,12 +19,13 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Unit;
 
 use super::Kind;
+use crate::locked::Locked;
 
 /// The requests to all members, and the requests without a member.
 #[derive(Debug, Default)]
 pub struct ByMember {
     none: Counters,
-    members: Mutex<BTreeMap<ClusterName, Weak<OfMember>>>,
+    members: Locked<BTreeMap<ClusterName, Weak<OfMember>>>,
 }
 
 /// The requests to one member.
@@ -57,25 +58,20 @@ impl Outcome {
 }
 
 #[derive(Debug, Default)]
-struct Counters(Mutex<HashMap<(Kind, Outcome), Counter>>);
-
-#[expect(
-    clippy::disallowed_types,
-    reason = "held for one look-up, or for one scrape, and never over an await"
-)]
-type Mutex<T> = std::sync::Mutex<T>;
+struct Counters(Locked<HashMap<(Kind, Outcome), Counter>>);
 
 impl ByMember {
     /// The requests to a member, until the last holder drops them.
     pub fn of(&self, member: &ClusterName) -> Arc<OfMember> {
-        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        members.retain(|_, requests| requests.strong_count() > 0);
-        if let Some(requests) = members.get(member).and_then(Weak::upgrade) {
-            return requests;
-        }
-        let requests = Arc::new(OfMember::default());
-        members.insert(member.clone(), Arc::downgrade(&requests));
-        requests
+        self.members.with(|members| {
+            members.retain(|_, requests| requests.strong_count() > 0);
+            if let Some(requests) = members.get(member).and_then(Weak::upgrade) {
+                return requests;
+            }
+            let requests = Arc::new(OfMember::default());
+            members.insert(member.clone(), Arc::downgrade(&requests));
+            requests
+        })
     }
 
     pub(super) fn ended(&self, kind: Kind, outcome: Outcome, member: Option<&OfMember>, elapsed: Duration) {
@@ -90,7 +86,7 @@ impl ByMember {
 
 impl Counters {
     fn count(&self, kind: Kind, outcome: Outcome) {
-        self.with(|counters| counters.entry((kind, outcome)).or_default().inc());
+        self.0.with(|counters| counters.entry((kind, outcome)).or_default().inc());
     }
 
     /// Encodes each counter with the name of a member.
@@ -101,23 +97,18 @@ impl Counters {
     ) -> Result<(), Error> {
         // Outside the lock, which requests need when they end.
         let counters: Vec<_> =
-            self.with(|counters| counters.iter().map(|(key, counter)| (*key, counter.clone())).collect());
+            self.0.with(|counters| counters.iter().map(|(key, counter)| (*key, counter.clone())).collect());
         counters
             .iter()
             .try_for_each(|((kind, outcome), counter)| encode(&Labels { kind, outcome, member }, counter))
-    }
-
-    fn with<T>(&self, on: impl FnOnce(&mut HashMap<(Kind, Outcome), Counter>) -> T) -> T {
-        on(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Collector for ByMember {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let members: Vec<_> = {
-            let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let members: Vec<_> = self.members.with(|members| {
             members.iter().filter_map(|(name, of)| Some((name.clone(), of.upgrade()?))).collect()
-        };
+        });
         let help = "Completed requests by verb, API, status code, member and the hop that refused";
         let mut family = encoder.encode_descriptor("apiserver_request", help, None, Counter::<u64>::TYPE)?;
         let mut encode =

@@ -3,26 +3,26 @@
 //! stream (h2 discards its queued data and sends RST_STREAM).
 
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper::rt::Executor;
 use pin_project_lite::pin_project;
 
+use crate::locked::Locked;
 use crate::request::cutoff::Cutoff;
 
 /// The executor of one connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Streams {
-    #[expect(clippy::disallowed_types, reason = "held for a swap, and never over an await")]
-    next: Arc<std::sync::Mutex<Option<Arc<Cutoff>>>>,
+    next: Arc<Locked<Option<Arc<Cutoff>>>>,
 }
 
 impl Streams {
     /// The cutoff of the stream whose task is spawned next.
     pub(super) fn begin(&self) -> Arc<Cutoff> {
         let cutoff: Arc<Cutoff> = Arc::default();
-        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(cutoff.clone());
+        self.next.with(|next| *next = Some(cutoff.clone()));
         cutoff
     }
 }
@@ -33,7 +33,7 @@ where
     F::Output: Send,
 {
     fn execute(&self, stream: F) {
-        let cutoff = self.next.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+        let cutoff = self.next.with(Option::take).unwrap_or_default();
         tokio::spawn(UnlessCut { stream, cutoff });
     }
 }

@@ -10,26 +10,15 @@ use kubectl_mc_api::ownership::AGENT_NAMESPACE;
 pub struct AuthorizationWebhook {
     /// Port on which to serve POST /authorize: an authorization webhook that keeps each Karmada agent to the objects
     /// of its own cluster. Default: off.
-    #[arg(id = "authorization-webhook-port", long = "authorization-webhook-port", value_name = "PORT",
-        value_parser = clap::value_parser!(u16).range(1..))]
-    pub port: Option<u16>,
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub authorization_webhook_port: Option<u16>,
     /// CA of the client certificate that the host's kube-apiserver shows to the webhook. Default: the CA of the front
     /// proxy's client certificate, with the names that it may have.
-    #[arg(
-        id = "authorization-webhook-client-ca-file",
-        long = "authorization-webhook-client-ca-file",
-        value_name = "FILE",
-        requires = "authorization-webhook-client-name"
-    )]
-    pub client_ca_file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", requires = "authorization_webhook_client_name")]
+    pub authorization_webhook_client_ca_file: Option<PathBuf>,
     /// Common name that this client certificate must have.
-    #[arg(
-        id = "authorization-webhook-client-name",
-        long = "authorization-webhook-client-name",
-        value_name = "NAME",
-        requires = "authorization-webhook-client-ca-file"
-    )]
-    pub client_name: Option<String>,
+    #[arg(long, value_name = "NAME", requires = "authorization_webhook_client_ca_file")]
+    pub authorization_webhook_client_name: Option<String>,
     /// Whether agents may list and watch the Cluster objects of all clusters. karmada-agent needs it unless it selects
     /// its own.
     #[arg(long, value_enum, default_value_t = ListClusters::Deny)]

@@ -25,7 +25,9 @@ impl AuthorizationWebhook {
         address: IpAddr,
         layout: Layout,
     ) -> Result<Option<Self>, Error> {
-        let clients = match flags.client_ca_file.zip(flags.client_name) {
+        let port = flags.authorization_webhook_port;
+        let client = flags.authorization_webhook_client_ca_file.zip(flags.authorization_webhook_client_name);
+        let clients = match client {
             None => None,
             Some((file, name)) => {
                 let flag = "authorization-webhook-client-ca-file";
@@ -41,7 +43,7 @@ impl AuthorizationWebhook {
                 Some(trust.map_err(|error| Error::Flag(format!("{flag}: {}: {error}", file.display())))?)
             }
         };
-        Ok(flags.port.map(|port| Self { address: SocketAddr::new(address, port), clients, layout }))
+        Ok(port.map(|port| Self { address: SocketAddr::new(address, port), clients, layout }))
     }
 }
 

@@ -18,6 +18,7 @@ mod options;
 mod ordered_output;
 mod outcome;
 mod output;
+mod pause;
 mod ports;
 mod progress;
 mod run_folder;

@@ -28,7 +28,6 @@ mod member_deadline;
 mod member_types;
 mod pages;
 mod path_name;
-mod pause;
 mod pool;
 mod report;
 mod run_job;
@@ -38,7 +37,10 @@ mod watch_request;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use tokio::sync::mpsc::Sender;
+
 use crate::cluster::cluster_id::ClusterId;
+use member::{Member, Members};
 use member_deadline::MemberDeadline;
 
 pub(crate) use failure::MemberFailure;
@@ -53,7 +55,7 @@ use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::multi::ClusterProgress;
-use crate::multi::ordered_output::{Concurrency, ForCluster};
+use crate::multi::ordered_output::{self, Concurrency, ForCluster, Sink};
 use crate::multi::selection::Growth;
 use crate::printer::Printer;
 use crate::server_text::ServerText;
@@ -146,14 +148,12 @@ impl Plan {
     /// Runs the plan. Returns the results of the clusters in their order, then those of clusters that joined.
     /// Lines of text go to `text`.
     pub(crate) async fn run(&self, task: &Task<'_>, text: &mut dyn Text) -> Result<Vec<Ended>, DirectError> {
-        let named =
-            |results: Vec<Result<(), MemberFailure>>| task.clusters.iter().cloned().zip(results).collect();
         let result = match self {
             Self::Get(plan) => get::run(plan, task, text).await,
             Self::Logs(plan) => logs::run(plan, task, text).await,
             Self::Tail(plan) => logs::run_tail(plan, task, text).await,
-            Self::Compare(plan) => compare::run(plan, task).await.map(named),
-            Self::Report(plan) => report::run(plan, task, text).await.map(named),
+            Self::Compare(plan) => compare::run(plan, task).await,
+            Self::Report(plan) => report::run(plan, task, text).await,
         };
         result.map_err(|source| DirectError::Client { host: task.reach.describe(), source })
     }
@@ -252,14 +252,36 @@ impl Task<'_> {
         &self,
         streams: usize,
         deadline: fn(Duration) -> MemberDeadline,
-    ) -> Result<member::Members, ClientError> {
+    ) -> Result<Members, ClientError> {
         let time = self.timeout.unwrap_or(FOREVER);
-        member::Members::new(self, streams, || deadline(time)).await
+        Members::new(self, streams, || deadline(time)).await
     }
 
     /// Number of parallel clusters.
     fn at_once(&self) -> usize {
         self.at_once.unwrap_or(AT_ONCE).min(self.clusters.len())
+    }
+
+    /// Runs the work on each member in parallel, and passes the pieces to the sink in order.
+    async fn run_each<P, W>(
+        &self,
+        mut members: Members,
+        work: impl Fn(Member, Sender<P>) -> W,
+        sink: &mut impl Sink<P>,
+    ) -> Vec<Ended>
+    where
+        P: Send + 'static,
+        W: Future<Output = Result<(), MemberFailure>> + Send + 'static,
+    {
+        let way = self.way(&members.all);
+        let results = ordered_output::run(members.all.clone(), &way, work, sink).await;
+        members.warn(self.printer);
+        self.named(ended_results(results))
+    }
+
+    /// The results with the names of their clusters.
+    fn named(&self, results: Vec<Result<(), MemberFailure>>) -> Vec<Ended> {
+        self.clusters.iter().cloned().zip(results).collect()
     }
 
     /// The concurrency for these requests. From now on, the progress display waits for their clusters.

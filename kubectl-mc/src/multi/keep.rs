@@ -3,11 +3,11 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use tokio::sync::mpsc::{self, Sender};
 
 use super::child::{self, Child, Event};
+use super::pause::Pause;
 use super::{Fault, interrupt};
 use crate::cache;
 use crate::cluster::client;
@@ -23,7 +23,7 @@ pub(super) async fn run(
     events: &Sender<Event>,
 ) -> Result<(), Fault> {
     let overlay = OverlayCopy::read(invocation);
-    let mut pause = FIRST_PAUSE;
+    let mut pause = Pause::default();
     let mut forwarded = false;
     loop {
         let (sender, mut own) = mpsc::channel(1);
@@ -43,10 +43,13 @@ pub(super) async fn run(
         if !forwarded || events.is_closed() {
             return result;
         }
-        pause = if forwards { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
-        let again = format!("the connection was lost; trying again in {pause:?}\n");
+        if forwards {
+            pause = Pause::default();
+        }
+        let time = pause.next();
+        let again = format!("the connection was lost; trying again in {time:?}\n");
         let _ = events.send(Event::Err(again.into_bytes())).await;
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(time).await;
         overlay.as_ref().map_or(Ok(()), OverlayCopy::restore)?;
     }
 }
@@ -122,5 +125,3 @@ pub(crate) fn run_one(
 
 /// kubectl prints this for each port when it is ready.
 const FORWARDING: &[u8] = b"Forwarding from ";
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use super::Task;
 use super::event_lines::EventLines;
 use super::login::Login;
+use super::member::next_data;
 use crate::cluster::cluster_id::ClusterId;
 use crate::multi::ordered_output::Abort;
 use crate::multi::selection::{Growth, Lists, Readiness, SelectedCluster};
@@ -86,8 +87,8 @@ impl Follower {
         let mut lines = EventLines::default();
         // Clusters outside the choice, with their labels at that time.
         let mut others = BTreeMap::new();
-        while let Some(frame) = body.frame().await {
-            let events = lines.take(&frame.ok()?.into_data().unwrap_or_default()).ok()?;
+        while let Some(data) = next_data(&mut body).await.ok()? {
+            let events = lines.take(&data).ok()?;
             let mut is_new = false;
             for event in events.iter() {
                 let Ok(Event { object }) = serde_json::from_slice(event) else { continue };

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::get;
-use super::{MemberFailure, Task};
+use super::{Ended, MemberFailure, Task};
 use crate::argv::Scanned;
 use crate::cluster::client::ClientError;
 
@@ -37,10 +37,7 @@ type Fields = BTreeMap<String, String>;
 type Objects = BTreeMap<String, BTreeMap<usize, Fields>>;
 
 /// Compares the objects. A cluster that differs from the first responding cluster has a negative answer.
-pub(super) async fn run(
-    plan: &ComparePlan,
-    task: &Task<'_>,
-) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {
+pub(super) async fn run(plan: &ComparePlan, task: &Task<'_>) -> Result<Vec<Ended>, ClientError> {
     let (found, mut results) = get::objects(&plan.objects, task).await?;
     let answered: Vec<usize> = (0..results.len()).filter(|place| results[*place].is_ok()).collect();
     let mut objects = Objects::new();
@@ -81,7 +78,7 @@ pub(super) async fn run(
             break;
         }
     }
-    Ok(results)
+    Ok(task.named(results))
 }
 
 /// A field with different values.

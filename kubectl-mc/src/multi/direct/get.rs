@@ -47,8 +47,7 @@ pub(super) async fn run(
         let members = task.members(task.clusters.len() + SPARE, MemberDeadline::each).await?;
         return Ok(watch::run(plan, task, &members, text).await);
     }
-    let results = list_all(plan, task).await?;
-    Ok(task.clusters.iter().cloned().zip(results).collect())
+    Ok(task.named(list_all(plan, task).await?))
 }
 
 async fn list_all(plan: &GetPlan, task: &Task<'_>) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {

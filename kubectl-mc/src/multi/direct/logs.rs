@@ -25,10 +25,10 @@ use super::failure::MemberFailure;
 use super::lasting::{self, Of, SPARE};
 use super::member::Member;
 use super::member_deadline::MemberDeadline;
-use super::pause::Pause;
-use super::{Ended, Merge, Task, Text, ended_results};
+use super::{Ended, Merge, Task, Text};
 use crate::cluster::client::ClientError;
-use crate::multi::ordered_output::{self, Abort, Sink};
+use crate::multi::ordered_output::{Abort, Sink};
+use crate::multi::pause::Pause;
 use crate::server_text::escaped;
 
 /// A message from the logs of one member.
@@ -47,7 +47,7 @@ pub(super) async fn run(
     task: &Task<'_>,
     text: &mut dyn Text,
 ) -> Result<Vec<Ended>, ClientError> {
-    let mut sink = Texts { task, text };
+    let mut sink = Texts { task, text, has_prefixes: false };
     let plan = plan.clone();
     if plan.options.follow {
         let places = task.clusters.len().saturating_add(SPARE);
@@ -59,12 +59,9 @@ pub(super) async fn run(
         members.warn(task.printer);
         return Ok(ended);
     }
-    let mut members = task.members(task.at_once().saturating_mul(BESIDE), MemberDeadline::whole).await?;
+    let members = task.members(task.at_once().saturating_mul(BESIDE), MemberDeadline::whole).await?;
     let ask = |member: Member, sender| member_logs(plan.clone(), member, sender);
-    let results = ordered_output::run(members.all.clone(), &task.way(&members.all), ask, &mut sink).await;
-    members.warn(task.printer);
-    let results = ended_results(results);
-    Ok(task.clusters.iter().cloned().zip(results).collect())
+    Ok(task.run_each(members, ask, &mut sink).await)
 }
 
 /// Prints a remark for a member that has just become Ready.
@@ -77,9 +74,9 @@ async fn greet(is_late: bool, sender: &Sender<Said>) {
 
 /// Reads the logs of one member in order. Prefetches some of the later logs.
 async fn member_logs(plan: LogsPlan, member: Member, sender: Sender<Said>) -> Result<(), MemberFailure> {
-    let read = |(stream, plain): (LogStream, Arc<PlainLines>), sender: Sender<Said>| async move {
-        stream.read(&plain, &sender).await
-    };
+    let timestamps = plan.timestamps;
+    let read =
+        |stream: LogStream, sender: Sender<Said>| async move { stream.read(timestamps, &sender).await };
     let streams = streams(&plan, &member, &sender).await?;
     in_order(streams, BESIDE, read, &sender).await
 }
@@ -148,7 +145,7 @@ async fn member_follow(
         }
     };
     let mut running = tokio::task::JoinSet::new();
-    for (stream, _) in streams {
+    for stream in streams {
         let sender = sender.clone();
         running.spawn(async move { stream.follow(&mut Cutter::default(), &sender).await });
     }
@@ -168,7 +165,7 @@ async fn streams(
     plan: &LogsPlan,
     member: &Member,
     sender: &Sender<Said>,
-) -> Result<Vec<(LogStream, Arc<PlainLines>)>, MemberFailure> {
+) -> Result<Vec<LogStream>, MemberFailure> {
     let namespace = member.namespace(plan.namespace.as_deref());
     let pods = pods::of(plan, member, namespace).await?;
     if pods.is_empty() {
@@ -187,8 +184,9 @@ async fn streams(
             let name = &pod.metadata.name;
             let prefix =
                 if plan.prefix { escaped(&format!("[pod/{name}/{container}] ")) } else { String::new() };
-            let format = Arc::new(PlainLines { timestamps: plan.timestamps, prefix });
-            let stream = LogStream {
+            // A followed log always has timestamps, as positions to resume from.
+            let omits_time = plan.options.follow && !plan.timestamps;
+            streams.push(LogStream {
                 options: plan.options.clone(),
                 member: member.at(place),
                 namespace: namespace.to_owned(),
@@ -196,10 +194,9 @@ async fn streams(
                 pod: name.clone(),
                 id: pod.running(&container).map(str::to_owned),
                 container,
-                format: format.clone(),
+                format: Arc::new(PlainLines { omits_time, prefix }),
                 is_patient: false,
-            };
-            streams.push((stream, format));
+            });
         }
     }
     Ok(streams)
@@ -209,28 +206,28 @@ async fn streams(
 struct Texts<'a, 't> {
     task: &'a Task<'a>,
     text: &'t mut dyn Text,
+    /// Whether the lines already begin with their origin.
+    has_prefixes: bool,
 }
 
 impl Texts<'_, '_> {
     fn print(&mut self, cluster: &ClusterId, said: Said) -> ControlFlow<()> {
         match said {
-            Said::Lines(lines) => self.text.out(cluster, &lines),
+            Said::Lines(lines) | Said::Last(lines) if self.has_prefixes => {
+                return self.task.printer.stream(&lines);
+            }
+            Said::Lines(lines) => return self.text.out(cluster, &lines),
             Said::Last(mut line) => {
                 // Other logs of the cluster may follow; kubectl leaves the last line unchanged.
                 if self.task.merge == Merge::Marked && !line.is_empty() && !line.ends_with(b"\n") {
                     line.push(b'\n');
                 }
-                self.text.out(cluster, &line)
+                return self.text.out(cluster, &line);
             }
-            Said::Remark(remark) => {
-                self.text.remark(cluster, &remark);
-                ControlFlow::Continue(())
-            }
-            Said::Failed(failure) => {
-                self.text.failed(cluster, &failure);
-                ControlFlow::Continue(())
-            }
+            Said::Remark(remark) => self.text.remark(cluster, &remark),
+            Said::Failed(failure) => self.text.failed(cluster, &failure),
         }
+        ControlFlow::Continue(())
     }
 }
 

@@ -236,17 +236,21 @@ impl Member {
 
     async fn body(&self, mut body: Body, most: usize) -> Result<Bytes, MemberFailure> {
         let mut whole = Vec::new();
-        while let Some(frame) = self.in_time(body.frame()).await? {
-            let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
-            if let Ok(data) = frame.into_data() {
-                if whole.len() + data.len() > most {
-                    return Err(MemberFailure::Unreadable(format!("it is longer than {most} bytes").into()));
-                }
-                whole.extend_from_slice(&data);
+        while let Some(data) = self.in_time(next_data(&mut body)).await?? {
+            if whole.len() + data.len() > most {
+                return Err(MemberFailure::Unreadable(format!("it is longer than {most} bytes").into()));
             }
+            whole.extend_from_slice(&data);
         }
         Ok(whole.into())
     }
+}
+
+/// The next data of a response; `None` at its end.
+pub(super) async fn next_data(body: &mut Body) -> Result<Option<Bytes>, MemberFailure> {
+    let frame = body.frame().await.transpose();
+    let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
+    Ok(frame.map(|frame| frame.into_data().unwrap_or_default()))
 }
 
 /// A request to a member.

@@ -15,11 +15,10 @@ use super::discovery::Store;
 use super::failure::MemberFailure;
 use super::member::Member;
 use super::member_deadline::MemberDeadline;
-use super::{Task, Text, ended_results};
+use super::{Ended, Task, Text};
 use crate::argv::Scanned;
-use crate::cache::Cache;
 use crate::cluster::client::ClientError;
-use crate::multi::ordered_output::{self, Sink};
+use crate::multi::ordered_output::Sink;
 
 /// A command of this kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,14 +57,12 @@ pub(super) async fn run(
     plan: &ReportPlan,
     task: &Task<'_>,
     text: &mut dyn Text,
-) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {
-    let mut members = task.members(0, MemberDeadline::whole).await?;
-    let store = Arc::new(Store::new(Cache::open(task.env).ok()));
+) -> Result<Vec<Ended>, ClientError> {
+    let members = task.members(0, MemberDeadline::whole).await?;
+    let store = Arc::new(Store::open(task.env));
     let ask = |member: Member, sender| report(plan.clone(), member, Arc::clone(&store), sender);
     let mut sink = Reports { task, text };
-    let results = ordered_output::run(members.all.clone(), &task.way(&members.all), ask, &mut sink).await;
-    members.warn(task.printer);
-    Ok(ended_results(results))
+    Ok(task.run_each(members, ask, &mut sink).await)
 }
 
 /// Requests the report of one member, and sends it when it is complete.

@@ -1,13 +1,12 @@
 //! Reads the events of one watch request, until the server or the network ends it.
 
-use http_body_util::BodyExt;
 use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::event_lines::{EventLines, Events};
 use super::failure::{MemberFailure, Status};
-use super::member::{Member, Query};
+use super::member::{Member, Query, next_data};
 use super::server_table::parse;
 
 /// A watch that receives events.
@@ -46,9 +45,8 @@ impl WatchRequest {
 
     /// The next events. `None` if the server ends the watch, which it does after some minutes.
     pub(super) async fn next(&mut self) -> Result<Option<Events>, Gap> {
-        let Some(frame) = self.body.frame().await else { return Ok(None) };
-        let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
-        Ok(Some(self.lines.take(&frame.into_data().unwrap_or_default())?))
+        let Some(data) = next_data(&mut self.body).await? else { return Ok(None) };
+        Ok(Some(self.lines.take(&data)?))
     }
 }
 

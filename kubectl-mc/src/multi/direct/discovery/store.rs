@@ -8,6 +8,7 @@ use crate::cluster::cluster_id::ClusterId;
 use super::Discovery;
 use crate::cache::Cache;
 use crate::cluster::context::ClusterContext;
+use crate::env::Env;
 use crate::kubectl::overlay::server;
 
 /// The cache of discovery. Without a folder nothing is cached, and commands still work.
@@ -16,8 +17,8 @@ pub(in crate::multi::direct) struct Store {
 }
 
 impl Store {
-    pub(in crate::multi::direct) fn new(cache: Option<Cache>) -> Self {
-        Self { cache }
+    pub(in crate::multi::direct) fn open(env: &Env) -> Self {
+        Self { cache: Cache::open(env).ok() }
     }
 
     /// The cached types of a member, if they are not too old.

@@ -9,7 +9,6 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::Ask;
 use super::plan::{GetPlan, Objects};
-use crate::cache::Cache;
 use crate::multi::StragglerTimer;
 use crate::multi::direct::discovery::{self, ApiResource, Store};
 use crate::multi::direct::failure::MemberFailure;
@@ -227,8 +226,7 @@ impl LaterWord {
                 (word.clone(), Some(vec![name.clone()]))
             }
         };
-        let store = Arc::new(Store::new(Cache::open(task.env).ok()));
-        Some(Self { word, names, store })
+        Some(Self { word, names, store: Arc::new(Store::open(task.env)) })
     }
 
     pub(super) fn at(self, member: Member) -> Later {
@@ -286,7 +284,7 @@ async fn lookup(
         return (vec![known; members.len()], Vec::new());
     }
     let way = task.way(members);
-    let store = Arc::new(Store::new(Cache::open(task.env).ok()));
+    let store = Arc::new(Store::open(task.env));
     let turns = Arc::new(Semaphore::new(way.at_once.max(1)));
     let (told, mut tell) = mpsc::unbounded_channel();
     let asked = members.iter().map(|member| {

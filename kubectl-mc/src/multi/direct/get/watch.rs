@@ -18,11 +18,11 @@ use super::{Ask, Member, Members};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::lasting;
 use crate::multi::direct::pages::Pages;
-use crate::multi::direct::pause::Pause;
 use crate::multi::direct::server_table::{Column, Shown, Table, TableLines};
 use crate::multi::direct::watch_request::{Gap, WatchRequest, parse_event};
 use crate::multi::direct::{Ended, Task, Text};
 use crate::multi::ordered_output::Sink;
+use crate::multi::pause::Pause;
 
 /// A message from the watch of one member.
 enum Told {

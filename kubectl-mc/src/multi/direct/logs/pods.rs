@@ -6,7 +6,7 @@ use super::plan::{Containers, LogsPlan, Pods};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query};
 use crate::multi::direct::path_name::is_name;
-use crate::multi::direct::server_table::parse;
+use crate::multi::direct::server_table::{ListMeta, parse};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -108,9 +108,11 @@ struct Terminated {
 }
 
 #[derive(Deserialize)]
-struct List {
+pub(super) struct PodList {
     #[serde(default)]
-    items: Vec<Pod>,
+    pub(super) metadata: ListMeta,
+    #[serde(default)]
+    pub(super) items: Vec<Pod>,
 }
 
 /// The pods of a plan.
@@ -130,7 +132,7 @@ pub(super) async fn of(plan: &LogsPlan, member: &Member, namespace: &str) -> Res
         },
         Pods::Selected(selector) => {
             let query = Query::default().with("labelSelector", selector);
-            let list: List = parse(&member.get(&format!("{path}{query}"), "application/json").await?)?;
+            let list: PodList = parse(&member.get(&format!("{path}{query}"), "application/json").await?)?;
             Ok(list.items.into_iter().filter(|pod| is_name(&pod.metadata.name)).collect())
         }
     }

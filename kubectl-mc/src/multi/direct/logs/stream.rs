@@ -1,9 +1,7 @@
 //! Streams the log of one container.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use http_body_util::BodyExt;
 use tokio::sync::mpsc::Sender;
 
 use super::Said;
@@ -11,7 +9,8 @@ use super::lines::{Cutter, without_time};
 use super::plan::Since;
 use super::pods;
 use crate::multi::direct::failure::MemberFailure;
-use crate::multi::direct::member::{Member, Query};
+use crate::multi::direct::member::{Member, Query, next_data};
+use crate::multi::pause::Pause;
 
 /// The location of the log, and its options.
 pub(super) struct LogStream {
@@ -47,13 +46,14 @@ impl LogOptions {
 
 /// The output format of a line.
 pub(super) trait LineFormat: Send + Sync {
-    /// Appends a line to the output. The line starts with the server's timestamp.
+    /// Appends a line to the output. The line starts with the server's timestamp, if one was requested.
     fn show(&self, line: &[u8], to: &mut Vec<u8>);
 }
 
 /// kubectl's format.
 pub(super) struct PlainLines {
-    pub(super) timestamps: bool,
+    /// Whether to omit the server's timestamp.
+    pub(super) omits_time: bool,
     /// kubectl's `--prefix`.
     pub(super) prefix: String,
 }
@@ -61,7 +61,7 @@ pub(super) struct PlainLines {
 impl LineFormat for PlainLines {
     fn show(&self, line: &[u8], to: &mut Vec<u8>) {
         to.extend_from_slice(self.prefix.as_bytes());
-        to.extend_from_slice(if self.timestamps { line } else { without_time(line) });
+        to.extend_from_slice(if self.omits_time { without_time(line) } else { line });
     }
 }
 
@@ -73,44 +73,12 @@ fn end_line(to: &mut Vec<u8>) {
 }
 
 impl LogStream {
-    /// Reads the current log byte for byte.
-    pub(super) async fn read(&self, plain: &PlainLines, sender: &Sender<Said>) -> Result<(), MemberFailure> {
-        let query = self.query(plain.timestamps, None);
+    /// Reads the current log, with the server's timestamps if they are wanted.
+    pub(super) async fn read(&self, timestamps: bool, sender: &Sender<Said>) -> Result<(), MemberFailure> {
+        let query = self.query(timestamps, None);
         let mut body = self.member.open(&self.path(&query), "*/*").await?.into_body();
         let mut cutter = Cutter::default();
-        let prefix = plain.prefix.as_bytes();
-        while let Some(frame) = self.member.in_time(body.frame()).await? {
-            let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
-            let mut lines = Vec::new();
-            cutter.take(&frame.into_data().unwrap_or_default(), |line| {
-                lines.extend_from_slice(prefix);
-                lines.extend_from_slice(line);
-                end_line(&mut lines);
-            });
-            if !lines.is_empty() && sender.send(Said::Lines(lines)).await.is_err() {
-                return Ok(());
-            }
-        }
-        // The last line may lack a line break.
-        let mut last = Vec::new();
-        cutter.finish(|line| {
-            last.extend_from_slice(prefix);
-            last.extend_from_slice(line);
-        });
-        let _ = sender.send(Said::Last(last)).await;
-        Ok(())
-    }
-
-    /// Reads the current log line by line.
-    pub(super) async fn read_lines(
-        &self,
-        cutter: &mut Cutter,
-        sender: &Sender<Said>,
-    ) -> Result<(), MemberFailure> {
-        let mut body = self.member.open(&self.path(&self.query(true, None)), "*/*").await?.into_body();
-        while let Some(frame) = self.member.in_time(body.frame()).await? {
-            let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
-            let data = frame.into_data().unwrap_or_default();
+        while let Some(data) = self.member.in_time(next_data(&mut body)).await?? {
             self.send(sender, false, |line| cutter.take(&data, line)).await;
             if sender.is_closed() {
                 return Ok(());
@@ -128,7 +96,7 @@ impl LogStream {
         sender: &Sender<Said>,
     ) -> Result<(), MemberFailure> {
         let mut since = cutter.resume();
-        let mut pause = FIRST_PAUSE;
+        let mut pause = Pause::default();
         // `None` until the log was opened once.
         let mut lost = None;
         loop {
@@ -160,8 +128,7 @@ impl LogStream {
                 self.remark(sender, &format!("lost: {why}; trying again")).await;
             }
             since = cutter.resume();
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause.wait().await;
         }
     }
 
@@ -172,16 +139,14 @@ impl LogStream {
         cutter: &mut Cutter,
         sender: &Sender<Said>,
         lost: &mut Option<bool>,
-        pause: &mut Duration,
+        pause: &mut Pause,
     ) -> Result<(), MemberFailure> {
         let mut body = self.member.open(&self.path(query), "*/*").await?.into_body();
         if lost.replace(false) == Some(true) {
             self.remark(sender, "the log continues").await;
         }
-        *pause = FIRST_PAUSE;
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
-            let data = frame.into_data().unwrap_or_default();
+        *pause = Pause::default();
+        while let Some(data) = next_data(&mut body).await? {
             self.send(sender, false, |line| cutter.take(&data, line)).await;
             if sender.is_closed() {
                 return Ok(());
@@ -241,6 +206,3 @@ impl LogStream {
         }
     }
 }
-
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);

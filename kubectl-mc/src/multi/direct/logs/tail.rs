@@ -11,21 +11,18 @@ mod pod_watch;
 mod slots;
 mod template;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::cluster::cluster_id::ClusterId;
 use tokio::sync::mpsc::Sender;
 
 pub(crate) use plan::TailPlan;
 
 use self::line::Look;
-use super::{Member, MemberDeadline, Merge, Said, Task, Text};
+use super::{Member, MemberDeadline, Merge, Said, Task, Text, Texts};
 use crate::cluster::client::ClientError;
 use crate::multi::colors::Colors;
-use crate::multi::direct::lasting::{self, Of, SPARE};
-use crate::multi::direct::{Ended, ended_results};
-use crate::multi::ordered_output::{self, Sink};
+use crate::multi::direct::Ended;
+use crate::multi::direct::lasting::{self, SPARE};
 
 /// The state of one `tail` for all its clusters.
 struct Tail {
@@ -58,19 +55,15 @@ pub(in crate::multi::direct) async fn run(
     text: &mut dyn Text,
 ) -> Result<Vec<Ended>, ClientError> {
     let tail = Tail::new(plan, task);
-    let mut sink = TailSink { task, text };
+    let mut sink = Texts { task, text, has_prefixes: true };
     if !plan.options.follow {
         let streams = task.at_once().saturating_mul(plan.most).min(MOST_STREAMS);
-        let mut members = task.members(streams, MemberDeadline::whole).await?;
+        let members = task.members(streams, MemberDeadline::whole).await?;
         let read = |member: Member, sender: Sender<Said>| {
             let tail = Arc::clone(&tail);
             async move { once::read(&tail, &member, &sender).await }
         };
-        let results =
-            ordered_output::run(members.all.clone(), &task.way(&members.all), read, &mut sink).await;
-        members.warn(task.printer);
-        let results = ended_results(results);
-        return Ok(task.clusters.iter().cloned().zip(results).collect());
+        return Ok(task.run_each(members, read, &mut sink).await);
     }
     let places = task.clusters.len().saturating_add(SPARE);
     let streams = places.saturating_mul(tail.streams()).min(MOST_STREAMS);
@@ -90,38 +83,6 @@ pub(in crate::multi::direct) async fn run(
     let ended = lasting::run(task, &members, follow, &mut sink).await;
     members.warn(task.printer);
     Ok(ended)
-}
-
-/// Prints the messages.
-struct TailSink<'a, 't> {
-    task: &'a Task<'a>,
-    text: &'t mut dyn Text,
-}
-
-impl TailSink<'_, '_> {
-    fn print(&mut self, cluster: &ClusterId, said: Said) -> ControlFlow<()> {
-        match said {
-            Said::Lines(lines) | Said::Last(lines) => return self.task.printer.stream(&lines),
-            Said::Remark(remark) => self.text.remark(cluster, &remark),
-            Said::Failed(failure) => self.text.failed(cluster, &failure),
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// For logs that are read once.
-impl Sink<Said> for TailSink<'_, '_> {
-    fn take(&mut self, place: usize, said: Said) -> ControlFlow<()> {
-        let Some(cluster) = self.task.clusters.get(place) else { return ControlFlow::Continue(()) };
-        self.print(cluster, said)
-    }
-}
-
-/// For followed logs.
-impl Sink<Of<Said>> for TailSink<'_, '_> {
-    fn take(&mut self, _: usize, Of { member, piece }: Of<Said>) -> ControlFlow<()> {
-        self.print(&member.name, piece)
-    }
 }
 
 /// With 80 streams per connection. More connections could overload the host.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::{self, Sender};
 
-use super::super::lines::Cutter;
 use super::super::stream::LogStream;
 use super::super::{Said, in_order};
 use super::Tail;
@@ -35,7 +34,7 @@ pub(super) async fn read(
     let read = |stream: LogStream, sender: Sender<Said>| {
         let failed = failed.clone();
         async move {
-            let result = stream.read_lines(&mut Cutter::default(), &sender).await;
+            let result = stream.read(true, &sender).await;
             if let Err(failure) = result {
                 let _ = sender.send(Said::Failed(failure.clone())).await;
                 let _ = failed.send(failure);

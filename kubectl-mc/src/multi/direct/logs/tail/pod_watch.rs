@@ -4,15 +4,15 @@
 use serde::Deserialize;
 use tokio::sync::mpsc::Sender;
 
-use super::super::pods::Pod;
+use super::super::pods::{Pod, PodList};
 use super::Tail;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query};
 use crate::multi::direct::pages::Pages;
 use crate::multi::direct::path_name::is_name;
-use crate::multi::direct::pause::Pause;
-use crate::multi::direct::server_table::parse;
+use crate::multi::direct::server_table::{ListMeta, parse};
 use crate::multi::direct::watch_request::{Gap, WatchRequest, parse_event};
+use crate::multi::pause::Pause;
 
 /// A change of the pods.
 pub(super) enum PodEvent {
@@ -31,25 +31,8 @@ pub(super) struct PodWatch<'a> {
 }
 
 #[derive(Deserialize)]
-struct List {
-    #[serde(default)]
-    metadata: ListMetadata,
-    #[serde(default)]
-    items: Vec<Pod>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListMetadata {
-    #[serde(default)]
-    resource_version: String,
-    #[serde(default, rename = "continue")]
-    next: String,
-}
-
-#[derive(Deserialize)]
 struct Bookmark {
-    metadata: ListMetadata,
+    metadata: ListMeta,
 }
 
 impl PodWatch<'_> {
@@ -60,7 +43,7 @@ impl PodWatch<'_> {
         loop {
             let query = pages.query(self.query());
             let body = self.member.get(&format!("{}{query}", self.path()), JSON).await?;
-            let list: List = parse(&body)?;
+            let list: PodList = parse(&body)?;
             pods.extend(list.items.into_iter().filter(|pod| self.is_wanted(pod)));
             if !pages.has_next(list.metadata.next)? {
                 return Ok((pods, list.metadata.resource_version));

@@ -7,10 +7,15 @@ use std::time::Duration;
 pub(super) struct Pause(u32);
 
 impl Pause {
-    pub(super) async fn wait(&mut self) {
+    /// The time until the next attempt.
+    pub(super) fn next(&mut self) -> Duration {
         let time = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(self.0)).min(LONGEST_PAUSE);
         self.0 += 1;
-        tokio::time::sleep(time).await;
+        time
+    }
+
+    pub(super) async fn wait(&mut self) {
+        tokio::time::sleep(self.next()).await;
     }
 }
 

@@ -210,12 +210,6 @@ pub(super) struct LaterWord {
     store: Arc<Store>,
 }
 
-/// The same for a member that joins later.
-pub(super) struct Later {
-    word: LaterWord,
-    member: Member,
-}
-
 impl LaterWord {
     /// Returns `None` if the plan has no word.
     pub(super) fn new(plan: &GetPlan, task: &Task<'_>) -> Option<Self> {
@@ -229,15 +223,9 @@ impl LaterWord {
         Some(Self { word, names, store: Arc::new(Store::open(task.env)) })
     }
 
-    pub(super) fn at(self, member: Member) -> Later {
-        Later { word: self, member }
-    }
-}
-
-impl Later {
-    /// The request; `None` if the member has no such type.
-    pub(super) async fn ask(&self) -> Result<Option<Ask>, MemberFailure> {
-        let Self { word: LaterWord { word, names, store }, member } = self;
+    /// The request to a member; `None` if it has no such type.
+    pub(super) async fn ask(&self, member: &Member) -> Result<Option<Ask>, MemberFailure> {
+        let Self { word, names, store } = self;
         let meant = match discovery::everywhere(word) {
             Some(resource) => vec![resource],
             None => {

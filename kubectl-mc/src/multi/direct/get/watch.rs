@@ -12,7 +12,7 @@ use tokio::sync::mpsc::Sender;
 use self::screen::Screen;
 use super::list::Source;
 use super::plan::{GetPlan, Output};
-use super::resolve::{Later, LaterWord, Search, Wanted};
+use super::resolve::{LaterWord, Search, Wanted};
 use super::table::ACCEPT;
 use super::{Ask, Member, Members};
 use crate::multi::direct::failure::MemberFailure;
@@ -72,7 +72,7 @@ pub(super) async fn run(
                 (Some(failure), _, _) => return Err(failure),
                 (None, Some(wanted), _) => first(wanted, source, shown, &sender).await,
                 (None, None, Some(later)) if is_late => {
-                    later_on(&later.at(member), source, shown, &sender).await
+                    later_on(&later, &member, source, shown, &sender).await
                 }
                 // The member has no such type.
                 _ => Ok(()),
@@ -105,14 +105,15 @@ async fn first(
 
 /// Watches a member that has just become ready and may still fail.
 async fn later_on(
-    later: &Later,
+    later: &LaterWord,
+    member: &Member,
     source: Source,
     shown: Shown,
     sender: &Sender<Told>,
 ) -> Result<(), MemberFailure> {
     let mut pause = Pause::default();
     let ask = loop {
-        match later.ask().await {
+        match later.ask(member).await {
             Err(failure) if failure.is_passing() && !sender.is_closed() => pause.wait().await,
             asked => break asked?,
         }

@@ -33,14 +33,16 @@ impl Document {
 
     /// Adds an object of a cluster, or the items of a list.
     pub(crate) fn add(&mut self, cluster: &ClusterId, answer: Value) {
+        let begun = self.items.len();
         match answer {
             Value::Object(mut list) if is_list(&list) => {
                 let items = list.remove("items");
                 let items = items.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
-                self.items.extend(items.into_iter().map(|item| annotated(item, cluster)));
+                self.items.extend(items);
             }
-            answer => self.items.push(annotated(answer, cluster)),
+            answer => self.items.push(answer),
         }
+        self.items[begun..].iter_mut().for_each(|item| mark(item, cluster));
     }
 
     /// Adds the failure of a cluster.
@@ -104,17 +106,16 @@ fn is_list(object: &Map<String, Value>) -> bool {
         && object.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"))
 }
 
-fn annotated(mut item: Value, cluster: &ClusterId) -> Value {
-    if let Some(object) = item.as_object_mut() {
-        let metadata = object.entry("metadata").or_insert_with(|| json!({}));
-        if let Some(metadata) = metadata.as_object_mut() {
-            let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-            if let Some(annotations) = annotations.as_object_mut() {
-                annotations.insert(names::CLUSTER.to_owned(), cluster.to_string().into());
-            }
-        }
+/// Adds the cluster of an object to its annotations.
+pub(super) fn mark(item: &mut Value, cluster: &ClusterId) {
+    let Some(object) = item.as_object_mut() else { return };
+    let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+    let Some(metadata) = metadata.as_object_mut() else { return };
+    let annotations = metadata.entry("annotations").or_insert(Value::Null);
+    if !annotations.is_object() {
+        *annotations = json!({});
     }
-    item
+    annotations[names::CLUSTER] = cluster.as_str().into();
 }
 
 #[cfg(test)]

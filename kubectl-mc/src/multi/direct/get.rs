@@ -94,12 +94,11 @@ pub(super) async fn objects(
     let mut failures: Vec<Option<MemberFailure>> = vec![None; members.all.len()];
     let all = members.all.clone();
     let mut search = Search::begin(plan, task, &all, true).await;
-    let source = list::Source::new(plan);
     let mut found = Found::default();
     for Round { wanted } in search.rounds(&mut failures) {
         found.places = wanted.iter().map(|wanted| wanted.place).collect();
         let fetch = |wanted, sender| {
-            let source = source.clone();
+            let source = plan.source.clone();
             asked(wanted, |ask| list::values(source, ask, sender))
         };
         let way = task.way(&wanted);
@@ -162,7 +161,8 @@ impl<'a> Sinks<'a> {
                     .collect();
                 kinds.sort_unstable();
                 kinds.dedup();
-                let shown = Shown { columns: columns.clone(), namespace: plan.all_namespaces, prefix: None };
+                let shown =
+                    Shown { columns: columns.clone(), namespace: plan.source.all_namespaces, prefix: None };
                 Self::Table(TableSink::new(task, shown, kinds.len() > 1))
             }
             output => {
@@ -185,7 +185,7 @@ impl<'a> Sinks<'a> {
         task: &Task<'_>,
         wanted: Vec<Wanted>,
     ) -> Option<Vec<Option<MemberFailure>>> {
-        let source = list::Source::new(plan);
+        let source = plan.source.clone();
         let way = task.way(&wanted);
         let results = match self {
             Self::Table(sink) => {
@@ -241,13 +241,15 @@ impl<'a> Sinks<'a> {
             }
             // As in kubectl, if there was no error and no output.
             Self::Table(sink)
-                if sink.wrote_nothing() && failures.iter().all(Option::is_none) && !plan.ignore_not_found =>
+                if sink.wrote_nothing()
+                    && failures.iter().all(Option::is_none)
+                    && !plan.source.ignore_not_found =>
             {
                 // Contexts may have different namespaces.
                 let mut names: Vec<_> =
-                    members.iter().map(|member| member.namespace(plan.namespace.as_deref())).collect();
+                    members.iter().map(|member| member.namespace(plan.source.namespace.as_deref())).collect();
                 names.dedup();
-                if let ([namespace], true) = (names.as_slice(), !plan.all_namespaces && namespaced) {
+                if let ([namespace], true) = (names.as_slice(), !plan.source.all_namespaces && namespaced) {
                     task.printer.note_line(&format!("No resources found in {namespace} namespace."));
                 } else {
                     task.printer.note("No resources found\n");

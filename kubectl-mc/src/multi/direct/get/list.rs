@@ -3,14 +3,13 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use kubectl_mc_api::names;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::Sender;
 
 use super::Ask;
-use super::plan::{GetPlan, Output};
+use super::plan::Output;
 use crate::cluster::cluster_id::ClusterId;
 use crate::json;
 use crate::multi::Fault;
@@ -25,29 +24,19 @@ use crate::server_text::escaped;
 use crate::yaml;
 
 /// The source of the objects.
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Source {
-    all_namespaces: bool,
-    /// `None` means the namespace of the kubeconfig context.
-    namespace: Option<String>,
-    selector: Option<String>,
-    field_selector: Option<String>,
-    chunk: Option<u32>,
-    ignore_not_found: bool,
+    pub(super) all_namespaces: bool,
+    /// `--namespace`; `None` means the context's namespace.
+    pub(super) namespace: Option<String>,
+    pub(super) selector: Option<String>,
+    pub(super) field_selector: Option<String>,
+    /// Maximum number of objects per request; kubectl's `--chunk-size`.
+    pub(super) chunk: Option<u32>,
+    pub(super) ignore_not_found: bool,
 }
 
 impl Source {
-    pub(super) fn new(plan: &GetPlan) -> Self {
-        Self {
-            all_namespaces: plan.all_namespaces,
-            namespace: plan.namespace.clone(),
-            selector: plan.selector.clone(),
-            field_selector: plan.field_selector.clone(),
-            chunk: plan.chunk,
-            ignore_not_found: plan.ignore_not_found,
-        }
-    }
-
     /// The query that selects the objects of a list.
     pub(super) fn query(&self) -> Query {
         Query::default()
@@ -58,6 +47,27 @@ impl Source {
     pub(super) fn path(&self, ask: &Ask) -> String {
         let namespace = (!self.all_namespaces).then(|| ask.member.namespace(self.namespace.as_deref()));
         ask.resource.path(namespace)
+    }
+
+    /// Requests the objects of one member, and sends each as converted.
+    async fn fetch_items<T>(
+        &self,
+        ask: &Ask,
+        accept: &str,
+        chunk: u32,
+        convert: impl Fn(&RawValue) -> Result<T, MemberFailure>,
+        sender: &Sender<Vec<T>>,
+    ) -> Option<MemberFailure> {
+        let is_list = ask.names.is_none();
+        let take = |body: Bytes| {
+            if !is_list {
+                return Ok((vec![convert(parse(&body)?)?], String::new()));
+            }
+            let list: List<'_> = parse(&body)?;
+            let items = list.items.unwrap_or_default().into_iter().map(&convert).collect::<Result<_, _>>()?;
+            Ok((items, list.metadata.next))
+        };
+        self.fetch(ask, accept, chunk, take, sender).await
     }
 
     /// Requests the objects of a list in chunks, or each object by its name. `take` parses a body and returns
@@ -149,23 +159,13 @@ struct Name {
 impl Items {
     /// Requests the objects of one member, and sends them as text.
     pub(super) async fn fetch(self, ask: Ask, sender: Sender<Vec<String>>) -> Option<MemberFailure> {
-        let source = self.source.clone();
-        let write = |item: &RawValue| self.write(item, &ask);
-        let is_list = ask.names.is_none();
-        let take = |body: Bytes| {
-            if !is_list {
-                return Ok((vec![write(parse(&body)?)?], String::new()));
-            }
-            let list: List<'_> = parse(&body)?;
-            let items = list.items.unwrap_or_default().into_iter().map(write).collect::<Result<_, _>>()?;
-            Ok((items, list.metadata.next))
-        };
         let (accept, chunk) = match self.form {
-            ItemFormat::Name if is_list => (NAMES, NAMES_CHUNK),
+            ItemFormat::Name if ask.names.is_none() => (NAMES, NAMES_CHUNK),
             ItemFormat::Name => (NAME, NAMES_CHUNK),
             ItemFormat::Json { .. } | ItemFormat::Yaml { .. } => (OBJECTS, OBJECTS_CHUNK),
         };
-        source.fetch(&ask, accept, chunk, take, &sender).await
+        let write = |item: &RawValue| self.write(item, &ask);
+        self.source.fetch_items(&ask, accept, chunk, write, &sender).await
     }
 
     fn write(&self, item: &RawValue, ask: &Ask) -> Result<String, MemberFailure> {
@@ -178,17 +178,13 @@ impl Items {
             return Ok(if marked { format!("{:width$} | {name}", member.name.as_str()) } else { name });
         }
         let mut item = value(item, resource)?;
-        if let Some(metadata) = item.get_mut("metadata").and_then(Value::as_object_mut) {
-            if !self.managed_fields {
-                metadata.remove("managedFields");
-            }
-            if marked {
-                let annotations = metadata.entry("annotations").or_insert(Value::Null);
-                if !annotations.is_object() {
-                    *annotations = Value::Object(serde_json::Map::new());
-                }
-                annotations[names::CLUSTER] = member.name.as_str().into();
-            }
+        if !self.managed_fields
+            && let Some(metadata) = item.get_mut("metadata").and_then(Value::as_object_mut)
+        {
+            metadata.remove("managedFields");
+        }
+        if marked {
+            document::mark(&mut item, &member.name);
         }
         Ok(match self.form {
             ItemFormat::Json { depth } => json::text(&item, depth),
@@ -200,16 +196,8 @@ impl Items {
 
 /// Requests the objects of one member, and sends them as JSON values.
 pub(super) async fn values(source: Source, ask: Ask, sender: Sender<Vec<Value>>) -> Option<MemberFailure> {
-    let is_list = ask.names.is_none();
-    let take = |body: Bytes| {
-        if !is_list {
-            return Ok((vec![value(parse(&body)?, &ask.resource)?], String::new()));
-        }
-        let list: List<'_> = parse(&body)?;
-        let items = list.items.unwrap_or_default().into_iter().map(|item| value(item, &ask.resource));
-        Ok((items.collect::<Result<_, _>>()?, list.metadata.next))
-    };
-    source.fetch(&ask, OBJECTS, OBJECTS_CHUNK, take, &sender).await
+    let value = |item: &RawValue| value(item, &ask.resource);
+    source.fetch_items(&ask, OBJECTS, OBJECTS_CHUNK, value, &sender).await
 }
 
 /// An object with its type, which items of a list may lack.

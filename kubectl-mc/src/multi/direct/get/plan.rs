@@ -1,6 +1,7 @@
 //! Plans a `kubectl get` for direct requests. kubectl runs every command that the plan does not cover
 //! exactly.
 
+use super::list::Source;
 use crate::argv::Scanned;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 use crate::multi::direct::server_table::Columns;
@@ -9,17 +10,10 @@ use crate::multi::direct::server_table::Columns;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GetPlan {
     pub(super) objects: Objects,
-    /// `--namespace`; `None` means the context's namespace.
-    pub(super) namespace: Option<String>,
-    pub(super) all_namespaces: bool,
-    pub(super) selector: Option<String>,
-    pub(super) field_selector: Option<String>,
+    pub(super) source: Source,
     pub(super) output: Output,
     pub(super) watch: bool,
-    pub(super) ignore_not_found: bool,
     pub(super) managed_fields: bool,
-    /// Maximum number of objects per request; kubectl's `--chunk-size`.
-    pub(super) chunk: Option<u32>,
 }
 
 /// The selected objects.
@@ -58,9 +52,10 @@ impl GetPlan {
         if words.arguments.first().is_some_and(|word| word == "get") {
             words.arguments.remove(0);
         }
-        let plan = Self::read(&words)?;
+        let mut plan = Self::read(&words)?;
         let plain = plan.output == Output::Table(Columns::default()) && !plan.watch;
-        plain.then_some(Self { output: Output::Json, ignore_not_found: true, ..plan })
+        (plan.output, plan.source.ignore_not_found) = (Output::Json, true);
+        plain.then_some(plan)
     }
 
     /// Whether the plan streams until it is interrupted.
@@ -88,17 +83,20 @@ impl GetPlan {
             "name" => Output::Name,
             _ => return None,
         };
-        let plan = Self {
-            objects: Objects::of(&words.arguments)?,
-            namespace: words.text("namespace"),
+        let source = Source {
             all_namespaces: words.is_on("all-namespaces"),
+            namespace: words.text("namespace"),
             selector: words.text("selector").map(|selector| selector.trim().to_owned()),
             field_selector: words.text("field-selector").map(|selector| selector.trim().to_owned()),
+            chunk: words.value("chunk-size").map(str::parse).transpose().ok()?,
+            ignore_not_found: words.is_on("ignore-not-found"),
+        };
+        let plan = Self {
+            objects: Objects::of(&words.arguments)?,
+            source,
             output,
             watch: words.is_on("watch"),
-            ignore_not_found: words.is_on("ignore-not-found"),
             managed_fields: words.is_on("show-managed-fields"),
-            chunk: words.value("chunk-size").map(str::parse).transpose().ok()?,
         };
         plan.is_plain().then_some(plan)
     }
@@ -106,14 +104,15 @@ impl GetPlan {
     /// Whether kubectl would run the command without an error of its own.
     fn is_plain(&self) -> bool {
         let by_name = matches!(self.objects, Objects::Named(_));
-        let narrowed = self.selector.is_some() || self.field_selector.is_some() || self.all_namespaces;
+        let Source { selector, field_selector, all_namespaces, ignore_not_found, .. } = &self.source;
+        let narrowed = selector.is_some() || field_selector.is_some() || *all_namespaces;
         // Names exclude selectors, and a watch has one type and prints a table.
         let watchable = matches!(&self.output, Output::Table(_))
             && match &self.objects {
                 Objects::All(types) => types.len() == 1,
                 Objects::Named(names) => names.len() == 1,
             };
-        !(by_name && narrowed) && (!self.watch || (watchable && !self.ignore_not_found))
+        !(by_name && narrowed) && (!self.watch || (watchable && !ignore_not_found))
     }
 }
 

@@ -44,8 +44,8 @@ pub(super) async fn run(
     text: &mut dyn Text,
 ) -> Vec<Ended> {
     let Output::Table(columns) = &plan.output else { return Vec::new() };
-    let shown = Shown { columns: columns.clone(), namespace: plan.all_namespaces, prefix: None };
-    let source = Source::new(plan);
+    let shown = Shown { columns: columns.clone(), namespace: plan.source.all_namespaces, prefix: None };
+    let source = plan.source.clone();
 
     let is_ready = |member: &&Member| task.not_ready.iter().all(|(name, _)| *name != member.name);
     let ready: Vec<Member> = members.all.iter().filter(is_ready).cloned().collect();

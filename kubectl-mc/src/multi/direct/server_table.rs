@@ -128,19 +128,14 @@ impl Table {
         table.unwrap_or_else(|| Self::of_objects(answer, Timestamp::now()))
     }
 
-    /// Later tables of a watch omit their columns.
-    pub(super) fn has_columns(&self) -> bool {
-        !self.column_definitions.is_empty()
-    }
-
-    pub(super) fn columns(&self) -> &[Column] {
-        &self.column_definitions
-    }
-
-    /// The lines of this table, with its own columns or those of an earlier table.
-    pub(super) fn lines(self, known: &[Column], shown: &Shown) -> TableLines {
+    /// The lines of this table. `columns` are those of an earlier table, for later tables omit them, and
+    /// become its own.
+    pub(super) fn lines(self, columns: &mut Vec<Column>, shown: &Shown) -> TableLines {
         let Self { column_definitions, rows, .. } = self;
-        let columns = if column_definitions.is_empty() { known } else { &column_definitions };
+        if !column_definitions.is_empty() {
+            *columns = column_definitions;
+        }
+        let columns = columns.as_slice();
         let Shown { columns: extra, namespace, prefix } = shown;
         let named = |column: &Column| column.format == "name" && column.kind == "string";
         let name_column = prefix.as_ref().and_then(|_| columns.iter().position(named));
@@ -213,7 +208,7 @@ impl Table {
 pub(crate) fn render(answer: &Value, wide: bool, no_headers: bool) -> (String, Vec<String>) {
     let columns = Columns { wide, no_headers, ..Columns::default() };
     let shown = Shown { columns, ..Shown::default() };
-    let TableLines { header, rows, objects } = Table::of_answer(answer).lines(&[], &shown);
+    let TableLines { header, rows, objects } = Table::of_answer(answer).lines(&mut Vec::new(), &shown);
     let mut writer = TabWriter::default();
     if !no_headers && !rows.is_empty() {
         writer.line(&header);
@@ -285,7 +280,7 @@ mod tests {
             {"cells": ["two\nlines", null, "n\u001b[2J"], "object": null}]}"#;
 
     fn lines(shown: &Shown) -> TableLines {
-        Table::parse(TABLE.as_bytes()).unwrap().lines(&[], shown)
+        Table::parse(TABLE.as_bytes()).unwrap().lines(&mut Vec::new(), shown)
     }
 
     #[test]
@@ -306,7 +301,7 @@ mod tests {
             {"metadata": {"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"}}, {"metadata": {"name": "b"}}]});
         let table = Table::of_objects(&list, "2026-01-01T00:01:00Z".parse().unwrap());
         assert_eq!(table.metadata.next, "c");
-        let lines = table.lines(&[], &Shown::default());
+        let lines = table.lines(&mut Vec::new(), &Shown::default());
         assert_eq!(
             (lines.header.as_str(), lines.rows),
             ("NAME\tAGE", vec!["a\t60s".to_owned(), "b\t<unknown>".to_owned()])

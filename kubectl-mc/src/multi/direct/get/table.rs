@@ -15,7 +15,7 @@ use super::Ask;
 use super::list::Source;
 use super::resolve::Wanted;
 use crate::multi::direct::failure::MemberFailure;
-use crate::multi::direct::server_table::{Column, Shown, Table, TableLines};
+use crate::multi::direct::server_table::{Shown, Table, TableLines};
 use crate::multi::direct::{Merge, Task};
 use crate::multi::ordered_output::Sink;
 use crate::tabwriter::TabWriter;
@@ -33,15 +33,11 @@ impl Rows {
         let Self { source, mut shown } = self;
         shown.namespace &= ask.resource.namespaced;
         shown.prefix = shown.prefix.map(|_| ask.resource.prefix());
-        let mut known: Vec<Column> = Vec::new();
+        let mut columns = Vec::new();
         let take = |body: Bytes| {
             let mut table = Table::parse(&body)?;
             let next = std::mem::take(&mut table.metadata.next);
-            if !table.has_columns() {
-                return Ok((table.lines(&known, &shown), next));
-            }
-            known = table.columns().to_vec();
-            Ok((table.lines(&known, &shown), next))
+            Ok((table.lines(&mut columns, &shown), next))
         };
         source.fetch(&ask, ACCEPT, CHUNK, take, &sender).await
     }

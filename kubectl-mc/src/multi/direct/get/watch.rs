@@ -175,12 +175,9 @@ impl Watch {
             let query = pages.query(self.query());
             let body = self.ask.member.get(&format!("{path}{query}"), ACCEPT).await?;
             let mut table = Table::parse(&body)?;
-            if table.has_columns() {
-                self.columns = table.columns().to_vec();
-            }
             let version = std::mem::take(&mut table.metadata.resource_version);
             let next = std::mem::take(&mut table.metadata.next);
-            let lines = table.lines(&self.columns, &self.shown);
+            let lines = table.lines(&mut self.columns, &self.shown);
             all.header = lines.header;
             for (row, object) in lines.rows.into_iter().zip(lines.objects) {
                 if self.versions.get(&object.name) != Some(&object.version) {
@@ -224,11 +221,8 @@ impl Watch {
     async fn event(&mut self, event: &[u8], version: &mut String) -> Result<(), Gap> {
         let (kind, object) = parse_event(event)?;
         let mut table = Table::parse(object)?;
-        if table.has_columns() {
-            self.columns = table.columns().to_vec();
-        }
         let of_table = std::mem::take(&mut table.metadata.resource_version);
-        let mut lines = table.lines(&self.columns, &self.shown);
+        let mut lines = table.lines(&mut self.columns, &self.shown);
         for object in std::mem::take(&mut lines.objects) {
             if !object.version.is_empty() {
                 version.clone_from(&object.version);

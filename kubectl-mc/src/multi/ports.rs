@@ -1,10 +1,9 @@
 //! Prints the local ports of `port-forward` on several clusters as a table.
 
-use std::time::Duration;
-
 use crate::cluster::cluster_id::ClusterId;
 use tokio::time::Instant;
 
+use super::ordered_output::HELD;
 use crate::tabwriter::TabWriter;
 
 /// Collects the table.
@@ -45,9 +44,6 @@ fn forwarding(line: &str) -> Option<(&str, &str)> {
     let (local, remote) = line.trim_end().strip_prefix("Forwarding from ")?.split_once(" -> ")?;
     (!local.contains(char::is_whitespace) && remote.parse::<u16>().is_ok()).then_some((local, remote))
 }
-
-/// Long enough to align the rows of fast clusters.
-const HELD: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

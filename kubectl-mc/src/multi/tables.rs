@@ -4,11 +4,10 @@
 //! Rows are held back for half a second, so that those of all fast clusters are aligned; later rows keep the
 //! widths. Blocks with other columns follow.
 
-use std::time::Duration;
-
 use crate::cluster::cluster_id::ClusterId;
 use tokio::time::Instant;
 
+use super::ordered_output::HELD;
 use crate::server_text::escaped;
 use crate::tabwriter::TabWriter;
 
@@ -86,9 +85,6 @@ impl Block {
     }
 }
 
-/// A delay that users do not notice.
-const HELD: Duration = Duration::from_millis(500);
-
 /// The start of each column: a column name may contain one space (`LAST SEEN`), and at least two separate
 /// columns.
 fn starts(header: &str) -> Vec<usize> {
@@ -117,6 +113,8 @@ fn cells(line: &str, starts: &[usize]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn tables(texts: &[(&str, &str)]) -> String {

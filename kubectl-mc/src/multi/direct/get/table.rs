@@ -5,7 +5,6 @@
 //! separate table.
 
 use std::ops::ControlFlow;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc::Sender;
@@ -17,7 +16,7 @@ use super::resolve::Wanted;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::server_table::{Shown, Table, TableLines};
 use crate::multi::direct::{Merge, Task};
-use crate::multi::ordered_output::Sink;
+use crate::multi::ordered_output::{HELD, Sink};
 use crate::tabwriter::TabWriter;
 
 /// Converts tables to lines.
@@ -151,11 +150,11 @@ impl Sink<TableLines> for TableSink<'_> {
     fn due(&self) -> Option<Instant> {
         // kubectl prints the rows of one cluster together.
         let held = self.task.merge == Merge::Marked && !self.at_once;
-        self.begun.filter(|_| held).map(|begun| begun + HELD_TIME)
+        self.begun.filter(|_| held).map(|begun| begun + HELD)
     }
 
     fn show(&mut self) -> ControlFlow<()> {
-        self.at_once = self.begun.is_some_and(|begun| begun.elapsed() >= HELD_TIME);
+        self.at_once = self.begun.is_some_and(|begun| begun.elapsed() >= HELD);
         let mut text = self.writer.flush();
         if text.is_empty() {
             return ControlFlow::Continue(());
@@ -172,7 +171,5 @@ pub(super) const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,\
     application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
 /// The default of kubectl.
 const CHUNK: u32 = 500;
-/// A delay that users do not notice.
-const HELD_TIME: Duration = Duration::from_millis(500);
 /// Limit of rows that are held back to align columns: some hundred kilobytes.
 const HELD_LINES: usize = 2000;

@@ -1,7 +1,6 @@
 //! Merges the watches of all members into one stream of lines.
 
 use std::ops::ControlFlow;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -11,7 +10,7 @@ use crate::multi::direct::lasting::Of;
 use crate::multi::direct::member::Member;
 use crate::multi::direct::server_table::{Shown, TableLines};
 use crate::multi::direct::{Merge, Task, Text};
-use crate::multi::ordered_output::Sink;
+use crate::multi::ordered_output::{HELD, Sink};
 use crate::tabwriter::TabWriter;
 
 /// One stream of lines. The lists of all fast members come first and together.
@@ -120,6 +119,3 @@ impl Sink<Of<Told>> for Screen<'_, '_> {
         self.flush()
     }
 }
-
-/// A delay that users do not notice.
-const HELD: Duration = Duration::from_millis(500);

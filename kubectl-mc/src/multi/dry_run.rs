@@ -3,7 +3,7 @@
 use crate::argv::Scanned;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::reach::Reach;
-use crate::multi::selection::{Readiness, SelectedClusters};
+use crate::multi::selection::SelectedClusters;
 use crate::next_command::{quoted, shown};
 use crate::tabwriter::TabWriter;
 
@@ -12,11 +12,6 @@ pub(crate) fn show(scanned: &Scanned, reach: &Reach, targets: &SelectedClusters)
     let mut writer = TabWriter::default();
     writer.line("CLUSTER\tREADY\tCOMMAND");
     for target in targets.iter() {
-        let ready = match target.listed.as_ref().map(|listed| &listed.ready) {
-            Some(Readiness::Ready) => "True",
-            Some(Readiness::NotReady(_)) => "False",
-            Some(Readiness::Unknown) | None => "Unknown",
-        };
         let words = shown(scanned.kubectl.iter().map(|word| word.as_os_str()));
         let kubectl_mc = reach.of(&target.name).map_or_else(
             |_| "kubectl mc".to_owned(),
@@ -26,7 +21,8 @@ pub(crate) fn show(scanned: &Scanned, reach: &Reach, targets: &SelectedClusters)
                 ClusterId::Context(_) => by.kubectl_mc_file(),
             },
         );
-        let (name, cluster) = (&target.name, quoted(format!("--cluster={}", target.name.as_term()).as_ref()));
+        let (name, ready, cluster) =
+            (&target.name, target.ready(), quoted(format!("--cluster={}", target.name.as_term()).as_ref()));
         writer.line(&format!("{name}\t{ready}\t{kubectl_mc} {cluster} {words}"));
     }
     writer.flush()

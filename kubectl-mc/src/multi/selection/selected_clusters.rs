@@ -105,6 +105,15 @@ impl SelectedCluster {
         }
     }
 
+    /// The status of its condition Ready.
+    pub(crate) fn ready(&self) -> &'static str {
+        match self.listed.as_ref().map(|listed| &listed.ready) {
+            Some(Readiness::Ready) => "True",
+            Some(Readiness::NotReady(_)) => "False",
+            Some(Readiness::Unknown) | None => "Unknown",
+        }
+    }
+
     /// One cluster of the host's list.
     pub(crate) fn of_item(item: &Value) -> Option<Self> {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{Choice, Readiness, SelectedCluster};
+use super::super::{Choice, SelectedCluster};
 use super::filter::{filter, labels};
 use super::key::Key;
 use crate::server_text::escaped;
@@ -120,7 +120,7 @@ impl<'a> Menu<'a> {
             let cursor = if place == self.cursor { '>' } else { ' ' };
             let mark = if self.marked.contains(&at) { '*' } else { ' ' };
             let cells =
-                [cluster.name.as_str(), ready(cluster), &self::version(cluster), &plain(&labels(cluster))];
+                [cluster.name.as_str(), cluster.ready(), &self::version(cluster), &plain(&labels(cluster))];
             lines.push(row(&format!("{cursor} {mark} "), cells));
         }
         if self.shown.is_empty() {
@@ -141,14 +141,6 @@ fn name(cluster: &SelectedCluster) -> String {
 fn version(cluster: &SelectedCluster) -> String {
     let version = cluster.listed.as_ref().and_then(|listed| listed.version.as_ref());
     version.map_or_else(String::new, |version| plain(version.raw()).chars().take(LONGEST_VERSION).collect())
-}
-
-fn ready(cluster: &SelectedCluster) -> &'static str {
-    match cluster.listed.as_ref().map(|listed| &listed.ready) {
-        Some(Readiness::Ready) => "True",
-        Some(Readiness::NotReady(_)) => "False",
-        Some(Readiness::Unknown) | None => "Unknown",
-    }
 }
 
 /// Truncates a line of ASCII.

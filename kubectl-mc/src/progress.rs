@@ -28,10 +28,7 @@ impl<'a> Progress<'a> {
     pub(crate) fn step(&self, text: &str) -> Step<'a> {
         let text = escaped(text.trim());
         let bar = self.terminal.then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
-                bar.set_style(style);
-            }
+            let bar = bar();
             // Must be set before the first drawing.
             #[cfg(unix)]
             interrupt::clears(Some(bar.clone()));
@@ -41,6 +38,15 @@ impl<'a> Progress<'a> {
         });
         Step { printer: self.printer, bar, text, said: String::new() }
     }
+}
+
+/// A line on standard error, which is not drawn yet.
+pub(crate) fn bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
+        bar.set_style(style);
+    }
+    bar
 }
 
 /// On other systems only Ctrl-C is a signal.
@@ -109,4 +115,4 @@ impl Drop for Step<'_> {
 
 /// The cursor returns to the start of the line: the terminal echoes `^C` there, and both are cleared.
 const TEMPLATE: &str = "{spinner} {wide_msg}\r";
-const TICK: Duration = Duration::from_millis(100);
+pub(crate) const TICK: Duration = Duration::from_millis(100);

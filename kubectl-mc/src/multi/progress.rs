@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::cluster_id::ClusterId;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use tokio::sync::watch;
 
 use crate::printer::Printer;
+use crate::progress::{self, TICK};
 
 /// The number of finished clusters, and the running ones.
 #[derive(Clone, Debug, Default)]
@@ -50,10 +51,7 @@ impl ClusterProgress {
     /// Shows the progress after a delay, until the future is dropped.
     pub(super) async fn show(&self, printer: &Printer) {
         tokio::time::sleep(AFTER).await;
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
-            bar.set_style(style);
-        }
+        let bar = progress::bar();
         self.0.send_modify(|state| state.bar = Some(bar.clone()));
         self.0.borrow().draw();
         bar.enable_steady_tick(TICK);
@@ -91,11 +89,8 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// The cursor returns to the start of the line: the terminal echoes `^C` there, and both are cleared.
-const TEMPLATE: &str = "{spinner} {wide_msg}\r";
 /// A shorter delay would make the line flicker.
 const AFTER: Duration = Duration::from_millis(500);
-const TICK: Duration = Duration::from_millis(100);
 /// The line must fit the terminal.
 const NAMES: usize = 4;
 

@@ -26,7 +26,10 @@ pub(crate) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     if !is_audit_id(&arguments.id) {
-        return Err(NoAuditId(arguments.id.clone()).into());
+        return Err(Failure::usage(
+            format!("{:?} is not an Audit-ID: it has 1 to 64 printable characters", arguments.id),
+            "kubectl -v=8 shows the header Audit-ID of each answer",
+        ));
     }
     let (events, host) = if arguments.file.is_empty() {
         let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;
@@ -62,20 +65,6 @@ fn hint(arguments: &AuditArgs, host: Option<&ClusterContext>) -> String {
             quoted(arguments.namespace.as_ref()),
         ),
         None => "name the rotated files too: --file is repeatable".to_owned(),
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("{0:?} is not an Audit-ID: it has 1 to 64 printable characters")]
-struct NoAuditId(String);
-
-impl Explain for NoAuditId {
-    fn hint(&self) -> Option<String> {
-        Some("kubectl -v=8 shows the header Audit-ID of each answer".to_owned())
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
     }
 }
 

@@ -17,7 +17,7 @@ use crate::argv::{self, Scanned};
 use crate::cli;
 use crate::cluster::hub;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::kubectl::verb::Effect;
 use crate::next_command::GivenFlags;
@@ -61,9 +61,7 @@ fn dispatch(
 ) -> Result<ExitStatus, Failure> {
     misspelled::check(&scanned, env)?;
     if settings::read_only(env)? && builtin::effect(&scanned) != Effect::Reads && scanned.verb().is_some() {
-        return Err(
-            ReadOnly { verb: scanned.verb().unwrap_or_default().to_string_lossy().into_owned() }.into()
-        );
+        return Err(read_only(&scanned.verb().unwrap_or_default().to_string_lossy()));
     }
     // After a verb of the plugin, all flags belong to the plugin, so its parser gets every word.
     let runs_here = arguments.is_empty() || builtin::runs_here(&scanned, is_cluster_chosen(&scanned, env));
@@ -79,23 +77,15 @@ fn dispatch(
     kubectl::run(scanned, settings, env, printer)
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("refusing `{verb}`: {} allows only commands that read", crate::env::READONLY)]
-struct ReadOnly {
-    verb: String,
-}
-
-impl Explain for ReadOnly {
-    fn hint(&self) -> Option<String> {
-        // These commands open connections into a cluster, and have no dry run.
-        let opens = ["exec", "attach", "cp", "debug", "port-forward", "proxy", "run", "edit", "shell"];
-        let dry = if opens.contains(&self.verb.as_str()) { "" } else { "use --dry-run=server, or " };
-        Some(format!("{dry}unset {}", crate::env::READONLY))
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
+fn read_only(verb: &str) -> Failure {
+    // These commands open connections into a cluster, and have no dry run.
+    let opens = ["exec", "attach", "cp", "debug", "port-forward", "proxy", "run", "edit", "shell"];
+    let dry = if opens.contains(&verb) { "" } else { "use --dry-run=server, or " };
+    let variable = crate::env::READONLY;
+    Failure::usage(
+        format!("refusing `{verb}`: {variable} allows only commands that read"),
+        format!("{dry}unset {variable}"),
+    )
 }
 
 fn is_cluster_chosen(scanned: &Scanned, env: &Env) -> bool {

@@ -1,5 +1,6 @@
 //! Represents a failed command for the user: the chain of causes, a hint and an exit code. Each module has
-//! its own error type; [`Explain`] adds the hint and the exit code.
+//! its own error type; [`Explain`] adds the hint and the exit code. A mistake on the command line that is
+//! only displayed needs no type ([`Failure::usage`]).
 
 use std::error::Error;
 use std::fmt;
@@ -25,6 +26,13 @@ pub(crate) struct Failure {
     pub(crate) status: ExitStatus,
     pub(crate) hint: Option<String>,
     error: Box<dyn Error + Send + Sync>,
+}
+
+impl Failure {
+    /// An invalid command line, and the next step.
+    pub(crate) fn usage(error: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { status: ExitStatus::Usage, hint: Some(hint.into()), error: error.into().into() }
+    }
 }
 
 impl<E: Explain> From<E> for Failure {

@@ -92,16 +92,28 @@ impl Job<'_> {
 pub(crate) fn check(scanned: &Scanned, targets: &SelectedClusters) -> Result<(), Failure> {
     let clusters = targets.len();
     if let Some(why) = verb::needs_one_cluster(scanned) {
-        return Err(OneAtATime { why, clusters }.into());
+        return Err(Failure::usage(
+            format!("the command needs {why} and works on one cluster only, but {clusters} are chosen"),
+            "name one cluster: --cluster=NAME",
+        ));
     }
     match verb::local_target(scanned) {
         Some(path) if clusters > 1 && !path.to_string_lossy().contains(local_port::PLACE) => {
-            Err(SamePath { path: path.to_string_lossy().into_owned(), clusters }.into())
+            let path = path.to_string_lossy();
+            Err(Failure::usage(
+                format!("{clusters} clusters would write their files to the same path {path:?}"),
+                format!("put the cluster's name into the path: {path}-{}", local_port::PLACE),
+            ))
         }
         Some(_) => {
             let mut seen = HashSet::new();
             let same = targets.names().map(local_port::file_name).find(|name| !seen.insert(name.clone()));
-            same.map_or(Ok(()), |name| Err(SameFileName { name }.into()))
+            same.map_or(Ok(()), |name| {
+                Err(Failure::usage(
+                    format!("the names of several clusters become {name:?} in a path"),
+                    "copy from one of them at a time",
+                ))
+            })
         }
         None => Ok(()),
     }
@@ -276,55 +288,5 @@ pub(crate) enum InputError {
 impl Explain for InputError {
     fn hint(&self) -> Option<String> {
         matches!(self, Self::TooLarge).then(|| "use a file: every cluster then reads it".to_owned())
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("{clusters} clusters would write their files to the same path {path:?}")]
-struct SamePath {
-    path: String,
-    clusters: usize,
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the names of several clusters become {name:?} in a path")]
-struct SameFileName {
-    name: String,
-}
-
-impl Explain for SameFileName {
-    fn hint(&self) -> Option<String> {
-        Some("copy from one of them at a time".to_owned())
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
-
-impl Explain for SamePath {
-    fn hint(&self) -> Option<String> {
-        Some(format!("put the cluster's name into the path: {}-{}", self.path, local_port::PLACE))
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the command needs {why} and works on one cluster only, but {clusters} are chosen")]
-struct OneAtATime {
-    why: &'static str,
-    clusters: usize,
-}
-
-impl Explain for OneAtATime {
-    fn hint(&self) -> Option<String> {
-        Some("name one cluster: --cluster=NAME".to_owned())
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
     }
 }

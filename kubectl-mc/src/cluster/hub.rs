@@ -20,8 +20,7 @@ use crate::cli::HubChoice;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::ClusterContext;
 use crate::env::Env;
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::{Explain, Failure};
 use crate::log::Log;
 
 /// How to list and reach the clusters of a host.
@@ -174,34 +173,16 @@ pub(crate) struct OtherHub {
 
 impl Explain for OtherHub {}
 
-/// A feature that the hub of another project lacks.
-#[derive(Debug, thiserror::Error)]
-#[error("`{verb}` needs kubectl-mc's own sidecar, and {host} has the hub of {title}")]
-pub(crate) struct NeedsSidecar {
-    verb: &'static str,
-    host: String,
-    title: &'static str,
-    install: String,
-}
-
-impl NeedsSidecar {
-    pub(crate) fn new(verb: &'static str, host: &ClusterContext) -> Self {
-        let host_name = host.context_name();
-        Self { verb, host: host_name, title: host.hub.dialect.title(), install: host.kubectl_mc_file() }
-    }
-}
-
-impl Explain for NeedsSidecar {
-    fn hint(&self) -> Option<String> {
-        Some(format!(
+/// The failure of a verb that the hub of another project lacks.
+pub(crate) fn needs_sidecar(verb: &str, host: &ClusterContext) -> Failure {
+    let (name, title) = (host.context_name(), host.hub.dialect.title());
+    Failure::usage(
+        format!("`{verb}` needs kubectl-mc's own sidecar, and {name} has the hub of {title}"),
+        format!(
             "where the sidecar is installed beside it, choose it by --hub=own; `{} install --hub=own` installs it",
-            self.install
-        ))
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
+            host.kubectl_mc_file()
+        ),
+    )
 }
 
 const KIND: &str = "hub";

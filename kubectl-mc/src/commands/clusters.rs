@@ -41,7 +41,7 @@ pub(super) fn run(
         && let Some(other) = given_names(arguments).or(for_kubectl)
     {
         let hint = "--where takes the table, -o wide, json, yaml or name, and -l";
-        return Err(Combination { flag: "--where", other, hint }.into());
+        return Err(Failure::usage(format!("--where cannot be combined with {other}"), hint));
     }
     if !names.is_empty() || for_kubectl.is_some() {
         if !host.hub.is_foreign() {
@@ -192,24 +192,6 @@ impl OfOwnHub {
 impl Explain for OfOwnHub {
     fn hint(&self) -> Option<String> {
         self.hint.clone()
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("{flag} cannot be combined with {other}")]
-struct Combination {
-    flag: &'static str,
-    other: &'static str,
-    hint: &'static str,
-}
-
-impl Explain for Combination {
-    fn hint(&self) -> Option<String> {
-        Some(self.hint.to_owned())
     }
 
     fn status(&self) -> ExitStatus {

@@ -19,7 +19,7 @@ use crate::cluster::inventory::{self, ListFormat};
 use crate::cluster::route::{self, RouteError, Through};
 use crate::commands::builtin;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::Kubectl;
 use crate::kubectl::overlay;
@@ -44,11 +44,17 @@ pub(super) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     if settings.fleet.keep && scanned.verb().is_none_or(|verb| verb != "port-forward") {
-        return Err(NothingToKeep.into());
+        return Err(Failure::usage(
+            "--keep is a flag of `port-forward` only",
+            "watches and followed logs of several clusters reconnect by themselves",
+        ));
     }
     if scanned.verb().is_some_and(|verb| verb == builtin::COMPARE) {
         if Plan::for_many(&scanned, env).is_none() {
-            return Err(NotComparable.into());
+            return Err(Failure::usage(
+                "compare takes the arguments of `kubectl get`, without an output format",
+                "for example: kubectl mc compare get deploy/web --cluster=m1,m2",
+            ));
         }
         return several::run(scanned, settings, env, printer);
     }
@@ -222,32 +228,4 @@ fn one_context(
     let invocation = invocation(scanned)?;
     trace::end(None, printer);
     Ok(kubectl.run(invocation, input)?)
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("compare takes the arguments of `kubectl get`, without an output format")]
-struct NotComparable;
-
-impl Explain for NotComparable {
-    fn hint(&self) -> Option<String> {
-        Some("for example: kubectl mc compare get deploy/web --cluster=m1,m2".to_owned())
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("--keep is a flag of `port-forward` only")]
-struct NothingToKeep;
-
-impl Explain for NothingToKeep {
-    fn hint(&self) -> Option<String> {
-        Some("watches and followed logs of several clusters reconnect by themselves".to_owned())
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
 }

@@ -30,10 +30,6 @@ enum ManError {
 }
 
 impl Explain for ManError {
-    fn hint(&self) -> Option<String> {
-        None
-    }
-
     fn status(&self) -> ExitStatus {
         match self {
             Self::NoFolder => ExitStatus::Usage,

@@ -6,12 +6,11 @@ use std::ffi::OsStr;
 use super::builtin;
 use crate::argv::{self, Scanned};
 use crate::env::{self, Env};
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::Failure;
 use crate::kubectl::exec;
 use crate::suggestion;
 
-pub(super) fn check(scanned: &Scanned, env: &Env) -> Result<(), Misspelled> {
+pub(super) fn check(scanned: &Scanned, env: &Env) -> Result<(), Failure> {
     let Some(given) = scanned.verb().and_then(OsStr::to_str) else { return Ok(()) };
     let known = || builtin::names().chain(argv::KUBECTL_VERBS.iter().copied());
     if given.starts_with("__") || known().any(|known| known == given) {
@@ -19,9 +18,10 @@ pub(super) fn check(scanned: &Scanned, env: &Env) -> Result<(), Misspelled> {
     }
     let nearest = suggestion::nearest(given, known());
     match nearest {
-        Some(nearest) if !exec::has_plugin(scanned, env) && !is_alias(given, env) => {
-            Err(Misspelled { given: given.to_owned(), nearest: nearest.to_owned() })
-        }
+        Some(nearest) if !exec::has_plugin(scanned, env) && !is_alias(given, env) => Err(Failure::usage(
+            format!("unknown command {given:?}: no plugin kubectl-{given} is in PATH"),
+            format!("did you mean {nearest}?"),
+        )),
         _ => Ok(()),
     }
 }
@@ -33,21 +33,4 @@ fn is_alias(word: &str, env: &Env) -> bool {
         None => std::path::Path::new(env.home().unwrap_or_default()).join(".kube").join("kuberc"),
     };
     std::fs::read_to_string(file).is_ok_and(|text| text.contains(word))
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("unknown command {given:?}: no plugin kubectl-{given} is in PATH")]
-pub(super) struct Misspelled {
-    given: String,
-    nearest: String,
-}
-
-impl Explain for Misspelled {
-    fn hint(&self) -> Option<String> {
-        Some(format!("did you mean {}?", self.nearest))
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
 }

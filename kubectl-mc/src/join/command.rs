@@ -60,7 +60,10 @@ pub(crate) fn run(
         && host.context == member.context
         && arguments.member.member_kubeconfig.is_none()
     {
-        return Err(SameContext(host.context.unwrap_or_default()).into());
+        return Err(Failure::usage(
+            format!("host and member are the same context {:?}", host.context.unwrap_or_default()),
+            "choose the host by --context=NAME and the member by --member-context=NAME",
+        ));
     }
     connection::run(async {
         let host = Side { role: "host", at: connection::to(host, env).await? };
@@ -270,7 +273,10 @@ pub(crate) fn member(
 ) -> Result<ClusterContext, Failure> {
     let MemberArgs { member_context, member_kubeconfig } = arguments;
     if member_context.is_none() && member_kubeconfig.is_none() {
-        return Err(NoMember.into());
+        return Err(Failure::usage(
+            "the member is not named",
+            "choose its kubeconfig context by --member-context=NAME; `kubectl config get-contexts` lists the contexts",
+        ));
     }
     let kubeconfig = member_kubeconfig.as_ref().map(Into::into).or_else(|| host.kubeconfig.clone());
     let options = HostOptions::plain(kubeconfig, member_context.clone());
@@ -354,35 +360,4 @@ fn go_on(name: &ClusterName) -> String {
     format!(
         "run the same command again to continue; `kubectl mc unjoin {name} --member-context=NAME` removes it"
     )
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the member is not named")]
-struct NoMember;
-
-impl Explain for NoMember {
-    fn hint(&self) -> Option<String> {
-        Some(
-            "choose its kubeconfig context by --member-context=NAME; `kubectl config get-contexts` lists the contexts"
-                .to_owned(),
-        )
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("host and member are the same context {0:?}")]
-struct SameContext(String);
-
-impl Explain for SameContext {
-    fn hint(&self) -> Option<String> {
-        Some("choose the host by --context=NAME and the member by --member-context=NAME".to_owned())
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
 }

@@ -1,6 +1,6 @@
 //! Implements `kubectl mc env`: prints the command that makes the tools of a shell use a cluster.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::path::Path;
 
@@ -41,7 +41,7 @@ pub(crate) fn run(
 }
 
 /// The syntax of the user's shell.
-fn syntax(env: &Env) -> Result<ShellSyntax, UnknownShell> {
+fn syntax(env: &Env) -> Result<ShellSyntax, Failure> {
     let Some(shell) = env.var(env::SHELL) else {
         return Ok(if cfg!(windows) { ShellSyntax::Powershell } else { ShellSyntax::Sh });
     };
@@ -52,7 +52,12 @@ fn syntax(env: &Env) -> Result<ShellSyntax, UnknownShell> {
         "zsh" => ShellSyntax::Zsh,
         "fish" => ShellSyntax::Fish,
         "pwsh" | "powershell" => ShellSyntax::Powershell,
-        _ => return Err(UnknownShell(shell.to_owned())),
+        _ => {
+            return Err(Failure::usage(
+                format!("unknown shell {}", shell.display()),
+                "name a syntax: --shell=sh, bash, zsh, fish or powershell",
+            ));
+        }
     })
 }
 
@@ -95,20 +100,6 @@ fn usage(syntax: ShellSyntax, command: &str) -> String {
         ShellSyntax::Sh | ShellSyntax::Bash | ShellSyntax::Zsh => format!("eval \"$({command})\""),
         ShellSyntax::Fish => format!("{command} | source"),
         ShellSyntax::Powershell => format!("{command} | Out-String | Invoke-Expression"),
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("unknown shell {}", .0.display())]
-struct UnknownShell(OsString);
-
-impl Explain for UnknownShell {
-    fn hint(&self) -> Option<String> {
-        Some("name a syntax: --shell=sh, bash, zsh, fish or powershell".to_owned())
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
     }
 }
 

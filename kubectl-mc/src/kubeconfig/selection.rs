@@ -15,8 +15,7 @@ use crate::cluster::credential::Login;
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::config_file;
 use crate::env::{self, Env};
-use crate::error::{Explain, Failure};
-use crate::exit::ExitStatus;
+use crate::error::Failure;
 use crate::multi::selection::{self, Choice, Kind, ListOf, SelectedCluster, SelectionError};
 use crate::next_command::quoted;
 use crate::printer::Printer;
@@ -245,8 +244,17 @@ impl Request<'_> {
                 ListOf::Members(None)
             }
         };
-        let known = list(&from).unwrap_or_default().into_iter().map(|cluster| cluster.name).collect();
-        Err(NoCluster { known, kind }.into())
+        let known = list(&from).unwrap_or_default();
+        let known: Vec<_> = known.iter().map(|cluster| &cluster.name).collect();
+        let there_is = selection::what_there_is(&known, kind);
+        let hint = match kind {
+            Kind::Contexts => format!("choose by an argument, -C NAME or --context-selector; {there_is}"),
+            Kind::Members => format!(
+                "choose by an argument, by -C NAME, {} or `kubectl mc use NAME`; {there_is}",
+                env::CLUSTER
+            ),
+        };
+        Err(Failure::usage(format!("no {} chosen", kind.word()), hint))
     }
 }
 
@@ -258,28 +266,4 @@ fn list_of(
         clusters.iter().filter_map(|cluster| cluster.member().cloned()).collect()
     };
     is_needed.then(|| list(&ListOf::Members(None)).map(names)).transpose()
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("no {} chosen", if *kind == Kind::Contexts { "context" } else { "cluster" })]
-struct NoCluster {
-    known: Vec<ClusterId>,
-    kind: Kind,
-}
-
-impl Explain for NoCluster {
-    fn hint(&self) -> Option<String> {
-        let there_is = selection::what_there_is(&self.known, self.kind);
-        Some(match self.kind {
-            Kind::Contexts => format!("choose by an argument, -C NAME or --context-selector; {there_is}"),
-            Kind::Members => format!(
-                "choose by an argument, by -C NAME, {} or `kubectl mc use NAME`; {there_is}",
-                env::CLUSTER
-            ),
-        })
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
 }

@@ -23,8 +23,7 @@ use crate::cache::Cache;
 use crate::cluster::client;
 use crate::cluster::cluster_id::{ClusterId, KubeconfigContext};
 use crate::cluster::context::ClusterContext;
-use crate::error::{Explain, Failure};
-use crate::exit::ExitStatus;
+use crate::error::Failure;
 use crate::kubectl::exec::Invocation;
 use crate::kubectl::preflight;
 use crate::kubectl::self_review::{self, Subresource};
@@ -52,7 +51,13 @@ impl<'a> Children<'a> {
     pub(super) async fn new(job: &'a Job<'a>, scanned: Scanned) -> Result<Self, Failure> {
         let clusters = job.targets.len();
         if verb::is_stream(job.scanned) && clusters > STREAMS && job.options.concurrency.is_none() {
-            return Err(TooManyStreams { clusters }.into());
+            // A stream needs a kubectl process for each cluster at the same time.
+            return Err(Failure::usage(
+                format!("the command would run {clusters} kubectl processes at once, at about 50 MB each"),
+                format!(
+                    "choose at most {STREAMS} clusters, or allow more by --cluster-concurrency={clusters}"
+                ),
+            ));
         }
         let cache = Cache::open(job.env)?;
         let reads = job.effect != Effect::Writes;
@@ -352,26 +357,6 @@ fn concurrency(job: &Job<'_>) -> usize {
     // Streams do not end by themselves, so all of them must run at once.
     let all = if verb::is_stream(job.scanned) { job.targets.len() } else { 0 };
     ours.unwrap_or_else(|| (2 * cores).clamp(4, 16).max(all))
-}
-
-/// A stream needs a kubectl process for each cluster at the same time.
-#[derive(Debug, thiserror::Error)]
-#[error("the command would run {clusters} kubectl processes at once, at about 50 MB each")]
-struct TooManyStreams {
-    clusters: usize,
-}
-
-impl Explain for TooManyStreams {
-    fn hint(&self) -> Option<String> {
-        Some(format!(
-            "choose at most {STREAMS} clusters, or allow more by --cluster-concurrency={}",
-            self.clusters
-        ))
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
 }
 
 /// A kubectl process needs almost a second to start.

@@ -2,8 +2,9 @@
 
 use crate::cli::{Flags, HubChoice};
 use crate::cluster::context::ClusterContext;
-use crate::cluster::hub::NeedsSidecar;
+use crate::cluster::hub;
 use crate::env::Env;
+use crate::error::Failure;
 use crate::settings::Settings;
 
 /// The hubs that a verb works with.
@@ -63,7 +64,7 @@ impl Clusters {
 
 impl Hubs {
     /// The flags of a verb; an error if the verb does not support the host's hub.
-    pub(super) fn check(self, verb: &'static str, flags: Flags, env: &Env) -> Result<Flags, NeedsSidecar> {
+    pub(super) fn check(self, verb: &'static str, flags: Flags, env: &Env) -> Result<Flags, Failure> {
         match self {
             Self::Any => Ok(flags),
             Self::None => Ok(Flags { hub: Some(HubChoice::OWN), ..flags }),
@@ -72,7 +73,7 @@ impl Hubs {
                 let options = Settings::host_of(&flags, env).ok();
                 let host = options.and_then(|options| ClusterContext::load(&options, env).ok());
                 match host.filter(|host| host.hub.is_foreign()) {
-                    Some(host) => Err(NeedsSidecar::new(verb, &host)),
+                    Some(host) => Err(hub::needs_sidecar(verb, &host)),
                     None => Ok(flags),
                 }
             }

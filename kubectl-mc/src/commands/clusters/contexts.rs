@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Combination, given_names, served_by_kubectl};
+use super::{given_names, served_by_kubectl};
 use crate::cli::{ClustersArgs, Flags, Output};
 use crate::cluster::cluster_id::KubeconfigContext;
 use crate::cluster::context;
@@ -26,7 +26,7 @@ pub(super) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     if let Some(flag) = of_members(arguments, flags) {
-        return Err(Combination { flag: "--contexts", other: flag, hint: HINT }.into());
+        return Err(Failure::usage(format!("--contexts cannot be combined with {flag}"), HINT));
     }
     let filter = flags.context_selector.as_deref().map(ContextFilter::parse).transpose();
     let filter = filter.map_err(SettingsError::ContextSelector)?;

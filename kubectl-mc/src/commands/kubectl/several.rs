@@ -14,7 +14,7 @@ use crate::cluster::reach::{HostReach, Reach};
 use crate::commands::builtin;
 use crate::config_file;
 use crate::env::{self, Env};
-use crate::error::{Explain, Failure, chain};
+use crate::error::{Failure, chain};
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::rewrite;
@@ -43,7 +43,8 @@ pub(super) fn run(
             let login = login.get()?;
             let host = login.host();
             let client = |source| InventoryError::Client { host: login.found().describe(), source };
-            let list = inventory::list(host.map_err(client)?, &scanned, env, selector.as_deref(), OBJECTS)?;
+            let (host, selector) = (host.map_err(client)?, selector.as_deref());
+            let list = inventory::list(host, &scanned, env, selector, ListFormat::Objects)?;
             Ok(SelectedCluster::of_list(&list))
         }
         ListOf::Contexts => Ok(SelectedCluster::of_contexts(context::contexts(&settings.host, env)?)),
@@ -69,7 +70,7 @@ pub(super) fn run(
         rewrite::check(&scanned, &target.name)?;
     }
     if scanned.verb().is_some_and(|verb| verb == builtin::COMPARE) && targets.len() < 2 {
-        return Err(NothingToCompare { cluster: targets.only().map(|only| only.name.clone()) }.into());
+        return Err(nothing_to_compare(targets.only().map(|only| &only.name)));
     }
     let has_members = targets.names().any(|cluster| cluster.member().is_some());
     if settings.show_clusters {
@@ -154,7 +155,6 @@ fn local(scanned: Scanned, host: &HostOptions, env: &Env) -> Result<ExitStatus, 
 /// Handles a command without a choice: prompts at a terminal, and otherwise fails with the list of clusters.
 /// Returns `None` if the user cancels.
 fn ask(scanned: &Scanned, list: &mut List<'_>, kind: Kind, env: &Env) -> Result<Option<Choice>, Failure> {
-    let meant = scanned.misspelled_choice();
     let (all, unlisted) = match kind {
         Kind::Members => match list(&ListOf::Members(None)) {
             Ok(all) => (all, None),
@@ -163,71 +163,45 @@ fn ask(scanned: &Scanned, list: &mut List<'_>, kind: Kind, env: &Env) -> Result<
         Kind::Contexts => (list(&ListOf::Contexts)?, None),
     };
     // A prompt would only repeat the misspelled choice.
-    if meant.is_some() {
-        return Err(NoCluster { known: Vec::new(), kind, unlisted: None, meant }.into());
+    if let Some(meant) = scanned.misspelled_choice() {
+        return Err(no_cluster(kind, format!("did you mean {meant}?")));
     }
     match selection::pick(&all, kind, env) {
         Picked::Choice(choice) => Ok(Some(choice)),
         Picked::Cancelled => Ok(None),
         Picked::Nothing => {
-            let known = all.into_iter().map(|target| target.name).collect();
-            Err(NoCluster { known, kind, unlisted, meant: None }.into())
+            let there_is = match unlisted {
+                Some(reason) => format!("the clusters could not be listed: {reason}"),
+                None => {
+                    let known: Vec<_> = all.iter().map(|target| &target.name).collect();
+                    selection::what_there_is(&known, kind)
+                }
+            };
+            let hint = match kind {
+                Kind::Members => format!(
+                    "choose by --cluster=NAME, --cluster-selector, --where, {} or `kubectl mc use NAME`, see `kubectl mc --help`; {there_is}",
+                    env::CLUSTER,
+                ),
+                Kind::Contexts => {
+                    format!(
+                        "choose by -C NAME, -C 'PATTERN-*', --context-selector or --all-clusters; {there_is}"
+                    )
+                }
+            };
+            Err(no_cluster(kind, hint))
         }
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("compare needs at least two clusters, but only {} is chosen", cluster.as_ref().map_or("none", ClusterId::as_str))]
-struct NothingToCompare {
-    cluster: Option<ClusterId>,
+fn nothing_to_compare(cluster: Option<&ClusterId>) -> Failure {
+    let chosen = cluster.map_or("none", ClusterId::as_str);
+    let (name, contexts) = cluster.map_or(("m1", ""), |cluster| (cluster.as_str(), cluster.contexts_flag()));
+    Failure::usage(
+        format!("compare needs at least two clusters, but only {chosen} is chosen"),
+        format!("choose a second cluster: {contexts}--cluster={name},NAME"),
+    )
 }
 
-impl Explain for NothingToCompare {
-    fn hint(&self) -> Option<String> {
-        let cluster = self.cluster.as_ref().map_or("m1", ClusterId::as_str);
-        let contexts = self.cluster.as_ref().map_or("", ClusterId::contexts_flag);
-        Some(format!("choose a second cluster: {contexts}--cluster={cluster},NAME"))
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
+fn no_cluster(kind: Kind, hint: String) -> Failure {
+    Failure::usage(format!("no {} chosen", kind.word()), hint)
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("no {} chosen", if *kind == Kind::Contexts { "context" } else { "cluster" })]
-struct NoCluster {
-    known: Vec<ClusterId>,
-    kind: Kind,
-    /// The error of listing the clusters.
-    unlisted: Option<String>,
-    /// The correct name of a misspelled flag.
-    meant: Option<String>,
-}
-
-impl Explain for NoCluster {
-    fn hint(&self) -> Option<String> {
-        if let Some(meant) = &self.meant {
-            return Some(format!("did you mean {meant}?"));
-        }
-        let there_is = match &self.unlisted {
-            Some(reason) => format!("the clusters could not be listed: {reason}"),
-            None => selection::what_there_is(&self.known, self.kind),
-        };
-        Some(match self.kind {
-            Kind::Members => format!(
-                "choose by --cluster=NAME, --cluster-selector, --where, {} or `kubectl mc use NAME`, see `kubectl mc --help`; {there_is}",
-                env::CLUSTER,
-            ),
-            Kind::Contexts => {
-                format!("choose by -C NAME, -C 'PATTERN-*', --context-selector or --all-clusters; {there_is}")
-            }
-        })
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
-
-const OBJECTS: ListFormat = ListFormat::Objects;

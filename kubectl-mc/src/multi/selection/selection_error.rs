@@ -15,7 +15,7 @@ use crate::suggestion;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SelectionError {
-    #[error("no {} matches", word(*from))]
+    #[error("no {} matches", from.word())]
     Nothing { known: Vec<ClusterId>, from: Kind },
     #[error("cluster unknown: {name}")]
     Unknown { name: ClusterName, known: Vec<ClusterName> },
@@ -105,13 +105,6 @@ fn name_of(file: Option<&Path>) -> String {
     file.map_or_else(|| "the configuration".to_owned(), |file| file.display().to_string())
 }
 
-fn word(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Members => "cluster",
-        Kind::Contexts => "context",
-    }
-}
-
 fn nearest_of(name: &str, known: &[ClusterId], kind: Kind) -> String {
     nearest_or_all(name, &known.iter().map(ClusterId::as_str).collect::<Vec<_>>(), kind)
 }
@@ -130,7 +123,7 @@ pub(crate) fn what_there_is<T: Display>(known: &[T], kind: Kind) -> String {
         Kind::Contexts => "`kubectl mc clusters --contexts` lists",
     };
     if known.is_empty() {
-        return format!("{list} the {}s", word(kind));
+        return format!("{list} the {}s", kind.word());
     }
     let shown: Vec<_> = known.iter().take(SHOWN).map(T::to_string).collect();
     let shown = shown.join(", ");

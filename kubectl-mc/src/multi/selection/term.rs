@@ -24,6 +24,15 @@ pub(crate) enum Kind {
     Contexts,
 }
 
+impl Kind {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Members => "cluster",
+            Self::Contexts => "context",
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum Pattern {
     Exact(ClusterName),

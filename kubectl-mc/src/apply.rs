@@ -194,6 +194,8 @@ pub(crate) enum ApplyError {
     Conflict { object: Object, cluster: String, conflicts: Vec<String> },
     #[error("the kind of {object} is not served {} s after its definition was applied", ESTABLISHED.as_secs())]
     NotEstablished { object: Object },
+    #[error("{object} is not gone after its deletion: {reason}")]
+    Stays { object: Object, reason: String },
     #[error("cannot read the server's answer about {object}")]
     Unreadable { object: Object, source: serde_json::Error },
 }
@@ -219,6 +221,7 @@ impl Explain for ApplyError {
             Self::NotAnObject(_)
             | Self::Failed { .. }
             | Self::NotEstablished { .. }
+            | Self::Stays { .. }
             | Self::Unreadable { .. } => None,
         }
     }

@@ -48,6 +48,8 @@ impl fmt::Display for Failure {
     }
 }
 
+impl Error for Failure {}
+
 /// An error and its causes on one line.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut line = error.to_string();

@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep};
 use super::ApplyError;
 use super::object::{Object, with_retries};
 use crate::cluster::connection::NamedCluster;
-use crate::error::Explain;
 
 /// Options of a deletion.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +26,7 @@ impl Delete {
         self,
         from: NamedCluster<'_>,
         objects: impl DoubleEndedIterator<Item = Value>,
-    ) -> Result<Vec<Object>, DeleteError> {
+    ) -> Result<Vec<Object>, ApplyError> {
         let mut deleted = Vec::new();
         for value in objects.rev() {
             let object = Object::new(value)?;
@@ -44,7 +43,7 @@ impl Delete {
     }
 
     /// Deletes one object; returns whether it existed.
-    async fn one(self, from: NamedCluster<'_>, object: &Object) -> Result<bool, DeleteError> {
+    async fn one(self, from: NamedCluster<'_>, object: &Object) -> Result<bool, ApplyError> {
         let params = DeleteParams {
             dry_run: self.dry_run,
             // Foreground deletion removes dependents first, so nothing is left to be deleted later.
@@ -55,15 +54,15 @@ impl Delete {
         match with_retries(async || api.delete(object.name(), &params).await).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-            Err(source) => Err(object.refused("delete", from, source).into()),
+            Err(source) => Err(object.refused("delete", from, source)),
         }
     }
 
-    async fn gone(self, from: NamedCluster<'_>, object: &Object) -> Result<(), DeleteError> {
+    async fn gone(self, from: NamedCluster<'_>, object: &Object) -> Result<(), ApplyError> {
         let begin = Instant::now();
         while let Some(left) = object.get(from).await? {
             if self.is_over(begin.elapsed()) {
-                return Err(DeleteError::Stays { reason: why_it_stays(&left), object: object.clone() });
+                return Err(ApplyError::Stays { reason: why_it_stays(&left), object: object.clone() });
             }
             sleep(POLL).await;
         }
@@ -89,23 +88,6 @@ fn why_it_stays(object: &Value) -> String {
         (_, false) => messages,
         (false, true) => format!("its finalizers: {finalizers}"),
         (true, true) => "the server gives no reason".to_owned(),
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DeleteError {
-    #[error(transparent)]
-    Refused(#[from] ApplyError),
-    #[error("{object} is not gone after its deletion: {reason}")]
-    Stays { object: Object, reason: String },
-}
-
-impl Explain for DeleteError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Refused(error) => error.hint(),
-            Self::Stays { .. } => None,
-        }
     }
 }
 

@@ -18,7 +18,7 @@ use super::plan::InstallPlan;
 use super::wait::Deadline;
 use super::{InstallError, cleanup};
 use crate::apply::ApplyError;
-use crate::apply::delete::{Delete, DeleteError};
+use crate::apply::delete::Delete;
 use crate::apply::object::Object;
 use crate::cluster::connection::NamedCluster;
 use crate::error::Failure;
@@ -89,8 +89,7 @@ impl<'a> CertificateRotation<'a> {
         {
             self.register(&own).await?;
         }
-        let deleted: Result<_, DeleteError> = delete.all(self.host, self.surplus.iter().cloned()).await;
-        let deleted = deleted?;
+        let deleted = delete.all(self.host, self.surplus.iter().cloned()).await?;
         // This is safe only now: while their Secret exists, stopping sidecars write it into the host's bundle
         // again. cert-manager's injector removes nothing.
         if let Some(new) = self.given().or(served).filter(|new| is_external && !new.is_empty()) {

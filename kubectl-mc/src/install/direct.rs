@@ -12,9 +12,9 @@ use super::plan::InstallPlan;
 use super::remote::Remote;
 use super::wait::Deadline;
 use super::{HOST, InstallError, RUNS_ON, cleanup, get};
-use crate::apply::delete::{Delete, DeleteError};
+use crate::apply::delete::Delete;
 use crate::apply::object::Object;
-use crate::apply::{Applied, Apply};
+use crate::apply::{Applied, Apply, ApplyError};
 use crate::cluster::connection::{Connection, NamedCluster};
 use crate::error::Failure;
 use crate::progress::Step;
@@ -77,7 +77,7 @@ impl<'a> Unexposed<'a> {
         Ok(Self { surplus })
     }
 
-    pub(crate) async fn delete(&self, delete: Delete) -> Result<Vec<Object>, DeleteError> {
+    pub(crate) async fn delete(&self, delete: Delete) -> Result<Vec<Object>, ApplyError> {
         let mut deleted = Vec::new();
         for (cluster, objects) in &self.surplus {
             deleted.extend(delete.all(*cluster, objects.iter().cloned()).await?);

@@ -22,20 +22,11 @@ pub(crate) mod wait;
 
 use kubectl_mc_api::manifests;
 
-use super::side::SideError;
-use crate::apply::ApplyError;
-use crate::apply::delete::DeleteError;
 use crate::error::Explain;
 
-/// An error of one of the two sides.
+/// Why there is no agent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
-    #[error(transparent)]
-    Side(#[from] SideError),
-    #[error(transparent)]
-    Apply(#[from] ApplyError),
-    #[error(transparent)]
-    Delete(#[from] DeleteError),
     #[error("cannot make the agent's manifests")]
     Manifest(#[from] manifests::Error),
     #[error("no image of mc-sidecar for the agent: this build of kubectl-mc does not name one")]
@@ -51,9 +42,6 @@ pub(crate) enum AgentError {
 impl Explain for AgentError {
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Side(error) => error.hint(),
-            Self::Apply(error) => error.hint(),
-            Self::Delete(error) => error.hint(),
             Self::Manifest(_) | Self::NoToken(_) => None,
             Self::NoImage => Some("set it by --agent-image=IMAGE".to_owned()),
             Self::NoAgent { .. } => {

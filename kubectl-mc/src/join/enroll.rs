@@ -16,10 +16,10 @@ use super::agent::survey::AgentSurvey;
 use super::command::judge;
 use super::endpoint::Endpoint;
 use super::preflight::{self, Finding};
-use super::side::{Side, SideError};
+use super::side::Side;
 use super::survey::HostSurvey;
 use super::{bindable_roles, objects};
-use crate::apply::{Applied, Apply, ApplyError};
+use crate::apply::{Applied, Apply};
 use crate::cli::JoinArgs;
 use crate::cluster::connection;
 use crate::cluster::context::{ClusterContext, HostOptions};
@@ -137,7 +137,7 @@ impl Opening<'_> {
     }
 
     /// Deletes the remains of an unfinished enrollment, then writes the Secrets.
-    async fn open(&self, secrets: Vec<Value>) -> Result<Vec<Applied>, EnrollError> {
+    async fn open(&self, secrets: Vec<Value>) -> Result<Vec<Applied>, Failure> {
         for secret in &secrets {
             let name = secret["metadata"]["name"].as_str().unwrap_or_default();
             let path = path::secret(self.namespace, name);
@@ -195,23 +195,6 @@ impl Explain for UsageError {
 
     fn status(&self) -> ExitStatus {
         ExitStatus::Usage
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum EnrollError {
-    #[error(transparent)]
-    Side(#[from] SideError),
-    #[error(transparent)]
-    Apply(#[from] ApplyError),
-}
-
-impl Explain for EnrollError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Side(error) => error.hint(),
-            Self::Apply(error) => error.hint(),
-        }
     }
 }
 

@@ -11,12 +11,11 @@ use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::agent::AgentError;
 use super::agent::account::AgentGranted;
 use super::agent::renew::{self as agent_renew, Which};
 use super::agent::wait::{CONNECTED, Waiting};
-use super::side::{Side, SideError};
-use super::tokens::{Granted, TokenError, Tokens};
+use super::side::Side;
+use super::tokens::{Granted, Tokens};
 use super::{command, manifest, objects, survey, token_policy, wait};
 use crate::cli::JoinArgs;
 use crate::cluster::connection;
@@ -88,7 +87,7 @@ struct Renewed {
     waits_for: Option<Side>,
 }
 
-async fn one(host: &Side, name: &ClusterName) -> Result<Member, RenewError> {
+async fn one(host: &Side, name: &ClusterName) -> Result<Member, Failure> {
     let registered = host.get(&path::member_cluster(name)).await?;
     let registered =
         registered.ok_or_else(|| RenewError::Unknown { name: name.clone(), host: host.describe() })?;
@@ -96,7 +95,7 @@ async fn one(host: &Side, name: &ClusterName) -> Result<Member, RenewError> {
     Ok(Member { name: name.clone(), uid: uid.to_owned(), need: Need::Tokens })
 }
 
-async fn all_expired(host: &Side) -> Result<Vec<Member>, RenewError> {
+async fn all_expired(host: &Side) -> Result<Vec<Member>, Failure> {
     let list = host.get(path::MEMBER_CLUSTERS_PATH).await?.unwrap_or_default();
     let member = |cluster: &Value| {
         let need = need(cluster)?;
@@ -152,7 +151,7 @@ async fn renew(
             }
             Err(error) => {
                 drop(step);
-                failures.push(Failure::from(error));
+                failures.push(error);
             }
         }
     }
@@ -161,7 +160,7 @@ async fn renew(
     for renewed in written {
         match accepted(host, &renewed, deadline, printer).await {
             Ok(()) => told(host, &renewed, printer),
-            Err(error) => failures.push(Failure::from(error)),
+            Err(error) => failures.push(error),
         }
     }
     let failed = failures.len();
@@ -186,11 +185,11 @@ async fn renewed(
     contexts: &Contexts,
     namespace: &str,
     arguments: &JoinArgs,
-) -> Result<Option<Renewed>, RenewError> {
+) -> Result<Option<Renewed>, Failure> {
     let Member { name, need, .. } = member;
     let by_agent = agent_renew::is_by_agent(host, namespace, name).await?;
     if arguments.by_agent.agent && !by_agent {
-        return Err(RenewError::Direct { name: name.clone() });
+        return Err(RenewError::Direct { name: name.clone() }.into());
     }
     let side = match contexts.of(member, arguments.member.member_context.is_some()) {
         Err(_) if *need == Need::Agent => return Ok(None),
@@ -200,7 +199,7 @@ async fn renewed(
     if by_agent {
         let which = if *need == Need::Agent { Which::Aged } else { Which::Any };
         let wanted = arguments.by_agent.agent_token;
-        let failed = |source: AgentError| RenewError::Agent { name: name.clone(), source: Box::new(source) };
+        let failed = |source| RenewError::Agent { name: name.clone(), source };
         agent = agent_renew::renew(name, host, side, wanted, which).await.map_err(failed)?;
     }
     if *need == Need::Agent && agent.is_none() {
@@ -217,14 +216,14 @@ async fn accepted(
     renewed: &Renewed,
     deadline: Instant,
     printer: &Printer,
-) -> Result<(), RenewError> {
+) -> Result<(), Failure> {
     let Renewed { name, waits_for, .. } = renewed;
     let left = || deadline.saturating_duration_since(Instant::now());
     if let Some(member) = waits_for {
         let mut step =
             Progress::new(printer).step(&format!("waiting until the agent of {name} is connected"));
         let waiting = Waiting { name, host, member, server: "the host" };
-        let failed = |source: AgentError| RenewError::Agent { name: name.clone(), source: Box::new(source) };
+        let failed = |source| RenewError::Agent { name: name.clone(), source };
         waiting.until_connected(left(), &mut step).await.map_err(failed)?;
         step.done();
     }
@@ -253,16 +252,16 @@ async fn tokens(
     member: &Side,
     namespace: &str,
     life: Duration,
-) -> Result<Granted, RenewError> {
-    let failed = |source: TokenError| RenewError::Token { name: name.clone(), source: Box::new(source) };
+) -> Result<Granted, Failure> {
+    let failed = |source| RenewError::Token { name: name.clone(), source };
     for secret in [name.member_secret(), name.manager_secret()] {
         if host.get(&path::secret(namespace, &secret)).await?.is_none() {
-            return Err(RenewError::NotJoined { name: name.clone() });
+            return Err(RenewError::NotJoined { name: name.clone() }.into());
         }
     }
     let mut policies = Vec::new();
     if survey::validates(member).await? {
-        let manifest = manifest::member().map_err(RenewError::Manifest)?;
+        let manifest = manifest::member()?;
         policies.extend(manifest.into_iter().filter(token_policy::is_policy));
         policies.iter_mut().for_each(|policy| token_policy::set_longest(policy, of_manager(life)));
     }
@@ -272,10 +271,6 @@ async fn tokens(
 
 #[derive(Debug, thiserror::Error)]
 enum RenewError {
-    #[error(transparent)]
-    Side(#[from] SideError),
-    #[error(transparent)]
-    Manifest(manifest::Unreadable),
     #[error("{name} is not joined to the {host}")]
     Unknown { name: ClusterName, host: String },
     #[error("{name} was registered without `kubectl mc join`, so it has no tokens to renew")]
@@ -285,13 +280,13 @@ enum RenewError {
     #[error("no context of the kubeconfig is {name}{}", unanswered(failed))]
     NoContext { name: ClusterName, failed: Vec<String> },
     #[error("{name} got no new tokens")]
-    Token { name: ClusterName, source: Box<TokenError> },
+    Token { name: ClusterName, source: Failure },
     #[error("{name} has no agent: the sidecar connects to it directly")]
     Direct { name: ClusterName },
     #[error("the agent of {name} got no new token, or does not use it")]
-    Agent { name: ClusterName, source: Box<AgentError> },
+    Agent { name: ClusterName, source: Failure },
     #[error("{name} has new tokens, but is not ready")]
-    Wait { name: ClusterName, source: wait::WaitError },
+    Wait { name: ClusterName, source: Failure },
 }
 
 fn unanswered(failed: &[String]) -> String {
@@ -301,8 +296,6 @@ fn unanswered(failed: &[String]) -> String {
 impl Explain for RenewError {
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Side(error) => error.hint(),
-            Self::Manifest(_) => None,
             Self::Unknown { name, .. } => {
                 Some(format!("join it: kubectl mc join {name} --member-context=NAME"))
             }
@@ -313,14 +306,13 @@ impl Explain for RenewError {
                 "a member's administrator runs this: choose the context by --member-context=NAME, its file by --member-kubeconfig=FILE"
                     .to_owned(),
             ),
-            Self::Token { name, source } => source.hint().or_else(|| {
+            Self::Token { name, source } => source.hint.clone().or_else(|| {
                 Some(format!("join it again: kubectl mc join {name} --member-context=NAME"))
             }),
             Self::Direct { name } => Some(format!(
                 "omit --agent to renew its tokens; to give it an agent: kubectl mc join {name} --member-context=NAME --agent"
             )),
-            Self::Agent { source, .. } => source.hint(),
-            Self::Wait { source, .. } => source.hint(),
+            Self::Agent { source, .. } | Self::Wait { source, .. } => source.hint.clone(),
         }
     }
 

@@ -8,17 +8,17 @@ use std::time::Duration;
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
-use super::agent::AgentError;
 use super::agent::account::AgentGranted;
 use super::agent::steps::{self as agent_steps, AgentSteps};
 use super::endpoint::Endpoint;
 use super::objects;
-use super::side::{Side, SideError};
+use super::side::Side;
 use super::switch::Switch;
-use super::tokens::{Granted, TokenError, Tokens};
+use super::tokens::{Granted, Tokens};
 use super::{bindable_roles, token_policy, wait};
-use crate::apply::delete::{Delete, DeleteError};
-use crate::apply::{Applied, Apply, ApplyError, Change};
+use crate::apply::delete::Delete;
+use crate::apply::{Applied, Apply, Change};
+use crate::error::Failure;
 use crate::printer::Printer;
 use crate::progress::{Interrupt, Progress, Step};
 
@@ -63,7 +63,7 @@ impl Steps<'_> {
         let interrupt = Interrupt::handle();
         let is_mixed = Cell::new(false);
         let written = interrupt.unless(self.write(switch.as_ref(), &is_mixed)).await;
-        let written = written.unwrap_or(Err(StepError::Interrupted));
+        let written = written.map_or(Err(StepError::Interrupted), |written| Ok(written?));
         match (written, switch) {
             (Err(error), Some(switch)) if is_mixed.get() => {
                 // A second signal ends a host that does not respond.
@@ -75,7 +75,7 @@ impl Steps<'_> {
     }
 
     /// Writes the objects; `is_mixed` is set while the Secrets may lead to different addresses.
-    async fn write(self, switch: Option<&Switch<'_>>, is_mixed: &Cell<bool>) -> Result<Joined, StepError> {
+    async fn write(self, switch: Option<&Switch<'_>>, is_mixed: &Cell<bool>) -> Result<Joined, Failure> {
         let Self {
             name,
             host,
@@ -121,19 +121,22 @@ impl Steps<'_> {
                 .iter()
                 .any(|one| one.object.kind() == "Deployment" && one.outcome() == Change::Configured);
             let mut step = progress.step("waiting until the agent is connected");
+            let waiting = agent.waiting();
             if is_other {
-                agent.until_replaced(timeout, &mut step).await?;
+                waiting.until_replaced(timeout, &mut step).await?;
             }
             match switch {
-                Some(_) => agent.until_ready(timeout, &mut step).await?,
-                None => agent.until_connected(timeout, &mut step).await?,
+                Some(_) => waiting.until_ready(timeout, &mut step).await?,
+                None => waiting.until_connected(timeout, &mut step).await?,
             }
             step.done();
         }
 
-        let not_reached = |error| match &agent {
-            Some(_) => StepError::BehindAgent(error),
-            None => StepError::Wait(error),
+        let not_reached = |mut failure: Failure| {
+            if agent.is_some() {
+                failure.hint = Some(BEHIND_AGENT.to_owned());
+            }
+            failure
         };
         if switch.is_none() {
             let mut step = progress.step(&format!("waiting until the sidecar reaches {}", endpoint.server));
@@ -207,7 +210,7 @@ async fn connection(
     secret: &str,
     endpoint: &Endpoint,
     apply: Apply,
-) -> Result<Vec<Applied>, StepError> {
+) -> Result<Vec<Applied>, Failure> {
     let path = path::secret(namespace, secret);
     let existing = host.get(&path).await?.unwrap_or_default();
     let obsolete = objects::obsolete(&existing, endpoint);
@@ -240,47 +243,28 @@ fn print_applied(side: &str, written: &[Applied], printer: &Printer) {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StepError {
     #[error(transparent)]
-    Side(#[from] SideError),
-    #[error(transparent)]
-    Apply(#[from] ApplyError),
-    #[error(transparent)]
-    Delete(#[from] DeleteError),
-    #[error(transparent)]
-    Wait(#[from] wait::WaitError),
-    /// The agent is connected, but the member does not respond through it.
-    #[error(transparent)]
-    BehindAgent(wait::WaitError),
+    Failed(#[from] Failure),
     #[error("interrupted")]
     Interrupted,
     /// The member has its previous connection back.
     #[error("{0}; its connection of before is in use again")]
     Undone(Box<Self>),
-    #[error(transparent)]
-    Token(#[from] TokenError),
-    #[error(transparent)]
-    Agent(#[from] AgentError),
 }
 
 impl StepError {
     pub(crate) fn hint(&self) -> Option<String> {
-        use crate::error::Explain;
         match self {
-            Self::Side(error) => error.hint(),
-            Self::Apply(error) => error.hint(),
-            Self::Delete(error) => error.hint(),
-            Self::Wait(error) => error.hint(),
-            Self::BehindAgent(_) => Some(
-                "the agent must reach its own kube-apiserver: set `target: ADDRESS:443` in --agent-values=FILE, with the \
-                 address of the member's Service default/kubernetes, if its pods have no cluster DNS"
-                    .to_owned(),
-            ),
+            Self::Failed(failure) => failure.hint.clone(),
             Self::Interrupted => None,
             Self::Undone(error) => error.hint(),
-            Self::Token(error) => error.hint(),
-            Self::Agent(error) => error.hint(),
         }
     }
 }
+
+/// The hint if the agent is connected, but the member does not respond through it.
+const BEHIND_AGENT: &str = "the agent must reach its own kube-apiserver: set `target: ADDRESS:443` in \
+     --agent-values=FILE, with the address of the member's Service default/kubernetes, if its pods have no \
+     cluster DNS";
 
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,7 @@ use super::endpoint::{self, Endpoint};
 use super::objects::{self, CREDENTIAL};
 use super::side::{Side, SideError};
 use super::wait::{self, State, WaitError};
+use crate::error::Failure;
 use crate::progress::Step;
 
 /// A member in use whose connection is to change.
@@ -35,7 +36,7 @@ impl<'a> Switch<'a> {
         host: &'a Side,
         namespace: &'a str,
         endpoint: &'a Endpoint,
-    ) -> Result<Option<Self>, SideError> {
+    ) -> Result<Option<Self>, Failure> {
         let (member, manager) = (name.member_secret(), name.manager_secret());
         let Some(of_member) = host.get(&path::secret(namespace, &member)).await? else { return Ok(None) };
         let Some(of_manager) = host.get(&path::secret(namespace, &manager)).await? else { return Ok(None) };
@@ -56,7 +57,7 @@ impl<'a> Switch<'a> {
     }
 
     /// Waits until the member answers a request through the new connection, for `timeout` but at most 10 s.
-    pub(crate) async fn until_used(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), WaitError> {
+    pub(crate) async fn until_used(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), Failure> {
         let Self { name, host, endpoint, .. } = self;
         let (timeout, begin) = (timeout.min(TRIAL), Instant::now());
         let is_read = |cluster: &Value| cluster["status"]["server"] == endpoint.server.as_str();
@@ -81,7 +82,8 @@ impl<'a> Switch<'a> {
                     said,
                     seconds: timeout.as_secs(),
                     kubectl,
-                });
+                }
+                .into());
             }
             step.update(&said);
             sleep(POLL).await;
@@ -100,7 +102,7 @@ impl<'a> Switch<'a> {
     }
 
     /// Restores the previous connection.
-    pub(crate) async fn undo(&self) -> Result<(), SideError> {
+    pub(crate) async fn undo(&self) -> Result<(), Failure> {
         for (secret, before) in &self.before {
             let mut data = nothing();
             data.extend(before["data"].as_object().cloned().unwrap_or_default());

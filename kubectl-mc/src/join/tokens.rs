@@ -14,7 +14,8 @@ use serde_json::{Map, Value, json};
 
 use super::side::{Side, SideError};
 use super::token_policy;
-use crate::apply::{Applied, Apply, ApplyError};
+use crate::apply::{Applied, Apply};
+use crate::error::{Explain, Failure};
 use crate::next_command::quoted;
 
 /// The tokens of one member.
@@ -47,7 +48,7 @@ pub(crate) struct Granted {
 }
 
 impl Tokens<'_> {
-    pub(crate) async fn write(self) -> Result<Written, TokenError> {
+    pub(crate) async fn write(self) -> Result<Written, Failure> {
         let Self { name, host, member, namespace, life, policies, beside } = self;
         let of_account = async |account, life| match request(member, account, life).await {
             Err(TokenError::Side(SideError::Refused { side, status: StatusCode::NOT_FOUND, .. })) => {
@@ -126,11 +127,9 @@ async fn store(
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TokenError {
+enum TokenError {
     #[error(transparent)]
     Side(#[from] SideError),
-    #[error(transparent)]
-    Apply(#[from] ApplyError),
     #[error("the {side}, has no service account {NAMESPACE}/{account}")]
     NoAccount {
         side: String,
@@ -143,12 +142,10 @@ pub(crate) enum TokenError {
     Missing(String),
 }
 
-impl TokenError {
-    pub(crate) fn hint(&self) -> Option<String> {
-        use crate::error::Explain;
+impl Explain for TokenError {
+    fn hint(&self) -> Option<String> {
         match self {
             Self::Side(error) => error.hint(),
-            Self::Apply(error) => error.hint(),
             Self::NoAccount { name, kubectl_mc, context, .. } => {
                 let context = quoted(context.as_deref().unwrap_or("NAME").as_ref());
                 Some(format!("a join makes it again: {kubectl_mc} join {name} --member-context={context}"))

@@ -6,8 +6,8 @@ use kubectl_mc_api::{ClusterName, path};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::side::{Side, SideError};
-use crate::error::Explain;
+use super::side::Side;
+use crate::error::{Explain, Failure};
 use crate::progress::Step;
 
 /// The state of a condition.
@@ -40,7 +40,7 @@ pub(crate) async fn until_true(
     timeout: Duration,
     step: &mut Step<'_>,
     is_current: impl Fn(&Value) -> bool,
-) -> Result<(), WaitError> {
+) -> Result<(), Failure> {
     let begin = Instant::now();
     loop {
         let cluster = host.get(&path::member_cluster(name)).await?;
@@ -62,7 +62,8 @@ pub(crate) async fn until_true(
                 said,
                 seconds: timeout.as_secs(),
                 kubectl,
-            });
+            }
+            .into());
         }
         step.update(&said);
         sleep(POLL).await;
@@ -71,8 +72,6 @@ pub(crate) async fn until_true(
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WaitError {
-    #[error(transparent)]
-    Side(#[from] SideError),
     #[error("MemberCluster {name} was deleted meanwhile")]
     Gone { name: ClusterName },
     #[error("after {seconds} s, {name} is not {kind}: {said}")]
@@ -82,7 +81,6 @@ pub(crate) enum WaitError {
 impl Explain for WaitError {
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Side(error) => error.hint(),
             Self::Gone { .. } => None,
             Self::Late { said, kubectl, .. } if said.contains("not reported") => Some(format!(
                 "check that a sidecar holds the Lease: {kubectl} get lease -A --field-selector=metadata.name=mc-sidecar"

@@ -18,6 +18,7 @@ use super::token::Claims;
 use crate::apply::delete::Delete;
 use crate::apply::{Applied, Apply};
 use crate::cli::AgentTokenLife;
+use crate::error::Failure;
 use crate::join::side::Side;
 
 /// An agent's account on this host.
@@ -39,7 +40,7 @@ pub(crate) struct AgentGranted(Option<Duration>);
 
 impl Account<'_> {
     /// Applies the account.
-    pub(crate) async fn apply(&self) -> Result<Vec<Applied>, AgentError> {
+    pub(crate) async fn apply(&self) -> Result<Vec<Applied>, Failure> {
         let apply = Apply { dry_run: false, force_conflicts: true };
         Ok(apply.all(self.host.target(), [object(self.name)]).await?)
     }
@@ -50,7 +51,7 @@ impl Account<'_> {
         wanted: Option<AgentTokenLife>,
         present: Option<&str>,
         now: Timestamp,
-    ) -> Result<AgentToken, AgentError> {
+    ) -> Result<AgentToken, Failure> {
         let is_forever = match wanted {
             Some(wanted) => wanted == AgentTokenLife::Forever,
             None => self.host.get(&self.secret_path()).await?.is_some(),
@@ -74,7 +75,7 @@ impl Account<'_> {
     }
 
     /// A token that replaces the agent's present one. It is of the same kind unless a lifetime is requested.
-    pub(crate) async fn renewed(&self, wanted: Option<AgentTokenLife>) -> Result<AgentToken, AgentError> {
+    pub(crate) async fn renewed(&self, wanted: Option<AgentTokenLife>) -> Result<AgentToken, Failure> {
         let had_forever = self.host.get(&self.secret_path()).await?.is_some();
         match wanted {
             Some(AgentTokenLife::For(life)) => self.request(life).await,
@@ -88,18 +89,18 @@ impl Account<'_> {
     }
 
     /// Revokes a token that never expires, after another token has replaced it.
-    pub(crate) async fn forget_forever(&self) -> Result<(), AgentError> {
+    pub(crate) async fn forget_forever(&self) -> Result<(), Failure> {
         let delete = Delete { dry_run: false, timeout: TIMEOUT };
         delete.all(self.host.target(), std::iter::once(token_secret(self.name))).await?;
         Ok(())
     }
 
-    pub(crate) async fn uid(&self) -> Result<String, AgentError> {
+    pub(crate) async fn uid(&self) -> Result<String, Failure> {
         let account = self.host.get(&self.path()).await?.unwrap_or_default();
         Ok(account["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
     }
 
-    async fn request(&self, life: Duration) -> Result<AgentToken, AgentError> {
+    async fn request(&self, life: Duration) -> Result<AgentToken, Failure> {
         let request = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "spec": {"expirationSeconds": life.as_secs()},
@@ -113,7 +114,7 @@ impl Account<'_> {
     }
 
     /// The token of a Secret, as soon as the host has filled it in.
-    async fn forever(&self) -> Result<String, AgentError> {
+    async fn forever(&self) -> Result<String, Failure> {
         let apply = Apply { dry_run: false, force_conflicts: true };
         apply.all(self.host.target(), [token_secret(self.name)]).await?;
         let begin = Instant::now();
@@ -124,7 +125,7 @@ impl Account<'_> {
                 return Ok(token);
             }
             if begin.elapsed() > TIMEOUT {
-                return Err(AgentError::NoToken(self.name.to_string()));
+                return Err(AgentError::NoToken(self.name.to_string()).into());
             }
             sleep(POLL).await;
         }

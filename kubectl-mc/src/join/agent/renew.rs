@@ -10,6 +10,7 @@ use super::steps::secret_name;
 use super::token::Claims;
 use super::{AgentError, member};
 use crate::cli::AgentTokenLife;
+use crate::error::Failure;
 use crate::join::endpoint;
 use crate::join::side::{Side, SideError};
 
@@ -35,10 +36,10 @@ pub(crate) async fn renew(
     member: &Side,
     wanted: Option<AgentTokenLife>,
     which: Which,
-) -> Result<Option<AgentGranted>, AgentError> {
+) -> Result<Option<AgentGranted>, Failure> {
     let secret = member.get(&path::secret(AGENT_NAMESPACE, AGENT)).await?;
     let Some(secret) = secret else {
-        return Err(AgentError::NoAgent { member: member.describe(), secret: secret_name() });
+        return Err(AgentError::NoAgent { member: member.describe(), secret: secret_name() }.into());
     };
     if member::has_certificate(Some(&secret)) {
         return Ok(None);

@@ -17,9 +17,9 @@ use crate::apply::delete::Delete;
 use crate::apply::object::Object;
 use crate::apply::{Applied, Apply, Change};
 use crate::cli::AgentTokenLife;
+use crate::error::Failure;
 use crate::join::cleanup;
 use crate::join::side::Side;
-use crate::progress::Step;
 
 /// The agent to start.
 pub(crate) struct AgentSteps<'a> {
@@ -33,12 +33,12 @@ pub(crate) struct AgentSteps<'a> {
 }
 
 impl AgentSteps<'_> {
-    pub(crate) async fn account(&self) -> Result<Vec<Applied>, AgentError> {
+    pub(crate) async fn account(&self) -> Result<Vec<Applied>, Failure> {
         Account { name: self.name, host: self.host }.apply().await
     }
 
     /// Starts the agent on the member with a token.
-    pub(crate) async fn start(&self) -> Result<(Vec<Applied>, Option<AgentGranted>), AgentError> {
+    pub(crate) async fn start(&self) -> Result<(Vec<Applied>, Option<AgentGranted>), Failure> {
         let Self { name, plan, found, host, member, clock } = self;
         let apply = Apply { dry_run: false, force_conflicts: true };
         let (before, after) = member::objects(plan, found)?;
@@ -68,29 +68,7 @@ impl AgentSteps<'_> {
         Ok((applied, granted))
     }
 
-    pub(crate) async fn until_connected(
-        &self,
-        timeout: Duration,
-        step: &mut Step<'_>,
-    ) -> Result<(), AgentError> {
-        self.waiting().until_connected(timeout, step).await
-    }
-
-    /// Waits until no old pod is left.
-    pub(crate) async fn until_replaced(
-        &self,
-        timeout: Duration,
-        step: &mut Step<'_>,
-    ) -> Result<(), AgentError> {
-        self.waiting().until_replaced(timeout, step).await
-    }
-
-    /// Waits until the agent is ready, while the member is still connected directly.
-    pub(crate) async fn until_ready(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), AgentError> {
-        self.waiting().until_ready(timeout, step).await
-    }
-
-    fn waiting(&self) -> Waiting<'_> {
+    pub(crate) fn waiting(&self) -> Waiting<'_> {
         let Self { name, plan, host, member, .. } = self;
         Waiting { name, host, member, server: &plan.host.server }
     }
@@ -114,7 +92,7 @@ pub(crate) async fn remove(
     host: &Side,
     member: &Side,
     timeout: Duration,
-) -> Result<(Vec<Object>, Vec<Object>), AgentError> {
+) -> Result<(Vec<Object>, Vec<Object>), Failure> {
     let delete = Delete { dry_run: false, timeout };
     let on_host = cleanup::agent_on_host(host, name).await?;
     let on_member = cleanup::agent_on_member(member).await?.objects;

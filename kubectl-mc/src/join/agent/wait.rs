@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::AgentError;
 use crate::cluster::pods::{self, Problem};
+use crate::error::Failure;
 use crate::join::side::{Side, SideError};
 use crate::join::wait::{State, state};
 use crate::progress::Step;
@@ -32,7 +33,7 @@ impl Waiting<'_> {
         &self,
         timeout: Duration,
         step: &mut Step<'_>,
-    ) -> Result<(), AgentError> {
+    ) -> Result<(), Failure> {
         let connected = async || {
             let cluster = self.host.get(&path::member_cluster(self.name)).await?.unwrap_or_default();
             Ok(state(&cluster, CONNECTED))
@@ -42,7 +43,7 @@ impl Waiting<'_> {
 
     /// Waits for ready pods instead, because a member that is still connected directly has no condition about
     /// its agent. A pod is ready while it has a tunnel.
-    pub(crate) async fn until_ready(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), AgentError> {
+    pub(crate) async fn until_ready(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), Failure> {
         let ready = async || {
             let deployment = self.deployment().await?;
             Ok(pods::not_ready(&deployment).map_or(State::True, State::Not))
@@ -51,11 +52,7 @@ impl Waiting<'_> {
     }
 
     /// Waits until no old pod is left, because its tunnel leads to the previous target.
-    pub(crate) async fn until_replaced(
-        &self,
-        timeout: Duration,
-        step: &mut Step<'_>,
-    ) -> Result<(), AgentError> {
+    pub(crate) async fn until_replaced(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), Failure> {
         let replaced = async || {
             let deployment = self.deployment().await?;
             Ok(pods::not_replaced(&deployment).map_or(State::True, State::Not))
@@ -68,7 +65,7 @@ impl Waiting<'_> {
         look: impl AsyncFn() -> Result<State, SideError>,
         timeout: Duration,
         step: &mut Step<'_>,
-    ) -> Result<(), AgentError> {
+    ) -> Result<(), Failure> {
         let begin = Instant::now();
         let mut retried = false;
         loop {
@@ -88,7 +85,7 @@ impl Waiting<'_> {
             };
             let said = problem.as_ref().map_or(said, Problem::to_string);
             if begin.elapsed() > timeout || problem.as_ref().is_some_and(Problem::is_final) {
-                return Err(self.not_connected(said, problem.as_ref()).await);
+                return Err(self.not_connected(said, problem.as_ref()).await.into());
             }
             step.update(&said);
             sleep(POLL).await;

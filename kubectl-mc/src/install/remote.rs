@@ -37,7 +37,7 @@ impl Remote {
 /// own.
 pub(crate) async fn check_server(host: &Connection, given: Option<&str>) -> Result<(), InstallError> {
     let ClusterContext { server, context, .. } = &host.cluster;
-    let Some(local) = address::local(server).filter(|_| given.is_none()) else { return Ok(()) };
+    let Some(what) = address::local(server).filter(|_| given.is_none()) else { return Ok(()) };
     let info = get(&host.client, own_server::CLUSTER_INFO).await.unwrap_or_default();
     let mut own = own_server::published(&info);
     if own.is_none() {
@@ -47,7 +47,7 @@ pub(crate) async fn check_server(host: &Connection, given: Option<&str>) -> Resu
     let own = own.filter(|server| !address::is_local(server));
     Err(InstallError::LocalHost {
         server: server.clone(),
-        what: local.what,
+        what,
         likely: own.or_else(|| address::of_context(context.as_deref()?)),
     })
 }

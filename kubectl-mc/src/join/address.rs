@@ -5,34 +5,26 @@ use std::net::IpAddr;
 
 use http::Uri;
 
-/// Why other machines cannot use an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Local {
-    /// In words, such as `a loopback address`.
-    pub(crate) what: &'static str,
-}
-
 /// Whether an address or URL is local to this machine.
 pub(crate) fn is_local(url: &str) -> bool {
     local(url).is_some()
 }
 
-/// The reason why the address of this URL is local, if it is.
-pub(crate) fn local(url: &str) -> Option<Local> {
+/// Why other machines cannot use the address of this URL, such as `a loopback address`.
+pub(crate) fn local(url: &str) -> Option<&'static str> {
     let uri: Uri = url.parse().ok()?;
     let host = uri.host()?.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
-    let what = match host.parse::<IpAddr>() {
-        Ok(address) if address.to_canonical().is_loopback() => "a loopback address",
-        Ok(address) if address.is_unspecified() => "no address of a machine",
-        Ok(_) => return None,
-        Err(_) if host == "localhost" || host.ends_with(".localhost") => "a loopback address",
-        Err(_) if host.ends_with(".docker.internal") => "a name that Docker gives to this machine only",
+    match host.parse::<IpAddr>() {
+        Ok(address) if address.to_canonical().is_loopback() => Some("a loopback address"),
+        Ok(address) if address.is_unspecified() => Some("no address of a machine"),
+        Ok(_) => None,
+        Err(_) if host == "localhost" || host.ends_with(".localhost") => Some("a loopback address"),
+        Err(_) if host.ends_with(".docker.internal") => Some("a name that Docker gives to this machine only"),
         Err(_) if host == "kubernetes" || host.starts_with("kubernetes.default") => {
-            "a name inside the member only"
+            Some("a name inside the member only")
         }
-        Err(_) => return None,
-    };
-    Some(Local { what })
+        Err(_) => None,
+    }
 }
 
 /// Guesses the server that other machines can use from the name of the context. kind, k3d and minikube name

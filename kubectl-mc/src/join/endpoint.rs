@@ -99,7 +99,7 @@ impl Endpoint {
     }
 
     /// Why only this machine can use the address.
-    pub(crate) fn locality(&self) -> Option<address::Local> {
+    pub(crate) fn locality(&self) -> Option<&'static str> {
         if self.is_given { None } else { address::local(&self.server) }
     }
 

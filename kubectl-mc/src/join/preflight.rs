@@ -104,10 +104,7 @@ pub(super) fn address(names: &Names<'_>, own_server: Option<&str>, endpoint: &En
         }
     };
     Some(Finding::Refused(
-        format!(
-            "the member's server {} is {}: the host's sidecar cannot reach it",
-            endpoint.server, local.what
-        ),
+        format!("the member's server {} is {}: the host's sidecar cannot reach it", endpoint.server, local),
         hint,
     ))
 }

@@ -14,7 +14,7 @@ use super::AgentError;
 use crate::cli::{AgentArgs, AgentTokenLife, RELEASED_IMAGE};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
-use crate::join::address::{self, Local};
+use crate::join::address;
 use crate::join::agent::survey::Found;
 use crate::join::endpoint::{self, CaError, Endpoint};
 
@@ -120,7 +120,7 @@ impl AgentPlan {
     /// The same plan, without a request to the host for a better address.
     pub(crate) fn for_others(self) -> Result<Self, PlanError> {
         match self.locality() {
-            Some(local) => Err(PlanError::Local { server: self.host.server, what: local.what }),
+            Some(what) => Err(PlanError::Local { server: self.host.server, what }),
             None => Ok(self),
         }
     }
@@ -134,7 +134,7 @@ impl AgentPlan {
     }
 
     /// Why only this machine can use the host's address.
-    pub(crate) fn locality(&self) -> Option<Local> {
+    pub(crate) fn locality(&self) -> Option<&'static str> {
         if self.is_given { None } else { address::local(&self.host.server) }
     }
 }
@@ -230,7 +230,7 @@ mod tests {
         let of_context =
             AgentPlan::of(&name(), &AgentArgs::default(), Some(("https://127.0.0.1:6443", &cluster())));
         let of_context = of_context.unwrap();
-        assert_eq!(of_context.locality().unwrap().what, "a loopback address");
+        assert_eq!(of_context.locality(), Some("a loopback address"));
         assert!(of_context.for_others().is_err() && plan.for_others().is_ok());
         assert!(AgentPlan::of(&name(), &arguments, None).is_ok());
     }

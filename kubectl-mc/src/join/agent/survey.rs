@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::plan::AgentPlan;
 use crate::cli::AgentTokenLife;
-use crate::join::address::{self, Local};
+use crate::join::address;
 use crate::join::preflight::{Finding, Names, rights};
 use crate::join::side::{Side, SideError};
 use crate::join::survey::{Right, missing, own_server, right};
@@ -36,7 +36,8 @@ pub(crate) struct Found {
 /// An address of the host that only this machine can use.
 #[derive(Clone, Debug)]
 struct LocalServer {
-    local: Local,
+    /// Why, in words.
+    what: &'static str,
     /// The address at which the host is likely reachable.
     likely: Option<String>,
 }
@@ -63,7 +64,7 @@ impl AgentSurvey {
             host_serves: host.readable(&format!("/api/v1/namespaces/{AGENTS}")).await?.is_some(),
             missing_on_host: missing(host, rights).await?,
             local: match plan.locality() {
-                Some(local) => Some(LocalServer { local, likely: likely_server(host).await }),
+                Some(what) => Some(LocalServer { what, likely: likely_server(host).await }),
                 None => None,
             },
             ..Self::default()
@@ -97,7 +98,7 @@ impl AgentSurvey {
                 "upgrade the sidecar: kubectl mc install".to_owned(),
             ));
         }
-        if let Some(LocalServer { local, likely }) = &self.local {
+        if let Some(LocalServer { what, likely }) = &self.local {
             let hint = match likely {
                 Some(server) => format!("the host is likely reached by --agent-server={server}"),
                 None => {
@@ -105,10 +106,7 @@ impl AgentSurvey {
                 }
             };
             findings.push(Finding::Refused(
-                format!(
-                    "the host's server {} is {}: the agent cannot reach it",
-                    plan.host.server, local.what
-                ),
+                format!("the host's server {} is {}: the agent cannot reach it", plan.host.server, what),
                 hint,
             ));
         }

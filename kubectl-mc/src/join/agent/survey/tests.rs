@@ -46,8 +46,8 @@ fn host_without_agents_is_to_be_upgraded() {
 #[test]
 fn local_address_of_the_host_comes_with_a_suggestion() {
     let local = |likely: Option<&str>| {
-        let local = address::local("https://127.0.0.1:6443").unwrap();
-        let local = Some(LocalServer { local, likely: likely.map(str::to_owned) });
+        let what = address::local("https://127.0.0.1:6443").unwrap();
+        let local = Some(LocalServer { what, likely: likely.map(str::to_owned) });
         refusals(&AgentSurvey { local, ..survey() }, "https://127.0.0.1:6443").join("")
     };
     let said = local(Some("https://10.0.0.1:6443"));

@@ -19,7 +19,7 @@ use crate::exit::ExitStatus;
 use crate::install::certificate_rotation::CertificateRotation;
 use crate::install::direct::{self, Unexposed};
 use crate::install::plan::InstallPlan;
-use crate::install::remote::{self, Remote};
+use crate::install::remote;
 use crate::install::wait::{self, Deadline};
 use crate::install::{HOST, InstallError, RUNS_ON, host, place};
 use crate::printer::Printer;
@@ -65,10 +65,10 @@ async fn install(
     let step = progress.step("checking the host");
     let host = connection::connect(options, env).await?;
     let remote = match &plan.run_on {
-        Some(context) => Some(Remote::connect(context, options, env).await?),
+        Some(context) => Some(remote::connect(context, options, env).await?),
         None => None,
     };
-    let runs_on = remote.as_ref().map_or(&host, |remote| &remote.connection);
+    let runs_on = remote.as_ref().unwrap_or(&host);
     let checked = host::check(&host.client, &plan.parameters.namespace).await;
     checked.map_err(|error| error.from(host.target(HOST)))?;
     place::check(&host, &plan).await?;
@@ -167,7 +167,7 @@ async fn install(
         )
         .await?;
         let (elsewhere, _) = objects_elsewhere(&plan, &kubeconfig, &host_uid, remote).await?;
-        applied.extend(applying.all(remote.connection.target(RUNS_ON), elsewhere).await?);
+        applied.extend(applying.all(remote.target(RUNS_ON), elsewhere).await?);
     }
     step.done();
     report(&applied, printer);
@@ -194,13 +194,13 @@ async fn objects_elsewhere(
     plan: &InstallPlan,
     kubeconfig: &str,
     host_uid: &str,
-    remote: &Remote,
+    remote: &Connection,
 ) -> Result<(Vec<Value>, Vec<String>), InstallError> {
     let mut objects = plan.remote(kubeconfig)?;
     for program in objects.iter_mut().filter(|object| object["kind"] == "Deployment") {
         program["metadata"]["annotations"][names::HOST_UID] = host_uid.into();
     }
-    let kept = host::keep_foreign_namespaces(&remote.connection.client, &mut objects).await?;
+    let kept = host::keep_foreign_namespaces(&remote.client, &mut objects).await?;
     Ok((objects, kept))
 }
 

@@ -9,7 +9,6 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::plan::InstallPlan;
-use super::remote::Remote;
 use super::wait::Deadline;
 use super::{HOST, InstallError, RUNS_ON, cleanup, get};
 use crate::apply::delete::Delete;
@@ -66,10 +65,10 @@ pub(crate) struct Unexposed<'a> {
 impl<'a> Unexposed<'a> {
     pub(crate) async fn find(
         host: &'a Connection,
-        remote: Option<&'a Remote>,
+        remote: Option<&'a Connection>,
         plan: &InstallPlan,
     ) -> Result<Self, Failure> {
-        let remote = remote.map(|remote| remote.connection.target(RUNS_ON));
+        let remote = remote.map(|remote| remote.target(RUNS_ON));
         let mut surplus = Vec::new();
         for cluster in [host.target(HOST)].into_iter().chain(remote) {
             surplus.push((cluster, cleanup::of_other_values(cluster, &plan.parameters).await?));

@@ -8,7 +8,6 @@ use kubectl_mc_api::names::{API_SERVICE, HOST_UID, KUBECTL_MC, MANAGED_BY, SIDEC
 use serde_json::Value;
 
 use super::plan::InstallPlan;
-use super::remote::Remote;
 use super::{InstallError, get};
 use crate::cluster::connection::Connection;
 use crate::next_command::quoted;
@@ -57,13 +56,13 @@ pub(crate) async fn check_removal(
 /// host's kube-system, which its sidecars there carry as an annotation.
 pub(crate) async fn check_elsewhere(
     host: &Connection,
-    remote: &Remote,
+    remote: &Connection,
     namespace: &str,
     hint: &str,
 ) -> Result<String, InstallError> {
     let system = get(&host.client, "/api/v1/namespaces/kube-system").await?;
     let uid = system["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    let client = &remote.connection.client;
+    let client = &remote.client;
     let deployment =
         get(client, &format!("/apis/apps/v1/namespaces/{namespace}/deployments/{SIDECAR}")).await?;
     if !is_ours(&deployment) {

@@ -19,18 +19,14 @@ use crate::cluster::own_server;
 use crate::env::Env;
 use crate::join::address;
 
-/// The other cluster.
-pub(crate) struct Remote {
-    pub(crate) connection: Connection,
-}
-
-impl Remote {
-    /// Connects to the cluster of a context in the same kubeconfig.
-    pub(crate) async fn connect(context: &str, host: &HostOptions, env: &Env) -> Result<Self, ConnectError> {
-        let options = HostOptions::plain(host.kubeconfig.clone(), Some(context.to_owned()));
-        let connection = connection::connect(&options, env).await;
-        Ok(Self { connection: connection.map_err(|error| error.in_role(RUNS_ON))? })
-    }
+/// Connects to the cluster of a context in the same kubeconfig.
+pub(crate) async fn connect(
+    context: &str,
+    host: &HostOptions,
+    env: &Env,
+) -> Result<Connection, ConnectError> {
+    let options = HostOptions::plain(host.kubeconfig.clone(), Some(context.to_owned()));
+    connection::connect(&options, env).await.map_err(|error| error.in_role(RUNS_ON))
 }
 
 /// Fails if the kubeconfig's address of the host is local to this machine: for the sidecars it would be their

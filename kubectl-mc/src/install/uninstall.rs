@@ -13,7 +13,7 @@ use crate::exit::ExitStatus;
 use crate::hub_api;
 use crate::install::cleanup;
 use crate::install::place;
-use crate::install::remote::Remote;
+use crate::install::remote;
 use crate::install::{HOST, RUNS_ON};
 use crate::join::side::Side;
 use crate::printer::Printer;
@@ -42,7 +42,7 @@ async fn uninstall(
     let step = progress.step("checking the host");
     let host = connection::connect(options, env).await?;
     let remote = match run_on {
-        Some(context) => Some(Remote::connect(context, options, env).await?),
+        Some(context) => Some(remote::connect(context, options, env).await?),
         None => None,
     };
     let checked = place::check_removal(&host, namespace, run_on.as_deref()).await;
@@ -54,7 +54,7 @@ async fn uninstall(
     let members = cleanup::members(&host.client, namespace).await?;
     let ours = cleanup::host(host.target(HOST), namespace).await?;
     let elsewhere = match &remote {
-        Some(remote) => cleanup::elsewhere(remote.connection.target(RUNS_ON), namespace).await?,
+        Some(remote) => cleanup::elsewhere(remote.target(RUNS_ON), namespace).await?,
         None => Vec::new(),
     };
     step.done();
@@ -86,7 +86,7 @@ async fn uninstall(
     deleted.extend(delete.all(host.target(HOST), running.into_iter()).await?);
     deleted.extend(delete.all(host.target(HOST), resting.into_iter()).await?);
     if let Some(remote) = &remote {
-        deleted.extend(delete.all(remote.connection.target(RUNS_ON), elsewhere.into_iter()).await?);
+        deleted.extend(delete.all(remote.target(RUNS_ON), elsewhere.into_iter()).await?);
     }
     step.done();
     report(&deleted, *dry_run, printer);

@@ -182,7 +182,7 @@ async fn install(
     surplus.iter().for_each(|one| printer.out_line(&format!("{one} deleted")));
     report(&applying.all(host.target(HOST), registrations).await?, printer);
     let mut step = progress.step("waiting for the host to reach the sidecars");
-    wait::registration(&host.client, plan.reach(), &deadline, &mut step).await?;
+    wait::registration(&host.client, plan.reach.as_ref(), &deadline, &mut step).await?;
     step.done();
     printer.note(&next(&host));
     Ok(())

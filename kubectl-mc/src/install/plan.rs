@@ -15,7 +15,8 @@ pub(crate) struct InstallPlan {
     pub(crate) parameters: Parameters,
     /// The context of the cluster that runs the sidecars, if it is not the host.
     pub(crate) run_on: Option<String>,
-    reach: Option<Reach>,
+    /// How the host reaches the sidecars in another cluster.
+    pub(crate) reach: Option<Reach>,
     pub(crate) flags: RecordedFlags,
 }
 
@@ -39,11 +40,6 @@ impl InstallPlan {
             return Err(InstallError::ScrapedElsewhere);
         }
         Ok(Self { parameters, run_on: arguments.run_on.clone(), reach, flags })
-    }
-
-    /// How the host reaches the sidecars in another cluster.
-    pub(crate) fn reach(&self) -> Option<&Reach> {
-        self.reach.as_ref()
     }
 
     /// Whether the address of the direct endpoint's load balancer is still unknown.
@@ -108,16 +104,9 @@ fn image(flag: Option<&str>, values: &Values, released: Option<&str>) -> Result<
 fn merged(arguments: &InstallArgs) -> Result<Values, InstallError> {
     let mut values = match &arguments.values {
         Some(file) => {
-            let unread = |error: std::io::Error| InstallError::Values {
-                file: file.clone(),
-                reason: error.to_string(),
-            };
-            let text = std::fs::read_to_string(file).map_err(unread)?;
-            let invalid = |error: manifests::Error| InstallError::Values {
-                file: file.clone(),
-                reason: error.to_string(),
-            };
-            Values::parse(&text).map_err(invalid)?
+            let failed = |reason: String| InstallError::Values { file: file.clone(), reason };
+            let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+            Values::parse(&text).map_err(|error| failed(error.to_string()))?
         }
         None => Values::default(),
     };

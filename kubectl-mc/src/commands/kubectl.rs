@@ -16,6 +16,7 @@ use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::credential::Login;
 use crate::cluster::inventory::{self, ListFormat};
+use crate::cluster::reach::Reach;
 use crate::cluster::route::{self, RouteError, Through};
 use crate::commands::builtin;
 use crate::env::Env;
@@ -211,7 +212,7 @@ fn one_context(
     rewrite::check(&scanned, cluster)?;
     if let Some((plan, take_over)) = Plan::for_one(&scanned, env) {
         let one = OneCluster { scanned: &scanned, cluster, settings, env, printer };
-        if let Some(status) = direct::run_context(&plan, take_over, &one)? {
+        if let Some(status) = direct::run_through(&plan, take_over, &one, &Reach::default())? {
             return Ok(status);
         }
     }

@@ -14,7 +14,7 @@ use crate::exit::ExitStatus;
 use crate::kubectl::preflight::PreflightError;
 use crate::log::{Log, without_credential};
 use crate::multi::ClusterProgress;
-use crate::multi::direct::{DirectError, MemberFailure, Merge, PlainText, Plan, TakeOver, Task};
+use crate::multi::direct::{MemberFailure, Merge, PlainText, Plan, TakeOver, Task};
 use crate::printer::Printer;
 use crate::server_text::ServerText;
 use crate::settings::Settings;
@@ -36,22 +36,14 @@ pub(super) fn run(
     reach: Result<HostReach, ClientError>,
 ) -> Result<Option<ExitStatus>, Failure> {
     match reach {
-        Ok(host) => at(plan, take_over, one, &Reach { host: Some(host) }),
+        Ok(host) => run_through(plan, take_over, one, &Reach { host: Some(host) }),
         Err(error) if take_over == TakeOver::Never => Err(error.into()),
         Err(_) => Ok(None),
     }
 }
 
-/// Runs the plan on a context; returns `None` if kubectl must take over.
-pub(super) fn run_context(
-    plan: &Plan,
-    take_over: TakeOver,
-    one: &OneCluster<'_>,
-) -> Result<Option<ExitStatus>, Failure> {
-    at(plan, take_over, one, &Reach::default())
-}
-
-fn at(
+/// Runs the plan on a cluster through `reach`; returns `None` if kubectl must take over.
+pub(super) fn run_through(
     plan: &Plan,
     take_over: TakeOver,
     one: &OneCluster<'_>,
@@ -78,7 +70,8 @@ fn at(
     let mut text = PlainText::new(printer);
     let results = client::runtime()?.block_on(plan.run(&task, &mut text));
     let may_take_over = held.as_ref().is_some_and(Printer::holds_all);
-    match (ended(results), &reach.host, cluster.member()) {
+    let failure = results.map(|results| results.into_iter().find_map(|(_, result)| result.err()));
+    match (failure, &reach.host, cluster.member()) {
         (Ok(Some(MemberFailure::OtherHub(other))), ..) => Err(other.into()),
         // On a terminal kubectl colors its warnings.
         (Ok(None | Some(MemberFailure::NegativeAnswer)), ..)
@@ -134,11 +127,4 @@ impl Explain for Unreachable {
     fn hint(&self) -> Option<String> {
         Some(format!("check the network and the server of context {}", self.context))
     }
-}
-
-/// The failure of the cluster, if any.
-fn ended(
-    results: Result<Vec<crate::multi::direct::Ended>, DirectError>,
-) -> Result<Option<MemberFailure>, DirectError> {
-    Ok(results?.into_iter().find_map(|(_, ended)| ended.err()))
 }

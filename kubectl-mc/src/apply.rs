@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep};
 use self::object::{Object, with_retries};
 use crate::cluster::client;
 use crate::cluster::connection::NamedCluster;
+use crate::cluster::fields::condition;
 use crate::error::Explain;
 
 /// The field manager of the plugin.
@@ -166,7 +167,7 @@ async fn established(at: NamedCluster<'_>, object: &Object) -> Result<(), ApplyE
     let begin = Instant::now();
     loop {
         let now = object.get(at).await?.unwrap_or_default();
-        if condition(&now, "Established") == Some("True") {
+        if condition(&now, "Established").is_some_and(|established| established["status"] == "True") {
             return Ok(());
         }
         if begin.elapsed() > ESTABLISHED {
@@ -174,12 +175,6 @@ async fn established(at: NamedCluster<'_>, object: &Object) -> Result<(), ApplyE
         }
         sleep(POLL).await;
     }
-}
-
-/// The status of an object's condition.
-pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
-    let conditions = object.pointer("/status/conditions")?.as_array()?;
-    conditions.iter().find(|condition| condition["type"] == kind)?["status"].as_str()
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -32,6 +32,7 @@ use serde_json::Value;
 
 use crate::cli::{AuthzArgs, AuthzCommand, Flags, Hub, HubArgs};
 use crate::cluster::connection;
+use crate::cluster::fields::items;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -67,7 +68,7 @@ async fn clusters(arguments: &HubArgs, host: &Side) -> Result<Vec<String>, Failu
         let list =
             host.get("/apis/cluster.karmada.io/v1alpha1/clusters").await?.ok_or(AuthzError::NoKarmada)?;
         let name = |cluster: &Value| cluster["metadata"]["name"].as_str().map(str::to_owned);
-        list["items"].as_array().into_iter().flatten().filter_map(name).collect()
+        items(&list).filter_map(name).collect()
     } else {
         arguments.names.clone()
     };

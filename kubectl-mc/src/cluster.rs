@@ -4,6 +4,7 @@
 //! - [`context`]: the cluster and the user of a kubeconfig context, or of the pod's service account
 //! - [`client`], [`credential`]: the HTTP client and the caller's credential
 //! - [`connection`]: a cluster for the plugin's own verbs that write
+//! - [`fields`]: fields that objects of all kinds have
 //! - [`hop`]: which hop refused a request
 //! - [`hub`]: the kind of the host's hub
 //! - [`inventory`]: the list of clusters behind the host
@@ -16,6 +17,7 @@ pub(crate) mod cluster_id;
 pub(crate) mod connection;
 pub(crate) mod context;
 pub(crate) mod credential;
+pub(crate) mod fields;
 pub(crate) mod hop;
 pub(crate) mod hub;
 pub(crate) mod inventory;

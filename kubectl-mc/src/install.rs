@@ -48,11 +48,6 @@ pub(crate) async fn get(client: &kube::Client, path: &str) -> Result<Value, Inst
     }
 }
 
-/// The objects of a list.
-pub(crate) fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list["items"].as_array().into_iter().flatten()
-}
-
 /// The roles of the clusters in messages.
 pub(crate) const HOST: &str = "host";
 pub(crate) const RUNS_ON: &str = "cluster of the sidecars";

@@ -19,6 +19,7 @@ use super::subject::GrantSubject;
 use super::{label_selector, through};
 use crate::apply::delete::Delete;
 use crate::apply::{Apply, ApplyError};
+use crate::cluster::fields::condition;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -283,9 +284,7 @@ fn may_pass(access: &Value) -> bool {
 
 /// The reason of condition `Ready`.
 fn reason(access: &Value) -> &str {
-    let conditions = access["status"]["conditions"].as_array();
-    let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
-    ready.and_then(|ready| ready["reason"].as_str()).unwrap_or_default()
+    condition(access, "Ready").and_then(|ready| ready["reason"].as_str()).unwrap_or_default()
 }
 
 /// One line for each cluster without the grant.
@@ -300,10 +299,9 @@ fn ungranted(access: &Value) -> Vec<String> {
         .filter(|cluster| cluster["status"] != "True")
         .map(|cluster| line(&text(cluster, "name"), cluster))
         .collect();
-    let ready = access["status"]["conditions"].as_array().into_iter().flatten();
-    let ready = ready.filter(|one| one["type"] == "Ready" && one["status"] != "True");
+    let ready = condition(access, "Ready").filter(|ready| ready["status"] != "True");
     match lines.is_empty() {
-        true => ready.map(|ready| line("the grant", ready)).collect(),
+        true => ready.into_iter().map(|ready| line("the grant", ready)).collect(),
         false => lines,
     }
 }

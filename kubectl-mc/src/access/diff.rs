@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::rules::Rules;
 use super::{impersonator, through};
+use crate::cluster::fields::into_items;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -98,10 +99,10 @@ fn kept_by_hub(member: &MemberCluster) -> Option<ServerText> {
 /// The subjects with the right to the proxy of each member of an inventory, by the host's RBAC.
 async fn index(host: &Side, origin: Origin) -> Result<Index, Failure> {
     let mut index = Index::of(origin);
-    for role in items(host.get(&format!("/apis/{RBAC}/clusterroles")).await?) {
+    for role in objects(host.get(&format!("/apis/{RBAC}/clusterroles")).await?) {
         index.role(&parse(role, "ClusterRole")?);
     }
-    for binding in items(host.get(&format!("/apis/{RBAC}/clusterrolebindings")).await?) {
+    for binding in objects(host.get(&format!("/apis/{RBAC}/clusterrolebindings")).await?) {
         index.binding(&parse(binding, "ClusterRoleBinding")?);
     }
     Ok(index)
@@ -138,8 +139,8 @@ impl Reader<'_> {
                 Some(binding) => Some(parse(binding, "ClusterRoleBinding")?),
                 None => None,
             },
-            roles: parse(items(all("roles").await?).into(), "Role")?,
-            role_bindings: parse(items(all("rolebindings").await?).into(), "RoleBinding")?,
+            roles: parse(objects(all("roles").await?).into(), "Role")?,
+            role_bindings: parse(objects(all("rolebindings").await?).into(), "RoleBinding")?,
         })
     }
 }
@@ -149,8 +150,8 @@ fn because(reasons: &BTreeSet<Because>) -> String {
     if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) }
 }
 
-fn items(list: Option<Value>) -> Vec<Value> {
-    list.and_then(|mut list| list["items"].as_array_mut().map(std::mem::take)).unwrap_or_default()
+fn objects(list: Option<Value>) -> Vec<Value> {
+    into_items(list.unwrap_or_default())
 }
 
 fn parse<T: DeserializeOwned>(value: Value, what: &'static str) -> Result<T, DiffError> {

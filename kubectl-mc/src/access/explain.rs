@@ -18,6 +18,7 @@ use super::identity::Identity;
 use super::rules::Rules;
 use super::through;
 use crate::cli::ExplainArgs;
+use crate::cluster::fields::into_items;
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -119,7 +120,7 @@ async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Registered, Failu
         // The list shows callers the clusters whose proxy they may use.
         let list = format!("{}?fieldSelector=metadata.name%3D{cluster}", path::CLUSTERS_PATH);
         let listed = host.send(Method::GET, &list, None).await?;
-        let shown = listed.json()["items"].as_array().and_then(|items| items.first()).cloned();
+        let shown = into_items(listed.json()).into_iter().next();
         match shown.filter(|_| listed.status.is_success()) {
             Some(shown) => (answer, object) = (listed, shown),
             None => {

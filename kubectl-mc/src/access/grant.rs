@@ -23,6 +23,7 @@ use crate::apply::Apply;
 use crate::apply::delete::Delete;
 use crate::cli::GrantArgs;
 use crate::cluster::connection;
+use crate::cluster::fields::items;
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -254,8 +255,7 @@ async fn sweep(
     let path = format!("/apis/{RBAC}/clusterrolebindings?labelSelector={HOST_GRANT}={cluster}");
     let bindings = host.get(&path).await?.unwrap_or_default();
     let role = role.host_role(cluster);
-    let mut bindings = bindings["items"].as_array().into_iter().flatten();
-    if bindings.all(|binding| binding["roleRef"]["name"] != role.as_str()) {
+    if items(&bindings).all(|binding| binding["roleRef"]["name"] != role.as_str()) {
         let deleted = delete.all(host.target(), std::iter::once(object("ClusterRole", &role, None))).await?;
         deleted.iter().for_each(|one| printer.out_line(&format!("host: {one} deleted")));
     }

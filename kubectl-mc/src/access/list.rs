@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::role::host_prefix;
 use crate::cli::{AccessFormat, AccessListArgs};
+use crate::cluster::fields::{condition, into_items};
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::join::side::Side;
@@ -34,9 +35,9 @@ pub(super) async fn run(
     let is_shown = |names: Vec<&str>| {
         clusters.is_none_or(|shown| names.iter().any(|name| shown.iter().any(|one| one.as_str() == *name)))
     };
-    let accesses = items(accesses, FLEET_GROUP_VERSION, "ClusterAccess");
+    let accesses = typed(accesses, FLEET_GROUP_VERSION, "ClusterAccess");
     let accesses: Vec<_> = accesses.into_iter().filter(|access| is_shown(clusters_of(access))).collect();
-    let bindings = items(bindings.unwrap_or_default(), RBAC, "ClusterRoleBinding");
+    let bindings = typed(bindings.unwrap_or_default(), RBAC, "ClusterRoleBinding");
     let bindings: Vec<_> =
         bindings.into_iter().filter(|binding| is_shown(vec![granted_cluster(binding)])).collect();
 
@@ -82,14 +83,13 @@ async fn accesses(host: &Side) -> Result<(Value, Timestamp), Failure> {
 }
 
 /// The objects of a list. Sets the type, which items of a list may lack.
-fn items(mut list: Value, api_version: &str, kind: &str) -> Vec<Value> {
-    let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
-    let typed = items.into_iter().map(|mut item| {
+fn typed(list: Value, api_version: &str, kind: &str) -> Vec<Value> {
+    let mut items = into_items(list);
+    for item in &mut items {
         item["apiVersion"] = api_version.into();
         item["kind"] = kind.into();
-        item
-    });
-    typed.collect()
+    }
+    items
 }
 
 fn list(items: Vec<Value>) -> Value {
@@ -115,7 +115,7 @@ fn of_access(access: &Value, now: Timestamp) -> Vec<String> {
         let names = list.as_array().into_iter().flatten().filter_map(Value::as_str);
         Some(names.collect::<Vec<_>>().join(",")).filter(|names| !names.is_empty())
     };
-    let ready = status["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == "Ready");
+    let ready = condition(access, "Ready");
     let ready_text = ready.map_or("Unknown", |ready| match text(ready, "status") {
         "True" => "True",
         _ => text(ready, "reason"),

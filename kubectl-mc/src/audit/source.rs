@@ -15,6 +15,7 @@ use crate::argv::Scanned;
 use crate::cli::AuditArgs;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::ClusterContext;
+use crate::cluster::fields::items;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::server_text::ServerText;
@@ -76,10 +77,7 @@ async fn in_pods(
         return Err(refused(reply.message()).into());
     }
     let list = reply.json();
-    let names: Vec<_> = list["items"]
-        .as_array()
-        .into_iter()
-        .flatten()
+    let names: Vec<_> = items(&list)
         .filter_map(|pod| pod["metadata"]["name"].as_str())
         // The name becomes part of a path, so it is checked although the server sent it.
         .filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte)))

@@ -9,6 +9,7 @@ use super::token::{SYSTEM, TOKEN_TYPE};
 use super::{AuthzError, admission, checked, keeper, policies, webhook};
 use crate::apply::delete::Delete;
 use crate::cli::{AuthzRemoveArgs, Hub};
+use crate::cluster::fields::items;
 use crate::confirm::confirm;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -81,8 +82,7 @@ async fn rights(layout: &Layout, clusters: &[String], host: &Side) -> Result<Vec
     for cluster in clusters {
         let path = format!("/api/v1/namespaces/{SYSTEM}/secrets?labelSelector={KARMADA_AGENT}%3D{cluster}");
         let tokens = host.readable(&path).await?.unwrap_or_default();
-        let tokens = tokens["items"].as_array().into_iter().flatten();
-        let tokens = tokens.filter(|secret| secret["type"] == TOKEN_TYPE).map(|secret| {
+        let tokens = items(&tokens).filter(|secret| secret["type"] == TOKEN_TYPE).map(|secret| {
             json!({"apiVersion": "v1", "kind": "Secret",
                 "metadata": {"name": secret["metadata"]["name"], "namespace": SYSTEM}})
         });

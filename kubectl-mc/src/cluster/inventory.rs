@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::argv::Scanned;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::{ClusterContext, HostError};
+use crate::cluster::fields::condition;
 use crate::cluster::hop::{self, Hop, Refusal};
 use crate::cluster::hub::{Hub, OtherHub};
 use crate::env::Env;
@@ -132,17 +133,14 @@ fn table(clusters: Vec<Value>) -> Value {
     let columns =
         columns.map(|(name, priority)| json!({"name": name, "priority": priority, "type": "string"}));
     let row = |cluster: Value| {
-        let conditions = cluster["status"]["conditions"].as_array().into_iter().flatten();
-        let ready = conditions.filter(|condition| condition["type"] == "Ready");
-        let ready =
-            ready.filter_map(|condition| condition["status"].as_str()).next().unwrap_or("Unknown").to_owned();
+        let ready = condition(&cluster, "Ready").and_then(|ready| ready["status"].as_str());
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let created = cluster["metadata"]["creationTimestamp"].as_str();
         let age = age::since(created.and_then(|created| created.parse().ok()), Timestamp::now());
         let status = &cluster["status"];
         let cells = json!([
             cluster["metadata"]["name"],
-            ready,
+            ready.unwrap_or("Unknown"),
             text(&status["version"]),
             age,
             text(&status["server"]),

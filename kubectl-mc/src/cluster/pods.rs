@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::cluster::fields::{condition, into_items, items};
+
 /// Why a pod is not ready.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Problem {
@@ -33,9 +35,7 @@ impl Problem {
                 return Some(problem(&waiting["reason"], &waiting["message"]));
             }
         }
-        let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-        let mut refused = conditions.filter(|condition| condition["status"] == "False");
-        let scheduled = refused.find(|condition| condition["type"] == "PodScheduled")?;
+        let scheduled = condition(pod, "PodScheduled").filter(|scheduled| scheduled["status"] == "False")?;
         Some(problem(&scheduled["reason"], &scheduled["message"]))
     }
 
@@ -81,7 +81,7 @@ pub(crate) fn rolled_out(deployment: &Value) -> bool {
 /// Deletes the pods that failed before this command, so that the kubelet retries immediately: after some
 /// failures it waits for up to 5 minutes, and the pod's state is that of the last attempt. Returns whether
 /// there was one.
-pub(crate) async fn replace_failed(client: &kube::Client, namespace: &str, pods: &[&Value]) -> bool {
+pub(crate) async fn replace_failed(client: &kube::Client, namespace: &str, pods: &[Value]) -> bool {
     let failed = pods.iter().filter(|pod| Problem::of(pod).is_some_and(|problem| problem.is_final()));
     let mut replaced = false;
     for name in failed.filter_map(|pod| pod["metadata"]["name"].as_str()) {
@@ -94,10 +94,7 @@ pub(crate) async fn replace_failed(client: &kube::Client, namespace: &str, pods:
 
 /// Why a Deployment creates no pods, such as a quota or pod security.
 pub(crate) fn of_deployment(deployment: &Value) -> Option<Problem> {
-    let conditions = deployment["status"]["conditions"].as_array()?;
-    let failure = conditions
-        .iter()
-        .find(|condition| condition["type"] == "ReplicaFailure" && condition["status"] == "True")?;
+    let failure = condition(deployment, "ReplicaFailure").filter(|failure| failure["status"] == "True")?;
     let text = |field: &str| failure[field].as_str().unwrap_or_default().to_owned();
     Some(Problem { pod: String::new(), reason: text("reason"), message: text("message") })
 }
@@ -121,19 +118,17 @@ pub(crate) fn not_replaced(deployment: &Value) -> Option<String> {
     (!is_replaced).then(|| format!("{before} of {} pods are not replaced yet", count("replicas")))
 }
 
-/// The hash of the latest version's pods.
-pub(crate) fn newest<'a>(sets: impl Iterator<Item = &'a Value>) -> Option<String> {
+/// The pods of a Deployment's latest version, by the lists of all its ReplicaSets and pods.
+pub(crate) fn newest(sets: &Value, pods: Value) -> Vec<Value> {
     let revision = |set: &Value| {
         let revision = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
         revision.and_then(|revision| revision.parse::<u64>().ok())
     };
-    let newest = sets.max_by_key(|set| revision(set))?;
-    newest["metadata"]["labels"][HASH].as_str().map(str::to_owned)
-}
-
-/// Whether a pod has this hash.
-pub(crate) fn is_of(pod: &Value, hash: Option<&str>) -> bool {
-    hash.is_some() && pod["metadata"]["labels"][HASH].as_str() == hash
+    let hash = |object: &Value| object["metadata"]["labels"][HASH].as_str().map(str::to_owned);
+    let Some(newest) = items(sets).max_by_key(|set| revision(set)).and_then(hash) else { return Vec::new() };
+    let mut pods = into_items(pods);
+    pods.retain(|pod| hash(pod).as_ref() == Some(&newest));
+    pods
 }
 
 /// The last line in the log of the crashed container.
@@ -228,8 +223,8 @@ mod tests {
         let failed = pod(json!({"reason": "ImagePullBackOff"}));
         let mut pending = pod(json!({"reason": "ContainerCreating"}));
         pending["metadata"]["name"] = "mc-sidecar-2".into();
-        assert!(!replace_failed(&client, "n", &[&pending]).await);
-        assert!(replace_failed(&client, "n", &[&pending, &failed]).await);
+        assert!(!replace_failed(&client, "n", std::slice::from_ref(&pending)).await);
+        assert!(replace_failed(&client, "n", &[pending, failed]).await);
         assert_eq!(deleted.try_iter().collect::<Vec<_>>(), ["DELETE /api/v1/namespaces/n/pods/mc-sidecar-1"]);
     }
 
@@ -287,10 +282,10 @@ mod tests {
                 "annotations": {"deployment.kubernetes.io/revision": revision}, "labels": {HASH: hash},
             }})
         };
-        let sets = [set("9", "old"), set("10", "new")];
-        let newest = newest(sets.iter());
+        let sets = json!({"items": [set("9", "old"), set("10", "new")]});
         let pod = |hash: &str| json!({"metadata": {"labels": {HASH: hash}}});
-        assert!(is_of(&pod("new"), newest.as_deref()) && !is_of(&pod("old"), newest.as_deref()));
-        assert!(!is_of(&pod("new"), None));
+        let pods = json!({"items": [pod("new"), pod("old"), {}]});
+        assert_eq!(newest(&sets, pods.clone()), [pod("new")]);
+        assert!(newest(&json!({}), pods).is_empty());
     }
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::argv::Scanned;
 use crate::cli::{ClustersArgs, Flags, Output};
 use crate::cluster::context::ClusterContext;
+use crate::cluster::fields::items;
 use crate::cluster::inventory::{self, ListFormat};
 use crate::env::Env;
 use crate::error::{Explain, Failure};
@@ -94,9 +95,8 @@ pub(super) fn run(
 
 /// The names in a list, or in a table.
 fn listed(answer: &Value) -> Vec<ClusterName> {
-    let items = answer["items"].as_array().into_iter().flatten();
     let rows = answer["rows"].as_array().into_iter().flatten().map(|row| &row["object"]);
-    items.chain(rows).filter_map(|item| item["metadata"]["name"].as_str()?.parse().ok()).collect()
+    items(answer).chain(rows).filter_map(|item| item["metadata"]["name"].as_str()?.parse().ok()).collect()
 }
 
 /// Keeps the clusters of a list, or the rows of a table, that match.

@@ -14,6 +14,7 @@ use super::child;
 use crate::cache::Cache;
 use crate::cluster::cluster_id::{CONTEXT_PREFIX, KubeconfigContext};
 use crate::cluster::context::{self, ClusterContext};
+use crate::cluster::fields::items;
 use crate::config_file::ClusterSet;
 use crate::log::without_credential;
 use crate::multi::selection::{Kind, ListOf, SelectedCluster, selects_context};
@@ -39,7 +40,7 @@ pub(super) fn learn_ids(session: &Session<'_>, host: &ClusterContext) {
         let text = |at: &str| item.pointer(at).and_then(Value::as_str);
         Some((text("/metadata/name")?.parse().ok()?, text("/status/id")?.parse().ok()?))
     };
-    host.hub.learn(list["items"].as_array().into_iter().flatten().filter_map(id).collect());
+    host.hub.learn(items(&list).filter_map(id).collect());
 }
 
 /// The known clusters that a label selector matches.

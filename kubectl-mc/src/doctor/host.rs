@@ -17,6 +17,7 @@ use crate::cli;
 use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::connection::Connection;
 use crate::cluster::context::ClusterContext;
+use crate::cluster::fields::condition;
 use crate::cluster::hop::{Hop, Refusal};
 use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 use crate::cluster::sidecar_version::SidecarVersion;
@@ -250,8 +251,7 @@ async fn registration(host: &ClusterContext, client: &kube::Client) -> Option<Fi
         return None;
     }
     let object = reply.json();
-    let conditions = object["status"]["conditions"].as_array()?.clone();
-    let available = conditions.into_iter().find(|condition| condition["type"] == "Available")?;
+    let available = condition(&object, "Available")?;
     let text = |field: &str| available[field].as_str().unwrap_or_default().to_owned();
     if text("status") == "True" {
         return Some(Finding::ok("registration", "the APIService is available"));

@@ -12,6 +12,7 @@ use super::requests::{post, send};
 use super::streams;
 use crate::cluster::client::{ClientError, Reply};
 use crate::cluster::context::ClusterContext;
+use crate::cluster::fields::into_items;
 use crate::cluster::kubernetes_version::{KubernetesVersion, MEMBER_MINIMUM};
 use crate::kubectl::exec;
 use crate::next_command::quoted;
@@ -64,7 +65,7 @@ pub(super) async fn check(context: &CheckContext, name: &ClusterName, findings: 
 async fn listed(host: &kube::Client, name: &ClusterName) -> Option<Value> {
     let path = format!("{}?fieldSelector=metadata.name%3D{name}", path::CLUSTERS_PATH);
     let reply = send(host, Method::GET, &path, None).await.ok()?;
-    reply.json()["items"].as_array()?.first().cloned()
+    into_items(reply.json()).into_iter().next()
 }
 
 /// The leader's conditions, hop by hop.

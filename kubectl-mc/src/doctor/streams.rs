@@ -14,6 +14,7 @@ use super::report::Finding;
 use super::requests::send;
 use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::context::ClusterContext;
+use crate::cluster::fields::items;
 use crate::cluster::hop::Hop;
 
 /// The protocol of a connection to a pod.
@@ -124,7 +125,7 @@ fn first(list: &Value, root: &str) -> Option<Pod> {
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.'))
             && !text.starts_with('.')
     };
-    list["items"].as_array()?.iter().find_map(|pod| {
+    items(list).find_map(|pod| {
         let field = |name: &str| pod["metadata"][name].as_str().filter(|text| is_name(text));
         let (name, namespace) = (field("name")?, field("namespace")?);
         let path = format!("{root}/api/v1/namespaces/{namespace}/pods/{name}/portforward");

@@ -21,6 +21,7 @@ use crate::apply::ApplyError;
 use crate::apply::delete::Delete;
 use crate::apply::object::Object;
 use crate::cluster::connection::NamedCluster;
+use crate::cluster::fields::condition;
 use crate::error::Failure;
 use crate::progress::Step;
 
@@ -187,8 +188,7 @@ fn registration(name: &str) -> Result<Object, ApplyError> {
 
 /// Whether cert-manager has issued the certificate; the error is its message.
 fn ready(certificate: &Value) -> Result<(), String> {
-    let conditions = certificate["status"]["conditions"].as_array().into_iter().flatten();
-    match conditions.into_iter().find(|condition| condition["type"] == "Ready") {
+    match condition(certificate, "Ready") {
         Some(ready) if ready["status"] == "True" => Ok(()),
         Some(ready) => Err(ready["message"].as_str().unwrap_or("cert-manager gives no reason").to_owned()),
         None => Err("cert-manager has not processed it".to_owned()),

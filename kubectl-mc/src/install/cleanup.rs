@@ -11,9 +11,10 @@ use kubectl_mc_api::names::{
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
-use super::{InstallError, get, items};
+use super::{InstallError, get};
 use crate::apply::object::Object;
 use crate::cluster::connection::NamedCluster;
+use crate::cluster::fields::items;
 use crate::error::Failure;
 
 /// The registered members.

@@ -10,8 +10,9 @@ use kubectl_mc_api::path::PROXY_GROUP_VERSION;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::{InstallError, get, items};
+use super::{InstallError, get};
 use crate::cluster::connection::Connection;
+use crate::cluster::fields::condition;
 use crate::cluster::pods::{self, Problem};
 use crate::progress::Step;
 
@@ -50,14 +51,13 @@ pub(crate) async fn deployment(
         if pods::is_observed(&deployment) {
             let sets = get(client, &format!("/apis/apps/v1/{of_namespace}/replicasets{selected}")).await?;
             let list = get(client, &format!("/api/v1/{of_namespace}/pods{selected}")).await?;
-            let newest = pods::newest(items(&sets));
-            let newest: Vec<_> = items(&list).filter(|pod| pods::is_of(pod, newest.as_deref())).collect();
+            let newest = pods::newest(&sets, list);
             if !std::mem::replace(&mut retried, true)
                 && pods::replace_failed(client, namespace, &newest).await
             {
                 continue;
             }
-            problem = newest.into_iter().filter_map(Problem::of).max_by_key(Problem::is_final).or(problem);
+            problem = newest.iter().filter_map(Problem::of).max_by_key(Problem::is_final).or(problem);
         }
         let available = available(&deployment);
         let state =
@@ -126,8 +126,7 @@ async fn obstacle(host: &kube::Client) -> Result<Option<String>, InstallError> {
 
 /// Why an APIService is not available; `None` if it is.
 fn unavailable(registration: &Value) -> Option<String> {
-    let conditions = registration["status"]["conditions"].as_array().into_iter().flatten();
-    let available = conditions.into_iter().find(|condition| condition["type"] == "Available");
+    let available = condition(registration, "Available");
     let text = |field: &str| available.and_then(|available| available[field].as_str()).unwrap_or_default();
     match (text("status"), text("reason")) {
         ("True", _) => None,

@@ -12,6 +12,7 @@ use super::agent::account;
 use super::agent::survey::Found;
 use super::objects;
 use super::side::{Side, SideError};
+use crate::cluster::fields::items;
 
 /// Objects of one side, in the order of their creation.
 #[derive(Clone, Debug, Default)]
@@ -103,8 +104,7 @@ async fn strangers(member: &Side, namespace: &str, ours: &[Value]) -> Result<Vec
     let mut strangers = Vec::new();
     for (kind, path) in OF_NAMESPACE {
         let list = member.get(&path.replace("{}", namespace)).await?.unwrap_or_default();
-        let names = list["items"].as_array().into_iter().flatten();
-        for object in names {
+        for object in items(&list) {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let is_ours = ours.iter().any(|own| own["kind"] == *kind && own["metadata"]["name"] == name);
             // Tokens of the plugin's accounts, made before Kubernetes 1.24 or by hand.
@@ -128,7 +128,7 @@ pub(super) async fn labelled(side: &Side, plurals: &[&str], selector: &str) -> R
         let list = side.get(&path).await?.unwrap_or_default();
         let kind =
             list["kind"].as_str().and_then(|kind| kind.strip_suffix("List")).unwrap_or_default().to_owned();
-        for object in list["items"].as_array().into_iter().flatten() {
+        for object in items(&list) {
             let mut metadata = json!({"name": object["metadata"]["name"]});
             if object["metadata"]["namespace"].is_string() {
                 metadata["namespace"] = object["metadata"]["namespace"].clone();

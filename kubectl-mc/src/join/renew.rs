@@ -20,6 +20,7 @@ use super::{command, manifest, objects, survey, token_policy, wait};
 use crate::cli::JoinArgs;
 use crate::cluster::connection;
 use crate::cluster::context::HostOptions;
+use crate::cluster::fields::{condition, items};
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -104,7 +105,7 @@ async fn all_expired(host: &Side) -> Result<Vec<Member>, Failure> {
         let uid = objects::uid_of(cluster)?.to_owned();
         Some(Member { name, uid, need })
     };
-    Ok(list["items"].as_array().into_iter().flatten().filter_map(member).collect())
+    Ok(items(&list).filter_map(member).collect())
 }
 
 /// The need for new tokens, by the conditions.
@@ -112,16 +113,14 @@ fn need(cluster: &Value) -> Option<Need> {
     if needs_tokens(cluster) {
         return Some(Need::Tokens);
     }
-    let mut conditions = cluster["status"]["conditions"].as_array().into_iter().flatten();
-    let is_away = |condition: &Value| condition["type"] == CONNECTED && condition["status"] == "False";
-    conditions.any(is_away).then_some(Need::Agent)
+    let is_away = condition(cluster, CONNECTED).is_some_and(|connected| connected["status"] == "False");
+    is_away.then_some(Need::Agent)
 }
 
 /// Whether condition `CredentialValid` reports a problem that new tokens solve.
 fn needs_tokens(cluster: &Value) -> bool {
-    let conditions = cluster["status"]["conditions"].as_array().into_iter().flatten();
-    let mut found = conditions.filter(|condition| condition["type"] == "CredentialValid");
-    found.any(|condition| condition["reason"].as_str().is_some_and(|reason| REPAIRED.contains(&reason)))
+    let reason = condition(cluster, "CredentialValid").and_then(|valid| valid["reason"].as_str());
+    reason.is_some_and(|reason| REPAIRED.contains(&reason))
 }
 
 /// Writes new tokens for each member, then waits until the sidecar reports them as accepted.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::side::Side;
+use crate::cluster::fields::condition;
 use crate::error::{Explain, Failure};
 use crate::progress::Step;
 
@@ -20,9 +21,7 @@ pub(crate) enum State {
 
 /// The state of the conditions of this type on a MemberCluster.
 pub(crate) fn state(cluster: &Value, kind: &str) -> State {
-    let conditions = cluster["status"]["conditions"].as_array();
-    let Some(found) = conditions.and_then(|list| list.iter().find(|condition| condition["type"] == kind))
-    else {
+    let Some(found) = condition(cluster, kind) else {
         return State::Not(format!("{kind}: the sidecar has not reported it yet"));
     };
     let text = |field: &str| found[field].as_str().unwrap_or_default();

@@ -13,6 +13,7 @@ use super::AgentError;
 use super::plan::AgentPlan;
 use super::survey::Found;
 use crate::cache::hash;
+use crate::cluster::fields::{condition, items};
 use crate::join::side::{Side, SideError};
 
 /// The objects to apply before the token is written, and those to apply after it.
@@ -59,7 +60,7 @@ pub(crate) async fn refresh(member: &Side) {
     let selected = format!("{pods}?labelSelector={}", AGENT_SELECTOR.replace('=', "%3D"));
     let Ok(Some(list)) = member.get(&selected).await else { return };
     let patch = json!({"metadata": {"annotations": {RENEWED: Timestamp::now().to_string()}}});
-    for pod in list["items"].as_array().into_iter().flatten() {
+    for pod in items(&list) {
         let path = format!("{pods}/{}", pod["metadata"]["name"].as_str().unwrap_or_default());
         let _ = if is_ready(pod) {
             member.send(Method::PATCH, &path, Some(("application/merge-patch+json", &patch))).await
@@ -70,8 +71,7 @@ pub(crate) async fn refresh(member: &Side) {
 }
 
 fn is_ready(pod: &Value) -> bool {
-    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    condition(pod, "Ready").is_some_and(|ready| ready["status"] == "True")
 }
 
 /// Annotation of an agent's pods: a hash of the connection to the host, without the token.

@@ -71,14 +71,13 @@ impl Waiting<'_> {
         loop {
             let State::Not(said) = look().await? else { return Ok(()) };
             let newest = self.newest_pods().await?;
-            let newest: Vec<_> = newest.iter().collect();
             let client = &self.member.at.client;
             if !std::mem::replace(&mut retried, true)
                 && pods::replace_failed(client, AGENT_NAMESPACE, &newest).await
             {
                 continue;
             }
-            let problem = newest.into_iter().filter_map(Problem::of).max_by_key(Problem::is_final);
+            let problem = newest.iter().filter_map(Problem::of).max_by_key(Problem::is_final);
             let problem = match problem {
                 None => pods::of_deployment(&self.deployment().await?),
                 problem => problem,
@@ -103,8 +102,7 @@ impl Waiting<'_> {
             async |path: String| Ok::<_, SideError>(self.member.readable(&path).await?.unwrap_or_default());
         let sets = get(format!("/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/replicasets{selected}")).await?;
         let list = get(format!("/api/v1/namespaces/{AGENT_NAMESPACE}/pods{selected}")).await?;
-        let newest = pods::newest(items(&sets));
-        Ok(items(&list).filter(|pod| pods::is_of(pod, newest.as_deref())).cloned().collect())
+        Ok(pods::newest(&sets, list))
     }
 
     async fn not_connected(&self, mut said: String, problem: Option<&Problem>) -> AgentError {
@@ -124,10 +122,6 @@ impl Waiting<'_> {
         };
         AgentError::NotConnected { name: self.name.to_string(), said, hint }
     }
-}
-
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list["items"].as_array().into_iter().flatten()
 }
 
 const POLL: Duration = Duration::from_millis(500);

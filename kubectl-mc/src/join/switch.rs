@@ -75,15 +75,7 @@ impl<'a> Switch<'a> {
                 Asked::Refused(said) => said,
             };
             if begin.elapsed() > timeout {
-                let (name, kubectl) = (self.name.clone(), host.at.cluster.kubectl());
-                return Err(WaitError::Late {
-                    name,
-                    kind: "Reachable",
-                    said,
-                    seconds: timeout.as_secs(),
-                    kubectl,
-                }
-                .into());
+                return Err(WaitError::late(host, name, "Reachable", said, timeout).into());
             }
             step.update(&said);
             sleep(POLL).await;

@@ -54,15 +54,7 @@ pub(crate) async fn until_true(
         };
         let Some((kind, said)) = open else { return Ok(()) };
         if begin.elapsed() > timeout {
-            let kubectl = host.at.cluster.kubectl();
-            return Err(WaitError::Late {
-                name: name.clone(),
-                kind,
-                said,
-                seconds: timeout.as_secs(),
-                kubectl,
-            }
-            .into());
+            return Err(WaitError::late(host, name, kind, said, timeout).into());
         }
         step.update(&said);
         sleep(POLL).await;
@@ -75,6 +67,19 @@ pub(crate) enum WaitError {
     Gone { name: ClusterName },
     #[error("after {seconds} s, {name} is not {kind}: {said}")]
     Late { name: ClusterName, kind: &'static str, said: String, seconds: u64, kubectl: String },
+}
+
+impl WaitError {
+    pub(super) fn late(
+        host: &Side,
+        name: &ClusterName,
+        kind: &'static str,
+        said: String,
+        timeout: Duration,
+    ) -> Self {
+        let kubectl = host.at.cluster.kubectl();
+        Self::Late { name: name.clone(), kind, said, seconds: timeout.as_secs(), kubectl }
+    }
 }
 
 impl Explain for WaitError {

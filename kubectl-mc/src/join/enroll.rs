@@ -24,7 +24,7 @@ use crate::cli::JoinArgs;
 use crate::cluster::connection;
 use crate::cluster::context::{ClusterContext, HostOptions};
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 
@@ -40,13 +40,25 @@ pub(crate) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let JoinArgs { member, print, renew, .. } = arguments;
-    match () {
-        () if member.member_context.is_some() || member.member_kubeconfig.is_some() => {
-            return Err(UsageError::Member.into());
-        }
-        () if *print => return Err(UsageError::Print.into()),
-        () if *renew => return Err(UsageError::Renew.into()),
-        () => {}
+    let refused = [
+        (
+            member.member_context.is_some() || member.member_kubeconfig.is_some(),
+            "--member-context and --member-kubeconfig",
+            "with a context of the member, leave out --enroll: join then writes both sides",
+        ),
+        (
+            *print,
+            "--print",
+            "--enroll prints one manifest for the member; leave it out for the commands of two administrators",
+        ),
+        (
+            *renew,
+            "--renew",
+            "leave out --renew: running the command again opens the enrollment again, with a new token",
+        ),
+    ];
+    if let Some((_, flags, hint)) = refused.into_iter().find(|(is_given, ..)| *is_given) {
+        return Err(Failure::usage(format!("--enroll cannot be used with {flags}"), hint));
     }
     let host = ClusterContext::load(options, env)?;
     let plan = AgentPlan::of(name, &arguments.by_agent, Some((host.server.as_str(), &host.cluster)))?;
@@ -167,37 +179,6 @@ fn is_joined(name: &ClusterName, secret: Option<&Value>) -> Option<Finding> {
 }
 
 /// A flag that has no meaning together with `--enroll`.
-#[derive(Debug, thiserror::Error)]
-enum UsageError {
-    #[error("--enroll cannot be used with --member-context and --member-kubeconfig")]
-    Member,
-    #[error("--enroll cannot be used with --print")]
-    Print,
-    #[error("--enroll cannot be used with --renew")]
-    Renew,
-}
-
-impl Explain for UsageError {
-    fn hint(&self) -> Option<String> {
-        Some(
-            match self {
-                Self::Member => "with a context of the member, leave out --enroll: join then writes both sides",
-                Self::Print => {
-                    "--enroll prints one manifest for the member; leave it out for the commands of two administrators"
-                }
-                Self::Renew => {
-                    "leave out --renew: running the command again opens the enrollment again, with a new token"
-                }
-            }
-            .to_owned(),
-        )
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -332,14 +332,16 @@ pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Creates a file for its owner only, which must not exist yet.
 #[cfg(unix)]
-fn create_private(path: &Path) -> io::Result<File> {
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
+/// Creates a file for its owner only, which must not exist yet.
 #[cfg(not(unix))]
-fn create_private(path: &Path) -> io::Result<File> {
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use crate::cache::create_private;
 use crate::error::Explain;
 
 /// The folder of this run.
@@ -107,17 +108,6 @@ fn make_private(folder: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 fn make_private(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().create(folder)
-}
-
-#[cfg(unix)]
-fn create_private(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
-}
-
-#[cfg(not(unix))]
-fn create_private(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).open(path)
 }
 
 const PREFIX: &str = "run-";

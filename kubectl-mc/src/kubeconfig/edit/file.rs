@@ -1,10 +1,11 @@
 //! Locks the user's kubeconfig as client-go does (`FILE.lock`) and replaces it as a whole, with its mode and
 //! owner.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::cache::create_private;
 use crate::error::Explain;
 
 /// The locked file. Dropping this value releases the lock.
@@ -76,14 +77,6 @@ impl Drop for Lock {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
-}
-
-fn create_private(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }
 
 fn with_ending(path: &Path, ending: &str) -> PathBuf {

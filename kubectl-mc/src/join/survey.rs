@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use super::bindable_roles;
 use super::refusals::{self, Variables};
 use super::side::{Side, SideError};
+use crate::cluster::fields::into_items;
 use crate::cluster::own_server;
 
 /// The state of the host before a join.
@@ -70,9 +71,10 @@ impl HostSurvey {
         let (sidecar, namespace) = (sidecar(host).await?, namespace(host).await?);
         let registered = match sidecar {
             Sidecar::Missing => Vec::new(),
-            _ => items(host.readable(path::MEMBER_CLUSTERS_PATH).await?),
+            _ => into_items(host.readable(path::MEMBER_CLUSTERS_PATH).await?.unwrap_or_default()),
         };
-        let rights = RIGHTS_ON_HOST.iter().map(right).chain(rights_to_secrets(&namespace));
+        let to_secrets = [(&["get", "create", "patch"][..], "", "secrets", "", namespace.as_str())];
+        let rights = attributes(RIGHTS_ON_HOST).chain(attributes(&to_secrets));
         let missing = missing(host, rights.collect()).await?;
         Ok(Self { uid, namespace, clock: version.1, sidecar, registered, missing })
     }
@@ -88,7 +90,7 @@ impl MemberSurvey {
         let ((version, clock), uid) = (version(member).await?, uid(member).await?);
         let token_request = serves(member, "/api/v1", "serviceaccounts/token").await?;
         let validates = validates(member).await?;
-        let mut rights: Vec<Value> = RIGHTS_ON_MEMBER.iter().map(right).collect();
+        let mut rights: Vec<Value> = attributes(RIGHTS_ON_MEMBER).collect();
         let policy = member.readable(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{MANAGER}")).await?;
         let manager = format!("/apis/{RBAC}/v1/clusterroles/{MANAGER}");
         let bindings = bindable_roles::bindings(member.readable(&manager).await?.as_ref());
@@ -96,7 +98,7 @@ impl MemberSurvey {
         if validates {
             let manager = format!("/apis/{ADMISSION}/v1/validatingadmissionpolicies/{MANAGER}");
             refusals = refusals::chosen(policy.as_ref(), member.readable(&manager).await?.as_ref());
-            rights.extend(RIGHTS_TO_VALIDATE.iter().map(right));
+            rights.extend(attributes(RIGHTS_TO_VALIDATE));
         }
         Ok(Self {
             uid,
@@ -209,61 +211,43 @@ pub(super) async fn own_server(side: &Side) -> Option<String> {
     own_server::of_endpoints(&slice)
 }
 
-fn items(list: Option<Value>) -> Vec<Value> {
-    list.and_then(|mut list| list["items"].as_array_mut().map(std::mem::take)).unwrap_or_default()
-}
+/// verbs, group, resource, subresource, namespace
+pub(super) type Rights<'a> = (&'a [&'a str], &'a str, &'a str, &'a str, &'a str);
 
-/// verb, group, resource, subresource, namespace
-pub(super) type Right = (&'static str, &'static str, &'static str, &'static str, &'static str);
-
-pub(super) fn right(&(verb, group, resource, subresource, namespace): &Right) -> Value {
-    json!({
-        "verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace,
+/// The attributes of a review of each right, in order.
+pub(super) fn attributes(rights: &[Rights<'_>]) -> impl Iterator<Item = Value> {
+    rights.iter().flat_map(|&(verbs, group, resource, subresource, namespace)| {
+        verbs.iter().map(move |verb| {
+            json!({
+                "verb": verb, "group": group, "resource": resource, "subresource": subresource,
+                "namespace": namespace,
+            })
+        })
     })
 }
 
-fn rights_to_secrets(namespace: &str) -> impl Iterator<Item = Value> {
-    ["get", "create", "patch"].into_iter().map(move |verb| {
-        json!({"verb": verb, "group": "", "resource": "secrets", "subresource": "", "namespace": namespace})
-    })
-}
-
-const RBAC: &str = "rbac.authorization.k8s.io";
+pub(super) const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-const RIGHTS_ON_HOST: &[Right] = &[
-    ("get", "", "namespaces", "", ""),
-    ("list", FLEET_GROUP, "memberclusters", "", ""),
-    ("get", FLEET_GROUP, "memberclusters", "", ""),
-    ("create", FLEET_GROUP, "memberclusters", "", ""),
-    ("patch", FLEET_GROUP, "memberclusters", "", ""),
+const RIGHTS_ON_HOST: &[Rights<'static>] = &[
+    (&["get"], "", "namespaces", "", ""),
+    (&["list", "get", "create", "patch"], FLEET_GROUP, "memberclusters", "", ""),
 ];
 
-const RIGHTS_ON_MEMBER: &[Right] = &[
-    ("get", "", "namespaces", "", ""),
-    ("create", "", "namespaces", "", ""),
-    ("patch", "", "namespaces", "", ""),
-    ("create", "", "serviceaccounts", "", NAMESPACE),
-    ("patch", "", "serviceaccounts", "", NAMESPACE),
-    ("create", "", "configmaps", "", NAMESPACE),
-    ("patch", "", "configmaps", "", NAMESPACE),
-    ("create", "", "serviceaccounts", "token", NAMESPACE),
-    ("create", RBAC, "clusterroles", "", ""),
-    ("patch", RBAC, "clusterroles", "", ""),
-    ("create", RBAC, "clusterrolebindings", "", ""),
-    ("patch", RBAC, "clusterrolebindings", "", ""),
-    ("create", RBAC, "roles", "", NAMESPACE),
-    ("patch", RBAC, "roles", "", NAMESPACE),
-    ("create", RBAC, "rolebindings", "", NAMESPACE),
-    ("patch", RBAC, "rolebindings", "", NAMESPACE),
+const RIGHTS_ON_MEMBER: &[Rights<'static>] = &[
+    (&["get", "create", "patch"], "", "namespaces", "", ""),
+    (&["create", "patch"], "", "serviceaccounts", "", NAMESPACE),
+    (&["create", "patch"], "", "configmaps", "", NAMESPACE),
+    (&["create"], "", "serviceaccounts", "token", NAMESPACE),
+    (&["create", "patch"], RBAC, "clusterroles", "", ""),
+    (&["create", "patch"], RBAC, "clusterrolebindings", "", ""),
+    (&["create", "patch"], RBAC, "roles", "", NAMESPACE),
+    (&["create", "patch"], RBAC, "rolebindings", "", NAMESPACE),
 ];
 
-const RIGHTS_TO_VALIDATE: &[Right] = &[
-    ("get", ADMISSION, "validatingadmissionpolicies", "", ""),
-    ("create", ADMISSION, "validatingadmissionpolicies", "", ""),
-    ("patch", ADMISSION, "validatingadmissionpolicies", "", ""),
-    ("create", ADMISSION, "validatingadmissionpolicybindings", "", ""),
-    ("patch", ADMISSION, "validatingadmissionpolicybindings", "", ""),
+const RIGHTS_TO_VALIDATE: &[Rights<'static>] = &[
+    (&["get", "create", "patch"], ADMISSION, "validatingadmissionpolicies", "", ""),
+    (&["create", "patch"], ADMISSION, "validatingadmissionpolicybindings", "", ""),
 ];
 
 #[cfg(test)]
@@ -272,13 +256,14 @@ mod tests {
 
     #[test]
     fn right_reads_as_in_kubectl_auth_can_i() {
+        let words = |rights: Rights<'_>| attributes(&[rights]).map(|one| in_words(&one)).collect::<Vec<_>>();
         assert_eq!(
-            in_words(&right(&("create", "", "serviceaccounts", "token", NAMESPACE))),
-            "create serviceaccounts/token in kubectl-mc-system"
+            words((&["create"], "", "serviceaccounts", "token", NAMESPACE)),
+            ["create serviceaccounts/token in kubectl-mc-system"]
         );
         assert_eq!(
-            in_words(&right(&("patch", RBAC, "clusterroles", "", ""))),
-            "patch clusterroles.rbac.authorization.k8s.io"
+            words((&["get", "patch"], RBAC, "clusterroles", "", "")),
+            ["get clusterroles.rbac.authorization.k8s.io", "patch clusterroles.rbac.authorization.k8s.io"]
         );
     }
 }

@@ -10,7 +10,7 @@ use crate::cli::AgentTokenLife;
 use crate::join::address;
 use crate::join::preflight::{Finding, Names, rights};
 use crate::join::side::{Side, SideError};
-use crate::join::survey::{Right, missing, own_server, right};
+use crate::join::survey::{RBAC, Rights, attributes, missing, own_server};
 
 /// The state of both sides.
 #[derive(Clone, Debug, Default)]
@@ -49,17 +49,17 @@ impl AgentSurvey {
         Ok(Self {
             root_ca: root_ca["data"]["ca.crt"].as_str().map(str::to_owned),
             found: Found::of(member).await?,
-            missing_on_member: missing(member, RIGHTS_ON_MEMBER.iter().map(right).collect()).await?,
+            missing_on_member: missing(member, attributes(RIGHTS_ON_MEMBER).collect()).await?,
             ..Self::of_host(plan, host).await?
         })
     }
 
     /// Reads the host's side.
     pub(crate) async fn of_host(plan: &AgentPlan, host: &Side) -> Result<Self, SideError> {
-        let rights = RIGHTS_ON_HOST.iter();
-        let of_secrets =
-            RIGHTS_TO_TOKEN_SECRETS.iter().filter(|_| plan.token == Some(AgentTokenLife::Forever));
-        let rights = rights.chain(of_secrets).map(right).collect();
+        let mut rights: Vec<_> = attributes(RIGHTS_ON_HOST).collect();
+        if plan.token == Some(AgentTokenLife::Forever) {
+            rights.extend(attributes(RIGHTS_TO_TOKEN_SECRETS));
+        }
         Ok(Self {
             host_serves: host.readable(&format!("/api/v1/namespaces/{AGENTS}")).await?.is_some(),
             missing_on_host: missing(host, rights).await?,
@@ -151,36 +151,22 @@ async fn likely_server(host: &Side) -> Option<String> {
     own.or_else(|| address::of_context(host.at.cluster.context.as_deref()?))
 }
 
-const RIGHTS_ON_HOST: &[Right] = &[
-    ("get", "", "serviceaccounts", "", AGENTS),
-    ("create", "", "serviceaccounts", "", AGENTS),
-    ("patch", "", "serviceaccounts", "", AGENTS),
-    ("create", "", "serviceaccounts", "token", AGENTS),
-    ("get", "", "secrets", "", AGENTS),
+const RIGHTS_ON_HOST: &[Rights<'static>] = &[
+    (&["get", "create", "patch"], "", "serviceaccounts", "", AGENTS),
+    (&["create"], "", "serviceaccounts", "token", AGENTS),
+    (&["get"], "", "secrets", "", AGENTS),
 ];
-const RIGHTS_TO_TOKEN_SECRETS: &[Right] =
-    &[("create", "", "secrets", "", AGENTS), ("patch", "", "secrets", "", AGENTS)];
+const RIGHTS_TO_TOKEN_SECRETS: &[Rights<'static>] = &[(&["create", "patch"], "", "secrets", "", AGENTS)];
 
-const RIGHTS_ON_MEMBER: &[Right] = &[
-    ("create", "", "serviceaccounts", "", AGENT_NAMESPACE),
-    ("patch", "", "serviceaccounts", "", AGENT_NAMESPACE),
-    ("get", "", "secrets", "", AGENT_NAMESPACE),
-    ("create", "", "secrets", "", AGENT_NAMESPACE),
-    ("patch", "", "secrets", "", AGENT_NAMESPACE),
-    ("create", RBAC, "roles", "", AGENT_NAMESPACE),
-    ("patch", RBAC, "roles", "", AGENT_NAMESPACE),
-    ("create", RBAC, "rolebindings", "", AGENT_NAMESPACE),
-    ("patch", RBAC, "rolebindings", "", AGENT_NAMESPACE),
-    ("create", "networking.k8s.io", "networkpolicies", "", AGENT_NAMESPACE),
-    ("patch", "networking.k8s.io", "networkpolicies", "", AGENT_NAMESPACE),
-    ("create", "policy", "poddisruptionbudgets", "", AGENT_NAMESPACE),
-    ("patch", "policy", "poddisruptionbudgets", "", AGENT_NAMESPACE),
-    ("get", "apps", "deployments", "", AGENT_NAMESPACE),
-    ("create", "apps", "deployments", "", AGENT_NAMESPACE),
-    ("patch", "apps", "deployments", "", AGENT_NAMESPACE),
+const RIGHTS_ON_MEMBER: &[Rights<'static>] = &[
+    (&["create", "patch"], "", "serviceaccounts", "", AGENT_NAMESPACE),
+    (&["get", "create", "patch"], "", "secrets", "", AGENT_NAMESPACE),
+    (&["create", "patch"], RBAC, "roles", "", AGENT_NAMESPACE),
+    (&["create", "patch"], RBAC, "rolebindings", "", AGENT_NAMESPACE),
+    (&["create", "patch"], "networking.k8s.io", "networkpolicies", "", AGENT_NAMESPACE),
+    (&["create", "patch"], "policy", "poddisruptionbudgets", "", AGENT_NAMESPACE),
+    (&["get", "create", "patch"], "apps", "deployments", "", AGENT_NAMESPACE),
 ];
-
-const RBAC: &str = "rbac.authorization.k8s.io";
 
 #[cfg(test)]
 mod tests;

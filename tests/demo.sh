@@ -10,7 +10,7 @@ if [ "${1:-}" != --in-bed ]; then
     echo "demo: building the plugin, the sidecar and the test bed"
     cargo build --quiet --package kubectl-mc --package sidecar --package testbed
     # The test bed builds only the programs of Kubernetes that it starts.
-    [ -d target/kubernetes ] || echo "demo: the first time, Kubernetes is built from its Go modules: about four minutes on two cores"
+    [ -d target/kubernetes ] || echo "demo: the first time, Kubernetes is built from its Go modules: about four minutes on two cores, and 6 GB of disk here and in Go's caches"
     bed=(--members 2 --spare s1 --sidecar target/debug/mc-sidecar)
     if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
         bed+=(--node m1)

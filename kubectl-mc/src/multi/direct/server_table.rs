@@ -128,8 +128,8 @@ impl Table {
         table.unwrap_or_else(|| Self::of_objects(answer, Timestamp::now()))
     }
 
-    /// The lines of this table. `columns` are those of an earlier table, for later tables omit them, and
-    /// become its own.
+    /// The lines of this table. `columns` are those of an earlier table, because later tables
+    /// omit them, and become its own.
     pub(super) fn lines(self, columns: &mut Vec<Column>, shown: &Shown) -> TableLines {
         let Self { column_definitions, rows, .. } = self;
         if !column_definitions.is_empty() {

@@ -49,7 +49,7 @@ impl Source {
         ask.resource.path(namespace)
     }
 
-    /// Requests the objects of one member, and sends each as converted.
+    /// Requests the objects of one member, converts each, and sends it.
     async fn fetch_items<T>(
         &self,
         ask: &Ask,

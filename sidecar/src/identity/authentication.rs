@@ -143,13 +143,15 @@ fn proof(proven: &Proven) -> Proof {
 /// text after it would be another spelling of the same token. A token need not be token68, because some
 /// clusters use a colon.
 fn bearer_token(headers: &HeaderMap) -> Option<Result<String, Error>> {
-    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
-    let token = token.trim();
-    if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
+    let value = headers.get(header::AUTHORIZATION)?.as_bytes().trim_ascii();
+    let (scheme, token) = value.split_at(value.iter().position(|byte| *byte == b' ')?);
+    let token = token.trim_ascii();
+    if !scheme.eq_ignore_ascii_case(b"bearer") || token.is_empty() {
         return None;
     }
-    let is_one_word = token.bytes().all(|byte| byte.is_ascii_graphic());
-    Some(is_one_word.then(|| token.to_owned()).ok_or(Error::MalformedToken))
+    let is_one_word = |token: &&str| token.bytes().all(|byte| byte.is_ascii_graphic());
+    let token = std::str::from_utf8(token).ok().filter(is_one_word);
+    Some(token.map(str::to_owned).ok_or(Error::MalformedToken))
 }
 
 fn remove_credentials(headers: &mut HeaderMap, trust: &Trust) {
@@ -229,6 +231,12 @@ mod tests {
     }
 
     #[test]
+    fn bearer_token_beyond_ascii_is_refused() {
+        let taken = bearer_token(&authorization(&["Bearer ü"]));
+        assert!(matches!(taken, Some(Err(Error::MalformedToken))));
+    }
+
+    #[test]
     fn fault_16_only_the_first_authorization_header_counts() {
         for (lines, token) in [
             (&["Bearer abc", "Bearer def"], Some("abc")),
@@ -281,6 +289,6 @@ mod tests {
     }
 
     fn authorization(lines: &[&'static str]) -> HeaderMap {
-        lines.iter().map(|line| (header::AUTHORIZATION, HeaderValue::from_static(line))).collect()
+        lines.iter().map(|line| (header::AUTHORIZATION, HeaderValue::from_str(line).unwrap())).collect()
     }
 }

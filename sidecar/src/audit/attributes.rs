@@ -32,7 +32,6 @@ impl Attributes {
                 ..RequestedObject::default()
             })
         };
-        let is_long_running = info.is_long_running(query);
         let is_public = matches!(info.route, Route::Discovery(_) | Route::Health(_));
         let (verb, cluster, object, path) = match &info.route {
             Route::Proxy(_, cluster, path) => {
@@ -55,7 +54,14 @@ impl Attributes {
                 (of_method(), None, None, target.into())
             }
         };
-        Self { verb, cluster, object, path: path.into_owned(), is_long_running, is_public }
+        Self {
+            verb,
+            cluster,
+            object,
+            path: path.into_owned(),
+            is_long_running: info.is_long_running,
+            is_public,
+        }
     }
 }
 

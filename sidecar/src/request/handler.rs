@@ -121,7 +121,7 @@ async fn respond(
 ) -> Result<Response<Body>, Error> {
     head?;
     let info = RequestInfo::parse(&request)?;
-    record.understood(&info, request.uri().query());
+    record.understood(&info);
     if !services.documents.load().has_group(info.group()) {
         return Err(not_found(&request));
     }
@@ -139,7 +139,7 @@ async fn respond(
         | Route::HubObjects(_) => {}
     }
 
-    let long_running = info.is_long_running(request.uri().query());
+    let long_running = info.is_long_running;
     if long_running && services.readiness.is_closing() {
         // The cutoff would soon end it; another replica can take it.
         return Err(Error::Closing);

@@ -103,9 +103,9 @@ impl Record {
         &self.0.audit_id
     }
 
-    /// Adds the parsed request. `query` is the target's.
-    pub fn understood(&self, info: &RequestInfo, query: Option<&str>) {
-        let kind = Kind::of(info, &self.0.method, query);
+    /// Adds the parsed request.
+    pub fn understood(&self, info: &RequestInfo) {
+        let kind = Kind::of(info);
         self.0.metrics.understood(kind);
         self.0.entry.with(|entry| {
             entry.kind = Some(kind);

@@ -27,6 +27,10 @@ pub struct RequestInfo {
     pub selected: Option<ClusterName>,
     /// The protocol to switch to, if the request asks for an upgrade.
     pub upgrade: Option<Protocol>,
+    /// The verb that a member's kube-apiserver sees in a request to it; `verb` for all other requests.
+    pub member_verb: Verb,
+    /// Whether the request has no natural end (apiserver: `filters/longrunning.go`, by the inner path).
+    pub is_long_running: bool,
 }
 
 /// Where a request goes.
@@ -146,7 +150,16 @@ impl RequestInfo {
             Route::Clusters(None) => field_selector::selected(request.uri().query()),
             _ => None,
         };
-        Ok(Self { route, verb, selected, upgrade })
+        let (member_verb, is_long_running) = match &route {
+            Route::Proxy(_, _, path) => {
+                let (verb, lasts) = path.resolve(request.method(), request.uri().query());
+                (verb, lasts || upgrade.is_some())
+            }
+            // A kube-apiserver treats any subresource of this name as long-running.
+            Route::Attach(_) => (verb, true),
+            _ => (verb, verb == Verb::Watch),
+        };
+        Ok(Self { route, verb, selected, upgrade, member_verb, is_long_running })
     }
 
     /// The verb of the right that the request needs. A self-review at the member is a POST that changes
@@ -178,18 +191,6 @@ impl RequestInfo {
     /// such a call, so errors of the sidecar are plain text there.
     pub fn is_member_discovery(&self) -> bool {
         matches!(&self.route, Route::Proxy(_, _, path) if path.is_discovery())
-    }
-
-    /// Whether the request has no natural end (apiserver: `filters/longrunning.go`, by the inner path).
-    pub fn is_long_running(&self, query: Option<&str>) -> bool {
-        match &self.route {
-            Route::Proxy(_, _, path) => {
-                self.upgrade.is_some() || path.is_long_running(self.verb == Verb::Get, query)
-            }
-            // A kube-apiserver treats any subresource of this name as long-running.
-            Route::Attach(_) => true,
-            _ => self.verb == Verb::Watch,
-        }
     }
 }
 

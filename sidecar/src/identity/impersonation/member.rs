@@ -142,7 +142,8 @@ pub(in crate::identity) fn extra_name(prefix: &str, key: &str) -> Result<HeaderN
     if key.is_empty() {
         return Err(Error::NotCarried("extra key", String::new()));
     }
-    let mut name = prefix.to_owned();
+    let mut name = String::with_capacity(prefix.len() + 3 * key.len());
+    name.push_str(prefix);
     for byte in key.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => name.push(char::from(byte)),

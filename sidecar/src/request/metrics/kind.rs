@@ -31,27 +31,23 @@ enum Object {
 }
 
 impl Kind {
-    /// The kind of a parsed request. `query` is the target's.
-    pub fn of(info: &RequestInfo, method: &Method, query: Option<&str>) -> Self {
-        let is_long_running = info.is_long_running(query);
-        let (verb, object) = match &info.route {
-            Route::Proxy(group, ..) if info.upgrade.is_some() => (Verb::Proxy, Object::Proxy(*group)),
-            Route::Proxy(group, _, path) => {
-                let verb = path.verb(method, query).unwrap_or_else(|| Verb::of_method(method));
-                (verb, Object::Proxy(*group))
-            }
-            Route::Attach(_) => (Verb::Proxy, Object::Attach),
-            Route::Clusters(Some(_)) => (info.verb, Object::Cluster),
-            Route::Clusters(None) => (info.verb, Object::Clusters),
-            Route::HubObjects(objects) => (objects.verb, Object::HubObjects(objects.hub)),
-            Route::Discovery(document) => (Verb::Get, Object::Path(document.path())),
-            Route::Health(_) => (Verb::Get, Object::Path("/healthz")),
-            Route::Metrics => (Verb::Get, Object::Path("/metrics")),
-            Route::Debug(debug) => (Verb::of_method(method), Object::Path(debug.path())),
+    /// The kind of a parsed request.
+    pub fn of(info: &RequestInfo) -> Self {
+        let object = match &info.route {
+            Route::Proxy(group, ..) => Object::Proxy(*group),
+            Route::Attach(_) => Object::Attach,
+            Route::Clusters(Some(_)) => Object::Cluster,
+            Route::Clusters(None) => Object::Clusters,
+            Route::HubObjects(objects) => Object::HubObjects(objects.hub),
+            Route::Discovery(document) => Object::Path(document.path()),
+            Route::Health(_) => Object::Path("/healthz"),
+            Route::Metrics => Object::Path("/metrics"),
+            Route::Debug(debug) => Object::Path(debug.path()),
         };
         // Like a kube-apiserver for `log`, `exec` and `proxy`, for every method.
-        let verb = if is_long_running && verb != Verb::Watch { Verb::Proxy } else { verb };
-        Self { verb, object, is_long_running }
+        let is_watch = info.member_verb == Verb::Watch && info.upgrade.is_none();
+        let verb = if info.is_long_running && !is_watch { Verb::Proxy } else { info.member_verb };
+        Self { verb, object, is_long_running: info.is_long_running }
     }
 
     /// The kind of a request that could not be parsed.

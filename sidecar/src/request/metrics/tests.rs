@@ -13,7 +13,7 @@ fn labels(method: &str, rest: &str, upgrade: Option<&str>) -> String {
     }
     let request = request.body(()).unwrap();
     let info = RequestInfo::parse(&request).unwrap();
-    let kind = Kind::of(&info, request.method(), request.uri().query());
+    let kind = Kind::of(&info);
     let gauge = Family::<Kind, Gauge>::default();
     gauge.get_or_create(&kind).inc();
     let mut registry = Registry::default();
@@ -73,7 +73,7 @@ fn series_are_unique_and_invented_codes_are_grouped() {
             let target = format!("{}/m1/proxy/api/v1/namespaces/ns{rest}", path::CLUSTERS_PATH);
             let request = Request::builder().method(method).uri(target).header("host", "h").body(()).unwrap();
             let info = RequestInfo::parse(&request).unwrap();
-            let kind = Kind::of(&info, request.method(), request.uri().query());
+            let kind = Kind::of(&info);
             for code in 200..1000 {
                 let outcome = Outcome::new(StatusCode::from_u16(code).ok(), None);
                 metrics.understood(kind);
@@ -130,7 +130,7 @@ fn long_running_request_counts_as_open_not_in_duration() {
     let watch = format!("{}/m1/proxy/api/v1/pods?watch=1", path::CLUSTERS_PATH);
     let request = Request::builder().uri(watch).header("host", "h").body(()).unwrap();
     let info = RequestInfo::parse(&request).unwrap();
-    let kind = Kind::of(&info, request.method(), request.uri().query());
+    let kind = Kind::of(&info);
     metrics.begun();
     metrics.understood(kind);
     let open = |number| {

@@ -72,7 +72,7 @@ mod tests {
                 (verb, name, subresource),
                 "{method} {rest}"
             );
-            assert_eq!(info.is_long_running(Some(rest.trim_start_matches('?'))), verb == "watch", "{rest}");
+            assert_eq!(info.is_long_running, verb == "watch", "{rest}");
             assert_eq!((info.verb, info.group()), (objects.verb, Origin::Karmada));
         }
     }

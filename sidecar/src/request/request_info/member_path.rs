@@ -13,36 +13,40 @@ use crate::request::unescape::unescape;
 
 /// A path below a member's root. It begins with `/` and is exactly as the client sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberPath(String);
+pub struct MemberPath {
+    text: String,
+    is_inner_proxy: bool,
+}
 
 impl MemberPath {
     pub(super) fn root() -> Self {
-        Self("/".to_owned())
+        Self { text: "/".to_owned(), is_inner_proxy: false }
     }
 
     /// Parses the part after `…/proxy/`. Dot segments are refused in every spelling, because a server behind
     /// the sidecar that cleans paths could leave the member's base path.
     pub fn parse(rest: &str) -> Result<Self, Error> {
-        let decoded = unescape(rest).ok_or(Error::MemberPath("has a malformed escape"))?;
-        if decoded.iter().any(|b| b.is_ascii_control() || *b == b'\\') {
+        let bytes = unescape(rest).ok_or(Error::MemberPath("has a malformed escape"))?;
+        if bytes.iter().any(|b| b.is_ascii_control() || *b == b'\\') {
             return Err(Error::MemberPath("has a control character or a backslash"));
         }
-        if decoded.split(|b| *b == b'/').any(|segment| matches!(segment, b"." | b"..")) {
+        if bytes.split(|b| *b == b'/').any(|segment| matches!(segment, b"." | b"..")) {
             return Err(Error::MemberPath("has a dot segment"));
         }
         let mut path = String::with_capacity(1 + rest.len());
         path.push('/');
         path.push_str(rest);
-        Ok(Self(path))
+        let is_inner_proxy = is_inner_proxy(&decoded(&path));
+        Ok(Self { text: path, is_inner_proxy })
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// Whether this is one of the calls by which kubectl discovers a server's API.
     pub(super) fn is_discovery(&self) -> bool {
-        let mut segments = self.0.split('/').filter(|s| !s.is_empty());
+        let mut segments = self.text.split('/').filter(|s| !s.is_empty());
         matches!(
             [segments.next(), segments.next(), segments.next(), segments.next()],
             [Some("api" | "apis" | "version"), None, ..]
@@ -56,7 +60,7 @@ impl MemberPath {
     /// nothing for it.
     pub(super) fn is_self_review(&self) -> bool {
         matches!(
-            self.0.as_str(),
+            self.text.as_str(),
             "/apis/authentication.k8s.io/v1/selfsubjectreviews"
                 | "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
                 | "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
@@ -66,53 +70,43 @@ impl MemberPath {
     /// Whether a review of the caller may use this path. Other spellings are refused: the member could find
     /// an object in `/api/v1%2Fpods` or `/apis//v1/pods`.
     pub(super) fn is_below_self_reviews(&self) -> bool {
-        let is_plain = !self.0.contains('%') && !self.0.contains("//");
+        let is_plain = !self.text.contains('%') && !self.text.contains("//");
         self.is_self_review() || (is_plain && self.is_discovery())
     }
 
-    /// Whether a request for this path has no natural end (apiserver: `filters/longrunning.go`, with the verbs and
-    /// subresources of kube-apiserver). `is_read`: the method is GET or HEAD, and only those can watch.
-    pub(super) fn is_long_running(&self, is_read: bool, query: Option<&str>) -> bool {
+    /// The verb of a request for this path (apiserver: `endpoints/request/requestinfo.go`), and whether it has no natural
+    /// end (apiserver: `filters/longrunning.go`, with the verbs and subresources of kube-apiserver).
+    pub(super) fn resolve(&self, method: &Method, query: Option<&str>) -> (Verb, bool) {
         let path = self.decoded();
-        match ResourcePath::parse(&path) {
-            None => path.starts_with("/debug/pprof/"),
-            Some(resource) => {
-                resource.verb_in_path.is_some()
-                    || matches!(resource.subresource, "attach" | "exec" | "log" | "portforward" | "proxy")
-                    || (is_read && resource.name.is_empty() && Query::new(query).is_set("watch"))
-            }
-        }
+        let Some(resource) = ResourcePath::parse(&path) else {
+            return (Verb::of_method(method), path.starts_with("/debug/pprof/"));
+        };
+        let verb = resource.verb(method, query);
+        let lasts = resource.verb_in_path.is_some()
+            || verb == Verb::Watch
+            || matches!(resource.subresource, "attach" | "exec" | "log" | "portforward" | "proxy");
+        (verb, lasts)
     }
 
     /// Whether the member forwards this path to a program of its users (a pod, a service or a node). Such a
     /// program reads headers that the Kubernetes API does not know.
     pub fn is_inner_proxy(&self) -> bool {
-        ResourcePath::parse(&self.decoded()).is_some_and(|resource| {
-            resource.group.is_empty()
-                && matches!(resource.resource, "nodes" | "pods" | "services")
-                && resource.subresource == "proxy"
-        })
+        self.is_inner_proxy
     }
 
     /// The path of the program that serves this path, as unescaped segments.
     pub fn program(&self) -> Option<Vec<Cow<'_, [u8]>>> {
         let mut length = 0;
         let mut segments = Vec::new();
-        for segment in self.0.strip_prefix('/')?.split('/') {
+        for segment in self.text.strip_prefix('/')?.split('/') {
             length += 1 + segment.len();
             segments.push(unescape(segment)?);
             // A name or a namespace may itself be `proxy`.
-            if segment == "proxy" && Self(self.0[..length].to_owned()).is_inner_proxy() {
+            if segment == "proxy" && is_inner_proxy(&decoded(&self.text[..length])) {
                 return Some(segments);
             }
         }
         None
-    }
-
-    /// The verb of a request for this path (apiserver: `endpoints/request/requestinfo.go`). `None` for a path that names no
-    /// resource.
-    pub fn verb(&self, method: &Method, query: Option<&str>) -> Option<Verb> {
-        ResourcePath::parse(&self.decoded()).map(|resource| resource.verb(method, query))
     }
 
     /// The verb and the object of a request for this path, for the audit.
@@ -131,11 +125,23 @@ impl MemberPath {
 
     /// The path as the member decodes it.
     pub fn decoded(&self) -> Cow<'_, str> {
-        match self.0.contains('%') {
-            true => percent_decode_str(&self.0).decode_utf8_lossy(),
-            false => Cow::Borrowed(&self.0),
-        }
+        decoded(&self.text)
     }
+}
+
+fn decoded(path: &str) -> Cow<'_, str> {
+    match path.contains('%') {
+        true => percent_decode_str(path).decode_utf8_lossy(),
+        false => Cow::Borrowed(path),
+    }
+}
+
+fn is_inner_proxy(path: &str) -> bool {
+    ResourcePath::parse(path).is_some_and(|resource| {
+        resource.group.is_empty()
+            && matches!(resource.resource, "nodes" | "pods" | "services")
+            && resource.subresource == "proxy"
+    })
 }
 
 /// The object that a request names, or a collection of objects.

@@ -23,7 +23,7 @@ fn record(target: &str) -> Record {
     let request = Request::builder()
         .uri(format!("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters{target}"))
         .header("host", "h");
-    record.understood(&Info::parse(&request.body(()).unwrap()).unwrap(), None);
+    record.understood(&Info::parse(&request.body(()).unwrap()).unwrap());
     record
 }
 

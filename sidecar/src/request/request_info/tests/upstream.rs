@@ -47,8 +47,7 @@ fn long_running_member_paths_match_upstream() {
             }
             Err(error) => panic!("{row:?}: {error}"),
         };
-        let query = row.target.split_once('?').map(|(_, query)| query);
-        let outcome = if info.is_long_running(query) { "long" } else { "short" };
+        let outcome = if info.is_long_running { "long" } else { "short" };
         if row.outcome == "unresolved" {
             assert_eq!(outcome, "short", "{row:?}");
             return Err(Difference::RefusedByUpstream);
@@ -78,7 +77,7 @@ fn cluster_requests_have_upstreams_verb_and_name() {
             Err(error) => panic!("{row:?}: {error}"),
         };
         assert_eq!(info.verb.as_str(), row.verb, "{row:?}");
-        assert_eq!(info.is_long_running(query), row.outcome == "long", "{row:?}");
+        assert_eq!(info.is_long_running, row.outcome == "long", "{row:?}");
         let Route::Clusters(named) = info.route else { panic!("{row:?}") };
         let name = named.or(info.selected).map(|name| name.to_string()).unwrap_or_default();
         if name != row.name {

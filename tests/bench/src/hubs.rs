@@ -1,12 +1,14 @@
 //! Measures the sidecar with Karmada's inventory beside Karmada's own aggregated API server: the same request
-//! of the same caller to the same Cluster, in turns, without the host in between. Also measures the start of
-//! a sidecar with as many members of each inventory.
+//! of the same caller to the same Cluster, in turns, without the host in between. The Cluster is a real one
+//! first, and then one without cost, so that the servers' own cost shows. Also measures the start of a sidecar
+//! with as many members of each inventory.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use harness::bed::{bed, member};
+use harness::bed::{bed, member, sidecar};
 use harness::caller::Caller;
 use harness::http1::member_path;
 use harness::karmada::{InPlace, Karmada};
@@ -16,13 +18,14 @@ use harness::scene::{EVERY_VERB, Scene, grant};
 use serde_json::json;
 
 use crate::against::by_turns;
+use crate::nginx::{self, Nginx};
 use crate::requests::{CONNECTIONS, Round};
+use crate::site;
 use crate::table::{Goal, Spread, Table, median};
 use crate::way::{CONFIG_MAP, Way};
 
-pub(crate) fn measure(quick: bool) -> Result<Table> {
-    let server = bed()?.host.karmada.as_ref();
-    let server = server.context("no server of Karmada: start the bed with `--karmada host`")?;
+/// One table for the real Cluster, and one for the Cluster without cost.
+pub(crate) fn measure(quick: bool) -> Result<[Table; 2]> {
     let karmada = start_karmada("bench-hubs")?;
     let scene = Scene::new("bench")?;
     // Karmada's server refuses service accounts.
@@ -31,20 +34,43 @@ pub(crate) fn measure(quick: bool) -> Result<Table> {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "small"}, "data": {"colour": "green", "shape": "round"}});
     scene.api.apply(CONFIG_MAP, &map)?;
     karmada.join(JOINED, &scene.member)?;
+    let _nginx = join_without_cost(&karmada, &serde_json::to_string(&scene.api.get(CONFIG_MAP)?)?)?;
     Karmada::unified_auth(&scene.member, &[&caller.user], &[], &[])?;
     for group in [KARMADA, "proxy.kubectl-mc.dev"] {
-        let rule = json!({"apiGroups": [group], "resources": ["clusters/proxy"], "resourceNames": [JOINED], "verbs": EVERY_VERB});
-        let asked = json!({"group": group, "resource": "clusters", "subresource": "proxy", "name": JOINED, "verb": "get"});
+        let rule = json!({"apiGroups": [group], "resources": ["clusters/proxy"], "resourceNames": [JOINED, WITHOUT_COST], "verbs": EVERY_VERB});
+        let asked = json!({"group": group, "resource": "clusters", "subresource": "proxy", "name": WITHOUT_COST, "verb": "get"});
         grant(&karmada.host, &format!("bench-hubs-{group}"), &caller, &rule, &asked)?;
     }
     karmada.fleet.until(JOINED, "Ready", "True", "Ready")?;
 
+    Ok([beside(&karmada, &caller, JOINED, quick)?, beside(&karmada, &caller, WITHOUT_COST, quick)?])
+}
+
+/// A Cluster whose server answers every request with the same text.
+fn join_without_cost(karmada: &Karmada, answer: &str) -> Result<Nginx> {
+    // The certificate of the sidecar is for its address.
+    let address: SocketAddr = sidecar()?.url.trim_start_matches("https://").parse()?;
+    let address = SocketAddr::new(address.ip(), PORT);
+    let certificates = site::certificates()?;
+    let nginx = Nginx::start(&certificates, &nginx::constant(address, answer), address)?;
+    let ca = std::fs::read_to_string(&certificates.ca)?;
+    let data = json!({"caBundle": encoded(&ca), "token": encoded("x")});
+    karmada.secret(WITHOUT_COST, &data)?;
+    karmada.secret(&format!("{WITHOUT_COST}-impersonator"), &json!({"token": encoded("x")}))?;
+    karmada.cluster(WITHOUT_COST, &format!("https://{address}"), &json!({}))?;
+    Ok(nginx)
+}
+
+/// Measures both servers on one Cluster.
+fn beside(karmada: &Karmada, caller: &Caller, cluster: &str, quick: bool) -> Result<Table> {
+    let server = bed()?.host.karmada.as_ref();
+    let server = server.context("no server of Karmada: start the bed with `--karmada host`")?;
     let (own, token) = (&karmada.sidecar.sidecar, caller.token.as_deref().context("no token")?);
-    let path = format!("/apis/{KARMADA}/v1alpha1/clusters/{JOINED}/proxy");
+    let path = format!("/apis/{KARMADA}/v1alpha1/clusters/{cluster}/proxy");
     let ways = [
         Way::at(
             "sidecar",
-            format!("{}{}", own.url, member_path(JOINED, "")),
+            format!("{}{}", own.url, member_path(cluster, "")),
             &own.ca_certificate,
             token,
             vec![own.pid],
@@ -99,7 +125,7 @@ pub(crate) fn objects(quick: bool) -> Result<Table> {
     let server = bed()?.host.karmada.as_ref();
     let server = server.context("no server of Karmada: start the bed with `--karmada host`")?;
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sidecar/deploy");
-    let karmada = InPlace::start("bench-hub-objects", &deploy)?;
+    let karmada = InPlace::without_relay("bench-hub-objects", &deploy)?;
     let caller = Caller::token("theo")?;
     karmada.join(JOINED, "m1")?;
     let rule = json!({"apiGroups": [KARMADA], "resources": ["clusters"], "resourceNames": [JOINED], "verbs": ["get"]});
@@ -199,6 +225,9 @@ fn encoded(text: &str) -> String {
 }
 
 const JOINED: &str = "bench-hub";
+const WITHOUT_COST: &str = "bench-hub-without-cost";
+/// The port of its server.
+const PORT: u16 = 9003;
 const KARMADA: &str = "cluster.karmada.io";
 const MEMBERS: usize = 1_000;
 const STARTS: usize = 7;

@@ -141,7 +141,7 @@ fn register(name: &str, address: SocketAddr, ca: &Path, token: &str) -> Result<(
 }
 
 /// The sidecar's own certificate, so that every server here has the same handshake.
-fn certificates() -> Result<nginx::Certificates> {
+pub(crate) fn certificates() -> Result<nginx::Certificates> {
     let ca = sidecar()?.ca_certificate.clone();
     Ok(nginx::Certificates {
         certificate: ca.with_file_name("serving.crt"),

@@ -234,10 +234,10 @@ fn unreachable_server_is_named_and_its_documents_stay() -> Result<()> {
     let group = "/apis/cluster.karmada.io/v1alpha1";
     let known = get(group)?;
     ensure!(known.status() == 200 && known.text().contains("clusters/status"), "{}", known.text());
-    karmada.relay.cut();
+    karmada.relay()?.cut();
     let refused = get(CLUSTERS)?;
     let documents = get(group)?;
-    karmada.relay.mend();
+    karmada.relay()?.mend();
     let text = refused.text();
     ensure!(
         refused.status() == 503 && text.contains("karmada-aggregated-apiserver is unreachable"),

@@ -138,8 +138,7 @@ impl Karmada {
 /// group to the sidecar.
 pub struct InPlace {
     karmada: Karmada,
-    /// The relay between the sidecar and Karmada's server.
-    pub relay: Relay,
+    relay: Option<Relay>,
     /// The patch that makes the host route the group to Karmada's server.
     replaced: Value,
     _folder: TempDir,
@@ -148,15 +147,25 @@ pub struct InPlace {
 impl InPlace {
     /// `deploy` has the manifest of the sidecar's additional rights.
     pub fn start(name: &str, deploy: &Path) -> Result<Self> {
-        let server = bed()?.host.karmada.as_ref();
-        let server = server.context("the bed has no server of Karmada: --karmada host")?;
-        let address: SocketAddr = server.url.trim_start_matches("https://").parse()?;
+        let server = &karmada_server()?.url;
+        let address: SocketAddr = server.trim_start_matches("https://").parse()?;
         // The certificate is for this address.
-        let (relay, folder) = (Relay::at(address.ip(), &server.url)?, tempfile::tempdir()?);
+        Self::with(name, deploy, Some(Relay::at(address.ip(), server)?))
+    }
+
+    /// The same without a relay between the sidecar and Karmada's server, to measure it.
+    pub fn without_relay(name: &str, deploy: &Path) -> Result<Self> {
+        Self::with(name, deploy, None)
+    }
+
+    fn with(name: &str, deploy: &Path, relay: Option<Relay>) -> Result<Self> {
+        let (server, folder) = (karmada_server()?, tempfile::tempdir()?);
+        let url =
+            relay.as_ref().map_or_else(|| server.url.clone(), |relay| format!("https://{}", relay.address));
         let [certificate, key] = server.front_proxy();
         let file = |flag: &str, path: &Path| format!("--karmada-server-{flag}={}", path.display());
         let flags = [
-            format!("--karmada-server=https://{}", relay.address),
+            format!("--karmada-server={url}"),
             file("ca-file", &server.ca_certificate),
             file("client-certificate", &certificate),
             file("client-key", &key),
@@ -183,12 +192,21 @@ impl InPlace {
         Ok(in_place)
     }
 
+    /// The relay between the sidecar and Karmada's server.
+    pub fn relay(&self) -> Result<&Relay> {
+        self.relay.as_ref().context("started without a relay")
+    }
+
     /// The Service of its sidecar on the host, as `hub-api apply --service` takes it.
     pub fn service(&self) -> Result<String> {
         let service = own_service::reference(&self.host, &self.fleet.namespace, &self.sidecar)?;
         let word = |key: &str| service[key].as_str().unwrap_or_default();
         Ok(format!("{}/{}:{}", word("namespace"), word("name"), service["port"]))
     }
+}
+
+fn karmada_server() -> Result<&'static testbed::Karmada> {
+    bed()?.host.karmada.as_ref().context("the bed has no server of Karmada: --karmada host")
 }
 
 impl Deref for InPlace {

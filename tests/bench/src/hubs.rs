@@ -1,7 +1,7 @@
 //! Measures the sidecar with Karmada's inventory beside Karmada's own aggregated API server: the same request
 //! of the same caller to the same Cluster, in turns, without the host in between. The Cluster is a real one
-//! first, and then one without cost, so that the servers' own cost shows. Also measures the start of a sidecar
-//! with as many members of each inventory.
+//! first, and then one without cost, so that the servers' own cost shows. Also measures the start of a
+//! sidecar with as many members of each inventory.
 
 use std::net::SocketAddr;
 use std::path::Path;

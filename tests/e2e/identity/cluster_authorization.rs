@@ -22,11 +22,6 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/le
 #[test]
 fn agents_have_exactly_the_needed_rights_on_the_newest_host() -> Result<()> {
     let host = KarmadaHost::take("k1", program())?.with_webhook()?;
-    host.grant_as_registered("a")?;
-    host.grant_as_registered("b")?;
-    // Without a cluster: only the policies.
-    host.apply_generated(&[])?;
-    matrix_is_exact_with(&host, "Karmada's RBAC")?;
     matrix_is_exact(&host)?;
     own_work_passes_and_other_clusters_are_closed(&host)?;
     only_agents_notice_the_end_of_the_webhook(host)
@@ -62,10 +57,24 @@ fn verify_without_the_webhook_names_each_lost_limit() -> Result<()> {
     })
 }
 
-/// Checks the reviews of `authz verify` with the generated RBAC, and where RBAC grants agents everything.
+/// Checks the reviews of `authz verify` with Karmada's RBAC of a registration, with the generated RBAC, and
+/// where RBAC grants agents everything.
 fn matrix_is_exact(host: &KarmadaHost) -> Result<()> {
-    host.apply_generated(&["a", "b"])?;
-    matrix_is_exact_with(host, "the generated RBAC")?;
+    let verify = |grants: &str| {
+        settled(host, &[], |output| {
+            ensure!(output.code == 0, "with {grants}: {output:?}");
+            ensure!(
+                output.text().contains("the agents of 2 clusters have exactly what they need"),
+                "{output:?}"
+            );
+            Ok(())
+        })
+    };
+    host.grant_as_registered("a")?;
+    host.grant_as_registered("b")?;
+    // Without a cluster: only the policies.
+    host.apply_generated(&[])?;
+    verify("Karmada's RBAC")?;
     let everything = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
         "metadata": {"name": EVERYTHING, "labels": {"app.kubernetes.io/managed-by": "kubectl-mc"}},
@@ -74,19 +83,13 @@ fn matrix_is_exact(host: &KarmadaHost) -> Result<()> {
     });
     let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{EVERYTHING}");
     host.api.apply(&path, &everything)?;
-    matrix_is_exact_with(host, "everything")?;
+    verify("everything")?;
     host.api.delete(&path)?;
+    host.apply_generated(&["a", "b"])?;
+    verify("the generated RBAC")?;
     let doctor = host.plugin.run(&["doctor", "--no-streams"])?.text();
     ensure!(doctor.contains("an agent may not use objects of another cluster"), "{doctor}");
     Ok(())
-}
-
-fn matrix_is_exact_with(host: &KarmadaHost, grants: &str) -> Result<()> {
-    settled(host, &[], |output| {
-        ensure!(output.code == 0, "with {grants}: {output:?}");
-        ensure!(output.text().contains("the agents of 2 clusters have exactly what they need"), "{output:?}");
-        Ok(())
-    })
 }
 
 fn own_work_passes_and_other_clusters_are_closed(host: &KarmadaHost) -> Result<()> {

@@ -242,7 +242,7 @@ fn memory() -> Result<Table> {
     bed()?;
     let resident = usage::resident(sidecar()?.pid)?;
     let mut table = Table::new(&["resident memory", "goal"]);
-    table.row([format!("{resident:.1} MB"), Goal::AtMost(18.0).verdict(resident)]);
+    table.row([format!("{resident:.1} MB"), Goal::AtMost(15.0).verdict(resident)]);
     Ok(table)
 }
 

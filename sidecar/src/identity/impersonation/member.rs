@@ -16,6 +16,8 @@ use kubectl_mc_api::access::builtin::{is_privileged_group, is_privileged_user};
 use kubectl_mc_api::access::sent;
 use kubectl_mc_api::member_cluster::{Forwarded, Forwarding};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 use super::{EXTRA, GROUP, UID, USER, is_impersonation};
 use crate::identity::Identity;
 use crate::identity::authorization::Attributes;
@@ -142,20 +144,26 @@ pub(in crate::identity) fn extra_name(prefix: &str, key: &str) -> Result<HeaderN
     if key.is_empty() {
         return Err(Error::NotCarried("extra key", String::new()));
     }
-    let mut name = String::with_capacity(prefix.len() + 3 * key.len());
-    name.push_str(prefix);
-    for byte in key.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => name.push(char::from(byte)),
-            b'!' | b'#' | b'$' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|'
-            | b'~' => {
-                name.push(char::from(byte));
-            }
-            _ => name.push_str(&format!("%{byte:02X}")),
-        }
-    }
+    let name = format!("{prefix}{}", utf8_percent_encode(key, NOT_IN_NAMES));
     name.parse().map_err(|_| Error::NotCarried("extra key", key.to_owned()))
 }
+
+/// All ASCII characters but those of a token (RFC 9110, 5.6.2), without `%`.
+const NOT_IN_NAMES: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'!')
+    .remove(b'#')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'^')
+    .remove(b'_')
+    .remove(b'`')
+    .remove(b'|')
+    .remove(b'~');
 
 /// The default of `--omit-extra`: extra about a node, a pod or a credential of the host, which has no meaning
 /// elsewhere.

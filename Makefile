@@ -86,6 +86,7 @@ soak: kubernetes ## SOAK_REQUESTS (1,000,000) mixed requests and SOAK_TUNNEL_MIB
 		$(TESTBED) run --members 2 --node m1 --sidecar $(PROGRAM) -- \
 		cargo test-all --offline --test e2e -- --nocapture --test-threads 1 soak::
 
+# The sidecar is a copy, as every installation is one: a file that the linker wrote is slower (docs/dev/benchmarks.md).
 .PHONY: bench
 bench: ## Measure against nginx and the member itself; see docs/dev/benchmarks.md (BENCH=--quick: only try it)
 	@tests/setup.sh --bench
@@ -93,7 +94,8 @@ bench: ## Measure against nginx and the member itself; see docs/dev/benchmarks.m
 	cargo build --release --package kubectl-mc
 	$(MAKE) program
 	cargo build --release --package kubectl-mc-api --examples
-	TESTBED_OPTIMIZED=yes $(TESTBED) run --members 2 --node m1 --sidecar $(PROGRAM) -- target/debug/bench $(BENCH)
+	mkdir -p target/bench && cp $(PROGRAM) target/bench/mc-sidecar
+	TESTBED_OPTIMIZED=yes $(TESTBED) run --members 2 --node m1 --sidecar target/bench/mc-sidecar -- target/debug/bench $(BENCH)
 
 .PHONY: kubernetes
 kubernetes: ## Build the real Kubernetes of the tests (minutes once, then nothing)

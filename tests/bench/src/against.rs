@@ -47,12 +47,17 @@ pub(crate) fn measure(site: &Site, program: &Path, quick: bool) -> Result<Table>
 
 /// Rounds through the two ways; each is equally often the first.
 pub(crate) fn by_turns(ways: &[Way; 2], connections: usize, rounds: usize) -> Result<Vec<[Round; 2]>> {
+    turns(rounds, |at| round(&ways[at], connections))
+}
+
+/// Rounds of two alternatives, by their index; each is equally often the first.
+pub(crate) fn turns(rounds: usize, mut round: impl FnMut(usize) -> Result<Round>) -> Result<Vec<[Round; 2]>> {
     let pair = |number| {
         if number % 2 == 0 {
-            return Ok([round(&ways[0], connections)?, round(&ways[1], connections)?]);
+            return Ok([round(0)?, round(1)?]);
         }
-        let second = round(&ways[1], connections)?;
-        Ok([round(&ways[0], connections)?, second])
+        let second = round(1)?;
+        Ok([round(0)?, second])
     };
     (0..rounds).map(pair).collect()
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use harness::bed::{bed, member, sidecar};
 use harness::caller::Caller;
 use harness::http1::member_path;
-use harness::karmada::{InPlace, Karmada};
+use harness::karmada::Karmada;
 use harness::own_sidecar::{Difference, OwnSidecar};
 use harness::registration;
 use harness::scene::{EVERY_VERB, Scene, grant};
@@ -23,6 +23,10 @@ use crate::requests::{CONNECTIONS, Round};
 use crate::site;
 use crate::table::{Goal, Spread, Table, median};
 use crate::way::{CONFIG_MAP, Way};
+
+mod objects;
+
+pub(crate) use objects::measure as objects;
 
 /// One table for the real Cluster, and one for the Cluster without cost.
 pub(crate) fn measure(quick: bool) -> Result<[Table; 2]> {
@@ -114,52 +118,6 @@ fn beside(karmada: &Karmada, caller: &Caller, cluster: &str, quick: bool) -> Res
                 format!("{:.0}", middle(|round| round.cpu.total)),
                 if at == 0 { judged(&rate, Goal::AtLeast(6.0)) } else { String::new() },
                 if at == 0 { judged(&latency, Goal::AtMost(0.3)) } else { String::new() },
-            ]);
-        }
-    }
-    Ok(table)
-}
-
-/// Measures objects of Karmada through the sidecar in front of Karmada's own server, and without the sidecar.
-pub(crate) fn objects(quick: bool) -> Result<Table> {
-    let server = bed()?.host.karmada.as_ref();
-    let server = server.context("no server of Karmada: start the bed with `--karmada host`")?;
-    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sidecar/deploy");
-    let karmada = InPlace::without_relay("bench-hub-objects", &deploy)?;
-    let caller = Caller::token("theo")?;
-    karmada.join(JOINED, "m1")?;
-    let rule = json!({"apiGroups": [KARMADA], "resources": ["clusters"], "resourceNames": [JOINED], "verbs": ["get"]});
-    let asked = json!({"group": KARMADA, "resource": "clusters", "name": JOINED, "verb": "get"});
-    grant(&karmada.host, "bench-hub-objects", &caller, &rule, &asked)?;
-    let (own, token) = (&karmada.sidecar.sidecar, caller.token.as_deref().context("no token")?);
-    let pids = vec![own.pid, server.pid()?];
-    let ways = [
-        Way::at("through the sidecar", own.url.clone(), &own.ca_certificate, token, pids),
-        Way::at("Karmada", server.url.clone(), &server.ca_certificate, token, vec![server.pid()?]),
-    ]
-    .map(|way| way.asking(format!("/apis/{KARMADA}/v1alpha1/clusters/{JOINED}")));
-    ways.iter().try_for_each(|way| way.warm_up())?;
-    let mut table = Table::new(&[
-        "connections",
-        "server",
-        "requests/s",
-        "p50 ms",
-        "CPU µs/request",
-        "requests/s of Karmada's",
-    ]);
-    for (connections, rounds) in CONNECTIONS {
-        let pairs = by_turns(&ways, connections, if quick { 1 } else { rounds.min(ROUNDS) })?;
-        for (at, way) in ways.iter().enumerate() {
-            let middle = |of: fn(&Round) -> f64| median(pairs.iter().map(|pair| of(&pair[at])));
-            let rate = Spread::of(pairs.iter().map(|[own, other]| own.load.rate / other.load.rate));
-            let judged = format!("{rate} ({})", Goal::AtLeast(0.9).verdict(rate.median));
-            table.row([
-                connections.to_string(),
-                way.name.to_owned(),
-                format!("{:.0}", middle(|round| round.load.rate)),
-                format!("{:.2}", middle(|round| round.load.p50)),
-                format!("{:.0}", middle(|round| round.cpu.total)),
-                if at == 0 { judged } else { String::new() },
             ]);
         }
     }

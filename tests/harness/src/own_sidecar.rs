@@ -5,6 +5,7 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,7 +15,7 @@ use testbed::Sidecar;
 
 use crate::bed::sidecar;
 use crate::http1::{Endpoint, plain_get};
-use crate::wait::{SOON, eventually};
+use crate::wait::{SOON, checked_every, eventually};
 
 /// How it differs from the bed's sidecar.
 #[derive(Default)]
@@ -129,7 +130,7 @@ impl OwnSidecar {
     }
 
     fn until_ready(&mut self) -> Result<()> {
-        eventually("a sidecar of its own is ready", SOON, || {
+        checked_every(PACE, "a sidecar of its own is ready", SOON, || {
             let log = self.log()?;
             if let Some(status) = self.child.try_wait()? {
                 // The log has the reason; another attempt would not change it.
@@ -177,6 +178,9 @@ fn elsewhere(kubeconfig: &[u8], address: SocketAddr) -> Result<String> {
     cluster["server"] = format!("https://{address}").into();
     Ok(config.to_string())
 }
+
+/// Benchmarks measure the time until a sidecar is ready.
+const PACE: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,13 @@ use anyhow::{Context, Result, bail};
 
 /// Calls `ask` until there is an answer, at most until the deadline. An error counts as no answer, and is
 /// reported at the deadline.
-pub fn eventually<T>(
+pub fn eventually<T>(what: &str, deadline: Duration, ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    checked_every(PACE, what, deadline, ask)
+}
+
+/// The same with another interval, for times that are measured.
+pub fn checked_every<T>(
+    pace: Duration,
     what: &str,
     deadline: Duration,
     mut ask: impl FnMut() -> Result<Option<T>>,
@@ -22,7 +28,7 @@ pub fn eventually<T>(
             answer.with_context(|| format!("not within {deadline:?}: {what}"))?;
             bail!("not within {deadline:?}: {what}");
         }
-        std::thread::park_timeout(PACE);
+        std::thread::park_timeout(pace);
     }
 }
 

@@ -126,8 +126,9 @@ where
         .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS)
         .max_header_list_size(MAX_HEADER_LIST)
         .max_send_buffer_size(MAX_SEND_BUFFER)
-        .max_concurrent_reset_streams(MAX_STREAMS as usize)
-        .max_local_error_reset_streams(None);
+        .max_concurrent_reset_streams(MAX_REMEMBERED_STREAMS)
+        .reset_stream_duration(REMEMBERED)
+        .max_local_error_reset_streams(Some(MAX_LATE_FRAMES));
     builder.handshake(io).await
 }
 
@@ -212,6 +213,12 @@ impl AgentTunnel {
 }
 
 const MAX_ANSWER: usize = 16 * 1024;
+/// Data of a stream that was reset is ignored for this long, because it may be on its way over a slow line.
+const REMEMBERED: Duration = Duration::from_secs(60);
+const MAX_REMEMBERED_STREAMS: usize = 4096;
+/// Each frame of a forgotten stream needs an answer in memory until the agent reads. An agent that sends more
+/// of them does not end its streams, and its tunnel ends.
+const MAX_LATE_FRAMES: usize = 10_000;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -38,8 +38,12 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+/// The length of a client's preface (RFC 9113, 3.4).
+const PREFACE: usize = 24;
 const SOON: Duration = Duration::from_secs(10);
 const A_MOMENT: Duration = Duration::from_millis(100);
 
@@ -76,6 +80,62 @@ async fn agent_cannot_open_a_stream() {
     assert!(ends_within(SOON, &frame(1, 5, 2, &[0x82, 0x87, 0x84])).await);
     // PUSH_PROMISE on a stream that was never opened.
     assert!(ends_within(SOON, &frame(5, 4, 1, &[0, 0, 0, 2, 0x82])).await);
+}
+
+/// Answers every request with an empty 200.
+async fn answer_requests(agent: &mut WebSocket<DuplexStream>) {
+    agent.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    agent.read_exact(&mut [0; PREFACE]).await.unwrap();
+    let mut head = [0; 9];
+    loop {
+        agent.flush().await.unwrap();
+        agent.read_exact(&mut head).await.unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        agent.read_exact(&mut vec![0; length as usize]).await.unwrap();
+        if head[3] == HEADERS {
+            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+            // END_STREAM, END_HEADERS, and `:status: 200` (RFC 7541, A).
+            agent.write_all(&frame(HEADERS, 5, stream, &[0x88])).await.unwrap();
+        }
+    }
+}
+
+/// Opens streams of a tunnel, whose agent sends data on all of them after their end, and reads nothing more.
+/// Returns whether the tunnel ends within this time.
+async fn ends_by_late_data(patience: Duration, streams: u32) -> bool {
+    let tunnels = AgentTunnels::none();
+    let (mut agent, sidecar) = joined(&tunnels, no_accounts(), "instance");
+    let asking = async {
+        let tunnel = loop {
+            match tunnels.oldest(&"m1".parse().unwrap()) {
+                Some(tunnel) => break tunnel,
+                None => tokio::task::yield_now().await,
+            }
+        };
+        for _ in 0..streams {
+            tunnel.ask(Method::GET, "/", Bytes::new()).await.unwrap();
+        }
+    };
+    tokio::select! {
+        () = asking => {}
+        () = answer_requests(&mut agent) => unreachable!(),
+    }
+    let late: Vec<u8> = (0..streams).flat_map(|number| frame(DATA, 0, 2 * number + 1, b"late")).collect();
+    let sending = async {
+        let _ = agent.write_all(&late).await;
+        let _ = agent.flush().await;
+        pending::<()>().await
+    };
+    tokio::select! {
+        () = sending => unreachable!(),
+        ended = timeout(patience, sidecar) => ended.is_ok(),
+    }
+}
+
+#[tokio::test]
+async fn data_on_ended_streams_is_limited() {
+    assert!(ends_by_late_data(SOON, 10_100).await);
+    assert!(!ends_by_late_data(A_MOMENT, 1000).await);
 }
 
 #[tokio::test(start_paused = true)]

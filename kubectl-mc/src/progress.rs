@@ -40,8 +40,32 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// A line on standard error, which is not drawn yet.
-pub(crate) fn bar() -> ProgressBar {
+/// A line below the output, which is removed on drop. It is drawn only if standard error is a terminal.
+pub(crate) struct Line<'a> {
+    printer: &'a Printer,
+    bar: ProgressBar,
+}
+
+impl<'a> Line<'a> {
+    pub(crate) fn draw(printer: &'a Printer) -> Self {
+        let bar = bar();
+        bar.enable_steady_tick(TICK);
+        printer.draw(Some(bar.clone()));
+        Self { printer, bar }
+    }
+
+    pub(crate) fn bar(&self) -> &ProgressBar {
+        &self.bar
+    }
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        self.printer.draw(None);
+    }
+}
+
+fn bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
         bar.set_style(style);
@@ -115,4 +139,4 @@ impl Drop for Step<'_> {
 
 /// The cursor returns to the start of the line: the terminal echoes `^C` there, and both are cleared.
 const TEMPLATE: &str = "{spinner} {wide_msg}\r";
-pub(crate) const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(100);

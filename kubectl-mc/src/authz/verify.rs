@@ -15,7 +15,8 @@ use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::join::side::{Side, SideError};
 use crate::printer::Printer;
-use crate::server_text::ServerText;
+use crate::progress::Line;
+use crate::server_text::{ServerText, escaped};
 
 pub(super) async fn run(
     arguments: &AuthzVerifyArgs,
@@ -35,7 +36,10 @@ pub(super) async fn run(
         findings += of_webhooks(host, printer).await?;
     }
     findings += of_keeper(&layout, host, printer).await?;
-    for cluster in &clusters {
+    let progress = Line::draw(printer);
+    for (done, cluster) in clusters.iter().enumerate() {
+        let asked = format!("{done} of {} clusters, asking about {}", clusters.len(), escaped(cluster));
+        progress.bar().set_message(asked);
         let other = clusters.iter().find(|other| *other != cluster).map_or(OTHER, String::as_str);
         findings +=
             of_subject(&subject::user(cluster), &layout, (cluster, other), judges_names, host, printer)
@@ -45,6 +49,7 @@ pub(super) async fn run(
         findings +=
             of_subject(subject::GENERATOR, &layout, (cluster, OTHER), judges_names, host, printer).await?;
     }
+    drop(progress);
     if layout.agents_list_clusters {
         printer.note_line("note: agents may list and watch the Cluster objects of all clusters, by --agents-list-clusters=Allow");
     }
@@ -139,7 +144,7 @@ async fn of_subject(
     host: &Side,
     printer: &Printer,
 ) -> Result<usize, Failure> {
-    let mut lines: BTreeMap<(&str, String), Line> = BTreeMap::new();
+    let mut lines: BTreeMap<(&str, String), Found> = BTreeMap::new();
     for (cell, Answer { is_allowed, reason }) in
         ask(user, layout, (cluster, other), judges_names, host).await?
     {
@@ -150,13 +155,13 @@ async fn of_subject(
             (true, false) if user != subject::GENERATOR => "missing",
             _ => continue,
         };
-        let line = lines.entry((fault, describe(&cell))).or_default();
-        if !line.verbs.contains(&cell.verb) {
-            line.verbs.push(cell.verb);
+        let found = lines.entry((fault, describe(&cell))).or_default();
+        if !found.verbs.contains(&cell.verb) {
+            found.verbs.push(cell.verb);
         }
-        line.reason = reason;
+        found.reason = reason;
     }
-    for ((fault, object), Line { verbs, reason }) in &lines {
+    for ((fault, object), Found { verbs, reason }) in &lines {
         let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
         printer.out_line(&format!("{fault}: {user}: {} {object}{reason}", verbs.join(",")));
     }
@@ -164,7 +169,7 @@ async fn of_subject(
 }
 
 #[derive(Default)]
-struct Line {
+struct Found {
     verbs: Vec<&'static str>,
     reason: String,
 }

@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 use tokio::sync::watch;
 
 use crate::printer::Printer;
-use crate::progress::{self, TICK};
+use crate::progress::Line;
 
 /// The number of finished clusters, and the running ones.
 #[derive(Clone, Debug, Default)]
@@ -51,12 +51,9 @@ impl ClusterProgress {
     /// Shows the progress after a delay, until the future is dropped.
     pub(super) async fn show(&self, printer: &Printer) {
         tokio::time::sleep(AFTER).await;
-        let bar = progress::bar();
-        self.0.send_modify(|state| state.bar = Some(bar.clone()));
+        let line = Line::draw(printer);
+        self.0.send_modify(|state| state.bar = Some(line.bar().clone()));
         self.0.borrow().draw();
-        bar.enable_steady_tick(TICK);
-        printer.draw(Some(bar));
-        let _shown = Shown(printer);
         std::future::pending().await
     }
 }
@@ -77,15 +74,6 @@ impl State {
             waiting if waiting > NAMES => format!("{done}, waiting for {} …", names.join(", ")),
             _ => format!("{done}, waiting for {}", names.join(", ")),
         }
-    }
-}
-
-/// The progress line, which is removed on drop.
-struct Shown<'a>(&'a Printer);
-
-impl Drop for Shown<'_> {
-    fn drop(&mut self) {
-        self.0.draw(None);
     }
 }
 

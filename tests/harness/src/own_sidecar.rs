@@ -15,7 +15,7 @@ use testbed::Sidecar;
 
 use crate::bed::sidecar;
 use crate::http1::{Endpoint, plain_get};
-use crate::wait::{SOON, checked_every, eventually};
+use crate::wait::{PACE, SOON, checked_every, eventually};
 
 /// How it differs from the bed's sidecar.
 #[derive(Default)]
@@ -30,6 +30,8 @@ pub struct Difference<'a> {
     pub log: Option<&'a str>,
     /// Another program than the bed's.
     pub program: Option<&'a Path>,
+    /// Another interval of the checks whether it is ready, to measure its start.
+    pub checked_every: Option<Duration>,
 }
 
 /// The process. It is killed when this is dropped.
@@ -80,7 +82,7 @@ impl OwnSidecar {
             .spawn()?;
         let mut own =
             Self { sidecar: Sidecar { log, pid: child.id(), ..bed.clone() }, child, _folder: folder };
-        own.until_ready()?;
+        own.until_ready(difference.checked_every.unwrap_or(PACE))?;
         Ok(own)
     }
 
@@ -129,8 +131,8 @@ impl OwnSidecar {
         eventually("the sidecar ends", SOON, || Ok(self.child.try_wait()?))
     }
 
-    fn until_ready(&mut self) -> Result<()> {
-        checked_every(PACE, "a sidecar of its own is ready", SOON, || {
+    fn until_ready(&mut self, pace: Duration) -> Result<()> {
+        checked_every(pace, "a sidecar of its own is ready", SOON, || {
             let log = self.log()?;
             if let Some(status) = self.child.try_wait()? {
                 // The log has the reason; another attempt would not change it.
@@ -178,9 +180,6 @@ fn elsewhere(kubeconfig: &[u8], address: SocketAddr) -> Result<String> {
     cluster["server"] = format!("https://{address}").into();
     Ok(config.to_string())
 }
-
-/// Benchmarks measure the time until a sidecar is ready.
-const PACE: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
 mod tests {

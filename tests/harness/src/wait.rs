@@ -35,7 +35,8 @@ pub fn checked_every<T>(
 /// Timeout on a busy machine for anything that should take moments.
 pub const SOON: Duration = Duration::from_secs(30);
 
-const PACE: Duration = Duration::from_millis(50);
+/// The interval of most checks: each costs time that the checked program needs.
+pub(crate) const PACE: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use super::streams::upgraded;
 use crate::machine;
 use crate::member::SENDS;
 use crate::site::Site;
-use crate::table::{Goal, Table, median};
+use crate::table::{Goal, Spread, Table, median};
 use crate::wrk::{self, Load};
 
 /// Measures without and with the stream in turns.
@@ -22,26 +22,30 @@ pub(super) fn measure(carriers: &Carriers, sidecar: &OwnSidecar, site: &Site, qu
         let way = &carrier.way;
         let load = || wrk::attempt(&way.url(), &way.headers(), CONNECTIONS, time);
         let (mut alone, mut beside, mut unanswered) = (Vec::new(), Vec::new(), 0);
-        for _ in 0..rounds {
+        for number in 0..rounds {
+            // The order changes, so that neither load always follows the other.
+            let alone_first = number % 2 == 0;
             way.warm_up()?;
-            let Some(before) = load()? else { continue };
+            let before = if alone_first { load()? } else { None };
             let stream = upgraded(carrier, sidecar, site, &format!("{SENDS}{ENDLESS}"))?;
             // Until the buffers on the way are full.
             machine::idle(FILLED_AFTER);
-            match load()? {
-                Some(load) => {
-                    alone.push(before);
-                    beside.push(load);
-                }
-                None => unanswered += 1,
-            }
+            let during = load()?;
             drop(stream);
+            let Some(during) = during else {
+                unanswered += 1;
+                continue;
+            };
+            let without = if alone_first { before } else { way.warm_up().and_then(|()| load())? };
+            let Some(without) = without else { continue };
+            alone.push(without);
+            beside.push(during);
         }
         let middle = |loads: &[Load], of: fn(&Load) -> f64| median(loads.iter().map(of));
         let against = |of: fn(&Load) -> f64| {
             median(beside.iter().zip(&alone).map(|(beside, alone)| of(beside) / of(alone)))
         };
-        let ratio = against(|load| load.p99);
+        let ratio = Spread::of(beside.iter().zip(&alone).map(|(beside, alone)| beside.p99 / alone.p99));
         if unanswered > 0 {
             let said = format!("no answer within 2 s in {unanswered} of {rounds} rounds");
             table.row([way.name.to_owned(), String::new(), said, String::new(), String::new()]);
@@ -52,8 +56,8 @@ pub(super) fn measure(carriers: &Carriers, sidecar: &OwnSidecar, site: &Site, qu
             format!("{:.2}", middle(&alone, |load| load.p99)),
             format!("{:.2}", middle(&beside, |load| load.p99)),
             match way.name {
-                TUNNEL => Goal::AtMost(1.1).ratio(ratio),
-                _ => format!("{ratio:.2}"),
+                TUNNEL => format!("{ratio} ({})", Goal::AtMost(1.1).verdict(ratio.median)),
+                _ => ratio.to_string(),
             },
             format!("{:.2}", against(|load| load.rate)),
         ]);
@@ -61,7 +65,7 @@ pub(super) fn measure(carriers: &Carriers, sidecar: &OwnSidecar, site: &Site, qu
     Ok(table)
 }
 
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 9;
 const TIME: Duration = Duration::from_secs(3);
 const CONNECTIONS: usize = 4;
 /// MiB: more than any buffer.

@@ -47,8 +47,10 @@ pub(crate) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    pub(crate) fn draw(printer: &'a Printer) -> Self {
+    pub(crate) fn draw(printer: &'a Printer, text: String) -> Self {
         let bar = bar();
+        // Must be set before the first drawing.
+        bar.set_message(text);
         bar.enable_steady_tick(TICK);
         printer.draw(Some(bar.clone()));
         Self { printer, bar }

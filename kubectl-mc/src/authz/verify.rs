@@ -36,7 +36,7 @@ pub(super) async fn run(
         findings += of_webhooks(host, printer).await?;
     }
     findings += of_keeper(&layout, host, printer).await?;
-    let progress = Line::draw(printer);
+    let progress = Line::draw(printer, format!("0 of {} clusters", clusters.len()));
     for (done, cluster) in clusters.iter().enumerate() {
         let asked = format!("{done} of {} clusters, asking about {}", clusters.len(), escaped(cluster));
         progress.bar().set_message(asked);

@@ -51,7 +51,7 @@ impl ClusterProgress {
     /// Shows the progress after a delay, until the future is dropped.
     pub(super) async fn show(&self, printer: &Printer) {
         tokio::time::sleep(AFTER).await;
-        let line = Line::draw(printer);
+        let line = Line::draw(printer, self.0.borrow().message());
         self.0.send_modify(|state| state.bar = Some(line.bar().clone()));
         self.0.borrow().draw();
         std::future::pending().await

@@ -15,7 +15,6 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use kubectl_mc_api::access::builtin::{is_privileged_group, is_privileged_user};
 use kubectl_mc_api::access::sent;
 use kubectl_mc_api::member_cluster::{Forwarded, Forwarding};
-
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{EXTRA, GROUP, UID, USER, is_impersonation};

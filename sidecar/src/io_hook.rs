@@ -35,8 +35,9 @@ pub(crate) trait IoHook: Unpin {
     /// Observes how many bytes one write accepted.
     fn written(&mut self, _: usize) {}
 
-    /// Handles the failure of a write, flush or shutdown; `Ok` drops the bytes as if they were written.
-    fn write_failed(&mut self, error: io::Error) -> io::Result<()> {
+    /// Handles the failure of a write of `offered` bytes, or of a flush or shutdown, with 0. `Ok` drops the
+    /// bytes as if they were written.
+    fn write_failed(&mut self, error: io::Error, _offered: usize) -> io::Result<()> {
         Err(error)
     }
 }
@@ -63,7 +64,7 @@ impl<S, H: IoHook> Hooked<S, H> {
 
     fn after_write(&mut self, written: io::Result<usize>, offered: usize) -> io::Result<usize> {
         let written = written.inspect(|bytes| self.hook.written(*bytes));
-        written.or_else(|error| self.hook.write_failed(error).map(|()| offered))
+        written.or_else(|error| self.hook.write_failed(error, offered).map(|()| offered))
     }
 }
 
@@ -96,12 +97,12 @@ impl<S: AsyncWrite + Unpin, H: IoHook> AsyncWrite for Hooked<S, H> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = ready!(Pin::new(&mut self.stream).poll_flush(cx));
-        Poll::Ready(flushed.or_else(|error| self.hook.write_failed(error)))
+        Poll::Ready(flushed.or_else(|error| self.hook.write_failed(error, 0)))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = ready!(Pin::new(&mut self.stream).poll_shutdown(cx));
-        Poll::Ready(shut.or_else(|error| self.hook.write_failed(error)))
+        Poll::Ready(shut.or_else(|error| self.hook.write_failed(error, 0)))
     }
 }
 
@@ -121,7 +122,7 @@ mod tests {
             self.0 += bytes;
         }
 
-        fn write_failed(&mut self, _: io::Error) -> io::Result<()> {
+        fn write_failed(&mut self, _: io::Error, _: usize) -> io::Result<()> {
             Ok(())
         }
     }

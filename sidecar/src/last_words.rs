@@ -30,7 +30,7 @@ pub(crate) struct Broken {
 impl Broken {
     /// Wraps a side, so that its failure ends only its own directions, and not the whole copy.
     pub(crate) fn side<S>(&self, stream: S) -> Hooked<S, Side> {
-        Hooked::new(stream, Side { broken: self.clone(), has_broken: false })
+        Hooked::new(stream, Side { broken: self.clone(), has_broken: false, dropped: 0 })
     }
 
     /// Whether the last bytes of a side were lost.
@@ -51,35 +51,43 @@ impl Broken {
     }
 }
 
-/// One side of a copy. After it broke, writes to it are dropped, and reads from it return EOF.
+/// One side of a copy. After it broke, writes to it are dropped, and reads from it return EOF. The copy fails
+/// if the other side sends more than [`MAX_DROPPED`] after this side's last bytes.
 #[derive(Debug)]
 pub(crate) struct Side {
     broken: Broken,
     has_broken: bool,
+    /// Bytes dropped since something was last read from this side.
+    dropped: usize,
 }
 
 impl IoHook for Side {
     fn arrived(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.has_broken && !bytes.is_empty() {
             self.broken.goes_on.store(true, Ordering::Relaxed);
+            self.dropped = 0;
         }
         Ok(())
     }
 
     fn read_failed(&mut self, error: io::Error) -> io::Result<()> {
         self.broken.is_cut_off.store(true, Ordering::Relaxed);
-        self.write_failed(error)
+        self.write_failed(error, 0)
     }
 
-    fn write_failed(&mut self, _: io::Error) -> io::Result<()> {
+    fn write_failed(&mut self, error: io::Error, offered: usize) -> io::Result<()> {
         self.has_broken = true;
         self.broken.has_broken.cancel();
-        Ok(())
+        self.dropped += offered;
+        if self.dropped > MAX_DROPPED { Err(error) } else { Ok(()) }
     }
 }
 
 /// How long the other direction may stall after one has broken.
 const LAST_WORDS: Duration = Duration::from_secs(10);
+/// More than the buffers of a connection hold (Linux: 4 MiB to send and 6 MiB to read, tcp(7)). A peer that
+/// sends more is not about to close.
+const MAX_DROPPED: usize = 16 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -89,18 +97,23 @@ mod tests {
     use super::closed_peer::closed_peer;
     use super::*;
 
-    /// A copy from a closed peer to a reader that the test holds. The reader has written more than the peer
-    /// read.
-    async fn copy() -> (DuplexStream, JoinHandle<()>) {
-        let (mut reader, mut near) = duplex(64);
+    /// Starts a copy from a closed peer, which has said `said`, to a stream that the test holds.
+    fn copy_from(said: &'static [u8]) -> (DuplexStream, JoinHandle<()>) {
+        let (ours, mut near) = duplex(64);
         let task = tokio::spawn(async move {
             let broken = Broken::default();
-            let mut far = broken.side(closed_peer(SAID));
+            let mut far = broken.side(closed_peer(said));
             tokio::select! {
                 () = broken.long_ago() => {}
                 _ = copy_bidirectional(&mut near, &mut far) => {}
             }
         });
+        (ours, task)
+    }
+
+    /// A copy from a closed peer to a reader, which has written more than the peer read.
+    async fn copy() -> (DuplexStream, JoinHandle<()>) {
+        let (mut reader, task) = copy_from(SAID);
         reader.write_all(b"more").await.unwrap();
         (reader, task)
     }
@@ -131,6 +144,17 @@ mod tests {
         let begun = tokio::time::Instant::now();
         tokio::join!(writing, async { task.await.unwrap() });
         assert!(begun.elapsed() <= 3 * LAST_WORDS, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn copy_from_an_endless_sender_to_a_broken_side_ends() {
+        let (mut sender, task) = copy_from(b"");
+        let mut sent = 0;
+        while let Ok(bytes) = sender.write(&[b'x'; 64]).await {
+            sent += bytes;
+            assert!(sent < 2 * MAX_DROPPED, "the sender goes on");
+        }
+        task.await.unwrap();
     }
 
     const SAID: &[u8] = &[b'x'; 128 * 1024];

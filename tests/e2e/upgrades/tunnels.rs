@@ -93,6 +93,22 @@ fn fault_65_end_of_one_side_closes_the_other() -> Result<()> {
 }
 
 #[test]
+fn fault_65_endless_stream_ends_with_its_client() -> Result<()> {
+    let fake = FakeMember::start("e2e-tunnel-endless", |_| {
+        switched(vec![Step::Receive(1), Step::Repeat(noise(65, 64 * 1024), usize::MAX)])
+    })?;
+    let own = OwnSidecar::start()?;
+    let mut client = open(&own.endpoint(admin("endless")?.certificate.as_deref())?, &fake)?;
+    client.send(b"?")?;
+    client.exactly(MEBIBYTE)?;
+    drop(client);
+    eventually("the tunnel has ended, and the member knows it", Duration::from_secs(5), || {
+        let open = own.metric("mc_sidecar_tunnels ")?;
+        Ok((open == 0.0 && fake.requests("/tunnel")[0].ended).then_some(()))
+    })
+}
+
+#[test]
 fn fault_68_invalid_websocket_frames_pass_unchanged() -> Result<()> {
     let ping = [0x89, 0x80, 1, 2, 3, 4];
     pass(

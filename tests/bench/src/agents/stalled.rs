@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use harness::own_sidecar::OwnSidecar;
+use harness::wait::{SOON, eventually};
 
 use super::carriers::{Carriers, TUNNEL};
 use super::streams::upgraded;
@@ -32,6 +33,10 @@ pub(super) fn measure(carriers: &Carriers, sidecar: &OwnSidecar, site: &Site, qu
             machine::idle(FILLED_AFTER);
             let during = load()?;
             drop(stream);
+            // The rest of the stream would be carried beside the next load.
+            eventually("the stream has ended", SOON, || {
+                Ok((sidecar.metric("mc_sidecar_tunnels ")? == 0.0).then_some(()))
+            })?;
             let Some(during) = during else {
                 unanswered += 1;
                 continue;

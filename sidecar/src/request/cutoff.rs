@@ -112,8 +112,10 @@ impl Cutoffs {
         Arc::new(Self { sheets, cancelled: Cancelled::default() })
     }
 
-    /// Lists a request that must be over when it is `due`. `None` means no deadline.
+    /// Lists a request that must be over when it is `due`. `None` means no deadline. A client that sends the
+    /// next request on an HTTP/1.1 connection has read the answer before it.
     pub fn list(self: &Arc<Self>, cutoff: Arc<Cutoff>, due: Option<Instant>) -> Listed {
+        cutoff.taken();
         let worker = workers::current();
         let entry = Entry { cutoff: cutoff.clone(), due };
         let key = self.sheets[worker].with(|requests| requests.under_way.insert(entry));
@@ -236,6 +238,18 @@ mod tests {
         assert!(!is_cut(cutoff));
         cutoffs.sweep(later);
         assert!(is_cut(cutoff));
+    }
+
+    #[test]
+    fn request_after_a_pause_on_its_connection_is_not_cut_off() {
+        let cutoffs = Cutoffs::new();
+        let first = cutoffs.list(Arc::default(), None);
+        let cutoff = first.cutoff().clone();
+        cutoff.given();
+        drop(first);
+        let _second = cutoffs.list(cutoff.clone(), None);
+        cutoffs.sweep(Instant::now() + UNREAD_TIMEOUT + MARGIN);
+        assert!(!is_cut(&cutoff));
     }
 
     #[test]

@@ -15,12 +15,12 @@ use crate::request::record::Record;
 /// A body that holds its request's record until the end of the stream.
 pub struct Guarded<B = Body> {
     body: B,
-    /// False for a complete document, which needs no supervision.
+    /// False for a short document, which needs no supervision.
     watched: bool,
     over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// The remaining bytes of a chunk that is sent in pieces.
     rest: Bytes,
-    /// Whether to send chunks in pieces (HTTP/2), which its windows bound.
+    /// Whether to send chunks in pieces, which HTTP/2's windows and HTTP/1.1's buffer bound.
     in_pieces: bool,
     record: Record,
 }
@@ -39,8 +39,9 @@ pub enum Error {
 
 impl Guarded {
     pub fn new(body: Body, record: Record, version: Version) -> Self {
-        let watched = matches!(body, Body::Upstream(_) | Body::Stream(_));
-        let in_pieces = watched && version == Version::HTTP_2;
+        let is_long_document = matches!(&body, Body::Full(document) if document.len() > SMALL);
+        let watched = is_long_document || matches!(body, Body::Upstream(_) | Body::Stream(_));
+        let in_pieces = is_long_document || (watched && version == Version::HTTP_2);
         Self { body, watched, over: None, rest: Bytes::new(), in_pieces, record }
     }
 }
@@ -148,18 +149,31 @@ mod tests {
         Record::begin(Arc::new(Metrics::default()), peer, Listed::alone(), &Method::GET, audit_id)
     }
 
-    #[tokio::test]
-    async fn last_http2_byte_waits_until_the_rest_fits_the_window() {
-        let length = 40_000;
-        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{}", "x".repeat(length));
-        let body = answered(answer.into_bytes()).await;
-        let mut body = Guarded::new(body, record(), Version::HTTP_2);
+    async fn pieces(body: Body, version: Version) -> Vec<usize> {
+        let mut body = Guarded::new(body, record(), version);
         let mut pieces = Vec::new();
         while let Some(frame) = body.frame().await {
             pieces.push(frame.unwrap().into_data().unwrap().len());
         }
-        assert_eq!(pieces.iter().sum::<usize>(), length);
+        assert_eq!(pieces.iter().sum::<usize>(), LENGTH);
         assert!(pieces.iter().all(|piece| *piece <= PIECE), "{pieces:?}");
-        assert_eq!(pieces.last(), Some(&1), "{pieces:?}");
+        pieces
     }
+
+    #[tokio::test]
+    async fn last_http2_byte_waits_until_the_rest_fits_the_window() {
+        let document = "x".repeat(LENGTH);
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n{document}");
+        for body in [answered(answer.into_bytes()).await, Body::Full(document.into())] {
+            let pieces = pieces(body, Version::HTTP_2).await;
+            assert_eq!(pieces.last(), Some(&1), "{pieces:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn long_document_is_sent_in_pieces_over_http1() {
+        pieces(Body::Full("x".repeat(LENGTH).into()), Version::HTTP_11).await;
+    }
+
+    const LENGTH: usize = 40_000;
 }

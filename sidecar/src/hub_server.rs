@@ -18,7 +18,6 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
 use k8s_openapi::ByteString;
 use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::{ClusterName, Hop};
@@ -34,6 +33,7 @@ use crate::request::body::Body;
 use crate::request::headers::{self, HOP, Loop};
 use crate::request::limits::{self, MemberBounds, Permit};
 use crate::request::request_info::HubObjects;
+use crate::request::upload::Upload;
 use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::connection::Connection;
 use crate::upstream::outgoing::{self, Outgoing};
@@ -99,7 +99,7 @@ impl HubServer {
     pub async fn respond(
         &self,
         objects: &HubObjects,
-        request: Request<Incoming>,
+        request: Request<Upload>,
         identity: &Identity,
         due: Option<Instant>,
     ) -> Result<Response<Body>, Error> {
@@ -135,7 +135,7 @@ impl HubServer {
         parts: &Parts,
         objects: &HubObjects,
         identity: &Identity,
-        body: Incoming,
+        body: Upload,
     ) -> Result<Vec<u8>, Error> {
         let body = match Limited::new(body, MAX_WRITE).collect().await {
             Ok(body) => body.to_bytes(),

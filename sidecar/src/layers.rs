@@ -8,7 +8,7 @@ const LAYERS: &[&str] = &[
     "causes", "io_hook", "counted_io", "json_values", "last_words", "locked", "log_level", "metrics", "panics", "random", "readiness", "retry", "tcp", "host_client", "token", "ttl_cache", "watch_backoff", "workers",
     "request::unescape", "request::query", "request::field_selector", "request::deadline", "request::audit_id",
     "request::headers", "request::protocol", "request::offer", "request::request_info", "request::metrics",
-    "request::limits", "request::cutoff",
+    "request::limits", "request::cutoff", "request::upload",
     "identity", "identity::attempts", "identity::review_metrics", "identity::x509", "identity::request_header", "identity::trust", "request::flow",
     "server::head_limit", "server::goaway", "server::tls", "server::places", "server::peer",
     "identity::authentication", "identity::authorization", "identity::impersonation", "identity::front_proxy_headers",

@@ -30,3 +30,4 @@ pub mod services;
 pub mod status;
 pub mod unescape;
 pub mod upgrade;
+pub mod upload;

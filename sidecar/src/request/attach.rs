@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use kubectl_mc_api::ClusterName;
 use tokio::time::timeout;
@@ -23,13 +22,14 @@ use crate::request::record::Record;
 use crate::request::revalidation::End;
 use crate::request::services::Services;
 use crate::request::upgrade;
+use crate::request::upload::Upload;
 use crate::tunnel::{HANDSHAKE_TIMEOUT, PROTOCOL, REPLICA_HEADER, link, web_socket};
 
 /// Switches to the tunnel protocol and runs the tunnel.
 pub fn respond(
     services: &Services,
     cluster: &ClusterName,
-    mut request: Request<Incoming>,
+    mut request: Request<Upload>,
     upgrade: Option<Protocol>,
     allowed: Allowed,
     record: &Record,

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
-use hyper::body::Incoming;
 
 use crate::audit::Trail;
 use crate::endpoints::clusters;
@@ -35,6 +34,7 @@ use crate::request::request_info::{self, Health, RequestInfo, Route};
 use crate::request::services::Services;
 use crate::request::status;
 use crate::request::upgrade;
+use crate::request::upload::Upload;
 use crate::server::cors;
 use crate::server::head_limit::{HeadLimit, TooLarge};
 use crate::server::peer::{Peer, Waiting};
@@ -54,7 +54,7 @@ pub async fn handle(
     services: Arc<Services>,
     peer: Arc<Peer>,
     arrival: Arrival,
-    mut request: Request<Incoming>,
+    mut request: Request<Upload>,
 ) -> Response<Guarded> {
     let Arrival { waiting, cutoff } = arrival;
     let version = request.version();
@@ -116,7 +116,7 @@ async fn respond(
     peer: &Peer,
     waiting: Option<Waiting>,
     head: Result<(), TooLarge>,
-    mut request: Request<Incoming>,
+    mut request: Request<Upload>,
     record: &Record,
 ) -> Result<Response<Body>, Error> {
     head?;
@@ -206,7 +206,8 @@ async fn respond(
             if long_running {
                 record.hold().keep_revalidation(services.revalidate(allowed, None, record));
             }
-            let (parts, _) = request.into_parts();
+            let (parts, body) = request.into_parts();
+            record.hold().unread(body);
             let (registry, verb) = (&services.registry, info.verb);
             return Ok(Box::pin(clusters::respond(registry, viewer, verb, name.as_ref(), &parts)).await?);
         }
@@ -260,7 +261,7 @@ async fn respond(
     Ok(response)
 }
 
-fn not_found(request: &Request<Incoming>) -> Error {
+fn not_found(request: &Request<Upload>) -> Error {
     request_info::Error::NotFound(request.uri().path().to_owned()).into()
 }
 

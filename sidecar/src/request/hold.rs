@@ -16,6 +16,7 @@ use crate::request::cutoff::{Cutoff, Listed};
 use crate::request::error::Error;
 use crate::request::limits::Permit;
 use crate::request::revalidation::{self, Revalidation};
+use crate::request::upload::Upload;
 use crate::server::peer::Peer;
 
 /// Resources that are released when the request ends.
@@ -28,6 +29,8 @@ pub struct Hold {
     /// Time in queues, in nanoseconds.
     queued: AtomicU64,
     end: OnceLock<End>,
+    /// The request's body, if the answer does not depend on it.
+    unread: OnceLock<Upload>,
     /// Ends the request if nothing else does.
     listed: Listed,
 }
@@ -51,8 +54,8 @@ enum End {
 impl Hold {
     pub(super) fn begin(peer: Arc<Peer>, listed: Listed) -> Self {
         peer.request_begins();
-        let (permits, queued, end) = Default::default();
-        Self { peer, begun: Instant::now(), permits, queued, end, listed }
+        let (permits, queued, end, unread) = Default::default();
+        Self { peer, begun: Instant::now(), permits, queued, end, unread, listed }
     }
 
     /// Keeps the place of a request whose peer is unknown, until the peer is known or the request is over.
@@ -69,6 +72,12 @@ impl Hold {
     /// Keeps a member's permit until the request is over.
     pub fn admitted_by_member(&self, permit: Permit) {
         self.permits.with(|permits| permits.member = Some(permit));
+    }
+
+    /// Keeps a body that is not read until the request is over. If it were dropped, the client could go on
+    /// sending without a window.
+    pub fn unread(&self, body: Upload) {
+        drop(self.unread.set(body));
     }
 
     /// Waits for a place in a queue, and adds the wait to the request's time in queues.

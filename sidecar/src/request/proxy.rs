@@ -9,7 +9,6 @@ use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as _;
-use hyper::body::Incoming;
 use kubectl_mc_api::ClusterName;
 use tokio::time::timeout_at;
 
@@ -23,6 +22,7 @@ use crate::request::body::Body;
 use crate::request::headers;
 use crate::request::protocol::Protocol;
 use crate::request::request_info::MemberPath;
+use crate::request::upload::Upload;
 use crate::spans::ToMember;
 use crate::upstream::outgoing::{self, Outgoing};
 use crate::upstream::prepared::Prepared;
@@ -48,7 +48,7 @@ impl<'a> Draft<'a> {
     }
 
     pub fn new(
-        request: Request<Incoming>,
+        request: Request<Upload>,
         path: &'a MemberPath,
         upgrade: Option<Protocol>,
         allowed: &Allowed,

@@ -7,7 +7,6 @@
 //! (CVE-2018-1002105).
 
 use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -28,6 +27,7 @@ use crate::request::protocol::Protocol;
 use crate::request::proxy::Draft;
 use crate::request::record::Record;
 use crate::request::revalidation::End;
+use crate::request::upload::Upload;
 use crate::upstream::{self, Exchange};
 
 mod splice;
@@ -58,7 +58,7 @@ impl Tunnels {
 }
 
 /// Takes the handle by which the caller's connection can be upgraded later.
-pub fn downstream(request: &mut Request<Incoming>) -> OnUpgrade {
+pub fn downstream(request: &mut Request<Upload>) -> OnUpgrade {
     hyper::upgrade::on(request)
 }
 

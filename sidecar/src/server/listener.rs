@@ -26,6 +26,7 @@ use crate::random;
 use crate::request::cutoff::{Cutoff, UNREAD_TIMEOUT};
 use crate::request::handler::{self, Arrival};
 use crate::request::services::Services;
+use crate::request::upload::{self, SmallFrames, Upload};
 use crate::server::head_limit::HeadLimit;
 use crate::server::peer::Peer;
 use crate::server::places::{Place, Proof};
@@ -34,6 +35,7 @@ use crate::tcp;
 use crate::tunnel::peers::answer::answer;
 use crate::workers::Workers;
 
+mod frames;
 mod gate;
 mod header_timeout;
 mod metrics;
@@ -126,7 +128,9 @@ async fn serve(
     let peer = Arc::new(peer);
     // kubectl's upgrades come without ALPN and use HTTP/1.1.
     let is_http2 = session.alpn_protocol() == Some(b"h2");
+    let small_frames: Option<Arc<SmallFrames>> = (is_http2 && proof == Proof::FrontProxy).then(Arc::default);
     let serve = |peer: &Arc<Peer>, cutoff: Arc<Cutoff>, request: Request<Incoming>| {
+        let request = request.map(|body| Upload::new(body, small_frames.as_ref(), &cutoff));
         let arrival = Arrival { waiting: peer.request_of_stranger(), cutoff };
         let (services, peer) = (services.clone(), peer.clone());
         async move { Ok::<_, Infallible>(handler::handle(services, peer, arrival, request).await) }
@@ -137,7 +141,7 @@ async fn serve(
         // hyper keeps the future that made the answer's head for as long as the stream is open. It is boxed,
         // so that a watch does not keep memory that it no longer needs.
         let service = service_fn(|request| Box::pin(serve(&peer, streams.begin(), request)));
-        let stream = GatedStream::new(stream, Gate::new(peer.clone()));
+        let stream = GatedStream::new(stream, Gate::new(peer.clone(), small_frames.clone()));
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         Ok(drive(connection, http2::Connection::graceful_shutdown, &peer, &shutdown, true).await?)
     } else {
@@ -239,23 +243,23 @@ fn http1(proof: Proof) -> http1::Builder {
 
 fn http2(proof: Proof, streams: Streams) -> http2::Builder<Streams> {
     let mut builder = http2::Builder::new(streams);
-    let heads = match proof {
+    // All streams share the connection's window. It is large enough for all of them, so that one unread upload
+    // does not stop the others (kubernetes/kubernetes#67902).
+    let (heads, window) = match proof {
         // Cancelled streams and protocol errors of the host's clients are not counted for this connection,
         // because one user could end it for all others. Instead the permits of cancelled requests stay taken
-        // for a while.
+        // for a while, and `SmallFrames` counts small frames.
         Proof::FrontProxy => {
             builder.max_pending_accept_reset_streams(usize::MAX).max_local_error_reset_streams(None);
-            HeadLimit::FRONT_PROXY
+            (HeadLimit::FRONT_PROXY, upload::CONNECTION_WINDOW)
         }
-        Proof::User | Proof::Nothing => HeadLimit::CALLER,
+        Proof::User | Proof::Nothing => (HeadLimit::CALLER, STREAM_WINDOW * MAX_STREAMS),
     };
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
-        // All streams share the connection's window. It is large enough for all of them, so that one unread
-        // upload does not stop the others (kubernetes/kubernetes#67902).
         .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS)
+        .initial_connection_window_size(window)
         .max_send_buf_size(STREAM_WINDOW as usize)
         .max_header_list_size(u32::try_from(heads.bytes).unwrap_or(u32::MAX))
         // A client cannot answer a ping in the middle of a head.

@@ -1,14 +1,15 @@
-//! The body of a request to a member: the caller's, empty, or a document of the sidecar. An [`Incoming`] can
+//! The body of a request to a member: the caller's, empty, or a document of the sidecar. An [`Upload`] can
 //! be sent only once and cannot be created; a request without one can be sent again.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Uri};
 use http_body::Body;
 use http_body_util::{Either, Full};
-use hyper::body::Incoming;
+
+use crate::request::upload::Upload;
 
 /// The body of a request to a member.
-pub type Outgoing = Either<Incoming, Full<Bytes>>;
+pub type Outgoing = Either<Upload, Full<Bytes>>;
 
 pub fn request(method: Method, uri: Uri, headers: HeaderMap, body: Outgoing) -> Request<Outgoing> {
     let mut request = Request::new(body);
@@ -24,7 +25,7 @@ pub fn nothing() -> Outgoing {
 }
 
 /// The caller's body, streamed as it arrives.
-pub fn callers(body: Incoming) -> Outgoing {
+pub fn callers(body: Upload) -> Outgoing {
     if body.is_end_stream() { nothing() } else { Either::Left(body) }
 }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
 use http_body_util::{BodyExt, Either, Empty};
+use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::server::conn;
 use hyper::service::service_fn;

@@ -2,6 +2,9 @@
 //! start hundreds of requests at once, and their heads and bodies stay in memory until the host has reviewed
 //! the first token. So reading stops while [`MAX_WAITING`] requests wait for that, or after as many bytes as
 //! one of them may need; the TCP window (RFC 9293, 3.8) then stops the client.
+//!
+//! The front proxy is known from its handshake. On its connection the gate counts small DATA frames: see
+//! [`SmallFrames`].
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +13,9 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
+use super::frames::Frames;
 use crate::io_hook::{Hooked, IoHook};
+use crate::request::upload::{SmallFrames, Then};
 use crate::server::peer::Peer;
 
 /// An HTTP/2 connection, as hyper uses it.
@@ -22,11 +27,12 @@ pub(super) struct Gate {
     peer: Arc<Peer>,
     /// Bytes read since the last time when no request waited.
     read: usize,
+    counted: Option<(Frames, Arc<SmallFrames>)>,
 }
 
 impl Gate {
-    pub(super) fn new(peer: Arc<Peer>) -> Self {
-        Self { peer, read: 0 }
+    pub(super) fn new(peer: Arc<Peer>, counted: Option<Arc<SmallFrames>>) -> Self {
+        Self { peer, read: 0, counted: counted.map(|frames| (Frames::default(), frames)) }
     }
 
     /// How much may be read now; `None` once the peer is known.
@@ -60,7 +66,16 @@ impl IoHook for Gate {
             Poll::Ready(room) => room,
             Poll::Pending => return Poll::Pending,
         };
-        let Some(room) = room else { return Pin::new(stream).poll_read(cx, buf) };
+        let Some(room) = room else {
+            let before = buf.filled().len();
+            let read = Pin::new(stream).poll_read(cx, buf)?;
+            if let Some((frames, counted)) = &mut self.counted
+                && counted.arrived(frames.small_data(&buf.filled()[before..])) == Then::Retire
+            {
+                self.peer.retire();
+            }
+            return read.map(Ok);
+        };
         let room = room.min(buf.remaining());
         let mut some = ReadBuf::new(buf.initialize_unfilled_to(room));
         let read = Pin::new(stream).poll_read(cx, &mut some);
@@ -90,7 +105,7 @@ mod tests {
     fn pair() -> (GatedStream<DuplexStream>, DuplexStream, Arc<Peer>) {
         let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
         let (stream, client) = duplex(1024 * 1024);
-        (GatedStream::new(stream, Gate::new(peer.clone())), client, peer)
+        (GatedStream::new(stream, Gate::new(peer.clone(), None)), client, peer)
     }
 
     async fn reads(stream: &mut GatedStream<DuplexStream>) -> Option<usize> {

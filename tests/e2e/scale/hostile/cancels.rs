@@ -1,5 +1,5 @@
-//! Requests that one caller cancels at once end no request of others, although the host sends all callers'
-//! requests over one connection.
+//! Requests that one caller cancels at once, or whose bodies come in small frames, end no request of others,
+//! although the host sends all callers' requests over one connection.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use harness::good_caller::GoodCaller;
 use harness::hostile::attack::Bounds;
 use harness::hostile::cancels::{burst, cancels};
 use harness::http1::{Endpoint, member_path};
-use harness::http2::Http2;
+use harness::http2::{DATA, Http2, frame};
 use harness::scene::{EVERY_VERB, Scene};
 
 use super::site::{SILENT, Site, good, script};
@@ -58,3 +58,30 @@ fn fault_37_resets_spare_the_front_proxys_connection() -> Result<()> {
     ensure!(http2.goaway.is_none(), "the connection takes no more: {:?}", http2.goaway);
     Ok(())
 }
+
+#[test]
+fn fault_37_small_frames_spare_the_front_proxys_connection() -> Result<()> {
+    let site = Site::start("small-frames", &[])?;
+    let mut http2 = Http2::connect(&site.own.endpoint(Some(&front_proxy::certificate()?))?)?;
+    let user = |name| [("x-remote-user", name), ("x-remote-group", "system:masters")];
+    let watch = http2.get(WATCH, &user("jane"))?;
+    http2.until(watch, |stream| stream.status == Some(200))?;
+    for attacks in 1.. {
+        // The sidecar does not need the body of a watch.
+        let attack = http2.request("GET", WATCH, &user("eve"), false)?;
+        http2.send_bytes(&frame(DATA, 0, attack, b"x")?.repeat(60_000))?;
+        http2.sync()?;
+        ensure!(attacks < 100, "the connection is never retired");
+        if let Some(code) = http2.goaway {
+            ensure!(code == NO_ERROR, "closed with {code}");
+            break;
+        }
+    }
+    http2.sync()?;
+    let watch = http2.stream(watch);
+    ensure!(watch.is_some_and(|stream| !stream.ended && stream.reset.is_none()), "{watch:?}");
+    Ok(())
+}
+
+const WATCH: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters?watch=true";
+const NO_ERROR: u32 = 0;

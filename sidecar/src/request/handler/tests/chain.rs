@@ -164,7 +164,8 @@ pub(super) async fn send_request(
 ) -> (StatusCode, HeaderMap, String) {
     let (client, server, ..) = connection();
     let (services, peer) = (services.clone(), peer.clone());
-    let service = service_fn(move |request| {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let request = request.map(|body| Upload::new(body, None, &Arc::default()));
         let (services, peer) = (services.clone(), peer.clone());
         async move { Ok::<_, Infallible>(handle(services, peer, Arrival::default(), request).await) }
     });

@@ -127,7 +127,7 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
     if writes {
         confirm::confirm(job)?;
         if let Some(cache) = &cache {
-            let _ = last_failed::forget(cache.folder());
+            let _ = last_failed::forget(cache.folder(), job.effect);
         }
     }
     let progress = ClusterProgress::default();
@@ -141,7 +141,8 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
     });
     let remember = |outcomes: &[Outcome]| {
         if let Some(cache) = &cache {
-            let _ = last_failed::remember(cache.folder(), job.reach, outcomes);
+            let _ =
+                last_failed::remember(cache.folder(), job.reach, outcomes, &job.scanned.kubectl, job.effect);
         }
     };
     let outcomes = match finished {

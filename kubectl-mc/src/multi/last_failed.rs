@@ -1,5 +1,9 @@
 //! Remembers the clusters on which the last command failed, for `--retry-failed`, together with their host.
+//!
+//! Every command of the user writes the same file, also in another shell. So a command that may change a
+//! cluster has a file of its own, with its words: only the same command is retried.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +17,9 @@ use crate::cluster::context::ClusterContext;
 use crate::cluster::reach::Reach;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
+use crate::kubectl::verb::Effect;
 use crate::multi::selection::Choice;
+use crate::next_command::shown;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Remembered {
@@ -22,11 +28,20 @@ struct Remembered {
     clusters: Vec<ClusterName>,
     #[serde(default)]
     contexts: Vec<String>,
+    /// The words of the command for kubectl, without secrets.
+    #[serde(default)]
+    words: String,
 }
 
-/// Stores the failed clusters. Without failures, nothing is left to retry.
-pub(super) fn remember(private: &Path, reach: &Reach, outcomes: &[Outcome]) -> io::Result<()> {
-    let mut remembered = Remembered::default();
+/// Stores the failed clusters of a command. Without failures, nothing is left to retry.
+pub(super) fn remember(
+    private: &Path,
+    reach: &Reach,
+    outcomes: &[Outcome],
+    words: &[OsString],
+    effect: Effect,
+) -> io::Result<()> {
+    let mut remembered = Remembered { words: shown_words(words), ..Remembered::default() };
     for outcome in outcomes {
         if outcome.result.as_ref().is_err_and(super::Fault::is_failure) {
             match &outcome.cluster {
@@ -36,43 +51,70 @@ pub(super) fn remember(private: &Path, reach: &Reach, outcomes: &[Outcome]) -> i
         }
     }
     if remembered.clusters.is_empty() && remembered.contexts.is_empty() {
-        return forget(private);
+        return forget(private, effect);
     }
     if let Some(host) = reach.host.as_ref().filter(|_| !remembered.clusters.is_empty()) {
         remembered.server.clone_from(&host.host.server);
     }
-    // The rename is atomic, so readers never see a partial file.
-    let temporary = path(private).with_extension(format!("{}.tmp", std::process::id()));
-    fs::write(&temporary, serde_json::to_vec(&remembered)?)?;
-    fs::rename(&temporary, path(private))
+    for path in paths(private, effect) {
+        // The rename is atomic, so readers never see a partial file.
+        let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+        fs::write(&temporary, serde_json::to_vec(&remembered)?)?;
+        fs::rename(&temporary, path)?;
+    }
+    Ok(())
 }
 
 /// Removes the clusters of an earlier command.
-pub(super) fn forget(private: &Path) -> io::Result<()> {
-    match fs::remove_file(path(private)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
+pub(super) fn forget(private: &Path, effect: Effect) -> io::Result<()> {
+    for path in paths(private, effect) {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
     }
+    Ok(())
 }
 
-/// The clusters that failed in the last command. Uses `host` if there are members among them.
+/// The clusters that failed in the last command, or for a change in the last change, which must be the same.
+/// Uses `host` if there are members among them.
 pub(crate) fn recall<'a>(
     private: &Path,
+    words: &[OsString],
+    effect: Effect,
     host: impl FnOnce() -> Result<&'a ClusterContext, Failure>,
 ) -> Result<Choice, Failure> {
-    let remembered = fs::read(path(private)).ok().and_then(|text| serde_json::from_slice(&text).ok());
-    let Some(Remembered { server, clusters, contexts }) = remembered else {
-        return Err(NothingToRetry::None.into());
+    let words = shown_words(words);
+    let read = |path: PathBuf| serde_json::from_slice(&fs::read(path).ok()?).ok();
+    let remembered = match effect {
+        Effect::Reads => read(private.join(LAST)),
+        Effect::Opens | Effect::Writes => {
+            read(private.join(LAST_CHANGE)).or_else(|| read(private.join(LAST)))
+        }
     };
+    let remembered: Remembered = remembered.ok_or(NothingToRetry::None)?;
+    if effect != Effect::Reads && remembered.words != words {
+        return Err(NothingToRetry::OtherCommand { failed: remembered.words, words }.into());
+    }
+    let Remembered { server, clusters, contexts, .. } = remembered;
     if !clusters.is_empty() && host()?.server != server {
         return Err(NothingToRetry::OtherHost { server }.into());
     }
     Ok(Choice::remembered(clusters, contexts))
 }
 
-fn path(private: &Path) -> PathBuf {
-    private.join("last-failed.json")
+/// The files of a command with this effect.
+fn paths(private: &Path, effect: Effect) -> impl Iterator<Item = PathBuf> {
+    let change = (effect != Effect::Reads).then_some(LAST_CHANGE);
+    [LAST].into_iter().chain(change).map(|name| private.join(name))
 }
+
+fn shown_words(words: &[OsString]) -> String {
+    shown(words.iter().map(OsString::as_os_str))
+}
+
+const LAST: &str = "last-failed.json";
+const LAST_CHANGE: &str = "last-failed-change.json";
 
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum NothingToRetry {
@@ -80,10 +122,21 @@ pub(crate) enum NothingToRetry {
     None,
     #[error("the clusters of the last failure belong to another host: {server}")]
     OtherHost { server: String },
+    #[error("another command failed last: {failed:?}")]
+    OtherCommand { failed: String, words: String },
 }
 
 impl Explain for NothingToRetry {
     fn status(&self) -> ExitStatus {
         ExitStatus::NoSuchCluster
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::None | Self::OtherHost { .. } => None,
+            Self::OtherCommand { words, .. } => Some(format!(
+                "a change is retried as it was; choose the clusters: kubectl mc --cluster=NAMES {words}"
+            )),
+        }
     }
 }

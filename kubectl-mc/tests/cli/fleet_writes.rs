@@ -126,6 +126,27 @@ fn retry_failed_runs_only_failed_clusters() {
 }
 
 #[test]
+fn only_the_same_change_is_retried() {
+    let bed = Bed::with_kubectl("echo tried; [ -e mended ]");
+    assert_eq!(bed.run(&["-C", "m1,m2", "--yes", "delete", "pod", "x"]).code, Some(5));
+    // Another command of the same user, perhaps in another shell.
+    assert_eq!(bed.run(&["-C", "m3,m4", "describe", "x"]).code, Some(5));
+    let other = bed.run(&["--retry-failed", "--yes", "delete", "pod", "y"]);
+    assert_eq!(
+        other.failed(),
+        (
+            3,
+            "error: another command failed last: \"delete pod x\"\n\
+             hint: a change is retried as it was; choose the clusters: kubectl mc --cluster=NAMES delete pod y\n"
+        )
+    );
+    fs::write(bed.path("mended"), "").unwrap();
+    assert_eq!(bed.run(&["-C", "m3,m4", "describe", "x"]).code, Some(0));
+    let same = bed.run(&["--retry-failed", "--yes", "delete", "pod", "x"]);
+    assert_eq!((same.code, same.out.as_str()), (Some(0), "m1 | tried\nm2 | tried\n"), "{same:?}");
+}
+
+#[test]
 fn interrupted_change_is_retried_where_it_did_not_succeed() {
     let bed = Bed::with_kubectl("exit 1");
     assert_eq!(bed.run(&["-C", "m1,m2", "--yes", "apply", "-f", "x"]).code, Some(5));

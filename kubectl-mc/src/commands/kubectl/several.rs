@@ -52,7 +52,8 @@ pub(super) fn run(
     let (choice, picked) = match &settings.choice {
         Some(choice) => (choice.clone(), false),
         None if settings.retry_failed => {
-            (multi::recall(Cache::open(env)?.folder(), || Ok(found.get()?))?, false)
+            let (cache, effect) = (Cache::open(env)?, builtin::effect(&scanned));
+            (multi::recall(cache.folder(), &scanned.kubectl, effect, || Ok(found.get()?))?, false)
         }
         None => match ask(&scanned, &mut list, settings.from, env)? {
             Some(choice) => (choice, true),

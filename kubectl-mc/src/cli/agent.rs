@@ -13,13 +13,7 @@ use super::join::{duration, life};
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AgentArgs {
     /// Run an agent on the member, which connects to the host: for members that the host cannot reach
-    #[arg(
-        long,
-        conflicts_with_all = [
-            "server", "certificate_authority", "proxy_url", "proxy_certificate_authority", "proxy_client_certificate", "proxy_client_key",
-            "tls_server_name", "insecure_skip_tls_verify", "all_expired",
-        ]
-    )]
+    #[arg(long, conflicts_with = "all_expired")]
     pub(crate) agent: bool,
     /// With --agent: print one manifest for a member without a context in your kubeconfig; its agent sends CA and tokens to
     /// the host

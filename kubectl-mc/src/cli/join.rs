@@ -79,30 +79,33 @@ pub(crate) struct MemberArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConnectionArgs {
     /// URL of the member as the sidecar reaches it
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", conflicts_with_all = OTHER_WAYS)]
     pub(crate) server: Option<String>,
     /// Certificate authority of the member's serving certificate
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = OTHER_WAYS)]
     pub(crate) certificate_authority: Option<OsString>,
     /// URL of the proxy between the sidecar and the member (http, https, socks5)
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", conflicts_with_all = OTHER_WAYS)]
     pub(crate) proxy_url: Option<String>,
     /// Certificate authority of an https proxy [default: the system's where the sidecar runs]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["renew", "all_expired"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = OTHER_WAYS)]
     pub(crate) proxy_certificate_authority: Option<OsString>,
     /// Client certificate that the sidecar shows an https proxy
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["renew", "all_expired"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = OTHER_WAYS)]
     pub(crate) proxy_client_certificate: Option<OsString>,
     /// Private key of that client certificate, stored in the member's Secrets
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["renew", "all_expired"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = OTHER_WAYS)]
     pub(crate) proxy_client_key: Option<OsString>,
     /// Server name for the verification of the member's certificate
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = OTHER_WAYS)]
     pub(crate) tls_server_name: Option<String>,
     /// Do not verify the member's certificate, which allows man-in-the-middle attacks
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = OTHER_WAYS)]
     pub(crate) insecure_skip_tls_verify: bool,
 }
+
+/// The flags of a join that leave the connection as it is, or make it through an agent.
+const OTHER_WAYS: [&str; 3] = ["renew", "all_expired", "agent"];
 
 #[derive(Debug, Args)]
 #[command(after_help = UNJOIN_EXAMPLES)]

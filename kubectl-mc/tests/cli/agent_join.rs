@@ -28,7 +28,7 @@ fn join(bed: &Bed, flags: &[&str]) -> Ran {
 }
 
 #[test]
-fn flags_of_a_direct_connection_are_refused_by_name() {
+fn connection_flags_are_refused_with_an_agent_or_a_renewal() {
     let bed = bed();
     for flag in [
         "--server=https://m1.example",
@@ -45,6 +45,12 @@ fn flags_of_a_direct_connection_are_refused_by_name() {
         let name = flag.split('=').next().unwrap();
         assert_eq!(code, 2, "{error}");
         assert!(error.contains(&format!("'--agent' cannot be used with '{name}")), "{error}");
+        for renewal in [&["join", "m1", "--renew", flag][..], &["join", "--all-expired", flag]] {
+            let ran = bed.run(renewal);
+            let (code, error) = ran.failed();
+            assert_eq!(code, 2, "{error}");
+            assert!(error.contains("cannot be used with") && error.contains(name), "{renewal:?}: {error}");
+        }
     }
 }
 

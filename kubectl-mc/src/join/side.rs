@@ -13,6 +13,9 @@ use crate::cluster::connection::{Connection, NamedCluster};
 use crate::error::Explain;
 use crate::server_text::ServerText;
 
+#[cfg(test)]
+pub(crate) mod fake;
+
 /// A cluster and its role in this command.
 #[derive(Clone)]
 pub(crate) struct Side {

@@ -1,49 +1,11 @@
-use std::sync::mpsc::{Receiver, Sender, channel};
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::{Method, Request, Response};
-use kube::client::Body;
+use http::Method;
 use kubectl_mc_api::names::{IMPERSONATOR, NAMESPACE};
 
 use super::*;
-use crate::cluster::connection::Connection;
-use crate::cluster::context::{ClusterContext, HostOptions};
-use crate::env::Env;
 use crate::join::proxy_tls::ProxyTls;
-
-/// A side whose server answers by this function, and the bodies of the patches with their paths.
-fn side(
-    role: &'static str,
-    answer: impl Fn(&Method, &str) -> (u16, Value) + Clone + Send + 'static,
-) -> (Side, Receiver<(String, Value)>) {
-    let (sender, patches) = channel();
-    let server =
-        tower::service_fn(move |request: Request<Body>| serve(request, answer.clone(), sender.clone()));
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("config");
-    let kubeconfig = "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n\
-                      clusters: [{name: k, cluster: {server: 'https://s'}}]\nusers: [{name: u, user: {}}]\n";
-    std::fs::write(&file, kubeconfig).unwrap();
-    let options = HostOptions { kubeconfig: Some(file), ..Default::default() };
-    let cluster = ClusterContext::load(&options, &Env::default()).unwrap();
-    let at = Connection { client: kube::Client::new(server, "default"), cluster };
-    (Side { role, at }, patches)
-}
-
-async fn serve(
-    request: Request<Body>,
-    answer: impl Fn(&Method, &str) -> (u16, Value),
-    sender: Sender<(String, Value)>,
-) -> Result<Response<Body>, std::io::Error> {
-    let (head, body) = request.into_parts();
-    let body = body.collect_bytes().await.unwrap();
-    if head.method == Method::PATCH {
-        let _ = sender.send((head.uri.path().to_owned(), serde_json::from_slice(&body).unwrap()));
-    }
-    let (code, body) = answer(&head.method, head.uri.path());
-    Ok(Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap())
-}
+use crate::join::side::fake::side;
 
 fn host(_: &Method, path: &str) -> (u16, Value) {
     let (kind, version) = match path.contains("/secrets/") {
@@ -60,7 +22,7 @@ fn host(_: &Method, path: &str) -> (u16, Value) {
 
 #[tokio::test]
 async fn failed_change_of_a_connection_is_undone() {
-    let (host, patches) = side("host", host);
+    let (host, requests) = side("host", host);
     let (member, _) = side("member", |_, path| match path.contains(IMPERSONATOR) {
         true => (403, json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"})),
         false => (201, json!({"status": {"token": "new"}})),
@@ -94,8 +56,9 @@ async fn failed_change_of_a_connection_is_undone() {
     };
     let error = steps.run().await.err().unwrap();
     assert!(matches!(error, StepError::Undone(_)), "{error}");
-    let servers: Vec<_> = patches.try_iter().filter(|(path, _)| path.contains("/secrets/")).collect();
-    let servers = servers.iter().map(|(path, patch)| {
+    let is_patch = |method: &Method, path: &str| *method == Method::PATCH && path.contains("/secrets/");
+    let patches: Vec<_> = requests.try_iter().filter(|(method, path, _)| is_patch(method, path)).collect();
+    let servers = patches.iter().map(|(_, path, patch)| {
         let server = STANDARD.decode(patch["data"]["server"].as_str().unwrap()).unwrap();
         (path.rsplit('/').next().unwrap(), String::from_utf8(server).unwrap())
     });

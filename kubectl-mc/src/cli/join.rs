@@ -8,6 +8,7 @@ use clap::Args;
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::cluster_access::RoleRef;
 use kubectl_mc_api::go_duration::parse_flag;
+use kubectl_mc_api::token_life;
 
 use super::agent::AgentArgs;
 
@@ -33,9 +34,10 @@ pub(crate) struct JoinArgs {
     /// [default: those that the member lists]
     #[arg(long, value_name = "ROLE,...", value_parser = roles)]
     pub(crate) bindable_roles: Option<BTreeSet<String>>,
-    /// Lifetime of the sidecar's token, which it renews; the token that renews it lives 1.5 times as long
-    #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = life)]
-    pub(crate) token_duration: Duration,
+    /// Lifetime of the sidecar's token, which it renews; the token that renews it lives 1.5 times as long [default: 720h;
+    /// with --renew and --all-expired as it is]
+    #[arg(long, value_name = "DURATION", value_parser = life)]
+    pub(crate) token_duration: Option<Duration>,
     /// Only give new tokens to a cluster that is joined already, and to its agent
     #[arg(long, conflicts_with_all = ["labels", "no_host_admins", "bindable_roles", "dry_run", "print", "agent_image", "agent_values", "agent_server", "agent_server_ca", "agent_tls_server_name", "agent_proxy"])]
     pub(crate) renew: bool,
@@ -58,6 +60,11 @@ pub(crate) struct JoinArgs {
 }
 
 impl JoinArgs {
+    /// The lifetime of a new member's tokens.
+    pub(crate) fn token_life(&self) -> Duration {
+        self.token_duration.unwrap_or(token_life::DEFAULT)
+    }
+
     /// The value of the flag; the default depends on whether there is an agent.
     pub(crate) fn timeout(&self, by_agent: bool) -> Duration {
         self.timeout.unwrap_or(if by_agent { AGENT_TIMEOUT } else { TIMEOUT })
@@ -170,10 +177,10 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses a token lifetime. Kubernetes refuses less than 10 minutes.
+/// Parses a token lifetime.
 pub(super) fn life(text: &str) -> Result<Duration, String> {
     let life = duration(text)?;
-    if life < Duration::from_secs(600) { Err("a token lives for 10m at least".to_owned()) } else { Ok(life) }
+    if life < token_life::SHORTEST { Err("a token lives for 10m at least".to_owned()) } else { Ok(life) }
 }
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -232,11 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn default_token_lifetime_is_the_shared_constant() {
+    fn default_token_lifetime_is_that_of_the_help() {
         use clap::FromArgMatches;
-        let parsed = JoinArgs::augment_args(clap::Command::new("join")).get_matches_from(["join", "m1"]);
+        let mut join = JoinArgs::augment_args(clap::Command::new("join"));
+        let parsed = join.clone().get_matches_from(["join", "m1"]);
         let arguments = JoinArgs::from_arg_matches(&parsed).unwrap();
-        assert_eq!(arguments.token_duration, kubectl_mc_api::token_life::DEFAULT);
+        assert_eq!((arguments.token_duration, arguments.token_life()), (None, duration("720h").unwrap()));
+        assert!(join.render_help().to_string().contains("[default: 720h;"));
     }
 
     #[test]

@@ -149,7 +149,8 @@ async fn join(
     member: &Side,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let JoinArgs { labels, no_host_admins, token_duration, dry_run, yes, bindable_roles, .. } = arguments;
+    let JoinArgs { labels, no_host_admins, dry_run, yes, bindable_roles, .. } = arguments;
+    let token_life = arguments.token_life();
     let timeout = arguments.timeout(matches!(way, Way::Agent(_)));
     let is_local = matches!(&way, Way::Direct(endpoint) if endpoint.locality().is_some());
     let (on_host, on_member) = (HostSurvey::of(host).await?, MemberSurvey::of(member, is_local).await?);
@@ -172,7 +173,7 @@ async fn join(
             (plan.endpoint(Some(&survey.found), survey.root_ca.clone()), Some((plan, survey)))
         }
     };
-    let mut findings = preflight::check(&names, &on_host, &on_member, &endpoint, *token_duration);
+    let mut findings = preflight::check(&names, &on_host, &on_member, &endpoint, token_life);
     match &by_agent {
         Some((plan, survey)) => findings.extend(survey.findings(&names, plan)),
         None => findings.extend(preflight::agent_is_kept(name, has_agent, &endpoint)),
@@ -200,7 +201,7 @@ async fn join(
         validates: on_member.validates,
         foreign_namespace: objects::is_foreign(on_member.namespace.as_ref()),
         keeps_policy: policy.is_some(),
-        token_life: *token_duration,
+        token_life,
         bindable_roles: &roles,
         refusals: &on_member.refusals,
     };
@@ -241,7 +242,7 @@ async fn join(
         member_objects,
         bindable_roles: list,
         surplus,
-        token_life: *token_duration,
+        token_life,
         timeout,
         printer,
     };

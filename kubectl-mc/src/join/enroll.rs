@@ -75,7 +75,7 @@ async fn enroll(
     host: &Side,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let JoinArgs { labels, token_duration, dry_run, yes, bindable_roles, .. } = arguments;
+    let JoinArgs { labels, dry_run, yes, bindable_roles, .. } = arguments;
     let survey = HostSurvey::of(host).await?;
     let plan = plan.with_direct_endpoint(&host.readable(&direct::path()).await?.unwrap_or_default());
     let kubectl = host.at.cluster.kubectl();
@@ -90,7 +90,7 @@ async fn enroll(
     let clock = survey.clock.unwrap_or_else(Timestamp::now);
     let until = clock.checked_add(arguments.by_agent.enroll_for).unwrap_or(clock);
     let until: Timestamp = Timestamp::from_second(until.as_second()).unwrap_or(until);
-    let plan = plan.enrolling(until, *token_duration);
+    let plan = plan.enrolling(until, arguments.token_life());
     let endpoint = plan.endpoint(None, None);
     let manifest = Manifest::new(name, arguments, &plan, &survey.uid, until)?;
     let opening = Opening { name, host, namespace: &survey.namespace, endpoint: &endpoint };

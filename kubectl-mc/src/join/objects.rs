@@ -119,7 +119,7 @@ impl<'a> MemberSide<'a> {
             validates: true,
             foreign_namespace: false,
             keeps_policy: false,
-            token_life: arguments.token_duration,
+            token_life: arguments.token_life(),
             bindable_roles,
             refusals: &NO_REFUSALS,
         }

@@ -56,7 +56,8 @@ impl Halves<'_> {
 
     fn member(&self) -> Result<String, Failure> {
         let Self { name, arguments, agent, member_kubectl: kubectl, host_uid, .. } = self;
-        let JoinArgs { no_host_admins, token_duration, bindable_roles, .. } = arguments;
+        let JoinArgs { no_host_admins, bindable_roles, .. } = arguments;
+        let token_life = arguments.token_life();
         let roles = bindable_roles.clone().unwrap_or_default();
         let side = MemberSide::unread(name, *host_uid, arguments, &roles);
         let objects = side.objects(manifest::member()?);
@@ -89,8 +90,8 @@ impl Halves<'_> {
              export MANAGER_TOKEN={}\n\
              # If another person administers the host, hand over the lines below as credentials:\n\
              #   export -p | grep -E '({variables})='\n",
-            token(IMPERSONATOR, *token_duration),
-            token(MANAGER, of_manager(*token_duration))
+            token(IMPERSONATOR, token_life),
+            token(MANAGER, of_manager(token_life))
         );
         Ok(text)
     }

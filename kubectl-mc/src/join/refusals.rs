@@ -17,7 +17,8 @@ pub(crate) fn chosen(config_map: Option<&Value>, policy: Option<&Value>) -> Vari
     let mut chosen = Variables::new();
     for (variable, key) in VARIABLES {
         let listed = key.map_or_else(Vec::new, |key| lines(config_map, key));
-        let written = expression(policy, variable).filter(|&expression| expression != as_shipped(key));
+        let written = policy.and_then(|policy| token_policy::expression(policy, variable));
+        let written = written.filter(|&expression| expression != as_shipped(key));
         let expression = match written {
             Some(written) => written.to_owned(),
             // A JSON string is also a CEL string.
@@ -39,11 +40,6 @@ pub(crate) fn set(object: &mut Value, chosen: &Variables) {
 fn lines<'a>(config_map: Option<&'a Value>, key: &str) -> Vec<&'a str> {
     let text = config_map.and_then(|map| map["data"][key].as_str()).unwrap_or_default();
     text.split('\n').filter(|line| !line.is_empty()).collect()
-}
-
-fn expression<'a>(policy: Option<&'a Value>, name: &str) -> Option<&'a str> {
-    let mut variables = policy?["spec"]["variables"].as_array()?.iter();
-    variables.find(|variable| variable["name"] == name)?["expression"].as_str()
 }
 
 fn as_shipped(key: Option<&str>) -> &'static str {

@@ -6,13 +6,15 @@
 use std::time::Duration;
 
 use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE};
-use kubectl_mc_api::token_life::of_manager;
+use kubectl_mc_api::token_life::{DEFAULT, SHORTEST, of_impersonator, of_manager};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::agent::account::AgentGranted;
+use super::agent::member as agent_member;
 use super::agent::renew::{self as agent_renew, Which};
+use super::agent::token::Claims;
 use super::agent::wait::{CONNECTED, Waiting};
 use super::side::Side;
 use super::tokens::{Granted, Tokens};
@@ -250,22 +252,30 @@ async fn tokens(
     host: &Side,
     member: &Side,
     namespace: &str,
-    life: Duration,
+    wanted: Option<Duration>,
 ) -> Result<Granted, Failure> {
     let failed = |source| RenewError::Token { name: name.clone(), source };
-    for secret in [name.member_secret(), name.manager_secret()] {
-        if host.get(&path::secret(namespace, &secret)).await?.is_none() {
-            return Err(RenewError::NotJoined { name: name.clone() }.into());
-        }
+    let stored = host.get(&path::secret(namespace, &name.member_secret())).await?;
+    let of_manager_too = host.get(&path::secret(namespace, &name.manager_secret())).await?;
+    if stored.is_none() || of_manager_too.is_none() {
+        return Err(RenewError::NotJoined { name: name.clone() }.into());
     }
-    let mut policies = Vec::new();
+    let (mut policies, mut present) = (Vec::new(), None);
     if survey::validates(member).await? {
-        let manifest = manifest::member()?;
-        policies.extend(manifest.into_iter().filter(token_policy::is_policy));
-        policies.iter_mut().for_each(|policy| token_policy::set_longest(policy, of_manager(life)));
+        present = member.readable(&token_policy::path()).await?;
+        policies.extend(manifest::member()?.into_iter().filter(token_policy::is_policy));
     }
+    let life = wanted.unwrap_or_else(|| present_life(present.as_ref(), stored.as_ref()));
+    policies.iter_mut().for_each(|policy| token_policy::set_longest(policy, of_manager(life)));
     let tokens = Tokens { name, host, member, namespace, life, policies, beside: Map::new() };
     Ok(tokens.write().await.map_err(failed)?.granted)
+}
+
+/// The lifetime that an earlier join chose. The policy has it even if the member granted less.
+fn present_life(policy: Option<&Value>, secret: Option<&Value>) -> Duration {
+    let of_policy = policy.and_then(token_policy::longest).map(of_impersonator);
+    let of_token = || Some(Claims::parse(&agent_member::token(secret)?)?.life?.whole());
+    of_policy.or_else(of_token).map_or(DEFAULT, |life| life.max(SHORTEST))
 }
 
 #[derive(Debug, thiserror::Error)]

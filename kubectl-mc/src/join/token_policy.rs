@@ -14,6 +14,12 @@ pub(crate) fn set_longest(policy: &mut Value, life: Duration) {
     set(policy, "maxSeconds", &life.as_secs().to_string());
 }
 
+/// The maximum lifetime of a token, unless the member's administrators wrote another expression.
+pub(crate) fn longest(policy: &Value) -> Option<Duration> {
+    let seconds: u32 = expression(policy, "maxSeconds")?.parse().ok()?;
+    Some(Duration::from_secs(seconds.into()))
+}
+
 /// Writes the audiences of the member's API into the policy, as a CEL list: a JSON string is also a CEL
 /// string.
 pub(crate) fn set_audiences(policy: &mut Value, audiences: &[String]) {
@@ -29,6 +35,11 @@ pub(crate) fn set_enrolled(policy: &mut Value) {
          .check('use').allowed() ? {asked} : ['']"
     );
     set(policy, "audiences", &expression);
+}
+
+/// The API path of the policy.
+pub(crate) fn path() -> String {
+    format!("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{NAME}")
 }
 
 /// Whether an object of the manifest is the policy.
@@ -53,6 +64,12 @@ pub(super) fn set(policy: &mut Value, name: &str, expression: &str) {
     }
 }
 
+/// The expression of a policy's variable.
+pub(super) fn expression<'a>(policy: &'a Value, name: &str) -> Option<&'a str> {
+    let mut variables = policy["spec"]["variables"].as_array()?.iter();
+    variables.find(|variable| variable["name"] == name)?["expression"].as_str()
+}
+
 #[cfg(test)]
 mod tests {
     use kubectl_mc_api::token_life::{DEFAULT, of_manager};
@@ -67,6 +84,7 @@ mod tests {
         let shipped = of_manager(DEFAULT).as_secs().to_string();
         assert_eq!(policy["spec"]["variables"][1]["expression"], shipped);
         set_longest(policy, Duration::from_secs(7200));
+        assert_eq!(longest(policy), Some(Duration::from_secs(7200)));
         set_audiences(policy, &["https://kubernetes.default.svc".to_owned(), "a\"b".to_owned()]);
         let expected = json!([
             {"name": "audiences", "expression": r#"["https://kubernetes.default.svc","a\"b"]"#},

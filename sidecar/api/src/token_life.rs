@@ -5,6 +5,8 @@ use std::time::Duration;
 
 /// The lifetime that `join` requests for the impersonator's token. A member may grant less.
 pub const DEFAULT: Duration = Duration::from_secs(30 * DAY);
+/// Kubernetes grants no shorter lifetime.
+pub const SHORTEST: Duration = Duration::from_secs(600);
 /// Part of a token's life after which the leader renews it.
 pub const RENEWAL_FRACTION: f64 = 0.33;
 /// The longest outage to expect of a host that is switched off from Friday evening to Monday morning.
@@ -14,6 +16,11 @@ pub const WEEKEND: Duration = Duration::from_secs(3 * DAY);
 /// host that was down for longer than that recovers without the member's administrator.
 pub fn of_manager(impersonator: Duration) -> Duration {
     impersonator.mul_f64(1.5)
+}
+
+/// The lifetime of the impersonator's token, from that of the manager's token.
+pub fn of_impersonator(manager: Duration) -> Duration {
+    manager.div_f64(1.5)
 }
 
 /// The longest outage of the host after which a manager's token of this life can still renew, when the outage
@@ -41,6 +48,7 @@ mod tests {
 
     #[test]
     fn default_token_survives_a_month_of_outage() {
+        assert_eq!(of_impersonator(of_manager(DEFAULT)), DEFAULT);
         assert!(survived_outage(of_manager(DEFAULT)) > Duration::from_secs(30 * DAY));
         assert!(survived_outage(of_manager(Duration::from_secs(DAY))) < WEEKEND);
         assert!(survived_absence(AGENT_DEFAULT) > WEEKEND);

@@ -82,7 +82,7 @@ mod tests {
         let (name, until) = ("m1".parse().unwrap(), "2026-11-24T14:05:00Z".parse().unwrap());
         let host = Some(("https://h:6443", &Cluster::default()));
         let plan = AgentPlan::of(&name, &arguments.by_agent, host).unwrap();
-        let plan = plan.enrolling(until, arguments.token_duration);
+        let plan = plan.enrolling(until, arguments.token_life());
         Manifest::new(&name, &arguments, &plan, "uid-of-host", until).unwrap().text("the-token")
     }
 

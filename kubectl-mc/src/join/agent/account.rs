@@ -52,10 +52,7 @@ impl Account<'_> {
         present: Option<&str>,
         now: Timestamp,
     ) -> Result<AgentToken, Failure> {
-        let is_forever = match wanted {
-            Some(wanted) => wanted == AgentTokenLife::Forever,
-            None => self.host.get(&self.secret_path()).await?.is_some(),
-        };
+        let is_forever = self.is_forever(wanted).await?;
         let uid = self.uid().await?;
         let kept = present.and_then(Claims::parse).filter(|claims| claims.serves(&uid, now));
         if is_forever {
@@ -63,10 +60,7 @@ impl Account<'_> {
             let fresh = (present != Some(token.as_str())).then_some(token);
             return Ok(AgentToken { fresh, granted: AgentGranted(None) });
         }
-        let life = match wanted {
-            Some(AgentTokenLife::For(life)) => life,
-            _ => AGENT_DEFAULT,
-        };
+        let life = life(wanted);
         let kept = kept.and_then(|claims| claims.life).map(super::token::Life::whole);
         match kept.filter(|kept| wanted.is_none() || *kept == life) {
             Some(kept) => Ok(AgentToken { fresh: None, granted: AgentGranted(Some(kept)) }),
@@ -74,18 +68,21 @@ impl Account<'_> {
         }
     }
 
-    /// A token that replaces the agent's present one. It is of the same kind unless a lifetime is requested.
+    /// A token for an agent that may have lost its own, of the same kind unless a lifetime is requested. One
+    /// that never expires stays: while its Secret is replaced, the agent would have no valid token.
     pub(crate) async fn renewed(&self, wanted: Option<AgentTokenLife>) -> Result<AgentToken, Failure> {
-        let had_forever = self.host.get(&self.secret_path()).await?.is_some();
-        match wanted {
-            Some(AgentTokenLife::For(life)) => self.request(life).await,
-            None if !had_forever => self.request(AGENT_DEFAULT).await,
-            Some(AgentTokenLife::Forever) | None => {
-                self.forget_forever().await?;
-                let fresh = Some(self.forever().await?);
-                Ok(AgentToken { fresh, granted: AgentGranted(None) })
-            }
+        if self.is_forever(wanted).await? {
+            return Ok(AgentToken { fresh: Some(self.forever().await?), granted: AgentGranted(None) });
         }
+        self.request(life(wanted)).await
+    }
+
+    /// Whether the agent's token never expires: as requested, else as it is.
+    async fn is_forever(&self, wanted: Option<AgentTokenLife>) -> Result<bool, Failure> {
+        Ok(match wanted {
+            Some(wanted) => wanted == AgentTokenLife::Forever,
+            None => self.host.get(&self.secret_path()).await?.is_some(),
+        })
     }
 
     /// Revokes a token that never expires, after another token has replaced it.
@@ -168,6 +165,11 @@ impl AgentGranted {
     }
 }
 
+/// The lifetime to request.
+pub(super) fn life(wanted: Option<AgentTokenLife>) -> Duration {
+    if let Some(AgentTokenLife::For(life)) = wanted { life } else { AGENT_DEFAULT }
+}
+
 /// The account. Its token is requested and never mounted.
 pub(crate) fn object(name: &ClusterName) -> Value {
     json!({
@@ -205,6 +207,20 @@ const POLL: Duration = Duration::from_millis(300);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::join::side::fake;
+
+    #[tokio::test]
+    async fn renewal_keeps_a_token_that_never_expires() {
+        let name = "m1".parse().unwrap();
+        let token = STANDARD.encode("never");
+        let metadata = json!({"name": "m1", "namespace": AGENTS, "resourceVersion": "1"});
+        let secret =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"token": token}});
+        let (host, requests) = fake::side("host", move |_, _| (200, secret.clone()));
+        let renewed = Account { name: &name, host: &host }.renewed(None).await.unwrap();
+        assert_eq!((renewed.fresh.as_deref(), renewed.granted), (Some("never"), AgentGranted(None)));
+        assert!(requests.try_iter().all(|(method, ..)| method != http::Method::DELETE));
+    }
 
     #[test]
     fn only_a_short_token_lifetime_is_warned_about() {

@@ -3,7 +3,6 @@
 
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::names::AGENTS;
-use kubectl_mc_api::token_life::AGENT_DEFAULT;
 use serde_json::Value;
 
 use super::AgentError;
@@ -41,8 +40,8 @@ pub(crate) fn token(kubectl: &str, name: &ClusterName, plan: &AgentPlan) -> Stri
              {kubectl} -n {AGENTS} get secret {name} -o jsonpath='{{.data.token}}' | base64 -d"
         ),
         other => {
-            let life = if let Some(AgentTokenLife::For(life)) = other { life } else { AGENT_DEFAULT };
-            format!("{kubectl} -n {AGENTS} create token {name} --duration={}s", life.as_secs())
+            let life = account::life(other).as_secs();
+            format!("{kubectl} -n {AGENTS} create token {name} --duration={life}s")
         }
     };
     format!("export AGENT_TOKEN=$({command})\n")

@@ -63,7 +63,7 @@ impl Contexts {
                 answer.map_err(|why| format!("{context}: {why}"))
             });
         }
-        let (mut found, mut failed) = (Found::default(), Vec::new());
+        let (mut found, mut failed) = (Found(BTreeMap::new()), Vec::new());
         while !members.iter().all(|member| found.is_settled(&member.uid))
             && let Some(answer) = asked.join_next().await
         {
@@ -90,87 +90,113 @@ async fn ask(options: &HostOptions, credentials: &SharedCredentials, env: &Env) 
     // A client runs a credential plugin without a timeout, and blocks those of the other contexts.
     let context = credentials.obtain(&context, &Scanned::default(), Some(TIMEOUT)).await;
     let context = context.map_err(|error| chain(&error))?;
-    timeout(TIMEOUT, identify(context, env)).await.unwrap_or_else(|_| Err("timed out".to_owned()))
+    let identified = timeout(TIMEOUT, identify(context, env)).await;
+    let (uid, side) = identified.unwrap_or_else(|_| Err("timed out".to_owned()))?;
+    Ok(Answer { can_request_tokens: can_request_tokens(&side).await, uid, side })
 }
 
 /// What the cluster of a context answered.
 struct Answer {
     uid: String,
-    /// Whether the context's user may request tokens there.
-    can_request_tokens: bool,
+    /// Whether the context's user may request tokens there; `None` if unknown.
+    can_request_tokens: Option<bool>,
     side: Side,
 }
 
-/// The contexts found so far, by the uid of their cluster's kube-system.
-struct Found<T> {
-    preferred: BTreeMap<String, T>,
-    /// Those of users who may not request tokens.
-    others: BTreeMap<String, T>,
-}
-
-impl<T> Default for Found<T> {
-    fn default() -> Self {
-        Self { preferred: BTreeMap::new(), others: BTreeMap::new() }
-    }
-}
+/// The best context so far of each cluster, by the uid of its kube-system, and whether its user may request
+/// tokens.
+struct Found<T>(BTreeMap<String, (Option<bool>, T)>);
 
 impl<T> Found<T> {
-    fn add(&mut self, uid: String, can_request_tokens: bool, context: T) {
-        let contexts = if can_request_tokens { &mut self.preferred } else { &mut self.others };
-        contexts.entry(uid).or_insert(context);
+    fn add(&mut self, uid: String, can_request_tokens: Option<bool>, context: T) {
+        let is_better = |(other, _): &(Option<bool>, T)| rank(can_request_tokens) > rank(*other);
+        if self.0.get(&uid).is_none_or(is_better) {
+            self.0.insert(uid, (can_request_tokens, context));
+        }
     }
 
     /// Whether no better context can be found.
     fn is_settled(&self, uid: &str) -> bool {
-        self.preferred.contains_key(uid)
+        matches!(self.0.get(uid), Some((Some(true), _)))
     }
 
-    /// The best context of each cluster. A request by one of the others is refused with the server's reason.
+    /// A request by a user without the right is refused with the server's reason.
     fn best(self) -> BTreeMap<String, T> {
-        let Self { preferred, mut others } = self;
-        others.extend(preferred);
-        others
+        self.0.into_iter().map(|(uid, (_, context))| (uid, context)).collect()
     }
 }
 
-async fn identify(context: ClusterContext, env: &Env) -> Result<Answer, String> {
+/// A user whose rights are unknown may have them.
+fn rank(can_request_tokens: Option<bool>) -> u8 {
+    match can_request_tokens {
+        Some(true) => 2,
+        None => 1,
+        Some(false) => 0,
+    }
+}
+
+/// Finds the uid of the cluster's kube-system.
+async fn identify(context: ClusterContext, env: &Env) -> Result<(String, Side), String> {
     let at = connection::to(context, env).await.map_err(|error| chain(&error))?;
     let side = Side { role: "member", at };
     match survey::uid(&side).await {
         Ok(uid) if uid.is_empty() => Err("you may not get its namespace kube-system".to_owned()),
-        Ok(uid) => {
-            let token = json!({
-                "verb": "create", "resource": "serviceaccounts", "subresource": "token", "namespace": NAMESPACE,
-                "name": IMPERSONATOR,
-            });
-            // Without an answer, the server decides when the token is requested.
-            let can_request_tokens = side.may(&token).await.unwrap_or(false);
-            Ok(Answer { uid, can_request_tokens, side })
-        }
+        Ok(uid) => Ok((uid, side)),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Whether the context's user may request tokens; `None` without an answer in time.
+async fn can_request_tokens(side: &Side) -> Option<bool> {
+    let token = json!({
+        "verb": "create", "resource": "serviceaccounts", "subresource": "token", "namespace": NAMESPACE,
+        "name": IMPERSONATOR,
+    });
+    timeout(REVIEW_TIMEOUT, side.may(&token)).await.ok()?.ok()
 }
 
 /// Number of contexts that are queried in parallel.
 const AT_ONCE: usize = 8;
 /// Timeout for a cluster that may be gone for good, so that it does not delay the others.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout for the review of a cluster that is found already.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::join::side::fake;
 
     #[test]
     fn context_of_a_user_who_may_renew_is_preferred() {
-        for order in [[("reader", false), ("admin", true)], [("admin", true), ("reader", false)]] {
-            let mut found = Found::default();
-            for (context, can_request_tokens) in order {
-                found.add("1".to_owned(), can_request_tokens, context);
+        let mut contexts = [("reader", Some(false)), ("unknown", None), ("admin", Some(true))];
+        for _ in 0..2 {
+            for from in 0..3 {
+                let mut found = Found(BTreeMap::new());
+                for (context, can_request_tokens) in contexts.iter().cycle().skip(from).take(3) {
+                    found.add("1".to_owned(), *can_request_tokens, *context);
+                }
+                assert!(found.is_settled("1"));
+                for (context, can_request_tokens) in contexts.iter().filter(|(name, _)| *name != "admin") {
+                    found.add("2".to_owned(), *can_request_tokens, *context);
+                }
+                assert!(!found.is_settled("2"));
+                let best = [("1".to_owned(), "admin"), ("2".to_owned(), "unknown")];
+                assert_eq!(found.best(), best.into());
             }
-            assert!(found.is_settled("1"));
-            found.add("2".to_owned(), false, "other");
-            assert!(!found.is_settled("2"));
-            assert_eq!(found.best(), [("1".to_owned(), "admin"), ("2".to_owned(), "other")].into());
+            contexts.reverse();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn review_without_an_answer_leaves_the_right_unknown() {
+        let hangs = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
+        });
+        let side = fake::over("member", kube::Client::new(hangs, "default"));
+        let answer = timeout(TIMEOUT, can_request_tokens(&side)).await;
+        assert_eq!(answer, Ok(None));
+        let (fails, _) = fake::side("member", |_, _| (500, json!({})));
+        assert_eq!(can_request_tokens(&fails).await, None);
     }
 }

@@ -336,6 +336,10 @@ impl Explain for NotJoined {
         let hint = self.source.hint().map(|hint| format!("{hint}; ")).unwrap_or_default();
         Some(format!("{hint}{}", go_on(&self.name)))
     }
+
+    fn status(&self) -> ExitStatus {
+        if self.source.is_interrupt() { ExitStatus::Interrupted } else { ExitStatus::Failed }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -361,4 +365,19 @@ fn go_on(name: &ClusterName) -> String {
     format!(
         "run the same command again to continue; `kubectl mc unjoin {name} --member-context=NAME` removes it"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupted_and_undone_change_has_the_status_of_a_signal() {
+        let status = |source: StepError| {
+            let source = StepError::Undone(Box::new(source));
+            Failure::from(NotJoined { name: "m1".parse().unwrap(), source }).status
+        };
+        assert_eq!(status(StepError::Interrupted), ExitStatus::Interrupted);
+        assert_eq!(status(StepError::Failed(Failure::usage("e", "h"))), ExitStatus::Failed);
+    }
 }

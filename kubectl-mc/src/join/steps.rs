@@ -66,9 +66,8 @@ impl Steps<'_> {
         let written = written.map_or(Err(StepError::Interrupted), |written| Ok(written?));
         match (written, switch) {
             (Err(error), Some(switch)) if is_mixed.get() => {
-                // A second signal ends a host that does not respond.
-                interrupt.unless(switch.undo()).await.unwrap_or(Ok(()))?;
-                Err(StepError::Undone(Box::new(error)))
+                // A second signal ends the wait for a host that does not respond.
+                Err(error.after_undo(interrupt.unless(switch.undo()).await))
             }
             (written, _) => written,
         }
@@ -257,6 +256,24 @@ impl StepError {
             Self::Failed(failure) => failure.hint.clone(),
             Self::Interrupted => None,
             Self::Undone(error) => error.hint(),
+        }
+    }
+
+    /// The error after the connection of before was written back; `None` if a signal has come first.
+    fn after_undo(self, undone: Option<Result<(), Failure>>) -> Self {
+        match undone {
+            Some(Ok(())) => Self::Undone(Box::new(self)),
+            Some(Err(failure)) => Self::Failed(failure),
+            None => Self::Interrupted,
+        }
+    }
+
+    /// Whether a signal ended the join.
+    pub(crate) fn is_interrupt(&self) -> bool {
+        match self {
+            Self::Failed(_) => false,
+            Self::Interrupted => true,
+            Self::Undone(error) => error.is_interrupt(),
         }
     }
 }

@@ -66,3 +66,12 @@ async fn failed_change_of_a_connection_is_undone() {
         [("m1.manager", "https://new"), ("m1.manager", "https://old"), ("m1.member", "https://old")];
     assert!(servers.eq(expected.map(|(secret, server)| (secret, server.to_owned()))));
 }
+
+#[test]
+fn second_signal_claims_no_restored_connection() {
+    let interrupted = || StepError::Interrupted;
+    assert!(matches!(interrupted().after_undo(None), StepError::Interrupted));
+    assert!(matches!(interrupted().after_undo(Some(Ok(()))), StepError::Undone(_)));
+    let failed = interrupted().after_undo(Some(Err(Failure::usage("e", "h"))));
+    assert!(matches!(failed, StepError::Failed(_)));
+}

@@ -119,6 +119,7 @@ async fn enroll(
     printer.note_line(&granted.absence());
     granted.warning(&kubectl_mc, name).iter().for_each(|text| printer.note_line(&format!("warning: {text}")));
     printer.note_line("the manifest has the agent's token: hand it over as a credential");
+    printer.note_line(RESETS);
     printer.note_line("Next, an administrator of the member runs: kubectl apply --server-side -f MANIFEST");
     printer.note_line(&format!(
         "Then: {kubectl} wait membercluster/{name} --for=condition=Ready --timeout={}s",
@@ -164,6 +165,10 @@ impl Opening<'_> {
     }
 }
 
+/// The manifest is made without a look at the member.
+const RESETS: &str = "warning: on a cluster that was a member before, the manifest resets the refused names and the bindable roles \
+     in ConfigMap and ValidatingAdmissionPolicy kubectl-mc-manager: copy them into it first";
+
 /// Refuses a member that has a credential, because it keeps its connection.
 fn is_joined(name: &ClusterName, secret: Option<&Value>) -> Option<Finding> {
     let data = &secret?["data"];
@@ -178,7 +183,6 @@ fn is_joined(name: &ClusterName, secret: Option<&Value>) -> Option<Finding> {
     })
 }
 
-/// A flag that has no meaning together with `--enroll`.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,7 +18,7 @@ use super::endpoint::Endpoint;
 use super::here_document::here_document;
 use super::manifest;
 use super::objects::MemberSide;
-use super::token_policy;
+use super::{refusals, token_policy};
 use crate::apply::diff::documents;
 use crate::cli::JoinArgs;
 use crate::error::Failure;
@@ -64,10 +64,6 @@ impl Halves<'_> {
         let token = |account, life: Duration| {
             format!("$({kubectl} -n {NAMESPACE} create token {account} --duration={}s)", life.as_secs())
         };
-        let mut text = format!(
-            "# On the member, as its administrator. Before Kubernetes 1.30, leave out what has ValidatingAdmissionPolicy in its name.\n{kubectl} apply --server-side --field-manager=kubectl-mc -f - <<'EOF'\n"
-        );
-        text.push_str(&documents(&objects));
         // Objects that an earlier join may have created.
         let mut surplus = match no_host_admins {
             true => format!("{kubectl} delete clusterrolebinding {HOST_ADMINS} --ignore-not-found\n"),
@@ -79,21 +75,28 @@ impl Halves<'_> {
             Some(_) => (shell::member_ca(kubectl), "MEMBER_UID|MEMBER_CA|IMPERSONATOR_TOKEN|MANAGER_TOKEN"),
             None => (String::new(), "MEMBER_UID|IMPERSONATOR_TOKEN|MANAGER_TOKEN"),
         };
-        let _ = write!(
-            text,
-            "EOF\n\
+        let commands = format!(
+            "{kubectl} apply --server-side --field-manager=kubectl-mc -f - <<'EOF'\n\
+             {}\
+             EOF\n\
              {surplus}\
              {audiences}\
              export MEMBER_UID=$({kubectl} get namespace kube-system -o jsonpath='{{.metadata.uid}}')\n\
              {ca}\
              export IMPERSONATOR_TOKEN={}\n\
-             export MANAGER_TOKEN={}\n\
-             # If another person administers the host, hand over the lines below as credentials:\n\
-             #   export -p | grep -E '({variables})='\n",
+             export MANAGER_TOKEN={}\n",
+            documents(&objects),
             token(IMPERSONATOR, token_life),
             token(MANAGER, of_manager(token_life))
         );
-        Ok(text)
+        Ok(format!(
+            "# On the member, as its administrator. Before Kubernetes 1.30, leave out what has ValidatingAdmissionPolicy in \
+             its name.\n\
+             {}\
+             # If another person administers the host, hand over the lines below as credentials:\n\
+             #   export -p | grep -E '({variables})='\n",
+            refusals::shell(kubectl, name, bindable_roles.is_some(), &commands),
+        ))
     }
 
     fn host(&self) -> Result<String, Failure> {

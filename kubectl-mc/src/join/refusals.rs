@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use kubectl_mc_api::access::policy::{REFUSED_GROUPS, REFUSED_NAMESPACES, REFUSED_USERS};
-use kubectl_mc_api::names::MANAGER;
+use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::access::policy::{
+    BINDABLE_ROLES, REFUSED_GROUPS, REFUSED_NAMESPACES, REFUSED_USERS, USERS,
+};
+use kubectl_mc_api::names::{MANAGER, NAMESPACE};
 use serde_json::{Value, json};
 
 use super::token_policy;
@@ -37,6 +40,28 @@ pub(crate) fn set(object: &mut Value, chosen: &Variables) {
     }
 }
 
+/// Makes a shell run commands that write the ConfigMap and the policy of a new member, unless these have
+/// choices of the member's administrators. Without `sets_roles` the bindable roles are such a choice.
+pub(crate) fn shell(kubectl: &str, name: &ClusterName, sets_roles: bool, commands: &str) -> String {
+    let keys = VARIABLES.iter().filter_map(|(_, key)| *key);
+    let keys = [USERS].into_iter().chain(keys).chain((!sets_roles).then_some(BINDABLE_ROLES));
+    let listed: String = keys.map(|key| format!("{{.data.{key}}}")).collect();
+    let written =
+        |(variable, _): &(&str, _)| format!("{{.spec.variables[?(@.name==\"{variable}\")].expression}}");
+    let written: String = VARIABLES.iter().map(written).collect();
+    let shipped: String = VARIABLES.iter().map(|(_, key)| as_shipped(*key)).collect();
+    format!(
+        "CHOSEN=$({kubectl} -n {NAMESPACE} get configmap {MANAGER} --ignore-not-found -o jsonpath='{listed}' || echo unknown\n  \
+         {kubectl} get validatingadmissionpolicy {MANAGER} --ignore-not-found -o jsonpath='{written}' 2>/dev/null || true)\n\
+         case $CHOSEN in '' | {LISTED} | '{shipped}' | '{LISTED}{shipped}')\n\
+         {commands};;\n\
+         *) unset MEMBER_UID; echo 'error: {name} refuses names or lists bindable roles, and these commands would reset ConfigMap and \
+         ValidatingAdmissionPolicy {MANAGER}: nothing is changed. With access to both clusters, a join keeps them: \
+         kubectl mc join {name} --member-context=NAME' >&2;;\n\
+         esac\n"
+    )
+}
+
 fn lines<'a>(config_map: Option<&'a Value>, key: &str) -> Vec<&'a str> {
     let text = config_map.and_then(|map| map["data"][key].as_str()).unwrap_or_default();
     text.split('\n').filter(|line| !line.is_empty()).collect()
@@ -45,6 +70,9 @@ fn lines<'a>(config_map: Option<&'a Value>, key: &str) -> Vec<&'a str> {
 fn as_shipped(key: Option<&str>) -> &'static str {
     if key.is_some() { "[]" } else { "false" }
 }
+
+/// The value of key `users` in a new member's ConfigMap.
+const LISTED: &str = "Listed";
 
 /// The variables that administrators set, with the matching key of the ConfigMap. `anyUser` has no key: it is
 /// only set by hand.
@@ -75,6 +103,16 @@ mod tests {
         token_policy::set(&mut before, "refusedGroups", "['wheel'] + ['staff']");
         set(&mut after, &chosen(None, Some(&before)));
         assert_eq!(after, before);
+    }
+
+    #[test]
+    fn new_member_has_the_shipped_choices() {
+        let manifest = manifest::member().unwrap();
+        let map = manifest.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
+        assert_eq!(map["data"][USERS], LISTED);
+        for (variable, key) in VARIABLES {
+            assert_eq!(token_policy::expression(&policy(), variable), Some(as_shipped(key)));
+        }
     }
 
     #[test]

@@ -139,6 +139,9 @@ fn printed_commands_start_the_agent_last() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_snapshot!(commands(&ran.out), @r##"
     # On the member, as its administrator. Before Kubernetes 1.30, leave out what has ValidatingAdmissionPolicy in its name.
+    CHOSEN=$(kubectl --context=m1 -n kubectl-mc-system get configmap kubectl-mc-manager --ignore-not-found -o jsonpath='{.data.users}{.data.refused-users}{.data.refused-groups}{.data.refused-namespaces}{.data.bindable-roles}' || echo unknown
+      kubectl --context=m1 get validatingadmissionpolicy kubectl-mc-manager --ignore-not-found -o jsonpath='{.spec.variables[?(@.name=="anyUser")].expression}{.spec.variables[?(@.name=="refusedUsers")].expression}{.spec.variables[?(@.name=="refusedGroups")].expression}{.spec.variables[?(@.name=="refusedNamespaces")].expression}' 2>/dev/null || true)
+    case $CHOSEN in '' | Listed | 'false[][][]' | 'Listedfalse[][][]')
     kubectl --context=m1 apply --server-side --field-manager=kubectl-mc -f - <<'EOF'
     EOF
     kubectl --context=m1 delete clusterrolebindings -l fleet.kubectl-mc.dev/access=true
@@ -150,6 +153,9 @@ fn printed_commands_start_the_agent_last() {
     export MEMBER_CA=$(kubectl --context=m1 -n kube-system get configmap kube-root-ca.crt -o jsonpath='{.data.ca\.crt}' | base64 | tr -d '\n')
     export IMPERSONATOR_TOKEN=$(kubectl --context=m1 -n kubectl-mc-system create token kubectl-mc-impersonator --duration=2592000s)
     export MANAGER_TOKEN=$(kubectl --context=m1 -n kubectl-mc-system create token kubectl-mc-manager --duration=3888000s)
+    ;;
+    *) unset MEMBER_UID; echo 'error: m1 refuses names or lists bindable roles, and these commands would reset ConfigMap and ValidatingAdmissionPolicy kubectl-mc-manager: nothing is changed. With access to both clusters, a join keeps them: kubectl mc join m1 --member-context=NAME' >&2;;
+    esac
     # If another person administers the host, hand over the lines below as credentials:
     #   export -p | grep -E '(MEMBER_UID|MEMBER_CA|IMPERSONATOR_TOKEN|MANAGER_TOKEN)='
 
@@ -171,14 +177,50 @@ fn printed_commands_start_the_agent_last() {
     # On the host again.
     kubectl --context=host wait membercluster/m1 --for=condition=Ready --timeout=120s
     "##);
-    let secret = "stringData:\n  ca.crt: PEM\n  proxy-url: http://u:\\$p@x\n  server: https://host.invalid:6443\n  token: $AGENT_TOKEN\n";
+    let secret = "stringData:\n  ca.crt: PEM\n  proxy-url: http://u:\\$p@x\n  server: https://host.invalid:6443\n  token: ${AGENT_TOKEN:?}\n";
     assert!(ran.out.contains(secret), "{}", ran.out);
-    assert!(ran.out.contains("data:\n  ca.crt: $MEMBER_CA\n"), "{}", ran.out);
+    assert!(ran.out.contains("data:\n  ca.crt: ${MEMBER_CA:?}\n"), "{}", ran.out);
     assert!(ran.out.contains("  server: https://kubernetes.default.svc\n"), "{}", ran.out);
     assert_eq!(ran.out.matches("  via: agent\n").count(), 2, "{}", ran.out);
     for text in ["- --cluster=m1\n", "image: i\n", "name: m1\n  namespace: kubectl-mc-agents\n"] {
         assert!(ran.out.contains(text), "{text:?}: {}", ran.out);
     }
+}
+
+/// Runs the printed commands with a kubectl whose member has these choices; returns the sides written.
+fn written_sides(script: &str, listed: &str, written: &str) -> Vec<String> {
+    let kubectl = r#"kubectl() { case "$*" in
+        *"get configmap kubectl-mc-manager"*) printf %s "$LISTED";;
+        *"get validatingadmissionpolicy kubectl-mc-manager"*) printf %s "$WRITTEN";;
+        *" apply "*) cat >/dev/null; echo "applied $1";;
+        *) echo value;;
+        esac; }"#;
+    let ran = std::process::Command::new("sh")
+        .args(["-c", &format!("{kubectl}\n{script}")])
+        .envs([("LISTED", listed), ("WRITTEN", written)])
+        .envs(["MEMBER_UID", "IMPERSONATOR_TOKEN", "MANAGER_TOKEN"].map(|name| (name, "of another member")))
+        .output()
+        .unwrap();
+    let error = String::from_utf8(ran.stderr).unwrap();
+    assert!(error.is_empty() || error.contains("error: m1 refuses names or lists bindable roles"), "{error}");
+    let out = String::from_utf8(ran.stdout).unwrap();
+    out.lines().filter_map(|line| line.strip_prefix("applied --context=")).map(str::to_owned).collect()
+}
+
+#[test]
+fn printed_commands_reset_no_refusals() {
+    let bed = bed();
+    let printed = |flags: &[&str]| join(&bed, &[&["--print", "--server=https://m1"], flags].concat()).out;
+    let (plain, with_roles) = (printed(&[]), printed(&["--bindable-roles=view"]));
+    for (listed, written) in [("", ""), ("Listed", ""), ("Listed", "false[][][]"), ("", "false[][][]")] {
+        assert_eq!(written_sides(&plain, listed, written), ["m1", "host"], "{listed}, {written}");
+    }
+    for (listed, written) in [("Listedroot\n", "false[][][]"), ("Any", ""), ("Listed", "false['root'][][]")] {
+        for script in [&plain, &with_roles] {
+            assert!(written_sides(script, listed, written).is_empty(), "{listed}, {written}");
+        }
+    }
+    assert!(plain.contains("{.data.bindable-roles}") && !with_roles.contains("{.data.bindable-roles}"));
 }
 
 #[test]
@@ -288,6 +330,22 @@ fn agent_of_an_interrupted_change_is_noticed() {
         let text = "m1 is joined through an agent, which this command would remove";
         assert_eq!(ran.err.contains(text), is_left, "{ran:?}");
     }
+}
+
+#[test]
+fn enrollment_warns_that_the_manifest_resets_refusals() {
+    let bed = host_with(|path| match path {
+        path if path.ends_with("/selfsubjectaccessreviews") => None,
+        path if path.ends_with("/token") => Some(json!({"status": {"token": "the-token"}})),
+        path if path.ends_with("/memberclusters") => Some(json!({"items": []})),
+        path if path.contains("/kubectl-mc-agents/secrets/") => Some(Value::Null),
+        _ => Some(json!({"metadata": {"name": "m1", "resourceVersion": "1", "uid": "u"}})),
+    });
+    let flags = ["--agent", "--enroll", "--agent-image=i", "--agent-server=https://h.example"];
+    let ran = bed.run(&[&["join", "m1"], &flags[..]].concat());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let text = "the manifest resets the refused names and the bindable roles in ConfigMap and ValidatingAdmissionPolicy";
+    assert!(ran.err.contains(text), "{ran:?}");
 }
 
 #[test]

@@ -63,7 +63,8 @@ fn head(name: &ClusterName, server: &str, until: Timestamp) -> String {
          # - It has the token of the cluster's agent. Treat it as a credential, and apply it once.\n\
          # - Before Kubernetes 1.30 kubectl reports errors for the documents of a Validating… kind and applies all others.\n\
          # - In a cluster that is a member of another host, do not apply it.\n\
-         # - In a cluster that was a member before, leave out ConfigMap kubectl-mc-manager to keep what it refuses.\n"
+         # - In a cluster that was a member before, copy its refused names into ConfigMap and ValidatingAdmissionPolicy\n\
+         #   kubectl-mc-manager below: the manifest replaces both, and their bindable roles.\n"
     )
 }
 
@@ -102,6 +103,7 @@ mod tests {
     fn manifest_has_both_parts_and_the_right_to_enroll() {
         let text = text(&[]);
         assert!(text.starts_with("# Makes a cluster member m1 of the host https://h:6443, if it is applied before 2026-11-24T14:05:00Z"));
+        assert!(text.contains("copy its refused names into ConfigMap and ValidatingAdmissionPolicy\n"));
         let objects = objects(&text);
         let names = names(&objects);
         for name in [

@@ -9,6 +9,7 @@ mod parse;
 use std::path::{Path, PathBuf};
 
 pub(crate) use all::contexts;
+use jiff::Timestamp;
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedExtension};
 use kubectl_mc_api::dialect::OtherServer;
 
@@ -68,8 +69,8 @@ pub(crate) struct ClusterContext {
 pub(crate) enum User {
     /// An entry of the user's kubeconfig, which is referenced and never copied.
     Named(Option<String>),
-    /// An entry whose credential was already obtained: its name and the replacement.
-    Inline(String, Box<AuthInfo>),
+    /// An entry whose credential was already obtained: its name, the replacement, and when that expires.
+    Inline(String, Box<AuthInfo>, Option<Timestamp>),
     /// The pod's service account. The token stays in its file.
     ServiceAccount(Box<AuthInfo>),
 }
@@ -189,7 +190,7 @@ impl ClusterContext {
     pub(crate) fn user_name(&self) -> Option<&str> {
         match &self.user {
             User::Named(name) => name.as_deref(),
-            User::Inline(name, _) => Some(name),
+            User::Inline(name, ..) => Some(name),
             User::ServiceAccount(_) => None,
         }
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use jiff::{SignedDuration, Timestamp};
 use kube::client::AuthError;
 use kube::config::{AuthInfo, Cluster, ExecConfig, ExecInteractiveMode};
 use serde_json::{Value, json};
@@ -137,6 +138,7 @@ impl Plugin {
             token: text("/status/token").map(str::to_owned),
             certificate: text("/status/clientCertificateData").map(|pem| STANDARD.encode(pem)),
             key: text("/status/clientKeyData").map(|pem| STANDARD.encode(pem)),
+            expires: text("/status/expirationTimestamp").and_then(|time| time.parse().ok()),
         };
         if obtained.token.is_none() && obtained.certificate.is_none() {
             return Err("the credential plugin returned neither a token nor a certificate".into());
@@ -162,9 +164,14 @@ pub(crate) struct Obtained {
     /// The encoding is that of a kubeconfig.
     certificate: Option<String>,
     key: Option<String>,
+    expires: Option<Timestamp>,
 }
 
 impl Obtained {
+    pub(crate) fn is_valid(&self) -> bool {
+        is_valid(self.expires)
+    }
+
     /// The host with this credential instead of the user's plugin.
     pub(crate) fn used_by(self, mut host: ClusterContext, user: String) -> ClusterContext {
         let entries = host.kubeconfig.auth_infos.iter_mut().filter(|entry| entry.name == user);
@@ -174,10 +181,15 @@ impl Obtained {
             entry.client_certificate_data.clone_from(&self.certificate);
             entry.client_key_data = self.key.clone().map(Into::into);
             let inline = AuthInfo { auth_provider: None, ..entry.clone() };
-            host.user = User::Inline(user.clone(), Box::new(inline));
+            host.user = User::Inline(user.clone(), Box::new(inline), self.expires);
         }
         host
     }
+}
+
+/// Whether a request may begin with a credential that expires then.
+pub(crate) fn is_valid(expires: Option<Timestamp>) -> bool {
+    expires.is_none_or(|expires| Timestamp::now() < expires - MARGIN)
 }
 
 /// The command that runs a plugin.
@@ -263,3 +275,6 @@ fn config(cluster: &Cluster) -> Option<Value> {
     let mut ours = extensions.filter(|extension| extension.name == "client.authentication.k8s.io/exec");
     ours.next().map(|extension| extension.extension.clone())
 }
+
+/// A credential is replaced this long before it expires, for clocks that differ.
+const MARGIN: SignedDuration = SignedDuration::from_secs(10);

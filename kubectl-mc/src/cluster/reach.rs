@@ -1,6 +1,8 @@
 //! Determines how the clusters of a command are reached: members through the host, and contexts as kubectl
 //! reaches them.
 
+use jiff::Timestamp;
+
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::{ClusterContext, User};
 use crate::error::Explain;
@@ -20,6 +22,11 @@ impl HostReach {
     /// A host to which no request is sent.
     pub(crate) fn unused(host: &ClusterContext) -> Self {
         Self { host: host.clone(), through: host.clone(), found: host.clone() }
+    }
+
+    /// When the credential of a plugin expires, if the plugin has named a time.
+    pub(crate) fn expires(&self) -> Option<Timestamp> {
+        if let User::Inline(_, _, expires) = self.through.user { expires } else { None }
     }
 
     /// The context whose credential plugin supplied the credential, if any. The plugin can supply a new one.

@@ -204,7 +204,7 @@ fn needs_host(host: &ClusterContext, scanned: &Scanned) -> Option<&'static str> 
 fn user<'a>(host: &'a ClusterContext, scanned: &Scanned) -> Option<&'a AuthInfo> {
     let flag = scanned.value("user").and_then(|user| user.to_str());
     let name = match &host.user {
-        User::Inline(_, user) | User::ServiceAccount(user) => return Some(user),
+        User::Inline(_, user, _) | User::ServiceAccount(user) => return Some(user),
         User::Named(name) => flag.or(name.as_deref())?,
     };
     host.kubeconfig.auth_infos.iter().find(|entry| entry.name == name)?.auth_info.as_ref()

@@ -1,4 +1,5 @@
-//! Obtains the credentials of several contexts: plugins run in parallel, and identical plugin calls run once.
+//! Obtains the credentials of several contexts: plugins run in parallel, and identical plugin calls run once
+//! until the credential expires.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,11 +33,21 @@ impl SharedCredentials {
     ) -> Result<ClusterContext, ClientError> {
         let context = context.clone();
         let Some(plugin) = Plugin::of(&context, scanned) else { return Ok(context) };
-        let answer = Arc::clone(self.answers.lock().await.entry(plugin.key()).or_default());
+        let answer = self.answer(plugin.key()).await;
         let run = answer.get_or_init(|| self.run(&plugin));
         let obtained = plugin.within(limit, run).await?;
         let obtained = obtained.clone().map_err(|reason| ClientError::Setup(reason.into()))?;
         Ok(obtained.used_by(context, plugin.user().to_owned()))
+    }
+
+    /// The place of the plugin's answer; a new one if the credential has expired.
+    async fn answer(&self, key: String) -> Answer {
+        let mut answers = self.answers.lock().await;
+        let answer = answers.entry(key).or_default();
+        if answer.get().is_some_and(|answer| answer.as_ref().is_ok_and(|obtained| !obtained.is_valid())) {
+            *answer = Answer::default();
+        }
+        Arc::clone(answer)
     }
 
     async fn run(&self, plugin: &Plugin) -> Result<Obtained, String> {

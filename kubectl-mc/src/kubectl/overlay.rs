@@ -70,7 +70,7 @@ pub(crate) fn users(through: &ClusterContext) -> Vec<NamedAuthInfo> {
     match &through.user {
         User::Named(_) => Vec::new(),
         // The first of several entries with one name wins, and the overlay is the first file.
-        User::Inline(name, auth_info) => vec![entry(name, auth_info)],
+        User::Inline(name, auth_info, _) => vec![entry(name, auth_info)],
         User::ServiceAccount(auth_info) => vec![entry(SERVICE_ACCOUNT, auth_info)],
     }
 }
@@ -99,7 +99,7 @@ pub(crate) fn entries(
 ) -> (NamedCluster, NamedContext) {
     let user = match &host.user {
         User::Named(user) => user.clone().unwrap_or_default(),
-        User::Inline(name, _) => name.clone(),
+        User::Inline(name, ..) => name.clone(),
         User::ServiceAccount(_) => SERVICE_ACCOUNT.to_owned(),
     };
     let mut extensions = host.extensions.clone().unwrap_or_default();

@@ -70,6 +70,7 @@ impl TraceProxy {
             user: User::Inline(
                 USER.to_owned(),
                 Box::new(AuthInfo { token: Some(token.into()), ..AuthInfo::default() }),
+                None,
             ),
             ..through.clone()
         };

@@ -211,7 +211,7 @@ fn with_user(host: &ClusterContext, user: AuthInfo) -> ClusterContext {
             context.user = Some(name.clone());
         }
     }
-    host.user = User::Inline(name, Box::new(user));
+    host.user = User::Inline(name, Box::new(user), None);
     host
 }
 

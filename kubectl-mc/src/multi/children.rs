@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kubectl_mc_api::ClusterName;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
@@ -23,6 +24,8 @@ use crate::cache::Cache;
 use crate::cluster::client;
 use crate::cluster::cluster_id::{ClusterId, KubeconfigContext};
 use crate::cluster::context::ClusterContext;
+use crate::cluster::credential;
+use crate::cluster::reach::HostReach;
 use crate::error::Failure;
 use crate::kubectl::exec::Invocation;
 use crate::kubectl::preflight;
@@ -39,6 +42,8 @@ pub(super) struct Children<'a> {
     host: Option<kube::Client>,
     input: Option<Arc<[u8]>>,
     invocations: Arc<Invocations>,
+    /// The context of the host whose plugin supplied the credential.
+    found: Option<Arc<ClusterContext>>,
     timeout: Option<Duration>,
     /// Whether the command only reads.
     reads: bool,
@@ -92,6 +97,7 @@ impl<'a> Children<'a> {
             host,
             input: job.input.clone(),
             invocations: Arc::new(invocations),
+            found: reach.and_then(HostReach::plugin).cloned().map(Arc::new),
             timeout,
             reads,
             permits: Arc::new(Semaphore::new(concurrency(job))),
@@ -150,14 +156,17 @@ impl<'a> Children<'a> {
         let cluster = target.name.clone();
         let way = match &cluster {
             ClusterId::Member(name) => {
-                let through = self.job.reach.of(&cluster)?;
-                Way::Member(name.clone(), self.invocations.make(&cluster, through, at)?)
+                let invocation = self.invocations.make(&cluster, self.job.reach.of(&cluster)?, at)?;
+                let host = self.job.reach.host.as_ref();
+                let expires = host.and_then(HostReach::expires);
+                Way::Member { name: name.clone(), invocation, expires, found: self.found.clone() }
             }
-            ClusterId::Context(context) => Way::Context(Arc::clone(context), at),
+            ClusterId::Context(context) => Way::Context(Arc::clone(context)),
         };
         Ok(Start {
             cluster,
             way,
+            at,
             invocations: Arc::clone(&self.invocations),
             parsed: self.job.parses_output(),
             input: self.input.clone(),
@@ -177,6 +186,8 @@ impl<'a> Children<'a> {
 struct Start {
     cluster: ClusterId,
     way: Way,
+    /// The position of the cluster.
+    at: usize,
     invocations: Arc<Invocations>,
     /// Whether the output is parsed and not only forwarded.
     parsed: bool,
@@ -194,9 +205,16 @@ struct Start {
 
 /// How a child reaches its cluster.
 enum Way {
-    Member(ClusterName, Invocation),
-    /// A context and its position. Its credential may come from a plugin.
-    Context(Arc<KubeconfigContext>, usize),
+    /// With the credential that the command began with, until it expires.
+    Member {
+        name: ClusterName,
+        invocation: Invocation,
+        expires: Option<Timestamp>,
+        /// The context before the login.
+        found: Option<Arc<ClusterContext>>,
+    },
+    /// Its credential may come from a plugin.
+    Context(Arc<KubeconfigContext>),
 }
 
 impl Start {
@@ -210,9 +228,10 @@ impl Start {
                 let left = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
                 match permits.acquire_owned().await {
                     Ok(_permit) if self.keep => {
-                        keep::run(&invocation, || self.child(&invocation, left), &events).await
+                        let make = |invocation| self.child(invocation, left);
+                        keep::run(invocation, make, || self.renewed(), &events).await
                     }
-                    Ok(_permit) => child::run(self.child(&invocation, left), &events).await,
+                    Ok(_permit) => child::run(self.child(invocation, left), &events).await,
                     // The semaphore is never closed.
                     Err(_) => Err(Fault::NotBegun),
                 }
@@ -233,22 +252,32 @@ impl Start {
 
     /// The run of kubectl, and the time of the first request to its cluster.
     async fn prepare(&self) -> Result<(Invocation, Instant), Fault> {
-        match &self.way {
-            Way::Member(name, invocation) => {
-                let _ask = self.asks.clone().acquire_owned().await;
-                let begin = Instant::now();
-                refusal(self.client.as_ref(), name, self.host.as_ref(), self.timeout).await?;
-                Ok((invocation.clone(), begin))
-            }
-            Way::Context(context, at) => {
-                let made = self.invocations.of_context(&self.cluster, &context.cluster, *at, self.timeout);
-                Ok((made.await.map_err(|failure| Fault::Other(failure.to_string()))?, Instant::now()))
-            }
+        if let Some(invocation) = self.renewed().await? {
+            return Ok((invocation, Instant::now()));
         }
+        // A context always has an invocation of its own.
+        let Way::Member { name, invocation, .. } = &self.way else { return Err(Fault::NotBegun) };
+        let _ask = self.asks.clone().acquire_owned().await;
+        let begin = Instant::now();
+        refusal(self.client.as_ref(), name, self.host.as_ref(), self.timeout).await?;
+        Ok((invocation.clone(), begin))
     }
 
-    fn child(&self, invocation: &Invocation, timeout: Option<Duration>) -> Child {
-        let mut command = self.invocations.kubectl.child(invocation.clone());
+    /// The run of kubectl with the present credential of a plugin; `None` if that of the command's start is
+    /// still valid.
+    async fn renewed(&self) -> Result<Option<Invocation>, Fault> {
+        let context = match &self.way {
+            Way::Member { expires, .. } if credential::is_valid(*expires) => return Ok(None),
+            Way::Member { found: None, .. } => return Ok(None),
+            Way::Member { found: Some(found), .. } => found,
+            Way::Context(context) => &context.cluster,
+        };
+        let made = self.invocations.of_context(&self.cluster, context, self.at, self.timeout).await;
+        made.map(Some).map_err(|failure| Fault::Other(failure.to_string()))
+    }
+
+    fn child(&self, invocation: Invocation, timeout: Option<Duration>) -> Child {
+        let mut command = self.invocations.kubectl.child(invocation);
         if self.parsed {
             // The user's kubectl preferences could change the format of the parsed output.
             command.env("KUBECTL_KUBERC", "false");

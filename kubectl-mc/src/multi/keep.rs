@@ -2,6 +2,7 @@
 //! is final, because a restart would not solve it.
 
 use std::fs;
+use std::future::ready;
 use std::path::PathBuf;
 
 use tokio::sync::mpsc::{self, Sender};
@@ -16,18 +17,23 @@ use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::printer::Printer;
 
-/// Runs the children of `make` one after the other. Ends with the first child that never forwarded.
-pub(super) async fn run(
-    invocation: &Invocation,
-    make: impl Fn() -> Child,
+/// Runs the children of `make` one after the other. Ends with the first child that never forwarded. `renewed`
+/// returns another invocation if the credential of the first has expired.
+pub(super) async fn run<R>(
+    mut invocation: Invocation,
+    make: impl Fn(Invocation) -> Child,
+    renewed: impl Fn() -> R,
     events: &Sender<Event>,
-) -> Result<(), Fault> {
-    let overlay = OverlayCopy::read(invocation);
+) -> Result<(), Fault>
+where
+    R: Future<Output = Result<Option<Invocation>, Fault>>,
+{
+    let mut overlay = OverlayCopy::read(&invocation);
     let mut pause = Pause::default();
     let mut forwarded = false;
     loop {
         let (sender, mut own) = mpsc::channel(1);
-        let child = make();
+        let child = make(invocation.clone());
         let child = async move { child::run(child, &sender).await };
         let pass_on = async {
             let mut forwards = false;
@@ -50,7 +56,12 @@ pub(super) async fn run(
         let again = format!("the connection was lost; trying again in {time:?}\n");
         let _ = events.send(Event::Err(again.into_bytes())).await;
         tokio::time::sleep(time).await;
-        overlay.as_ref().map_or(Ok(()), OverlayCopy::restore)?;
+        if let Some(renewed) = renewed().await? {
+            invocation = renewed;
+            overlay = OverlayCopy::read(&invocation);
+        } else {
+            overlay.as_ref().map_or(Ok(()), OverlayCopy::restore)?;
+        }
     }
 }
 
@@ -83,8 +94,8 @@ pub(crate) fn run_one(
     invocation: &Invocation,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let make = || Child {
-        command: kubectl.child(invocation.clone()),
+    let make = |invocation| Child {
+        command: kubectl.child(invocation),
         input: None,
         timeout: None,
         may_say_no: false,
@@ -100,7 +111,9 @@ pub(crate) fn run_one(
                 }
             }
         };
-        let run = async move { run(invocation, make, &events).await };
+        // kubectl itself obtains the credential.
+        let renewed = || ready(Ok(None));
+        let run = async move { run(invocation.clone(), make, renewed, &events).await };
         tokio::select! {
             biased;
             // Dropping the future ends the child.

@@ -145,6 +145,16 @@ impl Bed {
         path
     }
 
+    /// Gives the user a credential plugin in place of the token.
+    pub(crate) fn credential_plugin(&self, script: &str) {
+        let program = self.script("plugin", &format!("#!/bin/sh\n{script}\n"));
+        let text = fs::read_to_string(self.path("kubeconfig")).unwrap();
+        let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
+        config["users"][0]["user"] = serde_json::json!({"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1", "command": program, "interactiveMode": "Never"}});
+        fs::write(self.path("kubeconfig"), config.to_string()).unwrap();
+    }
+
     /// Leaves kubectl's discovery cache for cluster m1 as a run of kubectl would.
     pub(crate) fn warm(&self) {
         let host = self.server.strip_prefix("http://").unwrap().replace(':', "_");

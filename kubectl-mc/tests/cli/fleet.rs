@@ -173,7 +173,7 @@ fn interrupt_leaves_no_process_and_no_file() {
     let bed = Bed::with_kubectl(
         "echo $$ > pid.$cluster.tmp; mv pid.$cluster.tmp pid.$cluster; echo begun; exec sleep 1000",
     );
-    plugin(&bed, "echo '{\"status\": {\"token\": \"obtained\"}}'");
+    bed.credential_plugin("echo '{\"status\": {\"token\": \"obtained\"}}'");
     let mut command = bed.command(&["-C", "m1,m2", "logs", "-f", "deploy/x"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -303,7 +303,7 @@ fn unused_standard_input_is_not_read() {
 #[test]
 fn credential_plugin_runs_once_for_all_clusters() {
     let bed = Bed::with_kubectl("grep -o 'obtained' \"${KUBECONFIG%%:*}\"; stat -c %a \"${KUBECONFIG%%:*}\"");
-    plugin(&bed, "echo run >> runs; echo '{\"status\": {\"token\": \"obtained\"}}'");
+    bed.credential_plugin("echo run >> runs; echo '{\"status\": {\"token\": \"obtained\"}}'");
     let ran = bed.run(&["-C", "m*,m1,m2,m3", "--cluster=m4", "describe", "x"]);
     // The host lists nothing, so that the glob adds nothing and exact names are unknown.
     assert_eq!(ran.code, Some(3), "{ran:?}");
@@ -330,16 +330,6 @@ fn cluster_names_are_colored_only_on_request() {
     assert!(!bed.run(&["-C", "m1,m2", "describe", "x"]).out.contains('\x1b'));
     let ran = bed.run(&["--color=always", "-C", "m1,m2", "describe", "x"]);
     assert_eq!(ran.out, "\x1b[36mm1\x1b[0m | x\n\x1b[33mm2\x1b[0m | x\n");
-}
-
-/// Gives the user a credential plugin instead of the token.
-fn plugin(bed: &Bed, script: &str) {
-    let program = bed.script("plugin", &format!("#!/bin/sh\n{script}\n"));
-    let text = fs::read_to_string(bed.path("kubeconfig")).unwrap();
-    let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
-    config["users"][0]["user"] = serde_json::json!({"exec": {
-        "apiVersion": "client.authentication.k8s.io/v1", "command": program, "interactiveMode": "Never"}});
-    fs::write(bed.path("kubeconfig"), config.to_string()).unwrap();
 }
 
 fn kill(signal: &str, process: &str) {

@@ -126,6 +126,23 @@ fn retry_failed_runs_only_failed_clusters() {
 }
 
 #[test]
+fn later_batches_get_a_new_credential() {
+    // kubectl's output: the token in its kubeconfig.
+    let bed = Bed::with_kubectl("grep -o 'token-[0-9]*' \"${KUBECONFIG%%:*}\"");
+    for (expires, tokens) in [("2020-01-01T00:00:00Z", ["2", "3"]), ("2999-01-01T00:00:00Z", ["1", "1"])] {
+        let status =
+            format!("\\\"token\\\": \\\"token-$n\\\", \\\"expirationTimestamp\\\": \\\"{expires}\\\"");
+        bed.credential_plugin(&format!(
+            "echo run >> runs; n=$(wc -l < runs); echo \"{{\\\"status\\\": {{{status}}}}}\""
+        ));
+        let ran = bed.run(&["-C", "m1,m2", "--yes", "--batch=1", "delete", "pod", "x"]);
+        let [first, second] = tokens;
+        assert_eq!(ran.out, format!("m1 | token-{first}\nm2 | token-{second}\n"), "{ran:?}");
+        fs::remove_file(bed.path("runs")).unwrap();
+    }
+}
+
+#[test]
 fn only_the_same_change_is_retried() {
     let bed = Bed::with_kubectl("echo tried; [ -e mended ]");
     assert_eq!(bed.run(&["-C", "m1,m2", "--yes", "delete", "pod", "x"]).code, Some(5));

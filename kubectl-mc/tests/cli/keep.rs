@@ -34,6 +34,30 @@ fn lost_port_forward_is_restarted() {
 }
 
 #[test]
+fn restarted_port_forward_gets_a_new_credential() {
+    let bed = Bed::with_kubectl(
+        "grep -o 'token-[0-9]*' \"${KUBECONFIG%%:*}\" > token.$cluster; mv token.$cluster tokens.$cluster.$$
+        echo \"Forwarding from 127.0.0.1:8080 -> 80\"
+        [ ! -e cut.$cluster ] || { : > again.$cluster; exec sleep 1000; }; : > cut.$cluster; exit 1",
+    );
+    let expired =
+        r#"{\"status\": {\"token\": \"token-$n\", \"expirationTimestamp\": \"2020-01-01T00:00:00Z\"}}"#;
+    bed.credential_plugin(&format!("echo run >> runs; n=$(wc -l < runs); echo \"{expired}\""));
+    let words = ["--yes", "-C", "m1,m2", "--keep", "port-forward", "svc/web", "8080:80"];
+    let mut child = bed.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !bed.path("again.m1").exists() {
+        std::thread::yield_now();
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let files = std::fs::read_dir(bed.path(".")).unwrap().map(|entry| entry.unwrap().path());
+    let runs = files.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("tokens.m1."));
+    let tokens: std::collections::BTreeSet<_> =
+        runs.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    assert_eq!(tokens.len(), 2, "{tokens:?}");
+}
+
+#[test]
 fn failed_port_forward_is_not_restarted() {
     let bed = Bed::with_kubectl("echo 'error: no such service' >&2; exit 7");
     let ran = bed.run(&["-C", "m1", "--keep", "port-forward", "svc/web", "8080:80"]);

@@ -29,7 +29,7 @@ impl Findings {
     pub(super) fn key(host: &ClusterContext, scanned: &Scanned) -> String {
         let user = match &host.user {
             User::Named(name) => name.as_deref().unwrap_or_default(),
-            User::Inline(name, _) => name,
+            User::Inline(name, ..) => name,
             User::ServiceAccount(_) => "",
         };
         let flag = scanned.value("user").map(|user| user.to_string_lossy()).unwrap_or_default();

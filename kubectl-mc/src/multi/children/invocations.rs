@@ -56,7 +56,8 @@ impl Invocations {
         Ok(Self { kubectl, scanned, review, cache, folder, written, credentials, trace_proxy })
     }
 
-    /// The invocation for a context, with the credential of its plugin.
+    /// The invocation for a context, with the credential of its plugin. The plugin runs again if its credential
+    /// has expired.
     pub(super) async fn of_context(
         &self,
         cluster: &ClusterId,

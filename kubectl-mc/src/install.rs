@@ -77,7 +77,7 @@ pub(crate) enum InstallError {
     NoFrontProxy { missing: String },
     #[error("nothing was applied: the sidecar was installed with flags that this command lacks: {flags}")]
     LackingFlags { flags: String, command: String },
-    #[error("nothing was applied: the sidecar was installed by {owner}")]
+    #[error("nothing was changed: the sidecar was installed by {owner}")]
     Foreign { owner: String, hint: String },
     #[error("nothing was changed: the sidecars are installed in namespace {installed}, not in {given}")]
     OtherNamespace { installed: String, given: String, hint: String },

@@ -1,6 +1,8 @@
 //! Checks the host before the first apply, and finds objects that the plugin did not create.
 
-use kubectl_mc_api::names::{KUBECTL_MC, MANAGED_BY, SIDECAR};
+use std::fmt;
+
+use kubectl_mc_api::names::{API_SERVICE, KUBECTL_MC, MANAGED_BY, SIDECAR};
 use serde_json::Value;
 
 use super::{InstallError, get};
@@ -20,17 +22,53 @@ pub(crate) async fn check(client: &kube::Client, namespace: &str) -> Result<(), 
     if !missing.is_empty() {
         return Err(InstallError::NoFrontProxy { missing: missing.join(", ") });
     }
-    let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{SIDECAR}");
-    let deployment = get(client, &path).await?;
-    let metadata = &deployment["metadata"];
-    if metadata["labels"][MANAGED_BY] == "Helm" {
-        let release = metadata["annotations"]["meta.helm.sh/release-name"].as_str().unwrap_or_default();
-        return Err(InstallError::Foreign {
-            owner: format!("Helm, as release {release:?}"),
-            hint: format!("upgrade it by Helm: helm -n {namespace} upgrade {}", quoted(release.as_ref())),
-        });
+    let deployment = get(client, &deployment(namespace)).await?;
+    match HelmRelease::of(&deployment) {
+        Some(release) => Err(InstallError::Foreign {
+            owner: release.to_string(),
+            hint: format!("upgrade it by Helm: {}", release.command("upgrade")),
+        }),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// The path of the sidecars' Deployment.
+pub(crate) fn deployment(namespace: &str) -> String {
+    format!("/apis/apps/v1/namespaces/{namespace}/deployments/{SIDECAR}")
+}
+
+/// The path of the plugin's APIService.
+pub(crate) fn registration() -> String {
+    format!("/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}")
+}
+
+/// The release of Helm that an object belongs to.
+pub(crate) struct HelmRelease<'a> {
+    name: &'a str,
+    namespace: &'a str,
+}
+
+impl<'a> HelmRelease<'a> {
+    pub(crate) fn of(object: &'a Value) -> Option<Self> {
+        let metadata = &object["metadata"];
+        let text = |key: &str| metadata["annotations"][key].as_str().unwrap_or_default();
+        (metadata["labels"][MANAGED_BY] == "Helm").then(|| Self {
+            name: text("meta.helm.sh/release-name"),
+            namespace: text("meta.helm.sh/release-namespace"),
+        })
+    }
+
+    /// Helm's command for the release.
+    pub(crate) fn command(&self, verb: &str) -> String {
+        let Self { name, namespace } = self;
+        format!("helm -n {} {verb} {}", quoted(namespace.as_ref()), quoted(name.as_ref()))
+    }
+}
+
+impl fmt::Display for HelmRelease<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Helm, as release {:?}", self.name)
+    }
 }
 
 /// The missing keys that the sidecar needs to authenticate callers.

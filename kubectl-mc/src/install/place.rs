@@ -4,11 +4,12 @@
 use std::ffi::OsStr;
 
 use kubectl_mc_api::manifests::REMOTE_HOST;
-use kubectl_mc_api::names::{API_SERVICE, HOST_UID, KUBECTL_MC, MANAGED_BY, SIDECAR};
+use kubectl_mc_api::names::{HOST_UID, KUBECTL_MC, MANAGED_BY, SIDECAR};
 use serde_json::Value;
 
+use super::host::HelmRelease;
 use super::plan::InstallPlan;
-use super::{InstallError, get};
+use super::{InstallError, get, host};
 use crate::cluster::connection::Connection;
 use crate::next_command::quoted;
 
@@ -41,15 +42,37 @@ pub(crate) async fn check(host: &Connection, plan: &InstallPlan) -> Result<(), I
     Ok(())
 }
 
-/// Fails if the sidecars are installed in another namespace than an uninstall removes.
+/// Fails if the sidecars are installed in another namespace than an uninstall removes, or by another tool.
 pub(crate) async fn check_removal(
     host: &Connection,
     namespace: &str,
     run_on: Option<&str>,
 ) -> Result<(), InstallError> {
-    let Some(installed) = other_namespace(&host.client, namespace).await? else { return Ok(()) };
-    let hint = format!("remove them there: {}", uninstall(host, &installed, run_on));
-    Err(InstallError::OtherNamespace { installed, given: namespace.to_owned(), hint })
+    if let Some(installed) = other_namespace(&host.client, namespace).await? {
+        let hint = format!("remove them there: {}", uninstall(host, &installed, run_on));
+        return Err(InstallError::OtherNamespace { installed, given: namespace.to_owned(), hint });
+    }
+    // Their sidecars would stay, while the registrations and credentials of the members are lost.
+    for path in [host::registration(), host::deployment(namespace)] {
+        let object = get(&host.client, &path).await?;
+        if !object.is_null() && !is_ours(&object) {
+            return Err(foreign(&object, &path, host));
+        }
+    }
+    Ok(())
+}
+
+fn foreign(object: &Value, path: &str, host: &Connection) -> InstallError {
+    match HelmRelease::of(object) {
+        Some(release) => InstallError::Foreign {
+            owner: release.to_string(),
+            hint: format!("remove it by Helm: {}", release.command("uninstall")),
+        },
+        None => InstallError::Foreign {
+            owner: "another tool".to_owned(),
+            hint: format!("remove it by that tool; see: {} get --raw {path}", host.cluster.kubectl()),
+        },
+    }
 }
 
 /// Fails if the other cluster has sidecars in this namespace that do not serve this host. Returns the uid of the
@@ -63,8 +86,7 @@ pub(crate) async fn check_elsewhere(
     let system = get(&host.client, "/api/v1/namespaces/kube-system").await?;
     let uid = system["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let client = &remote.client;
-    let deployment =
-        get(client, &format!("/apis/apps/v1/namespaces/{namespace}/deployments/{SIDECAR}")).await?;
+    let deployment = get(client, &host::deployment(namespace)).await?;
     if !is_ours(&deployment) {
         return Ok(uid);
     }
@@ -93,8 +115,7 @@ pub(crate) fn uninstall(host: &Connection, namespace: &str, run_on: Option<&str>
 
 /// The namespace to which the plugin's registration leads, if it is not this one.
 async fn other_namespace(client: &kube::Client, namespace: &str) -> Result<Option<String>, InstallError> {
-    let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}");
-    let registration = get(client, &path).await?;
+    let registration = get(client, &host::registration()).await?;
     let installed = registration["spec"]["service"]["namespace"].as_str();
     let other = installed.filter(|installed| is_ours(&registration) && *installed != namespace);
     Ok(other.map(str::to_owned))

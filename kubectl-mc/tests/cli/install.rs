@@ -50,7 +50,7 @@ fn install_refuses_a_helm_release() {
         .map(|key| format!(r#""requestheader-{key}": "x""#));
     let map = format!(r#"{{"data": {{{}}}}}"#, keys.join(","));
     let deployment = r#"{"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"},
-        "annotations": {"meta.helm.sh/release-name": "proxy"}}}"#;
+        "annotations": {"meta.helm.sh/release-name": "proxy", "meta.helm.sh/release-namespace": "mc"}}}"#;
     let bed = Bed::serving(move |path| {
         let answer = if path.contains("deployments") { deployment.to_owned() } else { map.clone() };
         (200, "application/json", answer)
@@ -58,7 +58,7 @@ fn install_refuses_a_helm_release() {
     let ran = bed.run(&["install", "--image=i"]);
     let (_, error) = ran.failed();
     assert!(error.contains("installed by Helm, as release \"proxy\""), "{error}");
-    assert!(error.contains("hint: upgrade it by Helm: helm -n kubectl-mc-system upgrade proxy"), "{error}");
+    assert!(error.contains("hint: upgrade it by Helm: helm -n mc upgrade proxy"), "{error}");
     assert!(bed.requests().iter().all(|head| head.starts_with("GET ")), "something was written");
 }
 

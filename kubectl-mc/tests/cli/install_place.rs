@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::bed::{Bed, Ran};
 
+const REGISTERED: &str = "/apiservices/v1alpha1.proxy.kubectl-mc.dev";
 const INSTALL: [&str; 3] = ["--context=host", "install", "--image=i"];
 
 /// The end of a path, and the object there.
@@ -50,7 +51,10 @@ fn refused(bed: &Bed, words: &[&str], error: &str, hint: &str) {
 
 #[test]
 fn sidecars_of_another_namespace_are_not_cut_off() {
-    let bed = host(&[("/apiservices/v1alpha1.proxy.kubectl-mc.dev", registration)]);
+    let bed = host(&[
+        (REGISTERED, registration),
+        ("/deployments/mc-sidecar", || json!({"metadata": registration()["metadata"]})),
+    ]);
     let error =
         "error: nothing was changed: the sidecars are installed in namespace mc, not in kubectl-mc-system\n";
     refused(
@@ -69,6 +73,34 @@ fn sidecars_of_another_namespace_are_not_cut_off() {
     for verb in [&INSTALL[..], &["uninstall", "--yes"]] {
         let ran = bed.run(&[verb, &["-n", "mc", "--dry-run"]].concat());
         assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+}
+
+fn of_helm() -> Value {
+    json!({"metadata": {
+        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {"meta.helm.sh/release-name": "proxy", "meta.helm.sh/release-namespace": "mc"},
+    }})
+}
+
+#[test]
+fn uninstall_refuses_sidecars_of_another_tool() {
+    let by_helm = "error: nothing was changed: the sidecar was installed by Helm, as release \"proxy\"\n";
+    let by_another = "error: nothing was changed: the sidecar was installed by another tool\n";
+    let see = "see: kubectl --context=host get --raw /apis/apps/v1/namespaces/mc/deployments/mc-sidecar\n";
+    for (bed, error, hint) in [
+        (host(&[(REGISTERED, of_helm)]), by_helm, "hint: remove it by Helm: helm -n mc uninstall proxy\n"),
+        (
+            host(&[(REGISTERED, || Value::Null), ("/deployments/mc-sidecar", of_helm)]),
+            by_helm,
+            "helm -n mc uninstall proxy\n",
+        ),
+        (host(&[(REGISTERED, registration)]), by_another, see),
+    ] {
+        let ran = bed.run(&["--context=host", "uninstall", "-n", "mc", "--yes"]);
+        let (code, text) = ran.failed();
+        assert!(code == 1 && text.contains(error) && text.contains(hint), "{text}");
+        assert_eq!(bed.requests().into_iter().filter(|head| is_write(head)).count(), 0, "it wrote");
     }
 }
 

@@ -6,27 +6,29 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::Method;
-use kubectl_mc_api::names::{API_SERVICE, NAMESPACE, REPLACED};
+use http::{Method, StatusCode};
+use kubectl_mc_api::names::{API_SERVICE, REPLACED};
 use kubectl_mc_api::{Hop, Origin, manifests};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::apply::delete::Delete;
 use crate::apply::{Applied, Apply};
 use crate::cli::{Flags, Hub, HubApiApplyArgs, HubApiArgs, HubApiCommand, HubApiRemoveArgs};
 use crate::cluster::connection;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
-use crate::join::side::Side;
+use crate::join::side::{Side, SideError};
 use crate::printer::Printer;
 use crate::progress::{Interrupt, Progress};
 use crate::settings::Settings;
 
+mod put_back;
 mod target;
 
-use target::Target;
+use put_back::PutBack;
+pub(crate) use put_back::put_all_back;
+use target::{Record, Target};
 
 pub(crate) fn run(
     arguments: &HubApiArgs,
@@ -63,8 +65,9 @@ async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> R
     }
     let annotation = &current["metadata"]["annotations"][REPLACED];
     let original = original(&now, annotation.as_str(), group)?;
+    let record = Record { original, sidecar: Some(wanted.service.clone()) };
     let rights = manifests::hub_api_rights(&arguments.namespace).map_err(HubApiError::Manifest)?;
-    let mut patch = patch_to(&wanted, &original.to_text().into());
+    let mut patch = patch_to(&wanted, &record.to_text().into());
     patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
     let applying = Apply { dry_run: arguments.dry_run, force_conflicts: false };
     let applied = applying.all(host.target(), rights).await?;
@@ -86,11 +89,12 @@ async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> R
     });
     if let Err(failure) = served.await.unwrap_or_else(|| Err(HubApiError::Interrupted { group }.into())) {
         let restored = interrupt.unless(async {
-            let left = host.get(&group.path()).await?.unwrap_or_default();
-            match Target::of(&left).is_some_and(|left| left.service == wanted.service) {
-                true if annotation.is_null() => put_back(&now, group, host, printer).await,
-                true => undo(&now, annotation, &applied, group, host).await,
-                false => Ok(()),
+            if !annotation.is_null() {
+                return undo(&now, &wanted, annotation, &applied, group, host).await;
+            }
+            match put_back::put_back(group, host, false, printer).await? {
+                PutBack::LeadsElsewhere(now) => Err(HubApiError::Elsewhere { group, now }.into()),
+                PutBack::NotReplaced | PutBack::Restored(_) => Ok(()),
             }
         });
         // A second signal ends a host that does not respond.
@@ -105,19 +109,25 @@ async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> R
 /// it. If the hub has written its APIService since, the annotation has an old CA.
 fn original(now: &Target, annotation: Option<&str>, group: Group) -> Result<Target, HubApiError> {
     let Some(text) = annotation else { return Ok(now.clone()) };
-    let recorded = Target::read(text).ok_or(HubApiError::Annotation { group })?;
+    let recorded = Record::read(text).ok_or(HubApiError::Annotation { group })?.original;
     Ok(if recorded.service == now.service { now.clone() } else { recorded })
 }
 
-/// Restores an APIService that led to another sidecar, and that sidecar's right to it.
+/// Restores an APIService that led to another sidecar, and that sidecar's right to it, unless it leads to a
+/// third server meanwhile.
 async fn undo(
     before: &Target,
+    wanted: &Target,
     annotation: &Value,
     applied: &[Applied],
     group: Group,
     host: &Side,
 ) -> Result<(), Failure> {
-    host.merge(&group.path(), &patch_to(before, annotation)).await?;
+    let is_ours = |current: &Value| Target::of(current).is_some_and(|now| now.service == wanted.service);
+    let patch = |current: &Value| Ok(is_ours(current).then(|| patch_to(before, annotation)));
+    if !group.update(host, false, patch).await? {
+        return Ok(());
+    }
     for one in applied.iter().filter(|one| one.object.kind() == "ClusterRoleBinding") {
         if let Some(before) = &one.before {
             let path =
@@ -129,51 +139,27 @@ async fn undo(
 }
 
 async fn remove(arguments: &HubApiRemoveArgs, host: &Side, printer: &Printer) -> Result<ExitStatus, Failure> {
-    let group = Group::of(arguments.group_of);
-    let current = host.get(&group.path()).await?.ok_or(HubApiError::NoGroup { group })?;
-    let replaced = current["metadata"]["annotations"][REPLACED].as_str();
-    let Some(replaced) = replaced else {
-        printer.note_line(&format!(
-            "nothing to put back: {} was not changed by hub-api apply",
-            group.api_service
-        ));
-        return Ok(ExitStatus::Success);
+    let (group, dry_run) = (Group::of(arguments.group_of), arguments.dry_run);
+    let original = match put_back::put_back(group, host, dry_run, printer).await? {
+        PutBack::NotReplaced => {
+            printer.note_line(&format!(
+                "nothing to put back: {} was not changed by hub-api apply",
+                group.api_service
+            ));
+            return Ok(ExitStatus::Success);
+        }
+        PutBack::LeadsElsewhere(now) => return Err(HubApiError::Elsewhere { group, now }.into()),
+        PutBack::Restored(original) => original,
     };
-    let replaced = Target::read(replaced).ok_or(HubApiError::Annotation { group })?;
-    if arguments.dry_run {
-        host.merge(&group.dry_run(), &patch_to(&replaced, &Value::Null)).await?;
-        printer.out_line(&format!("{} leads to {replaced} again (server dry run)", group.api_service));
+    if dry_run {
+        printer.out_line(&format!("{} leads to {original} again (server dry run)", group.api_service));
         return Ok(ExitStatus::Success);
     }
-    put_back(&replaced, group, host, printer).await?;
     if let Err(last) = group.answers_by(host, None, arguments.timeout).await {
-        return Err(HubApiError::NotBack { group, target: replaced.to_string(), last }.into());
+        return Err(HubApiError::NotBack { group, target: original.to_string(), last }.into());
     }
-    printer.out_line(&format!("{} leads to {replaced} again", group.api_service));
+    printer.out_line(&format!("{} leads to {original} again", group.api_service));
     Ok(ExitStatus::Success)
-}
-
-/// Restores the APIServices of hubs that lead to the sidecar, before the sidecar is removed.
-pub(crate) async fn put_all_back(host: &Side, dry_run: bool, printer: &Printer) -> Result<(), Failure> {
-    let group = Group::of(Hub::Karmada);
-    let Some(current) = host.readable(&group.path()).await? else { return Ok(()) };
-    let Some(replaced) = current["metadata"]["annotations"][REPLACED].as_str() else { return Ok(()) };
-    let replaced = Target::read(replaced).ok_or(HubApiError::Annotation { group })?;
-    if !dry_run {
-        put_back(&replaced, group, host, printer).await?;
-    }
-    let remark = if dry_run { " (dry run)" } else { "" };
-    printer.out_line(&format!("{} leads to {replaced} again{remark}", group.api_service));
-    Ok(())
-}
-
-/// Restores the APIService, and removes the sidecar's right to it.
-async fn put_back(replaced: &Target, group: Group, host: &Side, printer: &Printer) -> Result<(), Failure> {
-    host.merge(&group.path(), &patch_to(replaced, &Value::Null)).await?;
-    let rights = manifests::hub_api_rights(NAMESPACE).map_err(HubApiError::Manifest)?;
-    let deleted = Delete { dry_run: false, timeout: DELETION }.all(host.target(), rights.into_iter()).await?;
-    deleted.iter().for_each(|object| printer.out_line(&format!("{object} deleted")));
-    Ok(())
 }
 
 /// The patch that makes the APIService lead to this target, with this annotation.
@@ -204,6 +190,27 @@ impl Group {
         format!("{}?dryRun=All", self.path())
     }
 
+    /// Patches the APIService as it was read, and reads it again if it has changed meanwhile. Returns whether
+    /// it was patched.
+    async fn update(
+        self,
+        host: &Side,
+        dry_run: bool,
+        mut patch: impl FnMut(&Value) -> Result<Option<Value>, HubApiError>,
+    ) -> Result<bool, Failure> {
+        let path = if dry_run { self.dry_run() } else { self.path() };
+        for attempt in 1.. {
+            let current = host.get(&self.path()).await?.ok_or(HubApiError::NoGroup { group: self })?;
+            let Some(mut patch) = patch(&current)? else { break };
+            patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
+            match host.merge(&path, &patch).await {
+                Err(SideError::Refused { status: StatusCode::CONFLICT, .. }) if attempt < ATTEMPTS => {}
+                patched => return patched.map(|_| true).map_err(Failure::from),
+            }
+        }
+        Ok(false)
+    }
+
     /// Waits until the group responds through this hop; the error is its last response.
     async fn answers_by(self, host: &Side, hop: Option<Hop>, timeout: Duration) -> Result<(), String> {
         let (deadline, path) = (Instant::now() + timeout, format!("{}?limit=1", self.collection));
@@ -227,8 +234,8 @@ fn api_service(name: &str) -> String {
 
 const KARMADA: &str = "v1alpha1.cluster.karmada.io";
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Timeout for the deletion of the sidecar's right.
-const DELETION: Duration = Duration::from_secs(30);
+/// The host writes the status of an APIService at any time.
+const ATTEMPTS: u32 = 10;
 
 #[derive(Debug, thiserror::Error)]
 enum HubApiError {
@@ -242,6 +249,11 @@ enum HubApiError {
     Local { group: Group },
     #[error("annotation {REPLACED} of APIService {} is not what hub-api apply wrote", group.api_service)]
     Annotation { group: Group },
+    #[error(
+        "nothing was changed: APIService {} leads to {now} now, which hub-api apply did not write",
+        group.api_service
+    )]
+    Elsewhere { group: Group, now: String },
     #[error("cannot read the rights of the sidecar: {0}")]
     Manifest(manifests::Error),
     #[error("cannot read the CA {}: {error}", path.display())]
@@ -270,6 +282,10 @@ impl Explain for HubApiError {
             }
             Self::Silent { .. } => "put it back: kubectl mc hub-api remove --for karmada".to_owned(),
             Self::Local { .. } | Self::Manifest(_) | Self::Interrupted { .. } => return None,
+            Self::Elsewhere { group, .. } => format!(
+                "if that is the server of the hub, remove the record: kubectl annotate {} {REPLACED}-",
+                group.kubectl_name()
+            ),
             Self::Annotation { group } => format!("see: kubectl get {} -o yaml", group.kubectl_name()),
             Self::Authority { .. } => "name a PEM file by --certificate-authority".to_owned(),
             Self::Service(_) => "for example --service=kubectl-mc-system/mc-sidecar".to_owned(),

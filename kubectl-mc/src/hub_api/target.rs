@@ -66,13 +66,24 @@ impl Target {
         let insecure = insecure_skip_tls_verify.then_some(true);
         json!({"spec": {"service": service, "caBundle": ca_bundle, "insecureSkipTLSVerify": insecure}})
     }
+}
 
-    /// The text for an annotation.
+/// The content of the annotation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// The hub's own server.
+    #[serde(flatten)]
+    pub(super) original: Target,
+    /// The Service that `apply` wrote instead. Earlier versions did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sidecar: Option<Service>,
+}
+
+impl Record {
     pub(super) fn to_text(&self) -> String {
         json!(self).to_string()
     }
 
-    /// Parses the text of an annotation.
     pub(super) fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
@@ -99,10 +110,11 @@ mod tests {
             json!({"service": {"namespace": "karmada-system", "name": "aa"}, "insecureSkipTLSVerify": true}),
         ] {
             let target = Target::of(&json!({"spec": spec})).unwrap();
-            let back = Target::read(&target.to_text()).unwrap();
-            assert_eq!(back, target);
+            let record = Record { original: target, sidecar: None };
+            let back = Record::read(&record.to_text()).unwrap();
+            assert_eq!(back, record);
             // A merge patch removes null fields.
-            let patch = back.patch();
+            let patch = back.original.patch();
             assert_eq!(patch["spec"]["caBundle"], spec["caBundle"]);
             assert_eq!(patch["spec"]["insecureSkipTLSVerify"], spec["insecureSkipTLSVerify"]);
         }

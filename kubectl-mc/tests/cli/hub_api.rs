@@ -81,8 +81,14 @@ fn interrupted_hub_api_apply_puts_the_group_back() {
         if is_written && path.contains("/clusterrole") {
             return json(404, r#"{"kind": "Status", "code": 404, "reason": "NotFound"}"#);
         }
-        let is_own = path.contains("v1alpha1.proxy.kubectl-mc.dev") || is_written;
-        json(200, &api_service(if is_own { "kubectl-mc-system" } else { "karmada-system" }, ""))
+        let is_own = path.contains("v1alpha1.proxy.kubectl-mc.dev");
+        let record =
+            r#""fleet.kubectl-mc.dev/replaced": "{\"service\":{\"namespace\":\"a\",\"name\":\"b\"}}""#;
+        let (namespace, annotations) = match is_own || is_written {
+            true => ("kubectl-mc-system", record),
+            false => ("karmada-system", ""),
+        };
+        json(200, &api_service(namespace, annotations))
     });
     let is_patch = |head: &String| head.starts_with("PATCH ") && head.contains("v1alpha1.cluster.karmada.io");
     let mut child = bed.command(&APPLY).stderr(Stdio::piped()).spawn().unwrap();

@@ -1,6 +1,8 @@
 //! Implements `kubectl mc access grant` and `revoke` for a grant that the sidecar's leader maintains: a
 //! ClusterAccess on the host.
 
+mod content;
+
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -12,6 +14,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
+use self::content::{Content, OtherContent};
 use super::grant::Reach;
 use super::role::GrantedRole;
 use super::selection::{Clusters, names};
@@ -51,6 +54,7 @@ impl MaintainedGrant<'_> {
     ) -> Result<ExitStatus, Failure> {
         let clock = served(host).await?;
         let end = duration.map(|duration| end(clock, duration)).transpose()?;
+        self.exists(host).await?;
         let verbs = self.proxy_verbs(host, env).await;
         let apply = Apply { dry_run, force_conflicts: true };
         let written = apply.all(host.target(), [self.object(verbs, end)]).await.map_err(missing_kind)?;
@@ -70,6 +74,27 @@ impl MaintainedGrant<'_> {
         ungranted(&access).iter().for_each(|line| printer.note_line(line));
         printer.out_line(&self.next(&access, &kubectl_mc));
         Ok(ExitStatus::Success)
+    }
+
+    /// Whether the ClusterAccess exists. Fails if its name is given and it is another grant.
+    pub(super) async fn exists(&self, host: &Side) -> Result<bool, Failure> {
+        let path = path(&self.name());
+        let Some(name) = self.name else {
+            // A caller without the right to read ClusterAccesses has not written any.
+            return Ok(host.readable(&path).await?.is_some());
+        };
+        let Some(stored) = host.get(&path).await? else { return Ok(false) };
+        let (stored, given) = (Content::of(&stored["spec"]), Content::of(&self.object(None, None)["spec"]));
+        let has_pattern = match self.clusters {
+            Clusters::Named(clusters) => {
+                self.terms.iter().any(|term| !names(clusters).contains(&term.as_str()))
+            }
+            Clusters::Labelled { .. } => false,
+        };
+        if stored.is_same(&given, has_pattern) {
+            return Ok(true);
+        }
+        Err(OtherContent { name: name.to_owned(), stored, given }.into())
     }
 
     /// Deletes the ClusterAccess; returns whether it existed.

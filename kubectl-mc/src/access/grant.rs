@@ -83,13 +83,13 @@ pub(super) async fn revoke(
     };
     let Clusters::Named(clusters) = &clusters else {
         cluster_access::served(&host).await?;
+        maintained.exists(&host).await?;
         if !maintained.delete(delete, &host, printer).await? {
             nothing(&format!("there is no ClusterAccess {}", maintained.name()), &host, printer);
         }
         return Ok(ExitStatus::Success);
     };
-    // A caller without the right to read ClusterAccesses has not written any.
-    let is_maintained = host.readable(&cluster_access::path(&maintained.name())).await?.is_some();
+    let is_maintained = maintained.exists(&host).await?;
     if is_maintained {
         maintained.delete(delete, &host, printer).await?;
     }

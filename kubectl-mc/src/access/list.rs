@@ -152,7 +152,7 @@ fn of_binding(binding: &Value) -> Vec<String> {
 }
 
 /// A role reference in the notation of `access grant`.
-fn role(reference: &Value) -> String {
+pub(super) fn role(reference: &Value) -> String {
     let name = text(reference, "name");
     if reference["kind"] == "Role" { format!("role/{name}") } else { name.to_owned() }
 }
@@ -169,7 +169,7 @@ fn clusters_of(access: &Value) -> Vec<&str> {
     named.chain(selected.filter_map(|cluster| cluster["name"].as_str())).collect()
 }
 
-fn subjects(list: &Value) -> String {
+pub(super) fn subjects(list: &Value) -> String {
     let subject = |subject: &Value| {
         let (kind, name) = (text(subject, "kind").to_lowercase(), text(subject, "name"));
         match subject["namespace"].as_str() {
@@ -181,7 +181,7 @@ fn subjects(list: &Value) -> String {
 }
 
 /// A selector in the notation of kubectl's flags.
-fn selection(selector: &Value) -> String {
+pub(super) fn selection(selector: &Value) -> String {
     let labels = selector["matchLabels"].as_object().into_iter().flatten();
     let labels = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
     let expressions = selector["matchExpressions"].as_array().into_iter().flatten().map(|expression| {
@@ -234,7 +234,7 @@ impl Explain for Forbidden {
 }
 
 /// Every namespace, or every cluster.
-const ALL: &str = "<all>";
+pub(super) const ALL: &str = "<all>";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 #[cfg(test)]

@@ -25,6 +25,59 @@ fn dry_run_of_a_revocation_claims_no_end_of_access() {
     assert!(ran.err.contains("access through the host would end"), "{ran:?}");
 }
 
+/// A host that has ClusterAccess `on-call`: view for jane on m1.
+fn on_call() -> Bed {
+    Bed::serving(|path: &str| match path {
+        path if path.contains("/clusteraccesses/on-call") => answer(
+            200,
+            &json!({
+                "metadata": {"name": "on-call", "generation": 1},
+                "spec": {
+                    "roleRef": {"kind": "ClusterRole", "name": "view"}, "clusters": ["m1"],
+                    "subjects": [{"kind": "User", "name": "jane"}], "expirationTimestamp": "2026-11-23T16:00:00Z",
+                },
+            }),
+        ),
+        path if path.ends_with("/v1alpha1") => {
+            answer(200, &json!({"resources": [{"name": "clusteraccesses"}]}))
+        }
+        _ => answer(404, &json!({"kind": "Status", "code": 404, "reason": "NotFound"})),
+    })
+}
+
+#[test]
+fn name_of_another_grant_is_refused() {
+    let error = "error: nothing was changed: ClusterAccess on-call grants view for user:jane on m1, not ";
+    let hint = "hint: revoke it by its name alone: kubectl mc access revoke --name=on-call; or choose another --name\n";
+    for verb in ["grant", "revoke"] {
+        for (flags, given) in [
+            (&["edit", "--user=jane", "-C", "m1"][..], "edit for user:jane on m1\n"),
+            (&["view", "--user=joe", "-C", "m1"], "view for user:joe on m1\n"),
+            (&["view", "--user=jane", "-C", "m1", "-n", "shop"], "view for user:jane in shop on m1\n"),
+            (&["view", "--user=jane", "-C", "m2"], "view for user:jane on m2\n"),
+            (&["view", "--user=jane", "--all-clusters"], "view for user:jane on all clusters\n"),
+        ] {
+            let bed = on_call();
+            let ran = bed.run(&[&["access", verb, "--name=on-call"], flags].concat());
+            let (code, text) = ran.failed();
+            assert!(code == 2 && text.contains(&format!("{error}{given}")) && text.contains(hint), "{text}");
+            assert!(bed.requests().iter().all(|head| head.starts_with("GET ")), "it wrote");
+        }
+    }
+}
+
+#[test]
+fn name_of_the_same_grant_is_accepted() {
+    let flags = ["--name=on-call", "view", "--user=jane", "-C", "m1", "--dry-run"];
+    for (verb, out) in [
+        ("grant", "host: clusteraccess.fleet.kubectl-mc.dev/on-call unchanged (server dry run)\n"),
+        ("revoke", "host: clusteraccess.fleet.kubectl-mc.dev/on-call deleted (server dry run)\n"),
+    ] {
+        let ran = on_call().run(&[&["access", verb], &flags[..]].concat());
+        assert_eq!((ran.code, ran.out.as_str()), (Some(0), out), "{ran:?}");
+    }
+}
+
 /// A host with the grant's binding, and a member that the sidecar cannot reach.
 fn revoke(flags: &[&str]) -> Ran {
     let deleted = AtomicBool::new(false);

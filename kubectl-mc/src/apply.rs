@@ -24,6 +24,7 @@ use crate::cluster::client;
 use crate::cluster::connection::NamedCluster;
 use crate::cluster::fields::condition;
 use crate::error::Explain;
+use crate::printer::Printer;
 
 /// The field manager of the plugin.
 pub(crate) const FIELD_MANAGER: &str = kubectl_mc_api::names::KUBECTL_MC;
@@ -82,6 +83,28 @@ impl Apply {
         to: NamedCluster<'_>,
         objects: impl IntoIterator<Item = Value>,
     ) -> Result<Vec<Applied>, ApplyError> {
+        self.each(to, objects, |_| ()).await
+    }
+
+    /// The same, and prints each object once it is applied.
+    pub(crate) async fn print_each(
+        self,
+        side: &str,
+        to: NamedCluster<'_>,
+        objects: impl IntoIterator<Item = Value>,
+        printer: &Printer,
+    ) -> Result<Vec<Applied>, ApplyError> {
+        let print = |one: &Applied| printer.out_line(&format!("{side}{}", one.line(self.dry_run)));
+        self.each(to, objects, print).await
+    }
+
+    /// The same, and reports each object once it is applied, because a later refusal loses the result.
+    pub(crate) async fn each(
+        self,
+        to: NamedCluster<'_>,
+        objects: impl IntoIterator<Item = Value>,
+        mut report: impl FnMut(&Applied),
+    ) -> Result<Vec<Applied>, ApplyError> {
         let mut applied = Vec::new();
         let mut made = Made::default();
         for value in objects {
@@ -89,6 +112,7 @@ impl Apply {
             if self.dry_run && one.before.is_none() {
                 made.remember(&one.object);
             }
+            report(&one);
             applied.push(one);
         }
         Ok(applied)

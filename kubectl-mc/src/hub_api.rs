@@ -70,8 +70,7 @@ async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> R
     let mut patch = patch_to(&wanted, &record.to_text().into());
     patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
     let applying = Apply { dry_run: arguments.dry_run, force_conflicts: false };
-    let applied = applying.all(host.target(), rights).await?;
-    applied.iter().for_each(|one| printer.out_line(&one.line(arguments.dry_run)));
+    let applied = applying.print_each("", host.target(), rights, printer).await?;
     if arguments.dry_run {
         host.merge(&group.dry_run(), &patch).await?;
         printer

@@ -24,7 +24,7 @@ impl<'a> Progress<'a> {
         Self { printer, terminal: std::io::stderr().is_terminal() }
     }
 
-    /// Starts a step. End it before printing anything else.
+    /// Starts a step, which other output does not end.
     pub(crate) fn step(&self, text: &str) -> Step<'a> {
         let text = escaped(text.trim());
         let bar = self.terminal.then(|| {
@@ -34,6 +34,7 @@ impl<'a> Progress<'a> {
             interrupt::clears(Some(bar.clone()));
             bar.set_message(text.clone());
             bar.enable_steady_tick(TICK);
+            self.printer.draw(Some(bar.clone()));
             bar
         });
         Step { printer: self.printer, bar, text, said: String::new() }
@@ -127,6 +128,7 @@ impl Step<'_> {
     fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
+            self.printer.draw(None);
             #[cfg(unix)]
             interrupt::clears(None);
         }

@@ -57,8 +57,8 @@ impl MaintainedGrant<'_> {
         self.exists(host).await?;
         let verbs = self.proxy_verbs(host, env).await;
         let apply = Apply { dry_run, force_conflicts: true };
-        let written = apply.all(host.target(), [self.object(verbs, end)]).await.map_err(missing_kind)?;
-        written.iter().for_each(|one| printer.out_line(&format!("host: {}", one.line(dry_run))));
+        let written = apply.print_each("host: ", host.target(), [self.object(verbs, end)], printer).await;
+        written.map_err(missing_kind)?;
         if dry_run {
             return Ok(ExitStatus::Success);
         }
@@ -224,10 +224,7 @@ pub(super) async fn delete_named(
     host: &Side,
     printer: &Printer,
 ) -> Result<bool, Failure> {
-    let deleted = delete.all(host.target(), std::iter::once(named(name))).await?;
-    let remark = if delete.dry_run { " (server dry run)" } else { "" };
-    deleted.iter().for_each(|one| printer.out_line(&format!("host: {one} deleted{remark}")));
-    Ok(!deleted.is_empty())
+    Ok(delete.print_each("host: ", host.target(), std::iter::once(named(name)), printer).await?)
 }
 
 /// The path of a ClusterAccess.

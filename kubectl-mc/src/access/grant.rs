@@ -144,10 +144,9 @@ impl ImmediateGrant<'_> {
         for subject in subjects {
             let grant = Grant { cluster, role, subject };
             // The member comes first: the right on the proxy is useless without a right on the member.
-            let on_member = apply.all(member.target(), [grant.on_member()]).await?;
-            let on_host = apply.all(host.target(), [grant.host_role(reach), grant.host_binding()]).await?;
-            on_host.iter().for_each(|one| printer.out_line(&format!("host: {}", one.line(dry_run))));
-            on_member.iter().for_each(|one| printer.out_line(&format!("{cluster}: {}", one.line(dry_run))));
+            let (on_member, on_host) = ([grant.on_member()], [grant.host_role(reach), grant.host_binding()]);
+            apply.print_each(&format!("{cluster}: "), member.target(), on_member, printer).await?;
+            apply.print_each("host: ", host.target(), on_host, printer).await?;
         }
         if !dry_run {
             printer.out(&next(host, cluster, role, &subjects[0]));
@@ -215,12 +214,10 @@ async fn delete_from(
     delete: Delete,
     printer: &Printer,
 ) -> Result<bool, Failure> {
-    let remark = if delete.dry_run { " (server dry run)" } else { "" };
     let mut any = false;
     for binding in bindings {
-        let deleted = delete.all(side.target(), std::iter::once(binding)).await?;
-        deleted.iter().for_each(|one| printer.out_line(&format!("{name}: {one} deleted{remark}")));
-        any |= !deleted.is_empty();
+        let binding = std::iter::once(binding);
+        any |= delete.print_each(&format!("{name}: "), side.target(), binding, printer).await?;
     }
     Ok(any)
 }
@@ -256,8 +253,8 @@ async fn sweep(
     let bindings = host.get(&path).await?.unwrap_or_default();
     let role = role.host_role(cluster);
     if items(&bindings).all(|binding| binding["roleRef"]["name"] != role.as_str()) {
-        let deleted = delete.all(host.target(), std::iter::once(object("ClusterRole", &role, None))).await?;
-        deleted.iter().for_each(|one| printer.out_line(&format!("host: {one} deleted")));
+        let role = std::iter::once(object("ClusterRole", &role, None));
+        delete.print_each("host: ", host.target(), role, printer).await?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::ApplyError;
 use super::object::{Object, with_retries};
 use crate::cluster::connection::NamedCluster;
+use crate::printer::Printer;
 
 /// Options of a deletion.
 #[derive(Clone, Copy, Debug)]
@@ -27,10 +28,39 @@ impl Delete {
         from: NamedCluster<'_>,
         objects: impl DoubleEndedIterator<Item = Value>,
     ) -> Result<Vec<Object>, ApplyError> {
+        self.each(from, objects, |_| ()).await
+    }
+
+    /// The same, and prints each object once it is deleted. Returns whether any existed.
+    pub(crate) async fn print_each(
+        self,
+        side: &str,
+        from: NamedCluster<'_>,
+        objects: impl DoubleEndedIterator<Item = Value>,
+        printer: &Printer,
+    ) -> Result<bool, ApplyError> {
+        let deleted = self.each(from, objects, |object| self.print(side, object, printer)).await?;
+        Ok(!deleted.is_empty())
+    }
+
+    /// Prints that an object is deleted.
+    pub(crate) fn print(self, side: &str, object: &Object, printer: &Printer) {
+        let remark = if self.dry_run { " (server dry run)" } else { "" };
+        printer.out_line(&format!("{side}{object} deleted{remark}"));
+    }
+
+    /// The same, and reports each object once its deletion is accepted: a later error loses the result.
+    pub(crate) async fn each(
+        self,
+        from: NamedCluster<'_>,
+        objects: impl DoubleEndedIterator<Item = Value>,
+        mut report: impl FnMut(&Object),
+    ) -> Result<Vec<Object>, ApplyError> {
         let mut deleted = Vec::new();
         for value in objects.rev() {
             let object = Object::new(value)?;
             if self.one(from, &object).await? {
+                report(&object);
                 deleted.push(object);
             }
         }

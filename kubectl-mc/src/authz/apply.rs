@@ -28,18 +28,16 @@ pub(super) async fn run(
         printer.out(&diff::unified(&judged));
         return Ok(ExitStatus::Success);
     }
-    let applied = if arguments.dry_run {
-        judged
-    } else {
-        let (rights, others): (Vec<_>, Vec<_>) = wanted.into_iter().partition(keeper::is_right);
-        let mut applied = applying.all(host.target(), others).await?;
-        if !rights.is_empty() {
-            enforced(host).await?;
-            applied.extend(applying.all(host.target(), rights).await?);
-        }
-        applied
-    };
-    applied.iter().for_each(|one| printer.out_line(&one.line(arguments.dry_run)));
+    if arguments.dry_run {
+        judged.iter().for_each(|one| printer.out_line(&one.line(true)));
+        return Ok(ExitStatus::Success);
+    }
+    let (rights, others): (Vec<_>, Vec<_>) = wanted.into_iter().partition(keeper::is_right);
+    applying.print_each("", host.target(), others, printer).await?;
+    if !rights.is_empty() {
+        enforced(host).await?;
+        applying.print_each("", host.target(), rights, printer).await?;
+    }
     Ok(ExitStatus::Success)
 }
 

@@ -38,10 +38,7 @@ pub(super) async fn run(
         stop_keeping(&names, host).await?;
     }
     let delete = Delete { dry_run: arguments.dry_run, timeout: arguments.timeout };
-    let deleted = delete.all(host.target(), objects.into_iter()).await?;
-    let remark = if arguments.dry_run { " (server dry run)" } else { "" };
-    deleted.iter().for_each(|object| printer.out_line(&format!("{object} deleted{remark}")));
-    if deleted.is_empty() {
+    if !delete.print_each("", host.target(), objects.into_iter(), printer).await? {
         printer.note_line("nothing to remove");
     }
     Ok(ExitStatus::Success)

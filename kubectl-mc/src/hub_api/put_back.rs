@@ -90,8 +90,8 @@ pub(crate) async fn put_all_back(host: &Side, dry_run: bool, printer: &Printer) 
 
 async fn remove_rights(host: &Side, printer: &Printer) -> Result<(), Failure> {
     let rights = manifests::hub_api_rights(NAMESPACE).map_err(HubApiError::Manifest)?;
-    let deleted = Delete { dry_run: false, timeout: DELETION }.all(host.target(), rights.into_iter()).await?;
-    deleted.iter().for_each(|object| printer.out_line(&format!("{object} deleted")));
+    let delete = Delete { dry_run: false, timeout: DELETION };
+    delete.print_each("", host.target(), rights.into_iter(), printer).await?;
     Ok(())
 }
 

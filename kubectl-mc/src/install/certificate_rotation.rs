@@ -74,8 +74,8 @@ impl<'a> CertificateRotation<'a> {
         Ok(())
     }
 
-    /// Removes the old authority and the objects of the old issuer; returns the deleted objects.
-    pub(crate) async fn finish(&self, delete: Delete) -> Result<Vec<Object>, Failure> {
+    /// Removes the old authority and the objects of the old issuer; reports each deleted object.
+    pub(crate) async fn finish(&self, delete: Delete, report: impl FnMut(&Object)) -> Result<(), Failure> {
         let certificates = self.parameters.values.certificates;
         let is_change = self.is_due() && !delete.dry_run;
         // Also without a change, because an interrupted run may have deleted the objects of the old issuer
@@ -90,13 +90,13 @@ impl<'a> CertificateRotation<'a> {
         {
             self.register(&own).await?;
         }
-        let deleted = delete.all(self.host, self.surplus.iter().cloned()).await?;
+        delete.each(self.host, self.surplus.iter().cloned(), report).await?;
         // This is safe only now: while their Secret exists, stopping sidecars write it into the host's bundle
         // again. cert-manager's injector removes nothing.
         if let Some(new) = self.given().or(served).filter(|new| is_external && !new.is_empty()) {
             self.register(&new).await?;
         }
-        Ok(deleted)
+        Ok(())
     }
 
     /// Makes the host trust this bundle for the API groups of the sidecar.
@@ -277,7 +277,7 @@ mod tests {
             is_registered: true,
         };
         for dry_run in [true, false] {
-            rotation.finish(Delete { dry_run, timeout: POLL }).await.unwrap();
+            rotation.finish(Delete { dry_run, timeout: POLL }, |_| ()).await.unwrap();
             assert_eq!(patches.try_iter().count(), usize::from(!dry_run));
         }
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::apply::delete::Delete;
 use crate::apply::diff;
+use crate::apply::object::Object;
 use crate::apply::recorded_flags::RecordedFlags;
 use crate::apply::{Applied, Apply, Change};
 use crate::cli::{Flags, InstallArgs};
@@ -113,11 +114,11 @@ async fn install(
         }
         printer.note_line(&format!("warning: {refused}"));
     }
-    let mut applied = Vec::new();
+    let mut report = report(printer);
     let mut plan = plan;
     if plan.lacks_address() && !arguments.dry_run && !arguments.diff {
         let mut step = progress.step("waiting for the load balancer");
-        (plan, applied) = direct::with_new_address(plan, runs_on, applying, &deadline, &mut step).await?;
+        plan = direct::with_new_address(plan, runs_on, applying, &deadline, &mut step, &mut report).await?;
         objects = plan.host()?;
         host::keep_foreign_namespaces(&host.client, &mut objects).await?;
         step.done();
@@ -127,15 +128,16 @@ async fn install(
     if arguments.dry_run {
         judged.iter().for_each(|one| printer.out_line(&one.line(true)));
         let delete = Delete { dry_run: true, timeout: arguments.timeout };
-        let surplus = [handover.finish(delete).await?, unexposed.delete(delete).await?].concat();
-        surplus.iter().for_each(|one| printer.out_line(&format!("{one} deleted (server dry run)")));
+        handover.finish(delete, |one| delete.print("", one, printer)).await?;
+        unexposed.delete(delete, |one| delete.print("", one, printer)).await?;
         return Ok(());
     }
     if arguments.diff {
         printer.out(&diff::unified(&judged));
         let delete = Delete { dry_run: true, timeout: arguments.timeout };
-        let surplus = [handover.finish(delete).await?, unexposed.delete(delete).await?].concat();
-        surplus.iter().for_each(|one| printer.note_line(&format!("{one} would be deleted")));
+        let report = |one: &Object| printer.note_line(&format!("{one} would be deleted"));
+        handover.finish(delete, report).await?;
+        unexposed.delete(delete, report).await?;
         return Ok(());
     }
 
@@ -147,17 +149,17 @@ async fn install(
     let is_program = |object: &Value| object["kind"] == "Deployment";
     let program = objects.iter().position(is_program).map(|at| objects.split_off(at));
     let step = progress.step("applying");
-    applied.extend(applying.all(host.target(HOST), objects).await?);
+    applying.each(host.target(HOST), objects, &mut report).await?;
     if handover.is_due() {
         let mut step = progress.step("making the host trust the old and the new certificates");
         handover.trust_both(&deadline, &mut step).await?;
         step.done();
         if plan.parameters.values.certificates == Certificates::SelfManaged {
             // Otherwise cert-manager would remove the sidecars' own authority again.
-            applied.extend(applying.all(host.target(HOST), std::mem::take(&mut registrations)).await?);
+            applying.each(host.target(HOST), std::mem::take(&mut registrations), &mut report).await?;
         }
     }
-    applied.extend(applying.all(host.target(HOST), program.into_iter().flatten()).await?);
+    applying.each(host.target(HOST), program.into_iter().flatten(), &mut report).await?;
     if let Some(remote) = &remote {
         let kubeconfig = remote::kubeconfig(
             &host,
@@ -167,10 +169,9 @@ async fn install(
         )
         .await?;
         let (elsewhere, _) = objects_elsewhere(&plan, &kubeconfig, &host_uid, remote).await?;
-        applied.extend(applying.all(remote.target(RUNS_ON), elsewhere).await?);
+        applying.each(remote.target(RUNS_ON), elsewhere, &mut report).await?;
     }
     step.done();
-    report(&applied, printer);
 
     let mut step = progress.step("waiting for the sidecars");
     let namespace = &plan.parameters.namespace;
@@ -178,9 +179,9 @@ async fn install(
     wait::deployment(runs_on, &uninstall, namespace, &deadline, &mut step).await?;
     step.done();
     let delete = Delete { dry_run: false, timeout: arguments.timeout };
-    let surplus = [handover.finish(delete).await?, unexposed.delete(delete).await?].concat();
-    surplus.iter().for_each(|one| printer.out_line(&format!("{one} deleted")));
-    report(&applying.all(host.target(HOST), registrations).await?, printer);
+    handover.finish(delete, |one| delete.print("", one, printer)).await?;
+    unexposed.delete(delete, |one| delete.print("", one, printer)).await?;
+    applying.each(host.target(HOST), registrations, &mut report).await?;
     let mut step = progress.step("waiting for the host to reach the sidecars");
     wait::registration(&host.client, plan.reach.as_ref(), &deadline, &mut step).await?;
     step.done();
@@ -204,13 +205,16 @@ async fn objects_elsewhere(
     Ok((objects, kept))
 }
 
-fn report(applied: &[Applied], printer: &Printer) {
-    for (at, one) in applied.iter().enumerate() {
+/// Prints each object once it is applied.
+fn report(printer: &Printer) -> impl FnMut(&Applied) {
+    let mut printed: Vec<Object> = Vec::new();
+    move |one| {
         // The Service of a load balancer is applied before all other objects, and again with them.
-        let is_again = one.outcome() == Change::Unchanged
-            && applied[..at].iter().any(|before| before.object.is_same(&one.object));
+        let is_again =
+            one.outcome() == Change::Unchanged && printed.iter().any(|before| before.is_same(&one.object));
         if !is_again {
             printer.out_line(&one.line(false));
+            printed.push(one.object.clone());
         }
     }
 }

@@ -37,15 +37,16 @@ pub(crate) async fn with_new_address(
     applying: Apply,
     deadline: &Deadline,
     step: &mut Step<'_>,
-) -> Result<(InstallPlan, Vec<Applied>), Failure> {
+    report: impl FnMut(&Applied),
+) -> Result<InstallPlan, Failure> {
     let namespace = &plan.parameters.namespace;
     let mut objects = plan.parameters.home().map_err(InstallError::Manifest)?;
     super::host::keep_foreign_namespaces(&runs_on.client, &mut objects).await?;
     objects.extend(plan.parameters.direct_service().map_err(InstallError::Manifest)?);
-    let applied = applying.all(runs_on.target(RUNS_ON), objects).await?;
+    applying.each(runs_on.target(RUNS_ON), objects, report).await?;
     loop {
         if let Some(server) = address(&runs_on.client, namespace).await? {
-            return Ok((plan.with_direct_server(server), applied));
+            return Ok(plan.with_direct_server(server));
         }
         if deadline.is_over() {
             let (kubectl, namespace) = (runs_on.cluster.kubectl(), namespace.clone());
@@ -76,12 +77,15 @@ impl<'a> Unexposed<'a> {
         Ok(Self { surplus })
     }
 
-    pub(crate) async fn delete(&self, delete: Delete) -> Result<Vec<Object>, ApplyError> {
-        let mut deleted = Vec::new();
+    pub(crate) async fn delete(
+        &self,
+        delete: Delete,
+        mut report: impl FnMut(&Object),
+    ) -> Result<(), ApplyError> {
         for (cluster, objects) in &self.surplus {
-            deleted.extend(delete.all(*cluster, objects.iter().cloned()).await?);
+            delete.each(*cluster, objects.iter().cloned(), &mut report).await?;
         }
-        Ok(deleted)
+        Ok(())
     }
 }
 

@@ -2,7 +2,6 @@
 //! registrations contain credentials that exist nowhere else, so they are deleted only after a confirmation.
 
 use crate::apply::delete::Delete;
-use crate::apply::object::Object;
 use crate::cli::{Flags, UninstallArgs};
 use crate::cluster::connection;
 use crate::cluster::context::HostOptions;
@@ -78,25 +77,20 @@ async fn uninstall(
         }
     }
     hub_api::put_all_back(&Side { role: HOST, at: host.clone() }, *dry_run, printer).await?;
-    let mut deleted = delete.all(host.target(HOST), members.objects.into_iter()).await?;
     let step = progress.step("removing");
     // Running programs are deleted first, so that they create nothing again.
     let (running, resting): (Vec<_>, Vec<_>) =
         ours.into_iter().partition(|object| object["kind"] == "Deployment" || object["kind"] == "APIService");
-    deleted.extend(delete.all(host.target(HOST), running.into_iter()).await?);
-    deleted.extend(delete.all(host.target(HOST), resting.into_iter()).await?);
+    let mut is_installed = false;
+    for objects in [members.objects, running, resting] {
+        is_installed |= delete.print_each("", host.target(HOST), objects.into_iter(), printer).await?;
+    }
     if let Some(remote) = &remote {
-        deleted.extend(delete.all(remote.target(RUNS_ON), elsewhere.into_iter()).await?);
+        is_installed |= delete.print_each("", remote.target(RUNS_ON), elsewhere.into_iter(), printer).await?;
     }
     step.done();
-    report(&deleted, *dry_run, printer);
-    Ok(())
-}
-
-fn report(deleted: &[Object], dry_run: bool, printer: &Printer) {
-    let remark = if dry_run { " (server dry run)" } else { "" };
-    deleted.iter().for_each(|object| printer.out_line(&format!("{object} deleted{remark}")));
-    if deleted.is_empty() {
+    if !is_installed {
         printer.note("mc-sidecar is not installed\n");
     }
+    Ok(())
 }

@@ -92,17 +92,11 @@ async fn unjoin(
         confirm(&format!("Remove {name} from the {}?", sides.join(" and the ")), printer)?;
     }
     // The host comes first: without the registration, no controller creates the member's objects again.
-    let deleted = delete.all(host.target(), on_host.into_iter()).await?;
-    let say = |side: &str, object: &dyn std::fmt::Display| {
-        let remark = if *dry_run { " (server dry run)" } else { "" };
-        printer.out_line(&format!("{side}: {object} deleted{remark}"));
-    };
-    deleted.iter().for_each(|object| say("host", object));
+    delete.print_each("host: ", host.target(), on_host.into_iter(), printer).await?;
     match on_member {
         Some((member, remains, agent)) => {
             for objects in [agent.objects, remains.objects] {
-                let deleted = delete.all(member.target(), objects.into_iter()).await?;
-                deleted.iter().for_each(|object| say("member", object));
+                delete.print_each("member: ", member.target(), objects.into_iter(), printer).await?;
             }
             if !dry_run {
                 cleanup::forget(member).await?;

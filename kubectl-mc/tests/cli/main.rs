@@ -34,6 +34,7 @@ mod login;
 mod man;
 mod old_member;
 mod one_cluster;
+mod partial;
 mod preflight;
 mod promises;
 mod revoke;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::cluster::cluster_id::ClusterId;
 use tokio::sync::mpsc::{self, Sender};
+use tokio::task::JoinSet;
 
 pub(crate) use plan::LogsPlan;
 pub(crate) use tail::TailPlan;
@@ -103,9 +104,7 @@ where
                 return Ok(());
             }
         }
-        if let Ok(result) = (&mut log.0).await {
-            result?;
-        }
+        (&mut log.0).await.unwrap_or_else(|_| Err(MemberFailure::died()))?;
         running.extend(waiting.next().map(begin));
     }
     Ok(())
@@ -144,14 +143,22 @@ async fn member_follow(
             return Err(failure);
         }
     };
-    let mut running = tokio::task::JoinSet::new();
+    let mut running = JoinSet::new();
     for stream in streams {
         let sender = sender.clone();
         running.spawn(async move { stream.follow(&mut Cutter::default(), &sender).await });
     }
+    all_ended(running, &sender).await
+}
+
+/// Waits for the logs of a member; fails if one of them does.
+async fn all_ended(
+    mut running: JoinSet<Result<(), MemberFailure>>,
+    sender: &Sender<Said>,
+) -> Result<(), MemberFailure> {
     let mut result = Ok(());
     while let Some(ended) = running.join_next().await {
-        if let Ok(Err(failure)) = ended {
+        if let Err(failure) = ended.unwrap_or_else(|_| Err(MemberFailure::died())) {
             // The other logs of the member may run for days.
             let _ = sender.send(Said::Failed(failure.clone())).await;
             result = result.and(Err(failure));
@@ -254,3 +261,24 @@ impl Sink<Said> for Texts<'_, '_> {
 
 /// Number of logs of one member that are read in parallel, the number that kubectl follows.
 const BESIDE: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn panic_of_a_log_fails_its_member() {
+        let (sender, mut said) = mpsc::channel(1);
+        let read = |is_broken: bool| async move {
+            assert!(!is_broken, "a defect");
+            Ok(())
+        };
+        let result = in_order(vec![false, true], 2, move |is_broken, _| read(is_broken), &sender).await;
+        assert_eq!(result, Err(MemberFailure::died()));
+        let mut running = JoinSet::new();
+        running.spawn(read(false));
+        running.spawn(read(true));
+        assert_eq!(all_ended(running, &sender).await, Err(MemberFailure::died()));
+        assert!(matches!(said.recv().await, Some(Said::Failed(_))));
+    }
+}

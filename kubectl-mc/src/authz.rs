@@ -89,6 +89,8 @@ enum AuthzError {
     NoKarmada,
     #[error("no rights were verified: the host has no Clusters of Karmada")]
     NoClusters,
+    #[error("cannot verify the rights of agents: the host did not answer whether {user} may {verb} {object}")]
+    NoAnswer { user: String, verb: &'static str, object: String },
     #[error("{0:?} is no name of a cluster that has objects of its own in Karmada")]
     Name(String),
     #[error("cannot read random numbers from the system")]
@@ -123,14 +125,16 @@ impl Explain for AuthzError {
                  rbac-generator"
                     .to_owned(),
             ),
-            Self::NotEnforced => Some("run the same command again".to_owned()),
+            Self::NotEnforced | Self::NoAnswer { .. } => Some("run the same command again".to_owned()),
             Self::Layout(_) | Self::Random | Self::CaFile { .. } => None,
         }
     }
 
     fn status(&self) -> ExitStatus {
         match self {
-            Self::NoKarmada | Self::NoClusters | Self::Random | Self::NotEnforced => ExitStatus::Failed,
+            Self::NoKarmada | Self::NoClusters | Self::NoAnswer { .. } | Self::Random | Self::NotEnforced => {
+                ExitStatus::Failed
+            }
             Self::Name(_) | Self::Layout(_) | Self::CaFile { .. } => ExitStatus::Usage,
         }
     }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use http::StatusCode;
 use kubectl_mc_api::ownership::matrix::{Cell, Target, cells};
 use kubectl_mc_api::ownership::{Decision, Layout, decide, subject};
 use serde_json::{Value, json};
@@ -92,8 +93,14 @@ pub(super) async fn registered(host: &Side, kind: &str, name: &str) -> Result<Op
 /// number of lines.
 async fn of_keeper(layout: &Layout, host: &Side, printer: &Printer) -> Result<usize, Failure> {
     let rights = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{}", keeper::NAME);
-    if host.readable(&rights).await?.is_none() {
-        return Ok(0);
+    match host.get(&rights).await {
+        Ok(Some(_)) => {}
+        Ok(None) => return Ok(0),
+        Err(error @ SideError::Refused { status: StatusCode::FORBIDDEN, .. }) => {
+            printer.out_line(&format!("not checked: the policy on the sidecar's account: {error}"));
+            return Ok(1);
+        }
+        Err(error) => return Err(error.into()),
     }
     let policy = registered(host, "validatingadmissionpolicies", keeper::NAME).await?;
     let binding = registered(host, "validatingadmissionpolicybindings", keeper::NAME).await?;
@@ -213,22 +220,27 @@ async fn ask(
             });
         }
         while let Some(answer) = asked.join_next().await {
+            // A review whose task has died has no answer below.
             let Ok(answer) = answer else { continue };
-            let (review, answer) = answer?;
-            answers.insert(review, answer);
+            if let (review, Some(answer)) = answer? {
+                answers.insert(review, answer);
+            }
         }
     }
-    let answer = |review| answers.get(review).cloned().unwrap_or_else(|| Answer::of(&Value::Null));
-    Ok(cells.into_iter().zip(&reviews).map(|(cell, review)| (cell, answer(review))).collect())
+    let answers = cells.into_iter().zip(&reviews).map(|(cell, review)| match answers.get(review) {
+        Some(answer) => Ok((cell, answer.clone())),
+        None => Err(AuthzError::NoAnswer { user: user.to_owned(), verb: cell.verb, object: describe(&cell) }),
+    });
+    Ok(answers.collect::<Result<_, _>>()?)
 }
 
 impl Answer {
-    fn of(status: &Value) -> Self {
+    fn of(status: &Value) -> Option<Self> {
         let text = ["reason", "evaluationError"].iter().find_map(|key| status[*key].as_str());
-        Self {
-            is_allowed: status["allowed"] == true,
+        Some(Self {
+            is_allowed: status["allowed"].as_bool()?,
             reason: text.map(|text| ServerText::from(text.to_owned()).to_string()).unwrap_or_default(),
-        }
+        })
     }
 }
 

@@ -266,7 +266,8 @@ const VERIFY_EXAMPLES: &str = "\
 Asks the host by SubjectAccessReviews what the agent of each cluster may do to
 its own objects and to those of another cluster.
 
-Exit codes: 0 exactly what an agent needs, 1 something is too wide or missing.
+Exit codes: 0 exactly what an agent needs, 1 something is too wide, missing or
+not checked.
 
 Examples:
   # The agents of all clusters

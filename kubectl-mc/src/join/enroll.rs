@@ -104,14 +104,14 @@ async fn enroll(
         return Ok(ExitStatus::Success);
     }
     let account = Account { name, host };
-    let mut written = account.apply().await?;
-    written.extend(opening.open(secrets).await?);
+    // Printed as notes, because standard output is the manifest.
+    let note = |one: &Applied| printer.note_line(&format!("host: {}", one.line(false)));
+    account.apply().await?.iter().for_each(note);
+    opening.open(secrets, note).await?;
     let apply = Apply { dry_run: false, force_conflicts: true };
-    written.extend(apply.all(host.target(), [registration]).await?);
+    apply.each(host.target(), [registration], note).await?;
     let AgentToken { fresh, granted } = account.token(plan.token, None, clock).await?;
     let token = fresh.ok_or_else(|| AgentError::NoToken(name.to_string()))?;
-    // Printed as notes, because standard output is the manifest.
-    written.iter().for_each(|one| printer.note_line(&format!("host: {}", one.line(false))));
     printer.out(&manifest.text(&token));
     let left = human(arguments.by_agent.enroll_for);
     let kubectl_mc = host.at.cluster.kubectl_mc();
@@ -150,7 +150,7 @@ impl Opening<'_> {
     }
 
     /// Deletes the remains of an unfinished enrollment, then writes the Secrets.
-    async fn open(&self, secrets: Vec<Value>) -> Result<Vec<Applied>, Failure> {
+    async fn open(&self, secrets: Vec<Value>, report: impl FnMut(&Applied)) -> Result<(), Failure> {
         for secret in &secrets {
             let name = secret["metadata"]["name"].as_str().unwrap_or_default();
             let path = path::secret(self.namespace, name);
@@ -161,7 +161,8 @@ impl Opening<'_> {
             }
         }
         let apply = Apply { dry_run: false, force_conflicts: true };
-        Ok(apply.all(self.host.target(), secrets).await?)
+        apply.each(self.host.target(), secrets, report).await?;
+        Ok(())
     }
 }
 

@@ -267,8 +267,9 @@ async fn tokens(
     }
     let life = wanted.unwrap_or_else(|| present_life(present.as_ref(), stored.as_ref()));
     policies.iter_mut().for_each(|policy| token_policy::set_longest(policy, of_manager(life)));
-    let tokens = Tokens { name, host, member, namespace, life, policies, beside: Map::new() };
-    Ok(tokens.write().await.map_err(failed)?.granted)
+    let (beside, report) = (Map::new(), &|_: &_| ());
+    let tokens = Tokens { name, host, member, namespace, life, policies, beside, report };
+    Ok(tokens.write().await.map_err(failed)?)
 }
 
 /// The lifetime that an earlier join chose. The policy has it even if the member granted less.

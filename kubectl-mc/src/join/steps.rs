@@ -20,7 +20,7 @@ use crate::apply::delete::Delete;
 use crate::apply::{Applied, Apply, Change};
 use crate::error::Failure;
 use crate::printer::Printer;
-use crate::progress::{Interrupt, Progress, Step};
+use crate::progress::{Interrupt, Progress};
 
 /// Both sides, and the objects to write.
 pub(crate) struct Steps<'a> {
@@ -96,26 +96,25 @@ impl Steps<'_> {
 
         let step = progress.step(&format!("registering {name} on the host"));
         let secret = name.member_secret();
-        let mut written = match &agent {
-            Some(agent) => agent.account().await?,
-            None => Vec::new(),
-        };
+        if let Some(agent) = &agent {
+            print_applied("host", &agent.account().await?, printer);
+        }
         let mut new_secrets = Vec::new();
         // The Secret comes first, so that the sidecar can try a registered cluster immediately.
         if switch.is_none() {
             let secret = connection(host, namespace, &secret, endpoint, apply).await?;
             new_secrets.extend(written_now(&secret));
-            written.extend(secret);
+            print_applied("host", &secret, printer);
         }
-        written.extend(apply.all(host.target(), [registration]).await?);
-        ended(step, "host", &written, printer);
+        apply.print_each("host: ", host.target(), [registration], printer).await?;
+        step.done();
 
         let mut of_agent = None;
         if let Some(agent) = &agent {
             let step = progress.step("starting the agent on the member");
-            let (written, granted) = agent.start().await?;
+            let (written, granted) = agent.start(printer).await?;
             of_agent = granted;
-            ended(step, "member", &written, printer);
+            step.done();
             let is_other = written
                 .iter()
                 .any(|one| one.object.kind() == "Deployment" && one.outcome() == Change::Configured);
@@ -151,30 +150,35 @@ impl Steps<'_> {
         // The policy on tokens waits for the first token, which shows the audiences.
         let (token_policies, member_objects): (Vec<_>, Vec<_>) =
             member_objects.into_iter().partition(token_policy::is_policy);
-        let written = apply.all(member.target(), member_objects).await?;
-        let list = match &list {
-            Some(list) => Some(bindable_roles::write(member, list, false).await?),
-            None => None,
-        };
+        apply.print_each("member: ", member.target(), member_objects, printer).await?;
+        if let Some(list) = &list {
+            printer.out_line(&format!("member: {}", bindable_roles::write(member, list, false).await?));
+        }
         let delete = Delete { dry_run: false, timeout };
-        let deleted = delete.all(member.target(), surplus.into_iter()).await?;
-        ended(step, "member", &written, printer);
-        list.iter().for_each(|line| printer.out_line(&format!("member: {line}")));
-        deleted.iter().for_each(|one| printer.out_line(&format!("member: {one} deleted")));
+        delete.print_each("member: ", member.target(), surplus.into_iter(), printer).await?;
+        step.done();
 
         let step = progress.step("giving the sidecar its tokens");
-        let mut written = Vec::new();
         if switch.is_none() {
-            written = connection(host, namespace, &name.manager_secret(), endpoint, apply).await?;
-            new_secrets.extend(written_now(&written));
+            let secret = connection(host, namespace, &name.manager_secret(), endpoint, apply).await?;
+            new_secrets.extend(written_now(&secret));
+            print_applied("host", &secret, printer);
         }
         let beside = switch.map(Switch::patch).unwrap_or_default();
-        let tokens =
-            Tokens { name, host, member, namespace, life: token_life, policies: token_policies, beside };
+        let report = |one: &Applied| printer.out_line(&format!("member: {}", one.line(false)));
+        let tokens = Tokens {
+            name,
+            host,
+            member,
+            namespace,
+            life: token_life,
+            policies: token_policies,
+            beside,
+            report: &report,
+        };
         is_mixed.set(switch.is_some());
-        let tokens = tokens.write().await?;
-        ended(step, "host", &written, printer);
-        print_applied("member", &tokens.policies, printer);
+        let granted = tokens.write().await?;
+        step.done();
 
         if let Some(switch) = switch {
             let mut step = progress.step(&format!("waiting until the sidecar reaches {}", endpoint.server));
@@ -193,12 +197,10 @@ impl Steps<'_> {
         step.done();
         if removes_agent {
             let step = progress.step("removing the agent");
-            let (on_host, on_member) = agent_steps::remove(name, host, member, timeout).await?;
+            agent_steps::remove(name, host, member, timeout, printer).await?;
             step.done();
-            on_host.iter().for_each(|one| printer.out_line(&format!("host: {one} deleted")));
-            on_member.iter().for_each(|one| printer.out_line(&format!("member: {one} deleted")));
         }
-        Ok(Joined { granted: tokens.granted, agent: of_agent })
+        Ok(Joined { granted, agent: of_agent })
     }
 }
 
@@ -225,12 +227,6 @@ async fn connection(
 /// The names of the objects that were created or changed.
 fn written_now(written: &[Applied]) -> impl Iterator<Item = String> {
     written.iter().map(|applied| applied.object.name().to_owned())
-}
-
-/// Ends a step and prints the written objects.
-fn ended(step: Step<'_>, side: &str, written: &[Applied], printer: &Printer) {
-    step.done();
-    print_applied(side, written, printer);
 }
 
 fn print_applied(side: &str, written: &[Applied], printer: &Printer) {

@@ -31,13 +31,8 @@ pub(crate) struct Tokens<'a> {
     pub(crate) policies: Vec<Value>,
     /// What the Secrets get together with their token, as a merge patch (RFC 7386).
     pub(crate) beside: Map<String, Value>,
-}
-
-/// The result, after the tokens are in the host's Secrets.
-pub(crate) struct Written {
-    /// The policies on the member.
-    pub(crate) policies: Vec<Applied>,
-    pub(crate) granted: Granted,
+    /// Reports each policy once it is applied.
+    pub(crate) report: &'a dyn Fn(&Applied),
 }
 
 /// The lifetimes that the member granted.
@@ -48,8 +43,8 @@ pub(crate) struct Granted {
 }
 
 impl Tokens<'_> {
-    pub(crate) async fn write(self) -> Result<Written, Failure> {
-        let Self { name, host, member, namespace, life, policies, beside } = self;
+    pub(crate) async fn write(self) -> Result<Granted, Failure> {
+        let Self { name, host, member, namespace, life, policies, beside, report } = self;
         let of_account = async |account, life| match request(member, account, life).await {
             Err(TokenError::Side(SideError::Refused { side, status: StatusCode::NOT_FOUND, .. })) => {
                 let kubectl_mc = host.at.cluster.kubectl_mc();
@@ -62,11 +57,12 @@ impl Tokens<'_> {
         // The policy applies before the host has the manager's token.
         let mut policies = policies;
         policies.iter_mut().for_each(|policy| token_policy::set_audiences(policy, &manager.audiences));
-        let policies = Apply { dry_run: false, force_conflicts: true }.all(member.target(), policies).await?;
+        let apply = Apply { dry_run: false, force_conflicts: true };
+        apply.each(member.target(), policies, report).await?;
         store(host, namespace, &name.manager_secret(), &manager, &beside).await?;
         let impersonator = of_account(IMPERSONATOR, life).await?;
         store(host, namespace, &name.member_secret(), &impersonator, &beside).await?;
-        Ok(Written { policies, granted: Granted { impersonator: impersonator.life, manager: manager.life } })
+        Ok(Granted { impersonator: impersonator.life, manager: manager.life })
     }
 }
 

@@ -355,3 +355,19 @@ fn enrollment_without_the_host_prints_no_manifest() {
     assert!(code != 0 && error.contains("cannot reach the host"), "{error}");
     assert_eq!(ran.out, "");
 }
+
+#[test]
+fn failed_enrollment_names_what_it_applied() {
+    // The patch of the MemberCluster.
+    let bed = host_with(|path| path.contains("/memberclusters/m1?").then_some(Value::Null));
+    let words = ["join", "m1", "--agent", "--enroll", "--agent-image=i", "--agent-server=https://h.example"];
+    let ran = bed.run(&words);
+    let (code, text) = ran.failed();
+    assert_eq!(code, 1, "{text}");
+    let (applied, error) = text.split_once("error: ").unwrap();
+    assert!(
+        applied.contains("host: serviceaccount/m1 unchanged\nhost: secret/m1.manager unchanged\n"),
+        "{text}"
+    );
+    assert!(error.contains("refused to apply membercluster.fleet.kubectl-mc.dev/m1"), "{text}");
+}

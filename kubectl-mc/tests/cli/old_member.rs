@@ -50,6 +50,13 @@ fn member_before_the_minimum_version_is_refused() {
 /// is accepted.
 fn join(version: &'static str, flags: &[&str]) -> (Ran, Vec<String>) {
     let bed = Bed::serving(move |path| answer(path, version));
+    let ran = join_on(&bed, flags);
+    let changes = |head: &String| !head.starts_with("GET ") && !head.contains("accessreviews");
+    (ran, bed.requests().into_iter().filter(changes).collect())
+}
+
+/// Joins a member that this bed serves below `/member`, to the host below `/host`.
+pub(crate) fn join_on(bed: &Bed, flags: &[&str]) -> Ran {
     let server = bed.server();
     let names = ["host", "member"];
     let clusters = names.map(|name| json!({"name": name, "cluster": {"server": format!("{server}/{name}")}}));
@@ -60,13 +67,11 @@ fn join(version: &'static str, flags: &[&str]) -> (Ran, Vec<String>) {
     });
     fs::write(bed.path("kubeconfig"), kubeconfig.to_string()).unwrap();
     let join = ["join", "m1", "--member-context=member", "--server=https://m1.invalid"];
-    let ran = bed.run(&[&join[..], flags].concat());
-    let changes = |head: &String| !head.starts_with("GET ") && !head.contains("accessreviews");
-    (ran, bed.requests().into_iter().filter(changes).collect())
+    bed.run(&[&join[..], flags].concat())
 }
 
 /// The answer of the host or the member. Before Kubernetes 1.30 there is no ValidatingAdmissionPolicy.
-fn answer(path: &str, version: &str) -> Answer {
+pub(crate) fn answer(path: &str, version: &str) -> Answer {
     let path = path.split('?').next().unwrap_or_default();
     let (cluster, path) = path.trim_start_matches("/pre/").split_once('/').unwrap_or_default();
     let resources = |names: &[&str]| {

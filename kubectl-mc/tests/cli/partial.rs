@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::bed::{Answer, Bed, Ran};
+use crate::old_member;
 
 fn answer(code: u16, body: &Value) -> Answer {
     Answer::from((code, "application/json", body.to_string()))
@@ -72,4 +73,18 @@ fn failed_authz_remove_names_what_it_deleted() {
     let ran = bed.run(&["authz", "remove", "--for=karmada", "--yes"]);
     let out = out_of_failed(&ran, "refused to delete validatingadmissionpolicy");
     assert!(out.starts_with("clusterrolebinding.") && out.ends_with(" deleted\n"), "{out}");
+}
+
+#[test]
+fn failed_join_names_what_it_applied() {
+    let bed = Bed::serving(|path| {
+        let is_written = path.contains("dryRun=All") || path.contains("/secrets/m1.member?");
+        match is_written {
+            true => answer(200, &json!({})),
+            false => old_member::answer(path, "v1.30.0"),
+        }
+    });
+    let ran = old_member::join_on(&bed, &[]);
+    let out = out_of_failed(&ran, "refused to apply membercluster.fleet.kubectl-mc.dev/m1");
+    assert_eq!(out, "host: secret/m1.member created\n");
 }

@@ -14,12 +14,12 @@ use super::survey::Found;
 use super::wait::Waiting;
 use super::{AgentError, member};
 use crate::apply::delete::Delete;
-use crate::apply::object::Object;
 use crate::apply::{Applied, Apply, Change};
 use crate::cli::AgentTokenLife;
 use crate::error::Failure;
 use crate::join::cleanup;
 use crate::join::side::Side;
+use crate::printer::Printer;
 
 /// The agent to start.
 pub(crate) struct AgentSteps<'a> {
@@ -38,11 +38,14 @@ impl AgentSteps<'_> {
     }
 
     /// Starts the agent on the member with a token.
-    pub(crate) async fn start(&self) -> Result<(Vec<Applied>, Option<AgentGranted>), Failure> {
+    pub(crate) async fn start(
+        &self,
+        printer: &Printer,
+    ) -> Result<(Vec<Applied>, Option<AgentGranted>), Failure> {
         let Self { name, plan, found, host, member, clock } = self;
         let apply = Apply { dry_run: false, force_conflicts: true };
         let (before, after) = member::objects(plan, found)?;
-        let mut applied = apply.all(member.target(), before).await?;
+        let mut applied = apply.print_each("member: ", member.target(), before, printer).await?;
         let is_changed = |one: &Applied| one.object.kind() == "Secret" && one.outcome() == Change::Configured;
         let mut is_new = applied.iter().any(is_changed);
         let secret = found.secret.as_ref();
@@ -64,7 +67,7 @@ impl AgentSteps<'_> {
         if is_new {
             member::refresh(member).await;
         }
-        applied.extend(apply.all(member.target(), after).await?);
+        applied.extend(apply.print_each("member: ", member.target(), after, printer).await?);
         Ok((applied, granted))
     }
 
@@ -92,13 +95,14 @@ pub(crate) async fn remove(
     host: &Side,
     member: &Side,
     timeout: Duration,
-) -> Result<(Vec<Object>, Vec<Object>), Failure> {
+    printer: &Printer,
+) -> Result<(), Failure> {
     let delete = Delete { dry_run: false, timeout };
     let on_host = cleanup::agent_on_host(host, name).await?;
     let on_member = cleanup::agent_on_member(member).await?.objects;
-    let on_member = delete.all(member.target(), on_member.into_iter()).await?;
-    let on_host = delete.all(host.target(), on_host.into_iter()).await?;
-    Ok((on_host, on_member))
+    delete.print_each("member: ", member.target(), on_member.into_iter(), printer).await?;
+    delete.print_each("host: ", host.target(), on_host.into_iter(), printer).await?;
+    Ok(())
 }
 
 /// `Secret kubectl-mc-agent/mc-agent`, for messages.

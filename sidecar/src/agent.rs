@@ -21,6 +21,7 @@ use tracing::{info, warn};
 use crate::random;
 use crate::request::body::{self, Body};
 use crate::server::admin;
+use crate::tunnel::unread::UnreadLimit;
 
 mod backoff;
 pub mod config;
@@ -53,6 +54,8 @@ struct Agent {
     /// Bounds the tunnels to replicas that shut down, whose open connections continue: no sidecar can make
     /// the agent keep more.
     drained: Arc<Semaphore>,
+    /// Limits the unread bytes of all connections.
+    unread: Arc<UnreadLimit>,
 }
 
 /// A replica that the agent has a tunnel to.
@@ -74,6 +77,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
         leave: CancellationToken::new(),
         tasks: TaskTracker::new(),
         drained: Arc::new(Semaphore::new(MAX_DRAINED)),
+        unread: Arc::default(),
     });
     // Errors in the configuration are reported at the start.
     agent.login.connection().context("cannot use the connection to the host")?;
@@ -85,6 +89,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
     let probes = tokio::spawn(admin::run(listener, respond, TaskTracker::new(), stop_admin.clone()));
     let storing = agent.clone();
     let _storing = AbortOnDropHandle::new(tokio::spawn(async move { storing.login.keep_stored().await }));
+    let _unread = AbortOnDropHandle::new(tokio::spawn(agent.unread.clone().run()));
     let slots: Vec<_> = (0..agent.config.tunnels)
         .map(|_| AbortOnDropHandle::new(tokio::spawn(keep_tunnel(agent.clone()))))
         .collect();

@@ -295,6 +295,7 @@ impl Bound {
         let (connections, probes) = (TaskTracker::new(), TaskTracker::new());
         let stop_admin = CancellationToken::new();
         let _cutoffs = AbortOnDropHandle::new(tokio::spawn(services.cutoffs.clone().run()));
+        let _unread = AbortOnDropHandle::new(tokio::spawn(services.agent_tunnels.unread().clone().run()));
         let _caches = AbortOnDropHandle::new(tokio::spawn(forget_expired(services.clone())));
         let respond = admin::of_services(services.clone(), &admin);
         probes.spawn(admin::run(admin, respond, probes.clone(), stop_admin.clone()));

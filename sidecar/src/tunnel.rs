@@ -20,6 +20,7 @@ pub(crate) mod link;
 pub mod peers;
 pub mod registry;
 pub(crate) mod stream;
+pub(crate) mod unread;
 pub mod web_socket;
 
 /// The WebSocket subprotocol. Its version changes only with the format of its content.

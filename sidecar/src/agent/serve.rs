@@ -129,7 +129,8 @@ async fn answer(
     let only = |status| (status, Vec::new());
     let (status, answer) = match (&parts.method, parts.uri.path()) {
         (&Method::CONNECT, _) => {
-            return target::carry(&agent.config.target, parts.uri.authority(), body, respond).await;
+            let (target, asked) = (&agent.config.target, parts.uri.authority());
+            return target::carry(target, asked, body, respond, &agent.unread).await;
         }
         (&Method::GET, paths::ABOUT) => (StatusCode::OK, about(&agent)),
         (&Method::GET, paths::ENROLL) => match agent.enrollment.hand_over().await {

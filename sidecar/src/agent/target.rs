@@ -17,6 +17,7 @@ use crate::last_words::Broken;
 use crate::tcp;
 use crate::tunnel::registry::Reason as Failed;
 use crate::tunnel::stream::TunnelStream;
+use crate::tunnel::unread::UnreadLimit;
 use crate::tunnel::{DIAL_HEADER, DIAL_TIMEOUT};
 
 /// Connects to the target, if it is the requested one, and copies bytes until both sides have ended.
@@ -25,6 +26,7 @@ pub(super) async fn carry(
     asked: Option<&Authority>,
     body: RecvStream,
     mut respond: SendResponse<Bytes>,
+    unread: &UnreadLimit,
 ) {
     if asked != Some(target) {
         debug!(
@@ -50,6 +52,7 @@ pub(super) async fn carry(
     // If the sidecar resets the stream, it reads nothing more. If the member's connection breaks, there may
     // still be unread bytes from it.
     let (mut stream, broken) = (TunnelStream::new(send, body), Broken::default());
+    unread.watch(&stream);
     let mut member = broken.side(member);
     tokio::select! {
         biased;

@@ -23,6 +23,7 @@ use crate::tunnel::registry::{AgentTunnels, DialError, Reason};
 
 mod enrollment;
 mod silent;
+mod unread;
 
 struct Joined {
     tunnels: Arc<AgentTunnels>,
@@ -65,6 +66,7 @@ fn with_config(config: Config) -> Arc<Agent> {
         leave: CancellationToken::new(),
         tasks: TaskTracker::new(),
         drained: Arc::new(Semaphore::new(1)),
+        unread: Arc::default(),
     })
 }
 

@@ -24,6 +24,7 @@ use tracing::info;
 use super::DIAL_TIMEOUT;
 use super::peers::Peers;
 use super::stream::TunnelStream;
+use super::unread::UnreadLimit;
 use crate::locked::Locked;
 use crate::metrics::own;
 
@@ -43,6 +44,7 @@ pub struct AgentTunnels {
     clusters: Locked<HashMap<ClusterName, Agents>>,
     open: Gauge,
     peers: Arc<Peers>,
+    unread: Arc<UnreadLimit>,
 }
 
 /// A connection to a member through its agent.
@@ -118,8 +120,10 @@ impl AgentTunnels {
     pub fn new(replica: &str, peers: Arc<Peers>, registry: &mut Registry) -> Arc<Self> {
         let open = Gauge::default();
         own(registry).register("agent_tunnels", "Open tunnels of members' agents", open.clone());
+        let unread = UnreadLimit::default();
+        unread.register(registry);
         let (began, clusters) = (Timestamp::now(), Default::default());
-        Arc::new(Self { replica: replica.into(), began, clusters, open, peers })
+        Arc::new(Self { replica: replica.into(), began, clusters, open, peers, unread: Arc::new(unread) })
     }
 
     /// The name of this replica, by which agents distinguish replicas.
@@ -156,6 +160,11 @@ impl AgentTunnels {
     /// The other replicas.
     pub fn peers(&self) -> &Arc<Peers> {
         &self.peers
+    }
+
+    /// Limits the unread bytes of all connections through tunnels that end here.
+    pub(crate) fn unread(&self) -> &Arc<UnreadLimit> {
+        &self.unread
     }
 
     /// Opens a connection to `target` through an agent of the cluster, at whichever replica its tunnel ends.
@@ -199,7 +208,10 @@ impl AgentTunnels {
                 false => end,
             };
             match timeout_at(attempt_end, opening).await.unwrap_or(Err(DialError::Silent)) {
-                Ok(stream) => return Ok(stream),
+                Ok(stream) => {
+                    self.unread.watch(&stream);
+                    return Ok(stream);
+                }
                 Err(error) => {
                     if matches!(error, DialError::Silent) {
                         // Other tunnels are preferred until its agent answers a ping.

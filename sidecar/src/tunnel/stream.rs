@@ -1,6 +1,6 @@
 //! An HTTP/2 stream as a stream of bytes. Its receive window opens only as far as its reader reads, and a
 //! writer reserves capacity only for the data it has. END_STREAM is a half-close; a stream that is dropped
-//! before both ends is reset.
+//! before both ends is reset. The limit on [`unread`](super::unread) bytes can reset it, too.
 
 use std::io;
 use std::pin::Pin;
@@ -12,20 +12,67 @@ use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::registry::{AgentTunnel, Place};
+use crate::locked::Locked;
 
 /// Both directions of an HTTP/2 stream.
 #[derive(Debug)]
 pub struct TunnelStream {
+    directions: Arc<Directions>,
+    place: Option<Place>,
+}
+
+/// Shared with the limit on unread bytes. `None` once they are reset.
+#[derive(Debug)]
+pub(super) struct Directions(Locked<Option<Open>>);
+
+#[derive(Debug)]
+struct Open {
     send: SendStream<Bytes>,
     receive: RecvStream,
     /// Received and not read yet.
     unread: Bytes,
-    place: Option<Place>,
+    /// How many bytes have been read.
+    read: u64,
+}
+
+/// Why a stream was reset at this end.
+#[derive(Debug, thiserror::Error)]
+#[error("reset, because too many bytes of connections through agents are unread")]
+struct TooMuchUnread;
+
+impl Directions {
+    /// How many bytes have been read, and how many have not; `None` if the stream is reset.
+    pub(super) fn progress(&self) -> Option<(u64, usize)> {
+        self.0.with(|open| {
+            let open = open.as_mut()?;
+            Some((open.read, open.receive.flow_control().used_capacity()))
+        })
+    }
+
+    /// Resets the stream, which frees its unread bytes at once.
+    pub(super) fn reset(&self) {
+        if let Some(mut open) = self.0.with(Option::take) {
+            // Also wakes a blocked writer.
+            open.send.send_reset(Reason::CANCEL);
+        }
+    }
+
+    fn poll<T>(&self, on: impl FnOnce(&mut Open) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        self.0.with(|open| match open {
+            Some(open) => on(open),
+            None => Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, TooMuchUnread))),
+        })
+    }
 }
 
 impl TunnelStream {
     pub(crate) fn new(send: SendStream<Bytes>, receive: RecvStream) -> Self {
-        Self { send, receive, unread: Bytes::new(), place: None }
+        let open = Open { send, receive, unread: Bytes::new(), read: 0 };
+        Self { directions: Arc::new(Directions(Locked::new(Some(open)))), place: None }
+    }
+
+    pub(super) fn directions(&self) -> &Arc<Directions> {
+        &self.directions
     }
 
     /// Keeps its place in the tunnel until it is dropped.
@@ -35,8 +82,8 @@ impl TunnelStream {
 
     /// How many received bytes have not been read.
     #[cfg(test)]
-    pub(crate) fn unread(&mut self) -> usize {
-        self.receive.flow_control().used_capacity()
+    pub(crate) fn unread(&self) -> usize {
+        self.directions.progress().map_or(0, |(_, unread)| unread)
     }
 
     /// The tunnel that carries it, at the sidecar's end.
@@ -46,14 +93,38 @@ impl TunnelStream {
 }
 
 impl AsyncRead for TunnelStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
+        self.directions.poll(|open| open.poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for TunnelStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if buf.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        self.directions.poll(|open| open.poll_write(cx, buf))
+    }
+
+    /// The connection's own task sends written data as soon as it can.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.directions.poll(|open| match open.send.send_data(Bytes::new(), true) {
+            // It has ended already.
+            Err(error) if error.is_io() || error.is_reset() => Poll::Ready(Err(into_io(error))),
+            _ => Poll::Ready(Ok(())),
+        })
+    }
+}
+
+impl Open {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         while self.unread.is_empty() {
             match ready!(self.receive.poll_data(cx)) {
                 Some(Ok(data)) => self.unread = data,
@@ -65,16 +136,12 @@ impl AsyncRead for TunnelStream {
         let length = self.unread.len().min(buf.remaining());
         buf.put_slice(&self.unread[..length]);
         self.unread.advance(length);
+        self.read += length as u64;
         self.receive.flow_control().release_capacity(length).map_err(into_io)?;
         Poll::Ready(Ok(()))
     }
-}
 
-impl AsyncWrite for TunnelStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        if buf.is_empty() {
-            return Poll::Ready(Ok(0));
-        }
+    fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.send.reserve_capacity(buf.len().min(MAX_WRITE));
         loop {
             match self.send.capacity() {
@@ -90,19 +157,6 @@ impl AsyncWrite for TunnelStream {
                     return Poll::Ready(Ok(length));
                 }
             }
-        }
-    }
-
-    /// The connection's own task sends written data as soon as it can.
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.send.send_data(Bytes::new(), true) {
-            // It has ended already.
-            Err(error) if error.is_io() || error.is_reset() => Poll::Ready(Err(into_io(error))),
-            _ => Poll::Ready(Ok(())),
         }
     }
 }

@@ -12,6 +12,13 @@ impl AgentTunnels {
             &mut Registry::default(),
         )
     }
+
+    /// The same with another limit on unread bytes.
+    pub(crate) fn with_unread(limit: UnreadLimit) -> Arc<Self> {
+        let mut tunnels = Self::none();
+        Arc::get_mut(&mut tunnels).unwrap().unread = Arc::new(limit);
+        tunnels
+    }
 }
 
 fn agent(instance: &str) -> AgentInfo {

@@ -84,7 +84,7 @@ impl IoHook for Side {
 }
 
 /// How long the other direction may stall after one has broken.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(10);
 /// More than the buffers of a connection hold (Linux: 4 MiB to send and 6 MiB to read, tcp(7)). A peer that
 /// sends more is not about to close.
 const MAX_DROPPED: usize = 16 * 1024 * 1024;

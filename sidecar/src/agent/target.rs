@@ -10,10 +10,10 @@ use http::uri::Authority;
 use http::{HeaderValue, Response, StatusCode};
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::debug;
 
-use crate::last_words::Broken;
+use crate::last_words::{Broken, LAST_WORDS};
 use crate::tcp;
 use crate::tunnel::registry::Reason as Failed;
 use crate::tunnel::stream::TunnelStream;
@@ -53,10 +53,13 @@ pub(super) async fn carry(
     // still be unread bytes from it.
     let (mut stream, broken) = (TunnelStream::new(send, body), Broken::default());
     unread.watch(&stream);
+    let given_up = stream.given_up();
     let mut member = broken.side(member);
     tokio::select! {
         biased;
         () = broken.long_ago() => debug!("the member broke a connection"),
+        // A member that does not read must not keep the connection of a caller who is gone.
+        () = async { given_up.await; sleep(LAST_WORDS).await } => debug!("the sidecar gave up a connection"),
         copied = copy_bidirectional_with_sizes(&mut stream, &mut member, BUFFER, BUFFER) => {
             if let Err(error) = copied {
                 debug!(error = %error, "the sidecar broke a connection");

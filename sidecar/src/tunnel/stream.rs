@@ -2,6 +2,7 @@
 //! writer reserves capacity only for the data it has. END_STREAM is a half-close; a stream that is dropped
 //! before both ends is reset. The limit on [`unread`](super::unread) bytes can reset it, too.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -69,6 +70,18 @@ impl TunnelStream {
     pub(crate) fn new(send: SendStream<Bytes>, receive: RecvStream) -> Self {
         let open = Open { send, receive, unread: Bytes::new(), read: 0 };
         Self { directions: Arc::new(Directions(Locked::new(Some(open)))), place: None }
+    }
+
+    /// Resolves when the other end has reset the stream, or the tunnel has ended. A blocked write to another
+    /// peer does not notice either.
+    pub(crate) fn given_up(&self) -> impl Future<Output = ()> + use<> {
+        let directions = self.directions.clone();
+        poll_fn(move |cx| {
+            directions.0.with(|open| match open {
+                Some(open) => open.send.poll_reset(cx).map(drop),
+                None => Poll::Ready(()),
+            })
+        })
     }
 
     pub(super) fn directions(&self) -> &Arc<Directions> {

@@ -1,6 +1,7 @@
 //! A member that does not read.
 
 use super::*;
+use crate::last_words::LAST_WORDS;
 
 #[tokio::test]
 async fn fault_66_upload_that_the_member_does_not_read_is_reset() {
@@ -29,4 +30,23 @@ async fn fault_66_upload_that_the_member_does_not_read_is_reset() {
         }
     });
     reset.await.unwrap();
+}
+
+#[tokio::test]
+async fn gone_callers_connection_ends_though_the_member_reads_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let joined = joined(&listener.local_addr().unwrap().to_string()).await;
+    let mut stream = joined.open().await.unwrap();
+    let _unread = listener.accept().await.unwrap();
+    // Until the buffers on the way are full.
+    let piece = [0; 16 * 1024];
+    while timeout(Duration::from_millis(300), stream.write_all(&piece)).await.is_ok() {}
+    drop(stream);
+    tokio::time::pause();
+    let ended = async {
+        while !joined.agent.tasks.is_empty() {
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    timeout(2 * LAST_WORDS, ended).await.expect("its place is taken");
 }

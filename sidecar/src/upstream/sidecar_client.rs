@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -24,7 +24,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kubectl_mc_api::ClusterName;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tower_service::Service;
@@ -171,7 +171,7 @@ pub fn client(
 ) -> Result<kube::Client, connection::Error> {
     let connection = Connection::parse(&secret.data.clone().unwrap_or_default())?;
     let upstream = Arc::new(Upstream::new(cluster.clone(), connection, Gauge::default(), tunnels)?);
-    Ok(kube::Client::new(Client { upstream, idle: Arc::default() }, "default"))
+    Ok(Client::new(upstream, &LARGE))
 }
 
 #[derive(Clone)]
@@ -179,9 +179,18 @@ struct Client {
     upstream: Arc<Upstream>,
     /// The lock serializes the requests; `None` before the first request and after a broken connection.
     idle: Arc<Mutex<Option<Open>>>,
+    /// The place of a client that has got a large answer. It is held until the end of the client, because the
+    /// objects of the answer are in memory for about as long.
+    large: Arc<OnceCell<SemaphorePermit<'static>>>,
+    places: &'static Semaphore,
 }
 
 impl Client {
+    fn new(upstream: Arc<Upstream>, places: &'static Semaphore) -> kube::Client {
+        let (idle, large) = Default::default();
+        kube::Client::new(Self { upstream, idle, large, places }, "default")
+    }
+
     /// The previous request's connection, if it still works, or a new one.
     async fn open(&self, before: Option<Open>) -> Result<Open, Failure> {
         if let Some(mut open) = before
@@ -192,6 +201,30 @@ impl Client {
         Ok(self.upstream.open().await?.open)
     }
 
+    /// Reads an answer with objects. A large one needs a place before it is read to its end, or parsed.
+    async fn objects(&self, body: Incoming) -> Result<Bytes, Failure> {
+        let mut body = Limited::new(body, MAX_OBJECTS);
+        let mut read = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| Failure::of_connecting(error.as_ref()))?;
+            read.extend_from_slice(frame.data_ref().map_or(&[], Bytes::as_ref));
+            if read.len() > SMALL_ANSWER {
+                self.take_place().await?;
+            }
+        }
+        if !json_values::are_at_most(SMALL_VALUES, &read) {
+            self.take_place().await?;
+        }
+        match json_values::are_at_most(MAX_VALUES, &read) {
+            true => Ok(read.freeze()),
+            false => Err(Failure::too_many_values()),
+        }
+    }
+
+    async fn take_place(&self) -> Result<(), Failure> {
+        self.large.get_or_try_init(|| self.places.acquire()).await.map(drop).map_err(|_| Failure::late())
+    }
+
     /// Reads the whole answer, so that the timeout ends what a member withholds of it, too.
     async fn ask(self, request: Request<Outgoing>) -> Result<Response<Full<Bytes>>, Failure> {
         let mut idle = self.idle.lock().await;
@@ -199,10 +232,7 @@ impl Client {
             let mut open = self.open(idle.take()).await?;
             let (head, body) = open.send(request).await?.into_parts();
             self.upstream.breaker.answered();
-            let body = read(body, MAX_OBJECTS).await?;
-            if !json_values::are_at_most(MAX_VALUES, &body) {
-                return Err(Failure::too_many_values());
-            }
+            let body = self.objects(body).await?;
             Ok((open, Response::from_parts(head, Full::new(body))))
         };
         let (open, response) = timeout(TIMEOUT, asked).await.unwrap_or_else(|_| Err(Failure::late()))?;
@@ -248,6 +278,11 @@ const MAX_ANSWER: usize = 64 * 1024;
 const MAX_OBJECTS: usize = 8 * 1024 * 1024;
 /// Some 100 MB at most, as empty RoleBindings. The roles and bindings of thousands of namespaces have fewer.
 const MAX_VALUES: usize = 250_000;
+/// Some 8 MB at most as objects.
+const SMALL_VALUES: usize = 20_000;
+const SMALL_ANSWER: usize = 256 * 1024;
+/// The places of clients with large answers, of all members.
+static LARGE: Semaphore = Semaphore::const_new(2);
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -167,6 +167,31 @@ async fn answer_of_too_many_empty_objects_is_an_error() {
 }
 
 #[tokio::test]
+async fn large_answers_of_many_members_are_not_read_at_once() {
+    let map = |size: usize| format!(r#"{{"metadata":{{"name":"a"}},"data":{{"k":"{}"}}}}"#, "x".repeat(size));
+    let empty =
+        format!(r#"{{"metadata":{{"name":"a"}},"data":{{}},"x":[{}]}}"#, vec!["{}"; SMALL_VALUES].join(","));
+    let places: &Semaphore = Box::leak(Box::new(Semaphore::new(1)));
+    let small = Member::that_answers(map(1_000).into(), false).await;
+    for large in [map(SMALL_ANSWER), empty] {
+        let large = Member::that_answers(large.into(), false).await;
+        let client = |member: &Member| {
+            Api::<ConfigMap>::namespaced(Client::new(member.upstream.clone(), places), "ns")
+        };
+        let first = client(&large);
+        for _ in 0..2 {
+            first.get("a").await.unwrap();
+        }
+        let second = client(&large);
+        let late = timeout(TIMEOUT / 10, second.get("a")).await;
+        assert!(late.is_err(), "both are in memory");
+        client(&small).get("a").await.unwrap();
+        drop(first);
+        second.get("a").await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn too_large_answer_is_an_error() {
     let map = |size: usize| {
         let (head, tail) = (br#"{"metadata":{"name":"a"},"data":{"k":""#, br#""}}"#);

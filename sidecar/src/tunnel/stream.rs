@@ -4,11 +4,12 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -30,7 +31,8 @@ pub(super) struct Directions(Locked<Option<Open>>);
 struct Open {
     send: SendStream<Bytes>,
     receive: RecvStream,
-    /// Received and not read yet.
+    /// Received and not read yet: first what was gathered, then the last frame.
+    gathered: BytesMut,
     unread: Bytes,
     /// How many bytes have been read.
     read: u64,
@@ -48,6 +50,16 @@ impl Directions {
             let open = open.as_mut()?;
             Some((open.read, open.receive.flow_control().used_capacity()))
         })
+    }
+
+    /// Moves the frames that wait for the reader into one buffer. h2 limits the small ones of a tunnel, and
+    /// ends it with all its connections; each also takes memory. The window stays as it is.
+    pub(super) fn gather(&self) {
+        self.0.with(|open| {
+            if let Some(open) = open {
+                open.gather();
+            }
+        });
     }
 
     /// Resets the stream, which frees its unread bytes at once.
@@ -68,7 +80,8 @@ impl Directions {
 
 impl TunnelStream {
     pub(crate) fn new(send: SendStream<Bytes>, receive: RecvStream) -> Self {
-        let open = Open { send, receive, unread: Bytes::new(), read: 0 };
+        let (gathered, unread) = Default::default();
+        let open = Open { send, receive, gathered, unread, read: 0 };
         Self { directions: Arc::new(Directions(Locked::new(Some(open)))), place: None }
     }
 
@@ -97,6 +110,12 @@ impl TunnelStream {
     #[cfg(test)]
     pub(crate) fn unread(&self) -> usize {
         self.directions.progress().map_or(0, |(_, unread)| unread)
+    }
+
+    /// How many of these are in one buffer.
+    #[cfg(test)]
+    pub(super) fn gathered(&self) -> usize {
+        self.directions.0.with(|open| open.as_ref().map_or(0, |open| open.gathered.len()))
     }
 
     /// The tunnel that carries it, at the sidecar's end.
@@ -138,7 +157,7 @@ impl AsyncWrite for TunnelStream {
 
 impl Open {
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        while self.unread.is_empty() {
+        while self.gathered.is_empty() && self.unread.is_empty() {
             match ready!(self.receive.poll_data(cx)) {
                 Some(Ok(data)) => self.unread = data,
                 Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(Ok(())),
@@ -146,12 +165,28 @@ impl Open {
                 None => return Poll::Ready(Ok(())),
             }
         }
-        let length = self.unread.len().min(buf.remaining());
-        buf.put_slice(&self.unread[..length]);
-        self.unread.advance(length);
+        let from: &mut dyn Buf = if self.gathered.is_empty() { &mut self.unread } else { &mut self.gathered };
+        let length = from.remaining().min(buf.remaining());
+        buf.put_slice(&from.chunk()[..length]);
+        from.advance(length);
+        if self.gathered.is_empty() {
+            self.gathered = BytesMut::new();
+        }
         self.read += length as u64;
         self.receive.flow_control().release_capacity(length).map_err(into_io)?;
         Poll::Ready(Ok(()))
+    }
+
+    fn gather(&mut self) {
+        if self.receive.flow_control().used_capacity() == self.gathered.len() {
+            return;
+        }
+        self.gathered.extend_from_slice(&mem::take(&mut self.unread));
+        // The reader is not waiting: it has not read what arrived before.
+        let mut cx = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Some(Ok(data))) = self.receive.poll_data(&mut cx) {
+            self.gathered.extend_from_slice(&data);
+        }
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {

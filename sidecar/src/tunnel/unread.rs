@@ -3,7 +3,8 @@
 //! them unread forever, so above the bound connections are reset, whatever their readers do.
 //!
 //! A connection is late if bytes that had arrived at one sweep are unread at the next one. Only late
-//! connections are reset, so one whose reader keeps up is safe, and a reader of a byte a second is not.
+//! connections are reset, so one whose reader keeps up is safe, and a reader of a byte a second is not. The
+//! small frames of late connections are gathered, because h2 limits those of a whole tunnel.
 
 use std::cmp::Reverse;
 use std::mem;
@@ -102,13 +103,14 @@ impl UnreadLimit {
 impl Watched {
     /// Looks at the connection's progress, and returns whether it is open.
     fn look(&mut self) -> bool {
-        let progress = self.directions.upgrade().and_then(|directions| directions.progress());
-        let Some((read, unread)) = progress else { return false };
+        let Some(directions) = self.directions.upgrade() else { return false };
+        let Some((read, unread)) = directions.progress() else { return false };
         self.unread = unread;
         if read >= self.due {
             (self.due, self.late) = (read + unread as u64, 0);
         } else {
             self.late = self.late.saturating_add(1);
+            directions.gather();
         }
         true
     }

@@ -18,6 +18,8 @@ use crate::tunnel::registry::AgentTunnels;
 const WINDOW: usize = STREAM_WINDOW as usize;
 const SOON: Duration = Duration::from_secs(10);
 const ENDLESS: &str = "endless:443";
+/// A target that sends single bytes.
+const TINY: &str = "tiny:443";
 /// A target that sends a kilobyte.
 const SHORT: &str = "short:443";
 
@@ -39,15 +41,16 @@ async fn tunnels(most: usize) -> Tunnels {
             let mut connection = h2::server::handshake(io).await.unwrap();
             while let Some(Ok((request, mut respond))) = connection.accept().await {
                 let send = respond.send_response(Response::new(()), false).unwrap();
-                let is_endless = request.uri().authority().is_some_and(|target| target == ENDLESS);
+                let target = request.uri().authority().map(ToString::to_string).unwrap_or_default();
+                let piece = if target == TINY { 1 } else { 16 * 1024 };
                 let mut stream = TunnelStream::new(send, request.into_body());
                 let ended = ended.clone();
                 tokio::spawn(async move {
                     stream.write_all(&[0; 1024]).await.unwrap();
-                    if !is_endless {
+                    if target == SHORT {
                         return std::future::pending().await;
                     }
-                    while stream.write_all(&[0; 16 * 1024]).await.is_ok() {}
+                    while stream.write_all(&vec![0; piece]).await.is_ok() {}
                     _ = ended.send(());
                 });
             }
@@ -228,4 +231,18 @@ fn resets_are_in_the_metrics() {
     UnreadLimit::default().register(&mut registry);
     let text = crate::metrics::text(&registry);
     assert!(text.contains("\nmc_sidecar_unread_connections_reset_total 0\n"), "{text}");
+}
+
+/// h2 closes a tunnel with many unread small frames.
+#[tokio::test]
+async fn fault_66_unread_frames_are_gathered() {
+    let tunnels = tunnels(usize::MAX).await;
+    let mut stream = tunnels.open(TINY, WINDOW / 16).await;
+    tunnels.sweep();
+    assert_eq!(stream.gathered(), 0, "its reader may keep up");
+    let unread = stream.unread();
+    tunnels.sweep();
+    assert_eq!((stream.gathered(), stream.unread()), (unread, unread));
+    timeout(SOON, stream.read_exact(&mut vec![0; 2 * unread])).await.unwrap().unwrap();
+    assert_eq!(stream.gathered(), 0);
 }

@@ -171,7 +171,7 @@ pub fn client(
 ) -> Result<kube::Client, connection::Error> {
     let connection = Connection::parse(&secret.data.clone().unwrap_or_default())?;
     let upstream = Arc::new(Upstream::new(cluster.clone(), connection, Gauge::default(), tunnels)?);
-    Ok(Client::new(upstream, &LARGE))
+    Ok(Client::over(upstream, &LARGE))
 }
 
 #[derive(Clone)]
@@ -186,7 +186,7 @@ struct Client {
 }
 
 impl Client {
-    fn new(upstream: Arc<Upstream>, places: &'static Semaphore) -> kube::Client {
+    fn over(upstream: Arc<Upstream>, places: &'static Semaphore) -> kube::Client {
         let (idle, large) = Default::default();
         kube::Client::new(Self { upstream, idle, large, places }, "default")
     }

@@ -176,7 +176,7 @@ async fn large_answers_of_many_members_are_not_read_at_once() {
     for large in [map(SMALL_ANSWER), empty] {
         let large = Member::that_answers(large.into(), false).await;
         let client = |member: &Member| {
-            Api::<ConfigMap>::namespaced(Client::new(member.upstream.clone(), places), "ns")
+            Api::<ConfigMap>::namespaced(Client::over(member.upstream.clone(), places), "ns")
         };
         let first = client(&large);
         for _ in 0..2 {

@@ -54,8 +54,10 @@ pub const MAX_STREAMS: u32 = 512;
 pub const STREAM_WINDOW: u32 = 512 * 1024;
 /// The largest header list of a request within the tunnel.
 pub(crate) const MAX_HEADER_LIST: u32 = 16 * 1024;
-/// Maximum of bytes written to one connection and not yet sent.
-pub(crate) const MAX_SEND_BUFFER: usize = 64 * 1024;
+/// The largest HTTP/2 frame. With its head and that of a WebSocket frame it fills two TLS records.
+pub(crate) const MAX_FRAME: usize = 2 * 16 * 1024 - 9 - web_socket::MAX_HEAD;
+/// Maximum of bytes flushed to one connection and not yet sent. As many may wait to be flushed.
+pub(crate) const MAX_SEND_BUFFER: usize = MAX_FRAME;
 /// How long an agent tries to connect to its target.
 pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of either handshake.

@@ -20,7 +20,7 @@ use super::{Agent, enrollment, target};
 use crate::tunnel::enrollment::CAPABILITY;
 use crate::tunnel::link::{About, CredentialLife};
 use crate::tunnel::web_socket::WebSocket;
-use crate::tunnel::{HANDSHAKE_TIMEOUT, MAX_HEADER_LIST, MAX_SEND_BUFFER, keep_alive, paths};
+use crate::tunnel::{HANDSHAKE_TIMEOUT, MAX_FRAME, MAX_HEADER_LIST, MAX_SEND_BUFFER, keep_alive, paths};
 
 /// Why a tunnel's slot is free.
 #[derive(Debug)]
@@ -41,6 +41,7 @@ where
         .max_concurrent_streams(agent.config.max_streams)
         .initial_window_size(agent.config.stream_window)
         .initial_connection_window_size(agent.config.stream_window * agent.config.max_streams)
+        .max_frame_size(MAX_FRAME as u32)
         .max_header_list_size(MAX_HEADER_LIST)
         .max_send_buffer_size(MAX_SEND_BUFFER)
         .max_concurrent_reset_streams(agent.config.max_streams as usize)

@@ -8,7 +8,6 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::uri::Authority;
 use http::{HeaderValue, Response, StatusCode};
-use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{sleep, timeout};
 use tracing::debug;
@@ -17,6 +16,7 @@ use crate::last_words::{Broken, LAST_WORDS};
 use crate::tcp;
 use crate::tunnel::registry::Reason as Failed;
 use crate::tunnel::stream::TunnelStream;
+use crate::tunnel::stream::copy::copy;
 use crate::tunnel::unread::UnreadLimit;
 use crate::tunnel::{DIAL_HEADER, DIAL_TIMEOUT};
 
@@ -60,7 +60,7 @@ pub(super) async fn carry(
         () = broken.long_ago() => debug!("the member broke a connection"),
         // A member that does not read must not keep the connection of a caller who is gone.
         () = async { given_up.await; sleep(LAST_WORDS).await } => debug!("the sidecar gave up a connection"),
-        copied = copy_bidirectional_with_sizes(&mut stream, &mut member, BUFFER, BUFFER) => {
+        copied = copy(&mut stream, &mut member) => {
             if let Err(error) = copied {
                 debug!(error = %error, "the sidecar broke a connection");
             }
@@ -97,8 +97,6 @@ fn refuse(mut respond: SendResponse<Bytes>, status: StatusCode, why: Option<Fail
         respond.send_reset(Reason::INTERNAL_ERROR);
     }
 }
-
-const BUFFER: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {

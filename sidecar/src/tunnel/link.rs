@@ -19,7 +19,8 @@ use super::frame_limit::FrameLimit;
 use super::registry::{AgentTunnel, Reservation};
 use super::web_socket::{Role, WebSocket};
 use super::{
-    HANDSHAKE_TIMEOUT, MAX_HEADER_LIST, MAX_SEND_BUFFER, MAX_STREAMS, STREAM_WINDOW, keep_alive, paths,
+    HANDSHAKE_TIMEOUT, MAX_FRAME, MAX_HEADER_LIST, MAX_SEND_BUFFER, MAX_STREAMS, STREAM_WINDOW, keep_alive,
+    paths,
 };
 use crate::io_hook::Hooked;
 
@@ -124,6 +125,7 @@ where
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS)
+        .max_frame_size(MAX_FRAME as u32)
         .max_header_list_size(MAX_HEADER_LIST)
         .max_send_buffer_size(MAX_SEND_BUFFER)
         .max_concurrent_reset_streams(MAX_REMEMBERED_STREAMS)

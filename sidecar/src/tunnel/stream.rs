@@ -1,6 +1,7 @@
 //! An HTTP/2 stream as a stream of bytes. Its receive window opens only as far as its reader reads, and a
-//! writer reserves capacity only for the data it has. END_STREAM is a half-close; a stream that is dropped
-//! before both ends is reset. The limit on [`unread`](super::unread) bytes can reset it, too.
+//! writer reserves capacity only for the data it has. Writes are gathered until a flush or a full frame.
+//! END_STREAM is a half-close; a stream that is dropped before both ends is reset. The limit on
+//! [`unread`](super::unread) bytes can reset it, too.
 
 use std::future::poll_fn;
 use std::io;
@@ -13,6 +14,9 @@ use bytes::{Buf, Bytes, BytesMut};
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+pub(crate) mod copy;
+
+use super::MAX_FRAME;
 use super::registry::{AgentTunnel, Place};
 use crate::locked::Locked;
 
@@ -36,6 +40,8 @@ struct Open {
     unread: Bytes,
     /// How many bytes have been read.
     read: u64,
+    /// Written and not flushed yet.
+    unsent: BytesMut,
 }
 
 /// Why a stream was reset at this end.
@@ -80,8 +86,8 @@ impl Directions {
 
 impl TunnelStream {
     pub(crate) fn new(send: SendStream<Bytes>, receive: RecvStream) -> Self {
-        let (gathered, unread) = Default::default();
-        let open = Open { send, receive, gathered, unread, read: 0 };
+        let (gathered, unread, unsent) = Default::default();
+        let open = Open { send, receive, gathered, unread, read: 0, unsent };
         Self { directions: Arc::new(Directions(Locked::new(Some(open)))), place: None }
     }
 
@@ -141,40 +147,66 @@ impl AsyncWrite for TunnelStream {
         self.directions.poll(|open| open.poll_write(cx, buf))
     }
 
-    /// The connection's own task sends written data as soon as it can.
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    /// The connection's own task sends flushed data as soon as it can.
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.directions.poll(|open| open.poll_flush(cx))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.directions.poll(|open| match open.send.send_data(Bytes::new(), true) {
-            // It has ended already.
-            Err(error) if error.is_io() || error.is_reset() => Poll::Ready(Err(into_io(error))),
-            _ => Poll::Ready(Ok(())),
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.directions.poll(|open| {
+            ready!(open.poll_flush(cx))?;
+            match open.send.send_data(Bytes::new(), true) {
+                // It has ended already.
+                Err(error) if error.is_io() || error.is_reset() => Poll::Ready(Err(into_io(error))),
+                _ => Poll::Ready(Ok(())),
+            }
         })
     }
 }
 
 impl Open {
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        while self.gathered.is_empty() && self.unread.is_empty() {
+        if ready!(self.poll_fill(cx))? {
+            let chunk = self.chunk();
+            let length = chunk.len().min(buf.remaining());
+            buf.put_slice(&chunk[..length]);
+            self.consume(length)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Waits for bytes, and returns whether there are any before the end.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        while self.chunk().is_empty() {
             match ready!(self.receive.poll_data(cx)) {
                 Some(Ok(data)) => self.unread = data,
-                Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(Ok(())),
+                Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => {
+                    return Poll::Ready(Ok(false));
+                }
                 Some(Err(error)) => return Poll::Ready(Err(into_io(error))),
-                None => return Poll::Ready(Ok(())),
+                None => return Poll::Ready(Ok(false)),
             }
         }
-        let from: &mut dyn Buf = if self.gathered.is_empty() { &mut self.unread } else { &mut self.gathered };
-        let length = from.remaining().min(buf.remaining());
-        buf.put_slice(&from.chunk()[..length]);
-        from.advance(length);
+        Poll::Ready(Ok(true))
+    }
+
+    /// The first bytes that have not been read.
+    fn chunk(&self) -> &[u8] {
+        if self.gathered.is_empty() { &self.unread } else { &self.gathered }
+    }
+
+    /// Marks bytes of the chunk as read, which opens the window.
+    fn consume(&mut self, length: usize) -> io::Result<()> {
         if self.gathered.is_empty() {
-            self.gathered = BytesMut::new();
+            self.unread.advance(length);
+        } else {
+            self.gathered.advance(length);
+            if self.gathered.is_empty() {
+                self.gathered = BytesMut::new();
+            }
         }
         self.read += length as u64;
-        self.receive.flow_control().release_capacity(length).map_err(into_io)?;
-        Poll::Ready(Ok(()))
+        self.receive.flow_control().release_capacity(length).map_err(into_io)
     }
 
     fn gather(&mut self) {
@@ -190,8 +222,21 @@ impl Open {
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.send.reserve_capacity(buf.len().min(MAX_WRITE));
-        loop {
+        if self.unsent.len() >= MAX_FRAME {
+            ready!(self.poll_flush(cx))?;
+        }
+        let room = MAX_FRAME - self.unsent.len();
+        let length = buf.len().min(room);
+        if !self.unsent.is_empty() {
+            self.unsent.reserve(room);
+        }
+        self.unsent.extend_from_slice(&buf[..length]);
+        Poll::Ready(Ok(length))
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unsent.is_empty() {
+            self.send.reserve_capacity(self.unsent.len());
             match self.send.capacity() {
                 0 => match ready!(self.send.poll_capacity(cx)) {
                     Some(Ok(_)) => {}
@@ -199,13 +244,15 @@ impl Open {
                     None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
                 },
                 room => {
-                    let length = room.min(buf.len()).min(MAX_WRITE);
-                    let data = Bytes::copy_from_slice(&buf[..length]);
-                    self.send.send_data(data, false).map_err(into_io)?;
-                    return Poll::Ready(Ok(length));
+                    let data = match room < self.unsent.len() {
+                        true => self.unsent.split_to(room),
+                        false => mem::take(&mut self.unsent),
+                    };
+                    self.send.send_data(data.freeze(), false).map_err(into_io)?;
                 }
             }
         }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -216,5 +263,5 @@ fn into_io(error: h2::Error) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, error)
 }
 
-/// As much as fits an HTTP/2 frame.
-const MAX_WRITE: usize = 16 * 1024;
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Buf, BufMut, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
 use super::frame_limit::Rate;
@@ -143,14 +143,15 @@ impl<S> WebSocket<S> {
     }
 
     fn encode(&mut self, opcode: Opcode, parts: &[&[u8]]) {
-        let mask = (self.role == Role::Client).then(|| Mask(random_mask()));
+        let mask = (self.role == Role::Client).then(random_mask);
         let length = parts.iter().map(|part| part.len()).sum();
-        Header::encode(opcode, length, mask.map(|mask| mask.0), &mut self.output);
-        let begin = self.output.len();
-        for part in parts {
-            self.output.put_slice(part);
-        }
-        if let Some(mut mask) = mask {
+        self.output.reserve(MAX_HEAD + length);
+        Header::encode(opcode, length, mask, &mut self.output);
+        let mut mask = Mask(mask.unwrap_or_default());
+        // Masked in small pieces, while they are in the cache.
+        for piece in parts.iter().flat_map(|part| part.chunks(4096)) {
+            let begin = self.output.len();
+            self.output.put_slice(piece);
             mask.apply(&mut self.output[begin..]);
         }
     }
@@ -174,6 +175,28 @@ impl<S: AsyncWrite + Unpin> WebSocket<S> {
         // Releases the buffer, like that of the input.
         self.output = BytesMut::new();
         Poll::Ready(Ok(()))
+    }
+
+    /// Writes a message without a copy of it, if it is not masked and nothing waits before it.
+    fn write_through(&mut self, cx: &mut Context<'_>, parts: [&[u8]; 2], length: usize) -> io::Result<bool> {
+        if self.role == Role::Client || !self.output.is_empty() || self.pong.is_some() {
+            return Ok(false);
+        }
+        Header::encode(Opcode::Binary, length, None, &mut self.output);
+        let bufs = [&self.output, parts[0], parts[1]].map(IoSlice::new);
+        let Poll::Ready(written) = Pin::new(&mut self.io).poll_write_vectored(cx, &bufs)? else {
+            self.output.clear();
+            return Ok(false);
+        };
+        let head = written.min(self.output.len());
+        self.output.advance(head);
+        let mut written = written - head;
+        for part in parts {
+            let length = written.min(part.len());
+            self.output.extend_from_slice(&part[length..]);
+            written -= length;
+        }
+        Ok(true)
     }
 
     /// Answers a ping even if nothing else is written. What cannot be sent now is sent with the next data.
@@ -221,7 +244,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WebSocket<S> {
                     this.heard.store(true, Ordering::Relaxed);
                     return Poll::Ready(Ok(()));
                 }
-                _ => {
+                // Straight into the reader's buffer.
+                Some(frame) => {
+                    let before = buf.filled().len();
+                    let mut payload = (&mut this.io).take(frame.left as u64);
+                    ready!(Pin::new(&mut payload).poll_read(cx, buf))?;
+                    let read = &mut buf.filled_mut()[before..];
+                    match read.is_empty() {
+                        // The HTTP/2 layer detects a truncated stream.
+                        true => this.has_ended = true,
+                        false => this.heard.store(true, Ordering::Relaxed),
+                    }
+                    frame.left -= read.len();
+                    frame.mask.apply(read);
+                    return Poll::Ready(Ok(()));
+                }
+                None => {
                     this.input.reserve(BUFFER);
                     match poll_read_buf(Pin::new(&mut this.io), cx, &mut this.input)? {
                         Poll::Ready(0) => {
@@ -259,20 +297,18 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WebSocket<S> {
         if self.output.len() >= BUFFER {
             ready!(self.poll_drain(cx))?;
         }
+        // HTTP/2 writes the head of a frame and its payload.
+        let mut parts = [&[][..]; 2];
         let mut room = MAX_PAYLOAD;
-        let parts: Vec<&[u8]> = bufs
-            .iter()
-            .map(|part| {
-                let length = part.len().min(room);
-                room -= length;
-                &part[..length]
-            })
-            .filter(|part| !part.is_empty())
-            .collect();
-        if !parts.is_empty() {
+        for (part, buf) in parts.iter_mut().zip(bufs.iter().filter(|buf| !buf.is_empty())) {
+            *part = &buf[..buf.len().min(room)];
+            room -= part.len();
+        }
+        let length = MAX_PAYLOAD - room;
+        if length > 0 && !self.write_through(cx, parts, length)? {
             self.encode(Opcode::Binary, &parts);
         }
-        Poll::Ready(Ok(MAX_PAYLOAD - room))
+        Poll::Ready(Ok(length))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -325,6 +361,8 @@ fn invalid(why: &'static str) -> io::Error {
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The largest payload of a frame. Proxies in between may split messages, and none joins them.
 const MAX_PAYLOAD: usize = 64 * 1024;
+/// The longest head of a frame.
+pub(super) const MAX_HEAD: usize = 14;
 /// Per second. Proxies in between may send a ping every few seconds.
 const MAX_WITHOUT_DATA: u32 = 1_000;
 /// RFC 6455, 7.4.1

@@ -112,6 +112,7 @@ enum Figure {
     ManyClusters,
     Routes,
     Agents,
+    AgentStreams,
     AgentFleet,
     /// Needs a bed with Karmada's server: `testbed run --karmada host`; no other figure does
     Hubs,
@@ -227,6 +228,9 @@ fn run(cli: &Cli) -> Result<()> {
     }
     if wanted(Figure::Agents) {
         agents::measure(&site, *quick)?;
+    }
+    if wanted(Figure::AgentStreams) {
+        agents::measure_streams(&site, *quick)?;
     }
     if wanted(Figure::AgentFleet) {
         agent_fleet::measure(&site, if *quick { (*agents).min(500) } else { *agents }, *quick)?;

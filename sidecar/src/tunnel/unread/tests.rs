@@ -47,6 +47,7 @@ async fn tunnels(most: usize) -> Tunnels {
                 let ended = ended.clone();
                 tokio::spawn(async move {
                     stream.write_all(&[0; 1024]).await.unwrap();
+                    stream.flush().await.unwrap();
                     if target == SHORT {
                         return std::future::pending().await;
                     }

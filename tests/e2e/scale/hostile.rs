@@ -1,6 +1,7 @@
 //! Hostile clients cost good callers no noticeable time. Each test uses all of a small machine, so they run
 //! alone.
 
+mod agents;
 mod cancels;
 mod connections;
 mod ends;

@@ -45,6 +45,7 @@ pub(super) fn good(name: &str, endpoint: Endpoint, lines: &[(&str, &str)]) -> go
 /// The request's target selects how the member fails.
 pub(crate) fn script(request: &Request) -> Vec<Step> {
     let target = request.target();
+    let piece = || [b"10000\r\n", vec![b'x'; 64 * 1024].as_slice(), b"\r\n"].concat();
     let chunked =
         || Step::Send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nfirst\n\r\n".to_vec());
     if target.contains(SILENT) {
@@ -54,8 +55,9 @@ pub(crate) fn script(request: &Request) -> Vec<Step> {
     } else if target.contains(TRICKLE) {
         vec![chunked(), Step::Trickle(b"1\r\nx\r\n".to_vec(), Duration::from_millis(50))]
     } else if target.contains(LARGE) {
-        let piece = [b"10000\r\n", vec![b'x'; 64 * 1024].as_slice(), b"\r\n"].concat();
-        vec![chunked(), Step::Repeat(piece, 4096)]
+        vec![chunked(), Step::Repeat(piece(), 4096)]
+    } else if target.contains(ONE_MEBIBYTE) {
+        vec![chunked(), Step::Repeat(piece(), 16), Step::ReceiveAll]
     } else if target.contains("watch=") {
         vec![chunked(), Step::Send(b"0\r\n\r\n".to_vec())]
     } else {
@@ -69,5 +71,7 @@ pub(crate) const SILENT: &str = "/silent";
 pub(super) const HALF: &str = "/half";
 /// The body arrives byte by byte and does not end.
 pub(super) const TRICKLE: &str = "/trickle";
+/// 1 MiB, and then nothing.
+pub(super) const ONE_MEBIBYTE: &str = "/one-mebibyte";
 /// 256 MiB.
 pub(crate) const LARGE: &str = "/large";

@@ -225,11 +225,7 @@ impl Open {
         if self.unsent.len() >= MAX_FRAME {
             ready!(self.poll_flush(cx))?;
         }
-        let room = MAX_FRAME - self.unsent.len();
-        let length = buf.len().min(room);
-        if !self.unsent.is_empty() {
-            self.unsent.reserve(room);
-        }
+        let length = buf.len().min(MAX_FRAME - self.unsent.len());
         self.unsent.extend_from_slice(&buf[..length]);
         Poll::Ready(Ok(length))
     }
@@ -244,16 +240,27 @@ impl Open {
                     None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
                 },
                 room => {
-                    let data = match room < self.unsent.len() {
-                        true => self.unsent.split_to(room),
-                        false => mem::take(&mut self.unsent),
-                    };
-                    self.send.send_data(data.freeze(), false).map_err(into_io)?;
+                    let data = payload(&mut self.unsent, room);
+                    self.send.send_data(data, false).map_err(into_io)?;
                 }
             }
         }
         Poll::Ready(Ok(()))
     }
+}
+
+/// Takes at most `room` bytes for a frame. Thousands of small frames can wait to be sent, so none of them keeps
+/// a buffer that is much larger than itself.
+fn payload(unsent: &mut BytesMut, room: usize) -> Bytes {
+    if room < unsent.len() {
+        return unsent.split_to(room).freeze();
+    }
+    if unsent.len() < unsent.capacity() / 2 {
+        let small = Bytes::copy_from_slice(unsent);
+        unsent.clear();
+        return small;
+    }
+    mem::take(unsent).freeze()
 }
 
 fn into_io(error: h2::Error) -> io::Error {

@@ -75,17 +75,14 @@ impl TunnelStream {
                     ready!(open.poll_flush(cx))?;
                 }
                 open.unsent.reserve((*piece).min(MAX_FRAME - open.unsent.len()));
-                let read = poll_read_buf(Pin::new(&mut *reader), cx, &mut open.unsent)?;
-                match read {
+                match poll_read_buf(Pin::new(&mut *reader), cx, &mut open.unsent)? {
                     Poll::Ready(0) => return Poll::Ready(Ok(())),
                     Poll::Ready(read) if read >= *piece => *piece = (2 * *piece).min(MAX_FRAME),
                     Poll::Ready(read) if read < *piece / 4 => *piece = (*piece / 2).max(SMALLEST),
                     Poll::Ready(_) => {}
                     Poll::Pending => {
-                        if open.unsent.is_empty() {
-                            open.unsent = BytesMut::new();
-                        }
                         ready!(open.poll_flush(cx))?;
+                        open.unsent = BytesMut::new();
                         return Poll::Pending;
                     }
                 }

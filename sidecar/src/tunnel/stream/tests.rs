@@ -40,3 +40,11 @@ async fn writes_before_a_flush_fill_frames() {
     }
     assert_eq!(frames, [MAX_FRAME, 2 * record.len() - MAX_FRAME]);
 }
+
+#[test]
+fn small_frame_does_not_keep_a_large_buffer() {
+    let mut unsent = BytesMut::with_capacity(8 * 1024);
+    unsent.extend_from_slice(b"x");
+    let kept = payload(&mut unsent, MAX_FRAME).try_into_mut().unwrap();
+    assert_eq!((&*kept, kept.capacity(), unsent.len()), (&b"x"[..], 1, 0));
+}

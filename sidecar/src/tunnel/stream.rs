@@ -14,11 +14,11 @@ use bytes::{Buf, Bytes, BytesMut};
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-pub(crate) mod copy;
-
 use super::MAX_FRAME;
 use super::registry::{AgentTunnel, Place};
 use crate::locked::Locked;
+
+pub(crate) mod copy;
 
 /// Both directions of an HTTP/2 stream.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Measures a member that the sidecar reaches directly, by the tunnel of its agent, and through konnectivity,
-//! in turns: small requests, large streams, and other requests beside a stream that is not read. Then the hop
-//! through another replica, and the memory of an idle agent.
+//! in turns: small requests, the hop through another replica and the memory of an idle agent. Then large
+//! streams, and other requests beside a stream that is not read.
 
 use anyhow::Result;
 use harness::bed::member;
@@ -21,7 +21,7 @@ mod streams;
 
 use carriers::Carriers;
 
-/// Small requests and idle agents.
+/// Measures small requests, idle agents and the hop.
 pub(crate) fn measure(site: &Site, quick: bool) -> Result<()> {
     let bench = Bench::start(site)?;
     let (of_real, of_probe) = (bench.carriers("m1", &bench.real)?, bench.carriers("probe", &bench.probe)?);
@@ -31,7 +31,7 @@ pub(crate) fn measure(site: &Site, quick: bool) -> Result<()> {
     print("Agents: the hop through another replica", &hop::measure(site, quick)?)
 }
 
-/// Large streams, and requests beside one.
+/// Measures large streams, and requests beside one.
 pub(crate) fn measure_streams(site: &Site, quick: bool) -> Result<()> {
     let bench = Bench::start(site)?;
     let of_real = bench.carriers("m1", &bench.real)?;

@@ -1,17 +1,18 @@
-//! Copies bytes both ways between a stream of a tunnel and another connection. Frames of the tunnel are
-//! written as they arrived, and reads fill the next frame, so an idle connection holds no buffer.
+//! Copies bytes both ways between a stream of a tunnel and a TCP connection. Frames of the tunnel are written
+//! as they arrived, and reads fill the next frame, so an idle connection holds no buffer.
 
 use std::future::poll_fn;
 use std::io;
-use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::AsyncWrite;
+use tokio::net::TcpStream;
 use tokio_util::io::poll_read_buf;
 
 use super::TunnelStream;
+use crate::io_hook::{Hooked, IoHook};
 use crate::tunnel::MAX_FRAME;
 
 /// How far one direction is.
@@ -23,15 +24,15 @@ enum Direction {
 }
 
 /// Copies until both sides have ended. A half-close is passed on as one.
-pub(crate) async fn copy<S>(stream: &mut TunnelStream, other: &mut S) -> io::Result<()>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let (mut piece, mut needs_flush) = (SMALLEST, false);
+pub(crate) async fn copy<H: IoHook>(
+    stream: &mut TunnelStream,
+    tcp: &mut Hooked<TcpStream, H>,
+) -> io::Result<()> {
+    let mut piece = SMALLEST;
     let (mut out, mut back) = (Direction::Open, Direction::Open);
     poll_fn(|cx| {
         if let Direction::Open = out
-            && stream.poll_send_from(cx, other, &mut piece)?.is_ready()
+            && stream.poll_send_from(cx, tcp, &mut piece)?.is_ready()
         {
             out = Direction::Ending;
         }
@@ -41,12 +42,12 @@ where
             out = Direction::Ended;
         }
         if let Direction::Open = back
-            && stream.poll_receive_to(cx, other, &mut needs_flush)?.is_ready()
+            && stream.poll_receive_to(cx, tcp)?.is_ready()
         {
             back = Direction::Ending;
         }
         if let Direction::Ending = back
-            && Pin::new(&mut *other).poll_shutdown(cx)?.is_ready()
+            && Pin::new(&mut *tcp).poll_shutdown(cx)?.is_ready()
         {
             back = Direction::Ended;
         }
@@ -59,23 +60,20 @@ where
 }
 
 impl TunnelStream {
-    /// Sends what arrives at `reader`, in pieces that grow while they are filled. Ready at its end.
-    fn poll_send_from<R>(
+    /// Sends what arrives at `tcp`, in pieces that grow while they are filled. Ready at its end.
+    fn poll_send_from<H: IoHook>(
         &self,
         cx: &mut Context<'_>,
-        reader: &mut R,
+        tcp: &mut Hooked<TcpStream, H>,
         piece: &mut usize,
-    ) -> Poll<io::Result<()>>
-    where
-        R: AsyncRead + Unpin,
-    {
+    ) -> Poll<io::Result<()>> {
         self.directions.poll(|open| {
             loop {
                 if open.unsent.len() >= MAX_FRAME {
                     ready!(open.poll_flush(cx))?;
                 }
                 open.unsent.reserve((*piece).min(MAX_FRAME - open.unsent.len()));
-                match poll_read_buf(Pin::new(&mut *reader), cx, &mut open.unsent)? {
+                match poll_read_buf(Pin::new(&mut *tcp), cx, &mut open.unsent)? {
                     Poll::Ready(0) => return Poll::Ready(Ok(())),
                     Poll::Ready(read) if read >= *piece => *piece = (2 * *piece).min(MAX_FRAME),
                     Poll::Ready(read) if read < *piece / 4 => *piece = (*piece / 2).max(SMALLEST),
@@ -90,36 +88,21 @@ impl TunnelStream {
         })
     }
 
-    /// Writes what arrives on the stream to `writer`. Ready at its end.
-    fn poll_receive_to<W>(
+    /// Writes what arrives on the stream to `tcp`, which needs no flush. Ready at its end.
+    fn poll_receive_to<H: IoHook>(
         &self,
         cx: &mut Context<'_>,
-        writer: &mut W,
-        needs_flush: &mut bool,
-    ) -> Poll<io::Result<()>>
-    where
-        W: AsyncWrite + Unpin,
-    {
+        tcp: &mut Hooked<TcpStream, H>,
+    ) -> Poll<io::Result<()>> {
         self.directions.poll(|open| {
-            loop {
-                match open.poll_fill(cx)? {
-                    Poll::Ready(false) => return Poll::Ready(Ok(())),
-                    Poll::Ready(true) => {
-                        let written = ready!(Pin::new(&mut *writer).poll_write(cx, open.chunk()))?;
-                        if written == 0 {
-                            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-                        }
-                        open.consume(written)?;
-                        *needs_flush = true;
-                    }
-                    Poll::Pending => {
-                        if mem::take(needs_flush) {
-                            *needs_flush = Pin::new(&mut *writer).poll_flush(cx)?.is_pending();
-                        }
-                        return Poll::Pending;
-                    }
+            while ready!(open.poll_fill(cx))? {
+                let written = ready!(Pin::new(&mut *tcp).poll_write(cx, open.chunk()))?;
+                if written == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
                 }
+                open.consume(written)?;
             }
+            Poll::Ready(Ok(()))
         })
     }
 }

@@ -77,7 +77,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
         leave: CancellationToken::new(),
         tasks: TaskTracker::new(),
         drained: Arc::new(Semaphore::new(MAX_DRAINED)),
-        unread: Arc::default(),
+        unread: Arc::new(UnreadLimit::of_agent()),
     });
     // Errors in the configuration are reported at the start.
     agent.login.connection().context("cannot use the connection to the host")?;

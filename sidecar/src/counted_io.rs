@@ -24,7 +24,7 @@ impl Tally {
         self.one.load(Ordering::Relaxed)
     }
 
-    fn add(&self, bytes: usize) {
+    pub(crate) fn add(&self, bytes: usize) {
         self.one.fetch_add(bytes as u64, Ordering::Relaxed);
         self.all.inc_by(bytes as u64);
     }

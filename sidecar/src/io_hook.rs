@@ -35,6 +35,9 @@ pub(crate) trait IoHook: Unpin {
     /// Observes how many bytes one write accepted.
     fn written(&mut self, _: usize) {}
 
+    /// Observes that a write must wait for the peer.
+    fn write_blocked(&mut self) {}
+
     /// Handles the failure of a write of `offered` bytes, or of a flush or shutdown, with 0. `Ok` drops the
     /// bytes as if they were written.
     fn write_failed(&mut self, error: io::Error, _offered: usize) -> io::Result<()> {
@@ -78,8 +81,13 @@ impl<S: AsyncRead + Unpin, H: IoHook> AsyncRead for Hooked<S, H> {
 
 impl<S: AsyncWrite + Unpin, H: IoHook> AsyncWrite for Hooked<S, H> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf));
-        Poll::Ready(self.after_write(written, buf.len()))
+        match Pin::new(&mut self.stream).poll_write(cx, buf) {
+            Poll::Ready(written) => Poll::Ready(self.after_write(written, buf.len())),
+            Poll::Pending => {
+                self.hook.write_blocked();
+                Poll::Pending
+            }
+        }
     }
 
     fn poll_write_vectored(
@@ -87,8 +95,15 @@ impl<S: AsyncWrite + Unpin, H: IoHook> AsyncWrite for Hooked<S, H> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs));
-        Poll::Ready(self.after_write(written, bufs.iter().map(|buf| buf.len()).sum()))
+        match Pin::new(&mut self.stream).poll_write_vectored(cx, bufs) {
+            Poll::Ready(written) => {
+                Poll::Ready(self.after_write(written, bufs.iter().map(|buf| buf.len()).sum()))
+            }
+            Poll::Pending => {
+                self.hook.write_blocked();
+                Poll::Pending
+            }
+        }
     }
 
     fn is_write_vectored(&self) -> bool {

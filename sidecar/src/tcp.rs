@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use hyper_util::client::legacy::connect::HttpConnector;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{SockRef, Socket, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -20,19 +20,24 @@ pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// How long sent data or a probe may stay without acknowledgment before the connection is closed.
 pub(crate) const USER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Sends small segments at once, and detects a dead peer.
+/// Sends small segments at once, and detects a dead peer of an idle connection.
+///
+/// There is no TCP_USER_TIMEOUT: it also ends a connection whose peer is alive and reads nothing, such as a
+/// command that does not read its input for a while (tcp(7)).
 pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
-    let socket = SockRef::from(stream);
-    let keepalive =
-        TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL).with_retries(3);
     stream.set_nodelay(true)?;
-    socket.set_tcp_keepalive(&keepalive)?;
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
-    Ok(())
+    let_pause(&SockRef::from(stream))
 }
 
-/// Sets the same options for the connections of a connector.
+/// Lets the peer of a connection read nothing for as long as it wants, and still detects a dead one.
+pub(crate) fn let_pause(socket: &Socket) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(None)?;
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
+    socket.set_tcp_keepalive(&keepalive.with_retries(2))
+}
+
+/// Sets the same options for the connections of a connector, and detects a peer that acknowledges nothing.
 pub(crate) fn prepare_all<R>(connector: &mut HttpConnector<R>) {
     connector.set_nodelay(true);
     connector.set_keepalive(Some(KEEPALIVE));
@@ -82,15 +87,21 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// full, the kernel drops the attempt, and the client retries after a second.
 const BACKLOG: u32 = 65_535;
 
-/// Asserts the options of every connection that this program opens.
+/// Asserts the options of a connection that [`prepare`] has set.
 #[cfg(test)]
 pub(crate) fn assert_prepared(stream: &TcpStream) {
     let socket = SockRef::from(stream);
     assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
     assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE);
     assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEPALIVE_INTERVAL);
+}
+
+/// Asserts the options of a connection of a connector.
+#[cfg(test)]
+pub(crate) fn assert_timed(stream: &TcpStream) {
+    assert_prepared(stream);
     #[cfg(target_os = "linux")]
-    assert_eq!(socket.tcp_user_timeout().unwrap(), Some(USER_TIMEOUT));
+    assert_eq!(SockRef::from(stream).tcp_user_timeout().unwrap(), Some(USER_TIMEOUT));
 }
 
 #[cfg(test)]

@@ -20,9 +20,11 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::causes::{causes, innermost};
+use crate::request::limits::Caller;
 use crate::retry;
 use crate::tcp;
 use crate::tunnel::registry::{AgentTunnels, DialError};
+use crate::tunnel::stream::Directions;
 
 pub mod breaker;
 pub mod connect;
@@ -85,6 +87,23 @@ impl Exchange {
 #[derive(Debug)]
 pub struct OwnConnection {
     _task: AbortOnDropHandle<()>,
+    /// Its TCP socket, or the stream of an agent's tunnel.
+    socket: Option<socket2::Socket>,
+    stream: Option<Arc<Directions>>,
+}
+
+impl OwnConnection {
+    /// The connection carries another protocol now, for the caller. Its member may read nothing for as long
+    /// as it wants, which TCP_USER_TIMEOUT does not distinguish from a dead one (tcp(7)): the kernel's own
+    /// retries find that.
+    pub fn switched(&mut self, caller: Caller) {
+        if let Some(socket) = self.socket.take() {
+            let _ = tcp::let_pause(&socket);
+        }
+        if let Some(stream) = &self.stream {
+            stream.serves(caller);
+        }
+    }
 }
 
 impl Upstream {
@@ -156,6 +175,8 @@ impl Upstream {
         let _attempt = self.admit().await?;
         let lost = |error| self.failed(Failed::New(error));
         let io = self.connector.connect().await.map_err(|error| self.failed(Failed::Connect(error)))?;
+        let (transport, _) = io.inner().get_ref().get_ref();
+        let (socket, stream) = (connect::socket(transport), connect::agent_stream(transport));
         let before_head = io.inner().hook().clone();
         before_head.begin();
         let (mut sender, connection) = http1_builder().handshake(io).await.map_err(lost)?;
@@ -168,10 +189,11 @@ impl Upstream {
         let response = sender.send_request(request).await.map_err(lost)?;
         before_head.end();
         self.breaker.answered();
-        let connection = OwnConnection { _task: task };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let connection = OwnConnection { _task: task, socket, stream };
             return Ok(Exchange::Switched { response, connection });
         }
+        let connection = OwnConnection { _task: task, socket: None, stream };
         let response = response.map(|body| MemberBody::alone(body, Some(connection)));
         Ok(Exchange::Refused { response: self.checked(response, inner_proxy).await? })
     }

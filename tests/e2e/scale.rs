@@ -3,5 +3,5 @@
 pub(crate) mod bounds;
 mod crowds;
 mod hostile;
+mod paused;
 pub(crate) mod soak;
-mod stalled_watches;

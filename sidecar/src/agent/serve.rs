@@ -17,10 +17,15 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::{Agent, enrollment, target};
+use crate::io_hook::Hooked;
 use crate::tunnel::enrollment::CAPABILITY;
+use crate::tunnel::frame_limit::FrameLimit;
 use crate::tunnel::link::{About, CredentialLife};
+use crate::tunnel::unread::Unread;
 use crate::tunnel::web_socket::WebSocket;
-use crate::tunnel::{HANDSHAKE_TIMEOUT, MAX_FRAME, MAX_HEADER_LIST, MAX_SEND_BUFFER, keep_alive, paths};
+use crate::tunnel::{
+    HANDSHAKE_TIMEOUT, MAX_FRAME, MAX_HEADER_LIST, MAX_SEND_BUFFER, SMALL_FRAMES_BUDGET, keep_alive, paths,
+};
 
 /// Why a tunnel's slot is free.
 #[derive(Debug)]
@@ -36,6 +41,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let heard = io.heard();
+    let unread = agent.unread.tunnel(None);
+    let io = Hooked::new(io, FrameLimit::of_client(unread.clone()));
     let mut builder = server::Builder::new();
     builder
         .max_concurrent_streams(agent.config.max_streams)
@@ -44,6 +51,7 @@ where
         .max_frame_size(MAX_FRAME as u32)
         .max_header_list_size(MAX_HEADER_LIST)
         .max_send_buffer_size(MAX_SEND_BUFFER)
+        .data_frame_budget(SMALL_FRAMES_BUDGET)
         .max_concurrent_reset_streams(agent.config.max_streams as usize)
         .max_local_error_reset_streams(None);
     let begun = timeout(HANDSHAKE_TIMEOUT, builder.handshake::<_, Bytes>(io)).await;
@@ -89,7 +97,7 @@ where
                         respond.send_reset(Reason::REFUSED_STREAM);
                         continue;
                     };
-                    let answering = answer(agent.clone(), request, respond, drain.clone());
+                    let answering = answer(agent.clone(), unread.clone(), request, respond, drain.clone());
                     agent.tasks.spawn(async move {
                         answering.await;
                         drop(place);
@@ -105,7 +113,7 @@ where
     };
     let is_late = AtomicBool::new(false);
     let peer = keep_alive::Peer { pings, heard: &heard, is_late: &is_late };
-    let why = match keep_alive::drive(serving, peer, std::future::pending()).await {
+    let why = match keep_alive::drive(unread.gathering(serving), peer, std::future::pending()).await {
         keep_alive::End::Closed(why) => why,
         keep_alive::End::Silent | keep_alive::End::Stopped => "the sidecar did not answer in time",
     };
@@ -122,6 +130,7 @@ async fn drained(drain: &CancellationToken) {
 
 async fn answer(
     agent: Arc<Agent>,
+    unread: Arc<Unread>,
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
     drain: CancellationToken,
@@ -131,7 +140,7 @@ async fn answer(
     let (status, answer) = match (&parts.method, parts.uri.path()) {
         (&Method::CONNECT, _) => {
             let (target, asked) = (&agent.config.target, parts.uri.authority());
-            return target::carry(target, asked, body, respond, &agent.unread).await;
+            return target::carry(target, asked, body, respond, &unread).await;
         }
         (&Method::GET, paths::ABOUT) => (StatusCode::OK, about(&agent)),
         (&Method::GET, paths::ENROLL) => match agent.enrollment.hand_over().await {

@@ -17,7 +17,7 @@ use crate::tcp;
 use crate::tunnel::registry::Reason as Failed;
 use crate::tunnel::stream::TunnelStream;
 use crate::tunnel::stream::copy::copy;
-use crate::tunnel::unread::UnreadLimit;
+use crate::tunnel::unread::Unread;
 use crate::tunnel::{DIAL_HEADER, DIAL_TIMEOUT};
 
 /// Connects to the target, if it is the requested one, and copies bytes until both sides have ended.
@@ -26,7 +26,7 @@ pub(super) async fn carry(
     asked: Option<&Authority>,
     body: RecvStream,
     mut respond: SendResponse<Bytes>,
-    unread: &UnreadLimit,
+    unread: &Unread,
 ) {
     if asked != Some(target) {
         debug!(

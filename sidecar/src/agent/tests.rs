@@ -66,7 +66,7 @@ fn with_config(config: Config) -> Arc<Agent> {
         leave: CancellationToken::new(),
         tasks: TaskTracker::new(),
         drained: Arc::new(Semaphore::new(1)),
-        unread: Arc::default(),
+        unread: Arc::new(UnreadLimit::of_agent()),
     })
 }
 

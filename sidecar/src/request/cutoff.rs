@@ -5,35 +5,41 @@
 //! record.
 //!
 //! A request that can still end by itself does so first: the cutoff comes [`GRACE`] after the deadline, or
-//! after a long-running request lost its right. A client that reads nothing of its answer for
-//! [`UNREAD_TIMEOUT`] is cut off as well.
+//! after a long-running request lost its right. A request with a deadline is also cut off if its client reads
+//! nothing of the answer for [`UNREAD_TIMEOUT`]. A long-running one may pause for hours (`kubectl logs | less`)
+//! while what all paused requests hold fits their shares: see [`paused`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
+use kubectl_mc_api::ClusterName;
 use slab::Slab;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::locked::Locked;
-use crate::request::limits::Permit;
+use crate::request::limits::{Caller, Permit};
 use crate::workers;
 
 mod cancelled;
+mod paused;
+mod since;
 
 use cancelled::Cancelled;
+use paused::{Holder, Paused};
+use since::Since;
 
 /// Ends the owner of one answer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Cutoff {
     cut: AtomicBool,
     carrier: AtomicWaker,
-    /// Since when the client has not read the last part of the answer, in milliseconds since `begun`, plus 1;
-    /// 0 while no part is unread.
-    unread: AtomicU64,
-    begun: Instant,
+    /// Since when the client has not read the last part of the answer.
+    unread: Since,
+    /// Since when the member has not read the last part of an upgraded connection.
+    unread_by_member: Since,
 }
 
 /// The requests in flight, one sheet for each worker, so that their threads do not contend.
@@ -53,6 +59,8 @@ struct Entry {
     cutoff: Arc<Cutoff>,
     /// `None` for a long-running request, which its revalidation ends.
     due: Option<Instant>,
+    /// Who is charged for what a long-running request holds.
+    holder: Holder,
 }
 
 /// A request's entry, removed from the sheet on drop.
@@ -62,17 +70,6 @@ pub struct Listed {
     cutoff: Arc<Cutoff>,
     worker: usize,
     key: usize,
-}
-
-impl Default for Cutoff {
-    fn default() -> Self {
-        Self {
-            cut: AtomicBool::new(false),
-            carrier: AtomicWaker::new(),
-            unread: AtomicU64::new(0),
-            begun: Instant::now(),
-        }
-    }
 }
 
 impl Cutoff {
@@ -91,19 +88,46 @@ impl Cutoff {
 
     /// Notes that the client was given a part of the answer and has not asked for the next.
     pub fn given(&self) {
-        let at = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
-        self.unread.store(at + 1, Ordering::Relaxed);
+        self.unread.restart();
     }
 
     /// Notes that the client took every part that it was given.
     pub fn taken(&self) {
-        self.unread.store(0, Ordering::Relaxed);
+        self.unread.stop();
+    }
+
+    /// Notes that a write of an upgraded connection must wait for one side.
+    pub fn blocked(&self, toward: Toward) {
+        self.of(toward).begin();
+    }
+
+    /// Notes that a write of an upgraded connection went on.
+    pub fn unblocked(&self, toward: Toward) {
+        self.of(toward).stop();
+    }
+
+    fn of(&self, toward: Toward) -> &Since {
+        match toward {
+            Toward::Caller => &self.unread,
+            Toward::Member => &self.unread_by_member,
+        }
     }
 
     fn is_unread(&self, now: Instant) -> bool {
-        let since = self.unread.load(Ordering::Relaxed);
-        since > 0 && self.begun + Duration::from_millis(since) + UNREAD_TIMEOUT <= now
+        self.unread.elapsed(now).is_some_and(|unread| unread >= UNREAD_TIMEOUT)
     }
+
+    /// For how long either side has read nothing.
+    fn paused(&self, now: Instant) -> Option<Duration> {
+        self.unread.elapsed(now).max(self.unread_by_member.elapsed(now))
+    }
+}
+
+/// The side that must read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Toward {
+    Caller,
+    Member,
 }
 
 impl Cutoffs {
@@ -117,7 +141,7 @@ impl Cutoffs {
     pub fn list(self: &Arc<Self>, cutoff: Arc<Cutoff>, due: Option<Instant>) -> Listed {
         cutoff.taken();
         let worker = workers::current();
-        let entry = Entry { cutoff: cutoff.clone(), due };
+        let entry = Entry { cutoff: cutoff.clone(), due, holder: Holder::default() };
         let key = self.sheets[worker].with(|requests| requests.under_way.insert(entry));
         Listed { cutoffs: self.clone(), cutoff, worker, key }
     }
@@ -133,15 +157,19 @@ impl Cutoffs {
     }
 
     fn sweep(&self, now: Instant) {
+        let mut paused = Paused::default();
         for sheet in &self.sheets {
             sheet.with(|requests| {
-                for (_, Entry { cutoff, due }) in &requests.under_way {
-                    if due.is_some_and(|due| due + GRACE <= now) || cutoff.is_unread(now) {
-                        cutoff.cut();
+                for (_, Entry { cutoff, due, holder }) in &requests.under_way {
+                    match due {
+                        Some(due) if *due + GRACE <= now || cutoff.is_unread(now) => cutoff.cut(),
+                        Some(_) => {}
+                        None => paused.add(cutoff, holder, cutoff.paused(now)),
                     }
                 }
             });
         }
+        paused.cut_surplus();
         drop(self.cancelled.expired(now));
     }
 }
@@ -156,6 +184,16 @@ impl Listed {
         self.cutoffs.sheets[self.worker].with(|requests| {
             if let Some(entry) = requests.under_way.get_mut(self.key) {
                 entry.due = due;
+            }
+        });
+    }
+
+    /// Charges what a long-running request holds while it is paused.
+    pub fn charge(&self, caller: Caller, cluster: Option<&ClusterName>) {
+        let holder = Holder { caller: Some(caller), cluster: cluster.cloned() };
+        self.cutoffs.sheets[self.worker].with(|requests| {
+            if let Some(entry) = requests.under_way.get_mut(self.key) {
+                entry.holder = holder;
             }
         });
     }
@@ -175,7 +213,7 @@ impl Drop for Listed {
 /// Time for a request to end by itself: with an answer that names the reason, or with a body that breaks off.
 pub const GRACE: Duration = Duration::from_millis(250);
 const PACE: Duration = Duration::from_millis(250);
-/// After this time without a read the client's connection counts as lost (TCP_USER_TIMEOUT is the same).
+/// After this time without a read the client's connection counts as lost.
 pub const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -191,7 +229,7 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
-    use crate::request::limits::{Bound, Caller, Size};
+    use crate::request::limits::{Bound, Size};
 
     const MARGIN: Duration = Duration::from_secs(1);
 
@@ -224,9 +262,9 @@ mod tests {
     }
 
     #[test]
-    fn client_that_reads_nothing_is_cut_off() {
+    fn client_that_reads_nothing_of_a_short_answer_is_cut_off() {
         let cutoffs = Cutoffs::new();
-        let listed = cutoffs.list(Arc::default(), None);
+        let listed = cutoffs.list(Arc::default(), Some(Instant::now() + Duration::from_secs(3600)));
         let cutoff = listed.cutoff();
         let later = Instant::now() + UNREAD_TIMEOUT + MARGIN;
         cutoff.given();
@@ -253,12 +291,41 @@ mod tests {
     }
 
     #[test]
-    fn unread_time_counts_from_the_last_part() {
-        let begun = Instant::now().checked_sub(UNREAD_TIMEOUT).unwrap();
-        let cutoff = Cutoff { begun, ..Cutoff::default() };
-        cutoff.given();
-        assert!(!cutoff.is_unread(Instant::now() + UNREAD_TIMEOUT - MARGIN));
-        assert!(cutoff.is_unread(Instant::now() + UNREAD_TIMEOUT + MARGIN));
+    fn paused_log_lives_for_hours() {
+        let cutoffs = Cutoffs::new();
+        let listed = cutoffs.list(Arc::default(), None);
+        listed.charge(Caller::of_hash(1), None);
+        listed.cutoff().given();
+        cutoffs.sweep(Instant::now() + Duration::from_secs(24 * 3600));
+        assert!(!is_cut(listed.cutoff()));
+    }
+
+    #[test]
+    fn paused_requests_above_a_callers_share_end_and_spare_others() {
+        let cutoffs = Cutoffs::new();
+        let list = |caller, cluster: &str| {
+            let listed = cutoffs.list(Arc::default(), None);
+            listed.charge(Caller::of_hash(caller), Some(&cluster.parse().unwrap()));
+            listed.cutoff().given();
+            listed
+        };
+        let victim = list(1, "m1");
+        let attackers: Vec<_> = (0..1000).map(|n| list(2, if n % 2 == 0 { "m1" } else { "m2" })).collect();
+        cutoffs.sweep(Instant::now() + Duration::from_secs(3600));
+        let cut = attackers.iter().filter(|listed| is_cut(listed.cutoff())).count();
+        assert!(!is_cut(victim.cutoff()));
+        assert!((850..1000).contains(&cut), "{cut}");
+    }
+
+    #[test]
+    fn upgraded_connection_that_either_side_does_not_read_counts_as_paused() {
+        let cutoff = Cutoff::default();
+        for toward in [Toward::Caller, Toward::Member] {
+            assert_eq!(cutoff.paused(Instant::now()), None);
+            cutoff.blocked(toward);
+            assert!(cutoff.paused(Instant::now() + MARGIN) >= Some(MARGIN));
+            cutoff.unblocked(toward);
+        }
     }
 
     #[tokio::test(start_paused = true)]

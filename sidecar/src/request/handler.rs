@@ -187,6 +187,9 @@ async fn respond(
         None if info.upgrade.is_some() => services.limits.admit_tunnel(user)?,
         None => services.limits.admit_watch(user)?,
     });
+    if long_running {
+        record.hold().charge(user, info.cluster());
+    }
     // Inside the caller's share of requests, so that one caller cannot fill a slow audit log. Exempt callers
     // have no share.
     record.store_beginning(due).await?;
@@ -234,7 +237,7 @@ async fn respond(
     }
 
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
-    let draft = Draft::new(request, path, info.upgrade, &allowed, &services.rules, record.to_member());
+    let draft = Draft::new(request, path, info.upgrade, user, &allowed, &services.rules, record.to_member());
     if long_running {
         record.hold().keep_revalidation(services.revalidate(allowed, Some(cluster.gone.clone()), record));
     }

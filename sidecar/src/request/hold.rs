@@ -9,12 +9,13 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::poll;
+use kubectl_mc_api::ClusterName;
 use tokio::time::sleep_until;
 
 use crate::locked::Locked;
 use crate::request::cutoff::{Cutoff, Listed};
 use crate::request::error::Error;
-use crate::request::limits::Permit;
+use crate::request::limits::{Caller, Permit};
 use crate::request::revalidation::{self, Revalidation};
 use crate::request::upload::Upload;
 use crate::server::peer::Peer;
@@ -67,6 +68,11 @@ impl Hold {
     /// Keeps a permit until the request is over.
     pub fn admitted(&self, permit: Permit) {
         self.permits.with(|permits| permits.sidecar = Some(permit));
+    }
+
+    /// Charges what a long-running request holds while it is paused to its caller and its member.
+    pub fn charge(&self, caller: Caller, cluster: Option<&ClusterName>) {
+        self.listed.charge(caller, cluster);
     }
 
     /// Keeps a member's permit until the request is over.

@@ -19,6 +19,7 @@ use serde::Serialize;
 use tokio::time::{self, timeout};
 
 mod counts;
+pub mod largest;
 mod level;
 mod member;
 mod metrics;

@@ -20,6 +20,7 @@ use crate::members::inventory::Inventory;
 use crate::members::on_demand_access::{Answer, Outcome};
 use crate::request::body::Body;
 use crate::request::headers;
+use crate::request::limits::Caller;
 use crate::request::protocol::Protocol;
 use crate::request::request_info::MemberPath;
 use crate::request::upload::Upload;
@@ -36,12 +37,18 @@ pub struct Draft<'a> {
     body: Outgoing,
     path: &'a MemberPath,
     upgrade: Option<Protocol>,
+    /// Charged for what an agent's tunnel holds of the answer.
+    caller: Caller,
     identity: Arc<Identity>,
     rules: &'a member::Rules,
     to_member: Option<Box<ToMember>>,
 }
 
 impl<'a> Draft<'a> {
+    pub fn caller(&self) -> Caller {
+        self.caller
+    }
+
     /// The caller's headers.
     pub fn headers(&self) -> &HeaderMap {
         &self.parts.headers
@@ -51,6 +58,7 @@ impl<'a> Draft<'a> {
         request: Request<Upload>,
         path: &'a MemberPath,
         upgrade: Option<Protocol>,
+        caller: Caller,
         allowed: &Allowed,
         rules: &'a member::Rules,
         to_member: Option<Box<ToMember>>,
@@ -61,6 +69,7 @@ impl<'a> Draft<'a> {
             body: outgoing::callers(body),
             path,
             upgrade,
+            caller,
             identity: allowed.identity().clone(),
             rules,
             to_member,
@@ -166,7 +175,9 @@ pub async fn forward(
         }
     };
     draft.answered(answered.as_ref().ok().map(Response::status));
-    Ok(answered?.map(Body::Upstream))
+    let answer = answered?;
+    answer.body().charge(draft.caller);
+    Ok(answer.map(Body::Upstream))
 }
 
 /// Sends a request. It is sent once more if the connection had been closed before, and once more with another

@@ -18,7 +18,7 @@ use crate::request::audit_id::AuditId;
 use crate::request::cutoff::Listed;
 use crate::request::hold::Hold;
 use crate::request::metrics::{Kind, Metrics, OfMember, Outcome, Took, Trace};
-use crate::request::request_info::{RequestInfo, Route};
+use crate::request::request_info::RequestInfo;
 use crate::request::revalidation::End;
 use crate::server::peer::Peer;
 use crate::spans::{RequestSpan, ToMember};
@@ -111,9 +111,7 @@ impl Record {
             entry.kind = Some(kind);
             entry.is_upgrade = info.upgrade.is_some();
             entry.is_member_discovery = info.is_member_discovery();
-            if let Route::Proxy(_, cluster, _) | Route::Attach(cluster) = &info.route {
-                entry.cluster = Some(cluster.clone());
-            }
+            entry.cluster = info.cluster().cloned();
             if let Some(trail) = &mut entry.trail {
                 trail.understood(info);
             }

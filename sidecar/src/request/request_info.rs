@@ -187,6 +187,14 @@ impl RequestInfo {
         }
     }
 
+    /// The member that the request is for.
+    pub fn cluster(&self) -> Option<&ClusterName> {
+        match &self.route {
+            Route::Proxy(_, cluster, _) | Route::Attach(cluster) => Some(cluster),
+            _ => None,
+        }
+    }
+
     /// Whether this is one of kubectl's discovery calls to a member. kubectl hides a JSON Status that answers
     /// such a call, so errors of the sidecar are plain text there.
     pub fn is_member_discovery(&self) -> bool {

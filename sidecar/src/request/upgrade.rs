@@ -75,7 +75,7 @@ pub async fn forward(
     let offer = Offer::of(protocol, draft.headers());
     let exchanged = exchange(inventory, cluster, &mut draft).await;
     draft.answered(exchanged.as_ref().ok().map(Exchange::status));
-    let (mut response, connection) = match exchanged? {
+    let (mut response, mut connection) = match exchanged? {
         Exchange::Switched { response, connection } => (response, connection),
         Exchange::Refused { response } if response.status().as_u16() < 400 => {
             return Err(NotAccepted::NoSwitch(cluster.name.clone(), response.status()).into());
@@ -84,6 +84,7 @@ pub async fn forward(
         Exchange::Refused { response } => return Ok(response.map(Body::Upstream)),
     };
     offer.accepts(&cluster.name, response.headers())?;
+    connection.switched(draft.caller());
     let upstream = hyper::upgrade::on(&mut response);
     let mut head = body::response(StatusCode::SWITCHING_PROTOCOLS, Body::Empty);
     *head.headers_mut() = headers::switching_protocols(response.headers(), protocol.as_str());
@@ -103,7 +104,8 @@ pub async fn forward(
             };
             match handed_over {
                 Ok((downstream, upstream)) => {
-                    let ended = splice::join(downstream, upstream, bytes, stop, over).await;
+                    let ended =
+                        splice::join(downstream, upstream, bytes, stop, over, record.hold().cutoff()).await;
                     let end = tunnel_end(ended, record.hold().end());
                     record.trace(|span| span.tunnel_ended(ended.to_member, ended.to_caller, end.reason));
                     record.audit(|trail| trail.tunnel_ended(end));
@@ -124,6 +126,7 @@ fn tunnel_end(ended: splice::Ended, end: Option<End>) -> TunnelEnd {
         (By::Break, _) => "connection broken",
         (By::Stop, _) | (By::Over, None) => End::Stopped.as_str(),
         (By::Over, Some(end)) => end.as_str(),
+        (By::Paused, _) => "paused, and too many are",
     };
     TunnelEnd { bytes: [(BYTES_TO_MEMBER, to_member), (BYTES_TO_CALLER, to_caller)], reason }
 }

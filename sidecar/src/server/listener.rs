@@ -95,7 +95,7 @@ async fn serve(
 ) -> Result<(), Error> {
     let stream = TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 2).with_retries(2);
     let socket = SockRef::from(&stream);
     socket.set_tcp_keepalive(&keepalive)?;
     #[cfg(target_os = "linux")]
@@ -128,6 +128,12 @@ async fn serve(
     let peer = Arc::new(peer);
     // kubectl's upgrades come without ALPN and use HTTP/1.1.
     let is_http2 = session.alpn_protocol() == Some(b"h2");
+    #[cfg(target_os = "linux")]
+    if !is_http2 {
+        // Its client may pause a log or an upgraded connection, and TCP_USER_TIMEOUT also ends a connection
+        // whose client is alive and reads nothing (tcp(7)). HTTP/2 stops single streams, and has pings.
+        SockRef::from(stream.get_ref().0).set_tcp_user_timeout(None)?;
+    }
     let small_frames: Option<Arc<SmallFrames>> = (is_http2 && proof == Proof::FrontProxy).then(Arc::default);
     let serve = |peer: &Arc<Peer>, cutoff: Arc<Cutoff>, request: Request<Incoming>| {
         let request = request.map(|body| Upload::new(body, small_frames.as_ref(), &cutoff));

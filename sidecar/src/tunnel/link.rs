@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -17,10 +18,11 @@ use tracing::{debug, info, warn};
 use super::accounts::Accounts;
 use super::frame_limit::FrameLimit;
 use super::registry::{AgentTunnel, Reservation};
+use super::unread::Unread;
 use super::web_socket::{Role, WebSocket};
 use super::{
-    HANDSHAKE_TIMEOUT, MAX_FRAME, MAX_HEADER_LIST, MAX_SEND_BUFFER, MAX_STREAMS, STREAM_WINDOW, keep_alive,
-    paths,
+    HANDSHAKE_TIMEOUT, MAX_FRAME, MAX_HEADER_LIST, MAX_SEND_BUFFER, MAX_STREAMS, SMALL_FRAMES_BUDGET,
+    STREAM_WINDOW, keep_alive, paths,
 };
 use crate::io_hook::Hooked;
 
@@ -65,8 +67,9 @@ where
 {
     let io = WebSocket::new(io, Role::Server);
     let heard = io.heard();
+    let unread = reservation.unread();
     // Boxed, because the handshake is short and the tunnel is long-lived.
-    let handshake = Box::pin(timeout(HANDSHAKE_TIMEOUT, handshake(io)));
+    let handshake = Box::pin(timeout(HANDSHAKE_TIMEOUT, handshake(io, unread.clone())));
     let (sender, connection) = match handshake.await {
         Ok(Ok(connected)) => connected,
         Ok(Err(error)) => {
@@ -80,7 +83,7 @@ where
     };
     let mut connection = pin!(connection);
     let pings = connection.ping_pong();
-    let registered = reservation.establish(sender);
+    let registered = reservation.establish(sender, unread.clone());
     let tunnel = registered.tunnel();
     info!(
         cluster = %tunnel.cluster,
@@ -95,7 +98,7 @@ where
         }
     };
     let peer = keep_alive::Peer { pings, heard: &heard, is_late: &tunnel.is_late };
-    let driving = keep_alive::drive(connection.as_mut(), peer, stopped);
+    let driving = keep_alive::drive(unread.gathering(connection.as_mut()), peer, stopped);
     let renewing = async {
         tokio::join!(accounts.keep_credential(tunnel), accounts.keep_endpoint(tunnel));
         std::future::pending::<()>().await;
@@ -115,11 +118,11 @@ where
 
 type Handshake<S> = (client::SendRequest<Bytes>, client::Connection<Hooked<WebSocket<S>, FrameLimit>, Bytes>);
 
-async fn handshake<S>(io: WebSocket<S>) -> Result<Handshake<S>, h2::Error>
+async fn handshake<S>(io: WebSocket<S>, unread: Arc<Unread>) -> Result<Handshake<S>, h2::Error>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let io = Hooked::new(io, FrameLimit::default());
+    let io = Hooked::new(io, FrameLimit::of_server(unread));
     let mut builder = client::Builder::new();
     builder
         .enable_push(false)
@@ -128,6 +131,7 @@ where
         .max_frame_size(MAX_FRAME as u32)
         .max_header_list_size(MAX_HEADER_LIST)
         .max_send_buffer_size(MAX_SEND_BUFFER)
+        .data_frame_budget(SMALL_FRAMES_BUDGET)
         .max_concurrent_reset_streams(MAX_REMEMBERED_STREAMS)
         .reset_stream_duration(REMEMBERED)
         .max_local_error_reset_streams(Some(MAX_LATE_FRAMES));

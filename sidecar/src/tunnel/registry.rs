@@ -24,7 +24,7 @@ use tracing::info;
 use super::DIAL_TIMEOUT;
 use super::peers::Peers;
 use super::stream::TunnelStream;
-use super::unread::UnreadLimit;
+use super::unread::{Unread, UnreadLimit};
 use crate::locked::Locked;
 use crate::metrics::own;
 
@@ -82,6 +82,7 @@ pub struct AgentTunnel {
     pub since: Timestamp,
     sender: SendRequest<Bytes>,
     streams: AtomicUsize,
+    unread: Arc<Unread>,
     /// Whether the agent has not answered anything yet, or is late with the answer to a ping.
     pub(crate) is_late: AtomicBool,
     /// Whether one of the two ends shuts down.
@@ -120,7 +121,7 @@ impl AgentTunnels {
     pub fn new(replica: &str, peers: Arc<Peers>, registry: &mut Registry) -> Arc<Self> {
         let open = Gauge::default();
         own(registry).register("agent_tunnels", "Open tunnels of members' agents", open.clone());
-        let unread = UnreadLimit::default();
+        let unread = UnreadLimit::of_replica();
         unread.register(registry);
         let (began, clusters) = (Timestamp::now(), Default::default());
         Arc::new(Self { replica: replica.into(), began, clusters, open, peers, unread: Arc::new(unread) })
@@ -209,7 +210,7 @@ impl AgentTunnels {
             };
             match timeout_at(attempt_end, opening).await.unwrap_or(Err(DialError::Silent)) {
                 Ok(stream) => {
-                    self.unread.watch(&stream);
+                    tunnel.unread.watch(&stream);
                     return Ok(stream);
                 }
                 Err(error) => {
@@ -294,14 +295,20 @@ impl Agents {
 }
 
 impl Reservation {
+    /// Bounds the unread bytes of the tunnel's connections.
+    pub(crate) fn unread(&self) -> Arc<Unread> {
+        self.tunnels.unread.tunnel(Some(self.cluster.clone()))
+    }
+
     /// Registers the connection as a tunnel of the cluster.
-    pub(crate) fn establish(self, sender: SendRequest<Bytes>) -> Registered {
+    pub(crate) fn establish(self, sender: SendRequest<Bytes>, unread: Arc<Unread>) -> Registered {
         let tunnel = Arc::new(AgentTunnel {
             cluster: self.cluster.clone(),
             agent: self.agent.clone(),
             since: Timestamp::now(),
             sender,
             streams: AtomicUsize::new(0),
+            unread,
             is_late: AtomicBool::new(true),
             is_leaving: AtomicBool::new(false),
             end: CancellationToken::new(),

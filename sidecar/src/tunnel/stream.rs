@@ -17,8 +17,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::MAX_FRAME;
 use super::registry::{AgentTunnel, Place};
 use crate::locked::Locked;
+use crate::request::limits::Caller;
 
 pub(crate) mod copy;
+mod received;
+
+use received::Received;
 
 /// Both directions of an HTTP/2 stream.
 #[derive(Debug)]
@@ -29,17 +33,19 @@ pub struct TunnelStream {
 
 /// Shared with the limit on unread bytes. `None` once they are reset.
 #[derive(Debug)]
-pub(super) struct Directions(Locked<Option<Open>>);
+pub(crate) struct Directions(Locked<Option<Open>>);
 
 #[derive(Debug)]
 struct Open {
     send: SendStream<Bytes>,
     receive: RecvStream,
     /// Received and not read yet: first what was gathered, then the last frame.
-    gathered: BytesMut,
+    gathered: Received,
     unread: Bytes,
     /// How many bytes have been read.
     read: u64,
+    /// Whose request it carries, if that is known.
+    caller: Option<Caller>,
     /// Written and not flushed yet.
     unsent: BytesMut,
 }
@@ -49,17 +55,33 @@ struct Open {
 #[error("reset, because too many bytes of connections through agents are unread")]
 struct TooMuchUnread;
 
+/// How far a stream's reader is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// How many bytes have been read.
+    pub(crate) read: u64,
+    /// How many bytes have arrived and have not been read.
+    pub(crate) unread: usize,
+    pub(crate) caller: Option<Caller>,
+}
+
 impl Directions {
-    /// How many bytes have been read, and how many have not; `None` if the stream is reset.
-    pub(super) fn progress(&self) -> Option<(u64, usize)> {
+    /// `None` if the stream is reset.
+    pub(crate) fn progress(&self) -> Option<Progress> {
         self.0.with(|open| {
             let open = open.as_mut()?;
-            Some((open.read, open.receive.flow_control().used_capacity()))
+            let unread = open.receive.flow_control().used_capacity();
+            Some(Progress { read: open.read, unread, caller: open.caller })
         })
     }
 
-    /// Moves the frames that wait for the reader into one buffer. h2 limits the small ones of a tunnel, and
-    /// ends it with all its connections; each also takes memory. The window stays as it is.
+    /// Charges the stream's bytes to the caller whose request it carries now.
+    pub(crate) fn serves(&self, caller: Caller) {
+        self.0.with(|open| open.iter_mut().for_each(|open| open.caller = Some(caller)));
+    }
+
+    /// Moves the frames that wait for the reader into few buffers: each frame takes memory of its own in h2.
+    /// The window stays as it is.
     pub(super) fn gather(&self) {
         self.0.with(|open| {
             if let Some(open) = open {
@@ -69,7 +91,7 @@ impl Directions {
     }
 
     /// Resets the stream, which frees its unread bytes at once.
-    pub(super) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         if let Some(mut open) = self.0.with(Option::take) {
             // Also wakes a blocked writer.
             open.send.send_reset(Reason::CANCEL);
@@ -87,7 +109,7 @@ impl Directions {
 impl TunnelStream {
     pub(crate) fn new(send: SendStream<Bytes>, receive: RecvStream) -> Self {
         let (gathered, unread, unsent) = Default::default();
-        let open = Open { send, receive, gathered, unread, read: 0, unsent };
+        let open = Open { send, receive, gathered, unread, read: 0, caller: None, unsent };
         Self { directions: Arc::new(Directions(Locked::new(Some(open)))), place: None }
     }
 
@@ -103,7 +125,7 @@ impl TunnelStream {
         })
     }
 
-    pub(super) fn directions(&self) -> &Arc<Directions> {
+    pub(crate) fn directions(&self) -> &Arc<Directions> {
         &self.directions
     }
 
@@ -115,7 +137,7 @@ impl TunnelStream {
     /// How many received bytes have not been read.
     #[cfg(test)]
     pub(crate) fn unread(&self) -> usize {
-        self.directions.progress().map_or(0, |(_, unread)| unread)
+        self.directions.progress().map_or(0, |progress| progress.unread)
     }
 
     /// How many of these are in one buffer.
@@ -192,7 +214,7 @@ impl Open {
 
     /// The first bytes that have not been read.
     fn chunk(&self) -> &[u8] {
-        if self.gathered.is_empty() { &self.unread } else { &self.gathered }
+        if self.gathered.is_empty() { &self.unread } else { self.gathered.chunk() }
     }
 
     /// Marks bytes of the chunk as read, which opens the window.
@@ -201,9 +223,6 @@ impl Open {
             self.unread.advance(length);
         } else {
             self.gathered.advance(length);
-            if self.gathered.is_empty() {
-                self.gathered = BytesMut::new();
-            }
         }
         self.read += length as u64;
         self.receive.flow_control().release_capacity(length).map_err(into_io)
@@ -213,11 +232,11 @@ impl Open {
         if self.receive.flow_control().used_capacity() == self.gathered.len() {
             return;
         }
-        self.gathered.extend_from_slice(&mem::take(&mut self.unread));
-        // The reader is not waiting: it has not read what arrived before.
+        self.gathered.push(&mem::take(&mut self.unread));
+        // h2 has woken the reader for what has arrived, so another waker may take its place.
         let mut cx = Context::from_waker(Waker::noop());
         while let Poll::Ready(Some(Ok(data))) = self.receive.poll_data(&mut cx) {
-            self.gathered.extend_from_slice(&data);
+            self.gathered.push(&data);
         }
     }
 

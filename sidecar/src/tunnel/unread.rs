@@ -1,16 +1,21 @@
 //! Bounds the unread bytes of all connections through agents. Each connection has a window of its own, and
 //! the windows of one caller's connections together can be most of a replica's memory. A caller can leave
-//! them unread forever, so above the bound connections are reset, whatever their readers do.
+//! them unread forever, so above the bound connections are reset, whatever their readers do: those of the
+//! caller and of the cluster that hold most ([`Bounds`]).
 //!
 //! A connection is late if bytes that had arrived at one sweep are unread at the next one. Only late
-//! connections are reset, so one whose reader keeps up is safe, and a reader of a byte a second is not. The
-//! small frames of late connections are gathered, because h2 limits those of a whole tunnel.
+//! connections are reset, so one whose reader keeps up is safe, and a reader of a byte a second is not.
+//!
+//! The windows bound bytes, and each frame takes memory of its own in h2, which never gives it back to other
+//! uses. So small frames are gathered when a few hundred have arrived, and all frames of late connections.
 
-use std::cmp::Reverse;
-use std::mem;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use kubectl_mc_api::ClusterName;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tokio::time::{MissedTickBehavior, interval};
@@ -19,13 +24,25 @@ use tracing::debug;
 use super::stream::{Directions, TunnelStream};
 use crate::locked::Locked;
 use crate::metrics::own;
+use crate::request::limits::Caller;
+use crate::request::limits::largest::{Bounds, Part};
 
-/// The open connections, and how many bytes of all of them may be unread.
+/// The open tunnels, and how many bytes of all their connections may be unread.
 #[derive(Debug)]
 pub(crate) struct UnreadLimit {
-    most: usize,
-    watched: Locked<Vec<Watched>>,
+    bounds: Bounds,
+    tunnels: Locked<Vec<Weak<Unread>>>,
     resets: Counter,
+}
+
+/// The connections of one tunnel.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    /// `None` at an agent, which has one.
+    cluster: Option<ClusterName>,
+    watched: Locked<Vec<Watched>>,
+    /// Small frames that have arrived since the last time they were gathered.
+    small_frames: AtomicUsize,
 }
 
 /// A connection, as the last sweep saw it.
@@ -33,21 +50,26 @@ pub(crate) struct UnreadLimit {
 struct Watched {
     directions: Weak<Directions>,
     unread: usize,
+    caller: Option<Caller>,
     /// How many bytes its reader must have read in order not to be late.
     due: u64,
     /// For how many sweeps it has been late.
-    late: u32,
-}
-
-impl Default for UnreadLimit {
-    fn default() -> Self {
-        Self::new(MAX_UNREAD)
-    }
+    late: u64,
 }
 
 impl UnreadLimit {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { most, watched: Locked::default(), resets: Counter::default() }
+    /// For a sidecar, whose callers have shares.
+    pub(crate) fn of_replica() -> Self {
+        Self::new(Bounds::shared(MAX_UNREAD))
+    }
+
+    /// For an agent, which knows no callers.
+    pub(crate) fn of_agent() -> Self {
+        Self::new(Bounds::undivided(MAX_UNREAD))
+    }
+
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self { bounds, tunnels: Locked::default(), resets: Counter::default() }
     }
 
     pub(super) fn register(&self, registry: &mut Registry) {
@@ -55,10 +77,12 @@ impl UnreadLimit {
         own(registry).register("unread_connections_reset", help, self.resets.clone());
     }
 
-    /// Counts a connection until it is dropped.
-    pub(crate) fn watch(&self, stream: &TunnelStream) {
-        let directions = Arc::downgrade(stream.directions());
-        self.watched.with(|watched| watched.push(Watched { directions, unread: 0, due: 0, late: 0 }));
+    /// Counts the connections of another tunnel, until it is dropped.
+    pub(crate) fn tunnel(&self, cluster: Option<ClusterName>) -> Arc<Unread> {
+        let tunnel =
+            Arc::new(Unread { cluster, watched: Locked::default(), small_frames: AtomicUsize::new(0) });
+        self.tunnels.with(|tunnels| tunnels.push(Arc::downgrade(&tunnel)));
+        tunnel
     }
 
     /// Sweeps for as long as the program runs.
@@ -71,31 +95,71 @@ impl UnreadLimit {
         }
     }
 
-    /// Resets late connections if too many bytes are unread, the longest late first. Those that hold less
-    /// than half the mean are spared: to reset them would give little memory back.
+    /// Resets late connections if too many bytes are unread.
     pub(crate) fn sweep(&self) {
-        let mut watched = self.watched.with(mem::take);
-        watched.retain_mut(Watched::look);
-        let before: usize = watched.iter().map(|one| one.unread).sum();
-        if before > self.most {
-            let (mut left, mut resets) = (before, 0);
-            let mean = before / watched.iter().filter(|one| one.unread > 0).count();
-            let is_candidate = |one: &&Watched| one.late > 0 && one.unread >= mean / 2;
-            let mut late: Vec<_> = watched.iter().filter(is_candidate).collect();
-            late.sort_unstable_by_key(|one| Reverse((one.late, one.unread)));
-            for one in late {
-                if left <= self.most / 4 * 3 {
-                    break;
+        let tunnels: Vec<_> = self.tunnels.with(|tunnels| {
+            tunnels.retain(|tunnel| tunnel.strong_count() > 0);
+            tunnels.iter().filter_map(Weak::upgrade).collect()
+        });
+        let (mut connections, mut parts) = (Vec::new(), Vec::new());
+        for tunnel in &tunnels {
+            tunnel.watched.with(|watched| {
+                watched.retain_mut(Watched::look);
+                for one in watched.iter().filter(|one| one.unread > 0) {
+                    let (cluster, stalled) =
+                        (tunnel.cluster.as_ref(), Some(one.late).filter(|late| *late > 0));
+                    parts.push(Part { caller: one.caller, cluster, size: one.unread, stalled });
+                    connections.push(one.directions.clone());
                 }
-                one.reset();
-                (left, resets) = (left - one.unread, resets + 1);
-            }
-            self.resets.inc_by(resets);
-            debug!(before, left, resets, "too many bytes of connections through agents are unread");
+            });
         }
-        self.watched.with(|new| {
-            watched.append(new);
-            *new = watched;
+        let surplus = self.bounds.surplus(&parts);
+        for directions in surplus.iter().filter_map(|at| connections[*at].upgrade()) {
+            directions.reset();
+        }
+        if !surplus.is_empty() {
+            self.resets.inc_by(surplus.len() as u64);
+            let unread: usize = parts.iter().map(|part| part.size).sum();
+            debug!(unread, resets = surplus.len(), "too many bytes of connections through agents are unread");
+        }
+    }
+}
+
+impl Unread {
+    /// Counts a connection until it is dropped.
+    pub(crate) fn watch(&self, stream: &TunnelStream) {
+        let directions = Arc::downgrade(stream.directions());
+        let watched = Watched { directions, unread: 0, caller: None, due: 0, late: 0 };
+        self.watched.with(|all| all.push(watched));
+    }
+
+    /// Drives what reads the tunnel, and gathers its small frames whenever many have arrived.
+    pub(crate) async fn gathering<T>(&self, reading: impl Future<Output = T>) -> T {
+        let mut reading = pin!(reading);
+        poll_fn(|cx| {
+            let polled = reading.as_mut().poll(cx);
+            if polled.is_pending() && self.has_many_small_frames() {
+                self.gather();
+                cx.waker().wake_by_ref();
+            }
+            polled
+        })
+        .await
+    }
+
+    pub(super) fn small_frame_arrived(&self) {
+        self.small_frames.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether no more may be read before they are gathered.
+    pub(super) fn has_many_small_frames(&self) -> bool {
+        self.small_frames.load(Ordering::Relaxed) >= MAX_SMALL_FRAMES
+    }
+
+    fn gather(&self) {
+        self.small_frames.store(0, Ordering::Relaxed);
+        self.watched.with(|watched| {
+            watched.iter().filter_map(|one| one.directions.upgrade()).for_each(|one| one.gather());
         });
     }
 }
@@ -104,21 +168,15 @@ impl Watched {
     /// Looks at the connection's progress, and returns whether it is open.
     fn look(&mut self) -> bool {
         let Some(directions) = self.directions.upgrade() else { return false };
-        let Some((read, unread)) = directions.progress() else { return false };
-        self.unread = unread;
-        if read >= self.due {
-            (self.due, self.late) = (read + unread as u64, 0);
+        let Some(progress) = directions.progress() else { return false };
+        (self.unread, self.caller) = (progress.unread, progress.caller);
+        if progress.read >= self.due {
+            (self.due, self.late) = (progress.read + progress.unread as u64, 0);
         } else {
             self.late = self.late.saturating_add(1);
             directions.gather();
         }
         true
-    }
-
-    fn reset(&self) {
-        if let Some(directions) = self.directions.upgrade() {
-            directions.reset();
-        }
     }
 }
 
@@ -126,6 +184,9 @@ impl Watched {
 const MAX_UNREAD: usize = 256 * 1024 * 1024;
 /// The bound can be exceeded by as much as arrives in two intervals.
 const INTERVAL: Duration = Duration::from_millis(250);
+/// A read of the tunnel brings up to 3,000 more, each of which takes about 256 bytes in h2: 1 MiB for a
+/// tunnel.
+const MAX_SMALL_FRAMES: usize = 512;
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ use kubectl_mc_api::ClusterName;
 use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
+use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -32,7 +33,7 @@ use super::stream::{BeforeHead, MemberStream};
 use crate::causes::innermost;
 use crate::tcp;
 use crate::tunnel::registry::{AgentTunnel, AgentTunnels, DialError, Opened};
-use crate::tunnel::stream::TunnelStream;
+use crate::tunnel::stream::{Directions, TunnelStream};
 
 pub(super) mod at_proxy;
 pub(super) mod lookup;
@@ -141,6 +142,24 @@ pub(super) fn agent_tunnel(transport: &Transport) -> Option<Arc<AgentTunnel>> {
         Either::Right(Either::Right(stream)) => stream.tunnel().cloned(),
         _ => None,
     }
+}
+
+/// The stream of an agent's tunnel that carries a connection, if the tunnel ends at this replica.
+pub(super) fn agent_stream(transport: &Transport) -> Option<Arc<Directions>> {
+    match transport {
+        Either::Right(Either::Right(stream)) => Some(stream.directions().clone()),
+        _ => None,
+    }
+}
+
+/// The connection's own TCP socket, if it has one that the sidecar opened to the member or its proxy.
+pub(super) fn socket(transport: &Transport) -> Option<socket2::Socket> {
+    let tcp = match transport {
+        Either::Left(tcp) => tcp,
+        Either::Right(Either::Left(tls)) => tls.get_ref().0,
+        Either::Right(Either::Right(_)) => return None,
+    };
+    SockRef::from(tcp).try_clone().ok()
 }
 
 /// Opens a single connection without a breaker: from an agent to the host.

@@ -24,7 +24,9 @@ use super::connect::{self, BoxError, Connector};
 use super::outgoing::Outgoing;
 use super::stream::{BeforeHead, MemberStream};
 use crate::locked::Locked;
+use crate::request::limits::Caller;
 use crate::tunnel::registry::AgentTunnel;
+use crate::tunnel::stream::Directions;
 use crate::workers;
 
 /// The connections to one member.
@@ -48,6 +50,7 @@ struct Connection {
     before_head: BeforeHead,
     /// The agent's tunnel that carries it, if any.
     tunnel: Option<Arc<AgentTunnel>>,
+    stream: Option<Arc<Directions>>,
     /// When it takes no more requests, even if it works.
     retires: Option<Instant>,
     ended: bool,
@@ -132,12 +135,23 @@ impl Pool {
     async fn open(&self) -> Result<Connection, Failed> {
         let io = self.connector.connect().await.map_err(Failed::Connect)?;
         let (transport, _) = io.inner().get_ref().get_ref();
-        let (before_head, tunnel) = (io.inner().hook().clone(), connect::agent_tunnel(transport));
+        let (tunnel, stream) = (connect::agent_tunnel(transport), connect::agent_stream(transport));
+        let before_head = io.inner().hook().clone();
         let (sender, driver) = super::http1_builder().handshake(io).await.map_err(Failed::New)?;
         let (driver, idle_since, worker) = (Box::pin(driver), Instant::now(), workers::current());
         let is_at_peer = tunnel.is_none() && self.connector.is_by_agent();
         let retires = is_at_peer.then(|| idle_since + USED_AT_PEER);
-        Ok(Connection { sender, driver, before_head, tunnel, retires, ended: false, idle_since, worker })
+        Ok(Connection {
+            sender,
+            driver,
+            before_head,
+            tunnel,
+            stream,
+            retires,
+            ended: false,
+            idle_since,
+            worker,
+        })
     }
 
     fn lend(&self, response: Response<Incoming>, connection: Connection) -> Response<MemberBody> {
@@ -226,6 +240,13 @@ impl MemberBody {
     /// A body on a connection outside the pool.
     pub(crate) fn alone(body: Incoming, own: Option<OwnConnection>) -> Self {
         Self { body, finished: false, broken: None, read: None, connection: None, _own: own }
+    }
+
+    /// Charges what an agent's tunnel holds of it to the caller.
+    pub fn charge(&self, caller: Caller) {
+        if let Some((Connection { stream: Some(stream), .. }, _)) = &self.connection {
+            stream.serves(caller);
+        }
     }
 
     /// Puts back the part that was read.

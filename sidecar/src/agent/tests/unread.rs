@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::last_words::LAST_WORDS;
+use crate::request::limits::largest::Bounds;
 
 #[tokio::test]
 async fn fault_66_upload_that_the_member_does_not_read_is_reset() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut agent = agent(&listener.local_addr().unwrap().to_string(), 4);
-    Arc::get_mut(&mut agent).unwrap().unread = Arc::new(UnreadLimit::new(1));
+    Arc::get_mut(&mut agent).unwrap().unread = Arc::new(UnreadLimit::new(Bounds::undivided(1)));
     let (tunnels, cluster) = (AgentTunnels::none(), "m1".parse().unwrap());
     let (io, _sidecar) = link::tests::joined(&tunnels, no_accounts(), "instance");
     tokio::spawn(serve::serve(agent.clone(), io, oneshot::channel().0));

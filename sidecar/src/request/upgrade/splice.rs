@@ -1,7 +1,9 @@
 //! Joins the two byte streams of a tunnel. A half-close is forwarded as one. If one direction breaks, the
 //! other one continues until its end. At the end of a tunnel both sides are closed, whatever the reason.
+//!
+//! A side that reads nothing pauses the tunnel; the [`Cutoff`] learns since when, and can end it.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +15,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::counted_io::{Tallies, Tally};
-use crate::io_hook::Hooked;
+use crate::counted_io::Tally;
+use crate::io_hook::{Hooked, IoHook};
 use crate::last_words::Broken;
+use crate::request::cutoff::{Cutoff, Toward};
 
 /// The bytes that a tunnel carried, and the reason for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub(super) enum By {
     Stop,
     /// The request is over.
     Over,
+    /// One side read nothing, and too many requests were paused.
+    Paused,
 }
 
 /// Carries bytes both ways until both sides ended, `stop` is called or the request is `over`.
@@ -50,8 +55,9 @@ pub(super) async fn join(
     bytes: Bytes,
     stop: CancellationToken,
     over: impl Future<Output = ()>,
+    cutoff: &Arc<Cutoff>,
 ) -> Ended {
-    carry(TokioIo::new(downstream), TokioIo::new(upstream), bytes, stop, over).await
+    carry(TokioIo::new(downstream), TokioIo::new(upstream), bytes, stop, over, cutoff).await
 }
 
 async fn carry<D, U>(
@@ -60,6 +66,7 @@ async fn carry<D, U>(
     bytes: Bytes,
     stop: CancellationToken,
     over: impl Future<Output = ()>,
+    cutoff: &Arc<Cutoff>,
 ) -> Ended
 where
     D: AsyncRead + AsyncWrite + Unpin,
@@ -67,12 +74,15 @@ where
 {
     let broken = Broken::default();
     let (to_member, to_caller) = (Tally::new(bytes.to_member), Tally::new(bytes.to_caller));
-    let mut downstream = broken.side(counted(downstream, &to_caller));
-    let mut upstream = broken.side(counted(upstream, &to_member));
+    let watched =
+        |tally: &Arc<Tally>, toward| Written { tally: tally.clone(), cutoff: cutoff.clone(), toward };
+    let mut downstream = broken.side(Hooked::new(downstream, watched(&to_caller, Toward::Caller)));
+    let mut upstream = broken.side(Hooked::new(upstream, watched(&to_member, Toward::Member)));
     let by = tokio::select! {
         biased;
         () = stop.cancelled() => By::Stop,
         () = over => By::Over,
+        () = poll_fn(|cx| cutoff.poll_cut(cx)) => By::Paused,
         () = broken.long_ago() => By::Break,
         copied = copy_bidirectional_with_sizes(&mut downstream, &mut upstream, BUFFER, BUFFER) => match copied {
             Ok(_) if !broken.is_cut_off() => By::Sides,
@@ -87,9 +97,23 @@ where
     ended
 }
 
-/// A stream that counts the bytes written to it.
-fn counted<T>(stream: T, written: &Arc<Tally>) -> Hooked<T, Tallies> {
-    Hooked::new(stream, Tallies { read: Arc::default(), written: written.clone() })
+/// Counts the bytes written to one side, and notes when it reads nothing.
+#[derive(Debug)]
+struct Written {
+    tally: Arc<Tally>,
+    cutoff: Arc<Cutoff>,
+    toward: Toward,
+}
+
+impl IoHook for Written {
+    fn written(&mut self, bytes: usize) {
+        self.tally.add(bytes);
+        self.cutoff.unblocked(self.toward);
+    }
+
+    fn write_blocked(&mut self) {
+        self.cutoff.blocked(self.toward);
+    }
 }
 
 /// The plain text of one TLS record: a larger buffer would still be filled one record at a time.
@@ -114,7 +138,10 @@ mod tests {
         let (client, downstream) = duplex(64);
         let (member, upstream) = duplex(64);
         let stop = CancellationToken::new();
-        let task = tokio::spawn(carry(downstream, upstream, Bytes::default(), stop.clone(), pending()));
+        let (stopped, cutoff) = (stop.clone(), Arc::default());
+        let task = tokio::spawn(async move {
+            carry(downstream, upstream, Bytes::default(), stopped, pending(), &cutoff).await
+        });
         (client, member, stop, task)
     }
 
@@ -152,8 +179,8 @@ mod tests {
         let said = vec![b'x'; 100_000];
         let words = said.clone();
         let task = tokio::spawn(async move {
-            carry(downstream, closed_peer(&words), Bytes::default(), CancellationToken::new(), pending())
-                .await
+            let (bytes, stop, cutoff) = (Bytes::default(), CancellationToken::new(), Arc::default());
+            carry(downstream, closed_peer(&words), bytes, stop, pending(), &cutoff).await
         });
         client.write_all(b"more input").await.unwrap();
         let mut heard = Vec::new();
@@ -167,8 +194,10 @@ mod tests {
     async fn reset_side_breaks_the_tunnel() {
         let (client, downstream) = duplex(64);
         let cut = reset();
-        let task =
-            tokio::spawn(carry(downstream, cut, Bytes::default(), CancellationToken::new(), pending()));
+        let task = tokio::spawn(async move {
+            let (bytes, stop, cutoff) = (Bytes::default(), CancellationToken::new(), Arc::default());
+            carry(downstream, cut, bytes, stop, pending(), &cutoff).await
+        });
         drop(client);
         assert_eq!(task.await.unwrap().by, By::Break);
     }

@@ -16,6 +16,8 @@ use crate::tunnel::link::tests::no_accounts;
 use crate::tunnel::registry::AgentTunnels;
 
 const WINDOW: usize = STREAM_WINDOW as usize;
+/// Small frames before they are gathered, and one read of the tunnel.
+const MAX_IN_A_READ: usize = MAX_SMALL_FRAMES + 4096;
 const SOON: Duration = Duration::from_secs(10);
 const ENDLESS: &str = "endless:443";
 /// A target that sends single bytes.
@@ -31,7 +33,11 @@ struct Tunnels {
 }
 
 async fn tunnels(most: usize) -> Tunnels {
-    let tunnels = AgentTunnels::with_unread(UnreadLimit::new(most));
+    tunnels_within(Bounds::undivided(most)).await
+}
+
+async fn tunnels_within(bounds: Bounds) -> Tunnels {
+    let tunnels = AgentTunnels::with_unread(UnreadLimit::new(bounds));
     let (ended, reset) = unbounded_channel();
     let mut tasks = Vec::new();
     for instance in ["a", "b"] {
@@ -51,7 +57,7 @@ async fn tunnels(most: usize) -> Tunnels {
                     if target == SHORT {
                         return std::future::pending().await;
                     }
-                    while stream.write_all(&vec![0; piece]).await.is_ok() {}
+                    while stream.write_all(&vec![0; piece]).await.is_ok() && stream.flush().await.is_ok() {}
                     _ = ended.send(());
                 });
             }
@@ -75,6 +81,12 @@ impl Tunnels {
 
     fn sweep(&self) {
         self.tunnels.unread().sweep();
+    }
+
+    /// The number of connections that are counted.
+    fn watched(&self) -> usize {
+        let tunnels = self.tunnels.unread().tunnels.with(|tunnels| tunnels.clone());
+        tunnels.iter().filter_map(Weak::upgrade).map(|tunnel| tunnel.watched.with(|all| all.len())).sum()
     }
 
     fn resets(&self) -> u64 {
@@ -207,7 +219,7 @@ async fn closed_connections_are_forgotten() {
     let _open = tunnels.open(ENDLESS, WINDOW).await;
     tunnels.sweep();
     tunnels.sweep();
-    assert_eq!(tunnels.tunnels.unread().watched.with(|watched| watched.len()), 1);
+    assert_eq!(tunnels.watched(), 1);
     assert_eq!(tunnels.resets(), 0);
 }
 
@@ -229,16 +241,47 @@ async fn sweeps_repeat_on_their_own() {
 #[test]
 fn resets_are_in_the_metrics() {
     let mut registry = Registry::default();
-    UnreadLimit::default().register(&mut registry);
+    UnreadLimit::of_replica().register(&mut registry);
     let text = crate::metrics::text(&registry);
     assert!(text.contains("\nmc_sidecar_unread_connections_reset_total 0\n"), "{text}");
 }
 
-/// h2 closes a tunnel with many unread small frames.
+/// Each frame takes memory of its own, and an agent can send hundreds of thousands within the windows.
 #[tokio::test]
-async fn fault_66_unread_frames_are_gathered() {
+async fn fault_66_small_frames_are_gathered_as_they_arrive() {
     let tunnels = tunnels(usize::MAX).await;
-    let mut stream = tunnels.open(TINY, WINDOW / 16).await;
+    let mut stream = tunnels.open(TINY, WINDOW / 4).await;
+    assert!(stream.unread() - stream.gathered() <= MAX_IN_A_READ, "{}", stream.unread() - stream.gathered());
+    let unread = stream.unread();
+    timeout(SOON, stream.read_exact(&mut vec![0; 2 * unread])).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn caller_above_the_share_loses_only_own_connections() {
+    let tunnels =
+        tunnels_within(Bounds { total: 100 * WINDOW, caller: 4 * WINDOW, cluster: 100 * WINDOW }).await;
+    let (mallory, jane) = (Caller::of_hash(1), Caller::of_hash(2));
+    // Late for longer than any other.
+    let mut victim = tunnels.open(ENDLESS, WINDOW).await;
+    victim.directions().serves(jane);
+    tunnels.sweep();
+    tunnels.sweep();
+    let mut unread = Vec::new();
+    for _ in 0..6 {
+        let stream = tunnels.open(ENDLESS, WINDOW).await;
+        stream.directions().serves(mallory);
+        unread.push(stream);
+    }
+    tunnels.sweep();
+    tunnels.sweep();
+    assert_eq!(tunnels.resets(), 3);
+    assert!(!is_reset(&mut victim).await);
+}
+
+#[tokio::test]
+async fn unread_frames_of_late_connections_are_gathered() {
+    let tunnels = tunnels(usize::MAX).await;
+    let mut stream = tunnels.open(ENDLESS, WINDOW).await;
     tunnels.sweep();
     assert_eq!(stream.gathered(), 0, "its reader may keep up");
     let unread = stream.unread();

@@ -13,7 +13,7 @@ async fn connection_detects_a_dead_peer() {
     let Either::Left(stream) = Route::new(None).unwrap().open(address).await.unwrap() else {
         panic!("TLS to a proxy that is not there")
     };
-    tcp::assert_prepared(&stream);
+    tcp::assert_timed(&stream);
 }
 
 /// The connection through a proxy of this scheme: the socket ends at the proxy.
@@ -59,8 +59,8 @@ async fn connection_to_a_proxy_detects_a_dead_proxy() {
     crate::server::tls::install_provider();
     for scheme in ["http", "https", "socks5"] {
         match through_proxy(scheme).await {
-            Either::Left(stream) => tcp::assert_prepared(&stream),
-            Either::Right(Either::Left(stream)) => tcp::assert_prepared(stream.get_ref().0),
+            Either::Left(stream) => tcp::assert_timed(&stream),
+            Either::Right(Either::Left(stream)) => tcp::assert_timed(stream.get_ref().0),
             Either::Right(Either::Right(_)) => panic!("{scheme}: no agent is configured"),
         }
     }

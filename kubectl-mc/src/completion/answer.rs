@@ -1,9 +1,11 @@
 //! Formats the response to a shell as cobra does: one candidate per line, a tab before its description, and
 //! the directive as the last line.
+//!
+//! Members, files and other programs choose the text of candidates. The scripts of `kubectl completion` before
+//! 1.34 expand a candidate as bash would (`compgen -W`), and zsh inserts it without quotes. So a candidate has
+//! no character that any shell reads as more than text.
 
 use std::fmt::Write;
-
-use crate::server_text::is_unsafe;
 
 /// The candidates for a shell, and the directive for handling them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,6 +19,16 @@ pub(crate) struct Answer {
 pub(super) struct Candidate {
     word: String,
     about: String,
+}
+
+/// The characters of a word: those of names, types, flags, lists, RBAC roles, users and ARNs.
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-._/:,=@+".contains(c)
+}
+
+/// The characters of a description. Some versions of kubectl's script expand it too.
+fn is_plain_text(c: char) -> bool {
+    c.is_alphanumeric() || is_plain(c) || " ;%'\"()[]*#!?&|".contains(c)
 }
 
 /// cobra's `ShellCompDirective`, a bit set.
@@ -54,20 +66,27 @@ impl Default for Directive {
 }
 
 impl Candidate {
-    /// A candidate. Refuses characters with a meaning to a terminal or a shell, because names also come from
-    /// members.
+    /// A candidate; `None` if a shell might read the word as more than text. Of the description, only
+    /// harmless characters remain.
     pub(super) fn new(word: &str, about: &str) -> Option<Self> {
-        let is_active = |c: char| is_unsafe(c) || c.is_whitespace() || matches!(c, '$' | '`');
-        if word.is_empty() || word.contains(is_active) {
+        // zsh replaces a word that begins with `=` by the path of a program; a line that begins with `:` is the
+        // directive.
+        if word.is_empty() || word.starts_with(['=', ':']) || !word.chars().all(is_plain) {
             return None;
         }
         let about = about.lines().next().unwrap_or_default();
-        let about = about.chars().filter(|c| !is_unsafe(*c)).collect();
+        let about = about.chars().filter(|&c| is_plain_text(c)).collect();
         Some(Self { word: word.to_owned(), about })
     }
 
     pub(super) fn word(&self) -> &str {
         &self.word
+    }
+
+    /// Whether this is a flag that kubectl offers before a dash is typed.
+    fn is_required_flag(&self) -> bool {
+        let flag = self.word.strip_prefix("--").map(|flag| flag.strip_suffix('=').unwrap_or(flag));
+        flag.is_some_and(|flag| REQUIRED_FLAGS.contains(&flag))
     }
 }
 
@@ -82,8 +101,8 @@ impl Answer {
         words.into_iter().filter_map(|word| Candidate::new(word, "")).collect()
     }
 
-    /// Parses the response of kubectl; empty if kubectl failed.
-    pub(super) fn parse(text: &str) -> Self {
+    /// Parses the response of kubectl to the typed word; empty if kubectl failed.
+    pub(super) fn parse(text: &str, typed: &str) -> Self {
         let mut lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
         let Some(directive) = lines.pop().and_then(Directive::parse) else { return Self::default() };
         if directive.has(Directive::ERROR) {
@@ -95,7 +114,11 @@ impl Answer {
         };
         // Help texts for the user are not candidates.
         let lines = lines.into_iter().filter(|line| !line.starts_with("_activeHelp_ "));
-        Self { candidates: lines.filter_map(candidate).collect(), directive }
+        // Otherwise an object named like a flag would be inserted where its name is expected.
+        let is_expected = |candidate: &Candidate| {
+            typed.starts_with('-') || !candidate.word.starts_with('-') || candidate.is_required_flag()
+        };
+        Self { candidates: lines.filter_map(candidate).filter(is_expected).collect(), directive }
     }
 
     /// The candidates that begin with the typed text.
@@ -113,6 +136,10 @@ impl Answer {
     /// Prefixes each word with the text before it in the word of the command line. The descriptions are
     /// dropped: with them, kubectl's script for bash compares the quoted word, and it quotes commas.
     pub(super) fn behind(mut self, before: &str) -> Self {
+        // `!` excludes a cluster. It is never in a name.
+        if !before.chars().all(|c| is_plain(c) || c == '!') {
+            self.candidates.clear();
+        }
         for candidate in self.candidates.iter_mut().filter(|_| !before.is_empty()) {
             candidate.word.insert_str(0, before);
             candidate.about.clear();
@@ -154,6 +181,10 @@ impl FromIterator<Candidate> for Answer {
     }
 }
 
+/// The required flags of kubectl's verbs.
+const REQUIRED_FLAGS: &[&str] =
+    &["clusterrole", "external-name", "image", "max", "replicas", "schedule", "section"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,20 +201,20 @@ mod tests {
             ("a\nb\n", ":4\n"),
             ("", ":4\n"),
         ] {
-            assert_eq!(Answer::parse(text).text(), expected, "{text:?}");
+            assert_eq!(Answer::parse(text, "").text(), expected, "{text:?}");
         }
     }
 
     #[test]
     fn text_that_a_shell_would_run_is_dropped() {
-        let text = "$(id)\n`id`\na b\n\u{1b}[2Jpod\nweb\tdeploy\u{7}ment\n:4\n";
-        assert_eq!(Answer::parse(text).text(), "web\tdeployment\n:4\n");
+        let text = "$(id)\n`id`\n<({id,-u})\na b\n~\n=ls\n:0\n!1\n\u{1b}[2Jpod\nweb\tde`p$loy\u{7}ment\n:4\n";
+        assert_eq!(Answer::parse(text, "").text(), "web\tdeployment\n:4\n");
     }
 
     #[test]
     fn first_of_two_equal_words_wins() {
         let ours: Answer = Candidate::new("--cluster", "ours").into_iter().collect();
-        let theirs = Answer::parse("--cluster\ttheirs\n--all\n:4\n");
+        let theirs = Answer::parse("--cluster\ttheirs\n--all\n:4\n", "-");
         assert_eq!(ours.and(theirs).text(), "--cluster\tours\n--all\n:4\n");
     }
 }

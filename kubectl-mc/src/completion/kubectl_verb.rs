@@ -107,7 +107,7 @@ fn without_cluster(session: &Session<'_>, before: &Scanned, typed: &str) -> Answ
         let kubectl = values::plain_kubectl(session, words(before, typed))?;
         child::output(kubectl, session.deadline)
     };
-    Answer::parse(&String::from_utf8_lossy(&output().unwrap_or_default()))
+    Answer::parse(&String::from_utf8_lossy(&output().unwrap_or_default()), typed)
 }
 
 /// The candidates of kubectl for the chosen cluster; empty without a cluster.
@@ -132,7 +132,7 @@ fn on_member(session: &Session<'_>, before: &Scanned, typed: &str) -> Answer {
             session.deadline,
         )
     };
-    Answer::parse(&String::from_utf8_lossy(&output().unwrap_or_default()))
+    Answer::parse(&String::from_utf8_lossy(&output().unwrap_or_default()), typed)
 }
 
 /// The chosen cluster, or the first of several that is ready as far as the host knows.

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use crate::bed::{Answer, Bed, Ran, status};
 
 mod contexts;
+mod hostile_names;
 mod install;
 mod shells;
 
@@ -157,16 +158,6 @@ fn kubectl_completes_the_rest_on_the_member() {
     assert_eq!(complete(&bed, &["get", "pods", ""]), [":4"], "the host is no member");
     // A completion does not count as a visit to the cluster, after which commands send fewer requests.
     assert!(bed.left().iter().all(|file| file.starts_with("completion-")), "{:?}", bed.left());
-}
-
-#[test]
-fn candidates_of_a_hostile_member_are_only_names() {
-    let bed = bed();
-    bed.script(
-        "bin/kubectl",
-        "#!/bin/sh\nprintf '%s\\n' 'web' '$(id)' '`id`' 'a b' ':4'; printf '\\033[2Jx' >&2\n",
-    );
-    assert_eq!(complete(&bed, &["-C", "us-1", "get", "pods", ""]), ["web", ":4"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use super::{complete, put_in_path};
 use crate::bed::{Bed, Ran};
 
-const CONTEXTS: [&str; 9] = [
+const CONTEXTS: [&str; 12] = [
     "kind-a",
     "kind-b",
     "arn:aws:eks:eu-1:1:cluster/one",
@@ -17,6 +17,9 @@ const CONTEXTS: [&str; 9] = [
     "@c",
     "st*r",
     "$(id)",
+    "<({id,-u})",
+    "default/[fd00::1]:6443/kube:admin",
+    "two words",
     "esc\u{1b}[2J",
 ];
 

@@ -152,7 +152,24 @@ impl Scanned {
 
     /// Replaces the value of a flag.
     pub(crate) fn set_value(&mut self, name: &str, value: &OsStr) {
-        let Some(flag) = self.flags.iter_mut().rfind(|flag| flag.name == name) else { return };
+        let last = self.flags.iter().rposition(|flag| flag.name == name);
+        if let Some(at) = last {
+            self.set_value_at(at, value);
+        }
+    }
+
+    /// Replaces the value of every flag of this name.
+    pub(crate) fn set_values(&mut self, name: &str, value: &OsStr) {
+        for at in 0..self.flags.len() {
+            if self.flags[at].name == name {
+                self.set_value_at(at, value);
+            }
+        }
+    }
+
+    fn set_value_at(&mut self, at: usize, value: &OsStr) {
+        let flag = &mut self.flags[at];
+        let name = flag.name.clone();
         match &mut flag.value {
             Value::None => {}
             Value::Inline(inline) => {

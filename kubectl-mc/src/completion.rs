@@ -120,6 +120,8 @@ struct Session<'a> {
     from: Kind,
     /// The filter of the offered contexts.
     filter: ContextFilter,
+    /// The value of kubectl's `--kuberc`.
+    kuberc: Option<OsString>,
 }
 
 impl<'a> Session<'a> {
@@ -131,7 +133,9 @@ impl<'a> Session<'a> {
         let Settings { host, sets, choice, from, .. } = Settings::resolve(&flags, env).ok()?;
         let filter = flags.context_selector.as_deref().map(ContextFilter::parse).transpose().ok()?;
         let filter = filter.unwrap_or_default();
-        Some(Self { env, deadline, program: std::env::current_exe().ok()?, host, sets, choice, from, filter })
+        let kuberc = cursor.before.values("kuberc").next().map(OsStr::to_owned);
+        let program = std::env::current_exe().ok()?;
+        Some(Self { env, deadline, program, host, sets, choice, from, filter, kuberc })
     }
 
     /// The flags that address the host.

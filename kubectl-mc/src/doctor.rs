@@ -136,7 +136,7 @@ impl Doctor<'_> {
             }
         };
         let scanned = Scanned::default();
-        let login = Login::new(&found, &scanned);
+        let login = Login::new(&found, &scanned, env);
         let name = capitalized(&found.describe());
         let runtime = client::runtime()?;
         let connected =

@@ -5,7 +5,7 @@ use std::path::Path;
 
 #[rustfmt::skip]
 const LAYERS: &[&str] = &[
-    "env", "exit", "server_text", "suggestion", "next_command", "argv", "cli", "json", "tabwriter",
+    "env", "executable", "exit", "server_text", "suggestion", "next_command", "argv", "cli", "json", "tabwriter",
     "yaml", "error", "printer", "child_output", "foreground", "log", "cache", "config_file", "progress", "confirm", "trace",
     "cluster", "chosen_cluster", "kubectl", "multi", "settings",
     "apply", "audit", "join", "hub_api", "install", "access", "authz", "doctor", "kubeconfig", "login", "completion", "commands", "main",
@@ -34,6 +34,25 @@ fn no_module_imports_one_below_it() {
     });
     assert!(files > 100, "only {files} files were read");
     assert!(upward.is_empty(), "{upward:#?}");
+}
+
+/// kube runs the programs of a kubeconfig, unless they were removed from it.
+#[test]
+fn only_the_client_gives_kube_a_kubeconfig() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    visit(&source, &mut |file| {
+        let text = std::fs::read_to_string(file).unwrap();
+        let gives = ["kubeconfig", "infer"].iter().any(|end| {
+            let calls = ["from_custom_", "from_", ""].map(|begin| format!("Config::{begin}{end}("));
+            calls.iter().any(|call| text.contains(call.as_str()))
+        });
+        if gives || text.contains("Client::try_default") {
+            files.push(file.strip_prefix(&source).unwrap().to_owned());
+        }
+    });
+    files.retain(|file| !file.ends_with("layers.rs"));
+    assert_eq!(files, [Path::new("cluster/client.rs")]);
 }
 
 /// The modules that a file imports by `crate::`, outside comments and tests.

@@ -19,7 +19,7 @@ mod store;
 mod user_entry;
 mod verb;
 
+pub(crate) use crate::cluster::credential::CREDENTIAL;
 pub(crate) use credential::run as credential;
 pub(crate) use logout::run as logout;
-pub(crate) use source::CREDENTIAL;
 pub(crate) use verb::run;

@@ -20,6 +20,7 @@ mod confirm;
 mod doctor;
 mod env;
 mod error;
+mod executable;
 mod exit;
 mod foreground;
 mod hub_api;

@@ -109,7 +109,7 @@ fn now(
     env: &Env,
 ) -> Result<(ClusterContext, Vec<SelectedCluster>), Failure> {
     let scanned = Scanned::default();
-    let login = Login::new(found, &scanned);
+    let login = Login::new(found, &scanned, env);
     let list = |selector: Option<&str>| {
         let client = |source| InventoryError::Client { host: found.describe(), source };
         let list =

@@ -2,7 +2,6 @@
 //! TLS, so commands without a request do not pay for them.
 
 use std::error::Error;
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,14 +9,15 @@ use http::{Request, StatusCode, header, response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jiff::Timestamp;
 use kube::client::Body;
-use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kubectl_mc_api::dialect::Dialect;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::argv::Scanned;
+use crate::child_output::LIMIT;
 use crate::cluster::context::ClusterContext;
-use crate::cluster::credential;
+use crate::cluster::credential::{Obtained, Plugin};
 use crate::cluster::hop::{self, Hop, Refusal};
 use crate::env::Env;
 use crate::error::{Explain, causes, chain};
@@ -27,8 +27,10 @@ use crate::server_text::ServerText;
 mod identity;
 mod logged;
 mod proxy;
+mod renewed;
 mod traced;
 
+pub(crate) use identity::trust;
 pub(crate) use logged::logged;
 pub(crate) use proxy::from_environment as proxy_from_environment;
 pub(crate) use traced::traced;
@@ -83,9 +85,6 @@ pub(crate) enum ClientError {
     /// The kubeconfig needs an unsupported feature, or the credential cannot be obtained.
     #[error("cannot set up the connection")]
     Setup(#[source] Box<dyn Error + Send + Sync>),
-    /// The credential plugin may only prompt at a terminal.
-    #[error("the credential plugin needs a terminal")]
-    NeedsTerminal,
     /// The TLS handshake failed. Go accepts some certificates that rustls does not (a self-signed one that
     /// claims to be a CA), so kubectl may succeed.
     #[error("cannot establish TLS with the host")]
@@ -125,7 +124,7 @@ impl ClientError {
         let (failed, reason, hint) = match self {
             Self::Unreachable(_) => ("cannot reach", self.reason(), Some(CHECK_NETWORK)),
             Self::Tls(_) => ("cannot establish TLS with", self.reason(), None),
-            Self::Setup(_) | Self::NeedsTerminal | Self::TooLarge(_) => ("cannot use", chain(self), None),
+            Self::Setup(_) | Self::TooLarge(_) => ("cannot use", chain(self), None),
         };
         NoAnswer { failed, cluster, reason, hint }
     }
@@ -195,9 +194,7 @@ pub(crate) async fn connection(
     scanned: &Scanned,
     env: &Env,
 ) -> Result<kube::Client, ClientError> {
-    let mut config = config(host, scanned, env).await?;
-    config.read_timeout = Some(READ_TIMEOUT);
-    connection_of(config, host, env)
+    connect(host, scanned, env, Some(READ_TIMEOUT)).await
 }
 
 /// The same without a limit on the time between two reads, for the streams of kubectl.
@@ -206,21 +203,26 @@ pub(crate) async fn unlimited_connection(
     scanned: &Scanned,
     env: &Env,
 ) -> Result<kube::Client, ClientError> {
-    connection_of(config(host, scanned, env).await?, host, env)
+    connect(host, scanned, env, None).await
 }
 
-fn connection_of(
-    config: kube::Config,
+async fn connect(
     host: &ClusterContext,
+    scanned: &Scanned,
     env: &Env,
+    read_timeout: Option<Duration>,
 ) -> Result<kube::Client, ClientError> {
-    let exec = config.auth_info.exec.clone();
-    let client = kube::Client::try_from(config).map_err(|error| {
-        match credential::explained(&error, exec.as_ref()) {
-            Some(reason) => ClientError::Setup(reason.into()),
-            None => ClientError::Setup(Box::new(error)),
-        }
-    })?;
+    let (host, source) = with_credential(host, scanned, env).await?;
+    let mut config = kube_config(&host, scanned, env).await?;
+    config.read_timeout = read_timeout;
+    if source.is_some() {
+        config.auth_info.token = None;
+    }
+    let client = kube::Client::try_from(config).map_err(|error| ClientError::Setup(Box::new(error)))?;
+    let client = match source {
+        Some((plugin, obtained)) => renewed::renewed(client, plugin, obtained),
+        None => client,
+    };
     Ok(traced(logged(client, &host.server, Log::new(env))))
 }
 
@@ -230,10 +232,33 @@ pub(crate) async fn config(
     scanned: &Scanned,
     env: &Env,
 ) -> Result<kube::Config, ClientError> {
+    let (host, _) = with_credential(host, scanned, env).await?;
+    kube_config(&host, scanned, env).await
+}
+
+/// The host with the credential of its plugin, and the source of a token that expires.
+async fn with_credential(
+    host: &ClusterContext,
+    scanned: &Scanned,
+    env: &Env,
+) -> Result<(ClusterContext, Option<(Plugin, Obtained)>), ClientError> {
+    let Some(plugin) = Plugin::of(host, scanned, env) else { return Ok((host.clone(), None)) };
+    let obtained = plugin.within(Some(LIMIT), plugin.obtain_beside()).await?.map_err(ClientError::Setup)?;
+    let host = obtained.clone().used_by(host.clone(), plugin.user().to_owned());
+    let is_renewable = obtained.expires() && obtained.token().is_some();
+    Ok((host, is_renewable.then_some((plugin, obtained))))
+}
+
+/// The configuration of kube for a context whose plugin has already run.
+async fn kube_config(
+    host: &ClusterContext,
+    scanned: &Scanned,
+    env: &Env,
+) -> Result<kube::Config, ClientError> {
     let setup = |error: Box<dyn Error + Send + Sync>| ClientError::Setup(error);
     let (mut kubeconfig, options) = (host.kubeconfig.clone(), options(host, scanned));
     identity::apply(&mut kubeconfig, &options, scanned).map_err(setup)?;
-    keep_stdin(&mut kubeconfig, std::io::stdin().is_terminal())?;
+    remove_programs(&mut kubeconfig);
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
     let mut config = config.map_err(|error| setup(Box::new(error)))?;
     config.cluster_url = host.server.parse().map_err(|error| setup(Box::new(error)))?;
@@ -248,24 +273,20 @@ pub(crate) async fn config(
     Ok(config)
 }
 
+/// Removes every program that kube would run. Only the plugin runs credential plugins, by the user's policy;
+/// kubectl runs no command of an `auth-provider` since 1.26.
+fn remove_programs(kubeconfig: &mut Kubeconfig) {
+    for user in kubeconfig.auth_infos.iter_mut().filter_map(|entry| entry.auth_info.as_mut()) {
+        user.exec = None;
+        if let Some(provider) = &mut user.auth_provider {
+            provider.config.remove("cmd-path");
+        }
+    }
+}
+
 fn options(host: &ClusterContext, scanned: &Scanned) -> KubeConfigOptions {
     let user = scanned.value("user").and_then(|user| user.to_str()).map(str::to_owned);
     KubeConfigOptions { context: host.context.clone(), cluster: None, user }
-}
-
-/// client-go passes standard input to a credential plugin only if it is a terminal. Otherwise it is the data
-/// of the command (`apply -f -`), which the plugin must not consume.
-fn keep_stdin(kubeconfig: &mut Kubeconfig, terminal: bool) -> Result<(), ClientError> {
-    if terminal {
-        return Ok(());
-    }
-    for exec in kubeconfig.auth_infos.iter_mut().filter_map(|entry| entry.auth_info.as_mut()?.exec.as_mut()) {
-        if exec.interactive_mode == Some(ExecInteractiveMode::Always) {
-            return Err(ClientError::NeedsTerminal);
-        }
-        exec.interactive_mode = Some(ExecInteractiveMode::Never);
-    }
-    Ok(())
 }
 
 /// Classifies the error of a failed request.
@@ -273,6 +294,11 @@ pub(crate) fn failed(error: kube::Error) -> ClientError {
     let error: Box<dyn Error + Send + Sync> = match error {
         kube::Error::Service(error) => error,
         error => Box::new(error),
+    };
+    // The renewal of the credential failed.
+    let error = match error.downcast::<ClientError>() {
+        Ok(error) => return *error,
+        Err(error) => error,
     };
     if matches!(error.downcast_ref(), Some(kube::Error::Auth(_))) {
         ClientError::Setup(error)
@@ -303,6 +329,20 @@ mod tests {
     fn server_clock_comes_from_the_date_header() {
         let there = http_date("Sat, 21 Nov 2026 20:50:41 GMT").unwrap();
         assert_eq!(there.to_string(), "2026-11-21T20:50:41Z");
+    }
+
+    #[test]
+    fn fault_81_kube_gets_no_program_of_a_kubeconfig() {
+        let mut kubeconfig = Kubeconfig::from_yaml(
+            "users:\n- name: a\n  user: {exec: {command: x}}\n\
+             - name: b\n  user: {auth-provider: {name: gcp, config: {cmd-path: x, access-token: t}}}\n",
+        )
+        .unwrap();
+        remove_programs(&mut kubeconfig);
+        let users: Vec<_> = kubeconfig.auth_infos.iter().filter_map(|user| user.auth_info.as_ref()).collect();
+        assert!(users[0].exec.is_none());
+        let provider = users[1].auth_provider.as_ref().unwrap();
+        assert_eq!(provider.config.keys().collect::<Vec<_>>(), ["access-token"]);
     }
 
     #[test]

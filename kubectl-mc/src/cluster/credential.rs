@@ -1,24 +1,33 @@
 //! Runs a credential plugin once for many requests, as client-go does (`client.authentication.k8s.io`),
 //! instead of once per kubectl process.
 
+mod cluster_info;
+mod command;
+mod policy;
+
 use std::cell::OnceCell;
 use std::error::Error;
 use std::ffi::OsStr;
 use std::io::IsTerminal;
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
-use kube::client::AuthError;
 use kube::config::{AuthInfo, Cluster, ExecConfig, ExecInteractiveMode};
+use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
+pub(crate) use self::cluster_info::cluster_info;
+pub(crate) use self::command::CREDENTIAL;
+pub(crate) use self::policy::{PolicyError, permitted, without_preferences};
 use crate::argv::Scanned;
 use crate::child_output::{LIMIT, output_within};
-use crate::cluster::client::ClientError;
+use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::{ClusterContext, User};
+use crate::env::Env;
 
 /// The flags of kubectl that set a credential, so that kubectl ignores the user's credential plugin.
 pub(crate) const CREDENTIAL_FLAGS: &[&str] = &["token", "username", "client-certificate"];
@@ -27,19 +36,20 @@ pub(crate) const CREDENTIAL_FLAGS: &[&str] = &["token", "username", "client-cert
 pub(crate) struct Login<'a> {
     host: &'a ClusterContext,
     scanned: &'a Scanned,
+    env: &'a Env,
     obtained: OnceCell<ClusterContext>,
 }
 
 impl<'a> Login<'a> {
-    pub(crate) fn new(host: &'a ClusterContext, scanned: &'a Scanned) -> Self {
-        Self { host, scanned, obtained: OnceCell::new() }
+    pub(crate) fn new(host: &'a ClusterContext, scanned: &'a Scanned, env: &'a Env) -> Self {
+        Self { host, scanned, env, obtained: OnceCell::new() }
     }
 
     pub(crate) fn host(&self) -> Result<&ClusterContext, ClientError> {
         if let Some(host) = self.obtained.get() {
             return Ok(host);
         }
-        let host = obtain_once(self.host.clone(), self.scanned)?;
+        let host = obtain_once(self.host.clone(), self.scanned, self.env)?;
         Ok(self.obtained.get_or_init(|| host))
     }
 
@@ -56,10 +66,19 @@ impl<'a> Login<'a> {
 
 /// Runs the credential plugin and returns the host with its credential. Without a plugin the host is
 /// unchanged.
-pub(crate) fn obtain_once(host: ClusterContext, scanned: &Scanned) -> Result<ClusterContext, ClientError> {
-    match Plugin::of(&host, scanned) {
+fn obtain_once(host: ClusterContext, scanned: &Scanned, env: &Env) -> Result<ClusterContext, ClientError> {
+    match Plugin::of(&host, scanned, env) {
         Some(plugin) => Ok(plugin.obtain().map_err(ClientError::Setup)?.used_by(host, plugin.user)),
         None => Ok(host),
+    }
+}
+
+/// Refuses the credential plugin of the context's user, if the user's policy does not permit it. For commands
+/// whose kubectl would run the plugin: kubectl before 1.35 does not know the policy.
+pub(crate) fn check_policy(host: &ClusterContext, scanned: &Scanned, env: &Env) -> Result<(), PolicyError> {
+    match Plugin::of(host, scanned, env).map(|plugin| plugin.program) {
+        Some(Err(PluginError::Policy(error))) => Err(error),
+        Some(Ok(_) | Err(PluginError::NotFound { .. })) | None => Ok(()),
     }
 }
 
@@ -68,11 +87,13 @@ pub(crate) struct Plugin {
     user: String,
     exec: ExecConfig,
     cluster: Cluster,
+    /// The file that runs, if it was found and the user's policy permits it.
+    program: Result<PathBuf, PluginError>,
 }
 
 impl Plugin {
     /// The plugin that kubectl would run, if any.
-    pub(crate) fn of(host: &ClusterContext, scanned: &Scanned) -> Option<Self> {
+    pub(crate) fn of(host: &ClusterContext, scanned: &Scanned, env: &Env) -> Option<Self> {
         let User::Named(named) = &host.user else { return None };
         // kubectl skips the plugin if a flag sets another credential.
         if CREDENTIAL_FLAGS.iter().any(|flag| scanned.value(flag).is_some()) {
@@ -81,8 +102,13 @@ impl Plugin {
         let by_flag = scanned.value("user").and_then(OsStr::to_str).map(str::to_owned);
         let user = by_flag.or_else(|| named.clone())?;
         let mut entries = host.kubeconfig.auth_infos.iter().filter(|entry| entry.name == user);
-        let exec = entries.find_map(|entry| entry.auth_info.as_ref())?.exec.clone()?;
-        Some(Self { user, exec, cluster: host.cluster.clone() })
+        let exec = entries.find_map(|entry| entry.auth_info.as_ref()).filter(|user| !has_credential(user))?;
+        let exec = exec.exec.clone()?;
+        let program = program(&user, &exec, scanned, env);
+        // The plugin decides by the connection that is made, and not only by the kubeconfig.
+        let mut cluster = host.cluster.clone();
+        client::trust(&mut cluster, scanned);
+        Some(Self { user, exec, cluster, program })
     }
 
     /// Identifies a plugin and its input: contexts with equal keys have the same credential.
@@ -98,17 +124,25 @@ impl Plugin {
 
     /// Runs the plugin.
     fn obtain(&self) -> Result<Obtained, Box<dyn Error + Send + Sync>> {
-        let mut command = command(&self.exec, &self.cluster)?;
         let limit = (!self.may_ask()).then_some(LIMIT);
-        let output = output_within(&mut command, limit).map_err(|error| not_started(&self.exec, &error))?;
-        self.read(&output)
+        let output = output_within(&mut self.command()?, limit);
+        self.read(&output.map_err(|error| not_started(&self.exec, &error))?)
     }
 
     /// Runs the plugin beside others. Dropping the future ends the plugin.
     pub(crate) async fn obtain_beside(&self) -> Result<Obtained, Box<dyn Error + Send + Sync>> {
-        let command = command(&self.exec, &self.cluster)?;
-        let output = tokio::process::Command::from(command).kill_on_drop(true).output().await;
+        let mut command = tokio::process::Command::from(self.command()?);
+        let output = match command.kill_on_drop(true).spawn() {
+            Ok(child) => child.wait_with_output().await,
+            Err(error) => Err(error),
+        };
         self.read(&output.map_err(|error| not_started(&self.exec, &error))?)
+    }
+
+    /// The command, unless the policy refuses it.
+    fn command(&self) -> Result<Command, Box<dyn Error + Send + Sync>> {
+        let program = self.program.as_ref().map_err(ToString::to_string)?;
+        Ok(command::command(program, &self.exec, &self.cluster)?)
     }
 
     /// The result of the work with this plugin. `limit` is the timeout of a plugin that cannot prompt.
@@ -172,6 +206,14 @@ impl Obtained {
         is_valid(self.expires)
     }
 
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    pub(crate) fn expires(&self) -> bool {
+        self.expires.is_some()
+    }
+
     /// The host with this credential instead of the user's plugin.
     pub(crate) fn used_by(self, mut host: ClusterContext, user: String) -> ClusterContext {
         let entries = host.kubeconfig.auth_infos.iter_mut().filter(|entry| entry.name == user);
@@ -192,88 +234,33 @@ pub(crate) fn is_valid(expires: Option<Timestamp>) -> bool {
     expires.is_none_or(|expires| Timestamp::now() < expires - MARGIN)
 }
 
-/// The command that runs a plugin.
-fn command(exec: &ExecConfig, cluster: &Cluster) -> Result<Command, Box<dyn Error + Send + Sync>> {
-    let program = exec.command.as_deref().unwrap_or_default();
-    let terminal = std::io::stdin().is_terminal();
-    let mode = exec.interactive_mode.as_ref();
-    if mode == Some(&ExecInteractiveMode::Always) && !terminal {
-        return Err(format!("the credential plugin {program} needs a terminal").into());
-    }
-    // Otherwise standard input is the data of the command, which the plugin must not consume.
-    let interactive = terminal && mode != Some(&ExecInteractiveMode::Never);
-    let version = exec.api_version.as_deref().unwrap_or("client.authentication.k8s.io/v1");
-    let mut spec = json!({"interactive": interactive});
-    if exec.provide_cluster_info {
-        spec["cluster"] = cluster_info(cluster);
-    }
-    let info = json!({"apiVersion": version, "kind": "ExecCredential", "spec": spec});
-    let mut command = Command::new(program);
-    command.args(exec.args.iter().flatten()).env("KUBERNETES_EXEC_INFO", info.to_string());
-    for variable in exec.env.iter().flatten() {
-        if let (Some(name), Some(value)) = (variable.get("name"), variable.get("value")) {
-            command.env(name, value);
-        }
-    }
-    command.stdin(if interactive { Stdio::inherit() } else { Stdio::null() }).stderr(Stdio::inherit());
-    command.stdout(Stdio::piped());
-    Ok(command)
+/// The file of the plugin, if the user's policy permits it.
+fn program(user: &str, exec: &ExecConfig, scanned: &Scanned, env: &Env) -> Result<PathBuf, PluginError> {
+    let found = policy::permitted(user, exec.command.as_deref().unwrap_or_default(), scanned, env)?;
+    found.map_err(|error| PluginError::NotFound { reason: not_started(exec, &error) })
 }
 
-/// Explains the failure of a plugin that kube has run. kube's own messages do not name the plugin, or show
-/// all of its output.
-pub(crate) fn explained(error: &kube::Error, exec: Option<&ExecConfig>) -> Option<String> {
-    let (kube::Error::Auth(error), Some(exec)) = (error, exec) else { return None };
-    let program = exec.command.as_deref().unwrap_or_default();
-    match error {
-        AuthError::AuthExecStart(error) => Some(not_started(exec, error)),
-        AuthError::AuthExecRun { out, .. } => {
-            // Standard error is meant for the user; standard output may be a credential.
-            let said = String::from_utf8_lossy(&out.stderr);
-            let colon = if said.trim().is_empty() { "" } else { ": " };
-            Some(format!("the credential plugin {program} failed: {}{colon}{}", out.status, said.trim()))
-        }
-        AuthError::AuthExecParse(_) | AuthError::ExecPluginFailed => {
-            Some(format!("the credential plugin {program} returned no ExecCredential"))
-        }
-        _ => None,
-    }
+/// Whether the user's entry has a credential beside its plugin, which kubectl then does not run.
+fn has_credential(user: &AuthInfo) -> bool {
+    let is_set = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
+    let has_token = user.token.as_ref().is_some_and(|token| !token.expose_secret().is_empty());
+    let has_certificate = is_set(&user.client_certificate) || is_set(&user.client_certificate_data);
+    has_token || is_set(&user.token_file) || is_set(&user.username) || has_certificate
+}
+
+/// Why a plugin does not run.
+#[derive(Debug, thiserror::Error)]
+enum PluginError {
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error("{reason}")]
+    NotFound { reason: String },
 }
 
 fn not_started(exec: &ExecConfig, error: &std::io::Error) -> String {
     let program = exec.command.as_deref().unwrap_or_default();
     let hint = exec.install_hint.as_deref().map(|hint| format!("; {}", hint.trim())).unwrap_or_default();
     format!("cannot run the credential plugin {program}: {error}{hint}")
-}
-
-/// The content that `provideClusterInfo` requests.
-pub(crate) fn cluster_info(cluster: &Cluster) -> Value {
-    let mut info = json!({"server": cluster.server});
-    let optional = [
-        ("tls-server-name", cluster.tls_server_name.clone().map(Value::from)),
-        ("insecure-skip-tls-verify", cluster.insecure_skip_tls_verify.map(Value::from)),
-        ("certificate-authority-data", authority(cluster).map(Value::from)),
-        ("proxy-url", cluster.proxy_url.clone().map(Value::from)),
-        ("config", config(cluster)),
-    ];
-    for (key, value) in optional {
-        if let Some(value) = value {
-            info[key] = value;
-        }
-    }
-    info
-}
-
-fn authority(cluster: &Cluster) -> Option<String> {
-    let file = cluster.certificate_authority.as_deref().filter(|file| !file.is_empty());
-    let of_file = || Some(STANDARD.encode(std::fs::read(file?).ok()?));
-    cluster.certificate_authority_data.clone().or_else(of_file)
-}
-
-fn config(cluster: &Cluster) -> Option<Value> {
-    let extensions = cluster.extensions.iter().flatten();
-    let mut ours = extensions.filter(|extension| extension.name == "client.authentication.k8s.io/exec");
-    ours.next().map(|extension| extension.extension.clone())
 }
 
 /// A credential is replaced this long before it expires, for clocks that differ.

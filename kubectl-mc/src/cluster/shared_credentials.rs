@@ -11,6 +11,7 @@ use crate::argv::Scanned;
 use crate::cluster::client::ClientError;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::credential::{Obtained, Plugin};
+use crate::env::Env;
 
 /// The credential of a plugin, or its error.
 type Answer = Arc<OnceCell<Result<Obtained, String>>>;
@@ -29,10 +30,11 @@ impl SharedCredentials {
         &self,
         context: &ClusterContext,
         scanned: &Scanned,
+        env: &Env,
         limit: Option<Duration>,
     ) -> Result<ClusterContext, ClientError> {
         let context = context.clone();
-        let Some(plugin) = Plugin::of(&context, scanned) else { return Ok(context) };
+        let Some(plugin) = Plugin::of(&context, scanned, env) else { return Ok(context) };
         let answer = self.answer(plugin.key()).await;
         let run = answer.get_or_init(|| self.run(&plugin));
         let obtained = plugin.within(limit, run).await?;

@@ -14,7 +14,7 @@ use crate::chosen_cluster::ChosenCluster;
 use crate::cli::RouteChoice;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
-use crate::cluster::credential::Login;
+use crate::cluster::credential::{self, Login};
 use crate::cluster::inventory::{self, ListFormat};
 use crate::cluster::reach::Reach;
 use crate::cluster::route::{self, RouteError, Through};
@@ -94,6 +94,15 @@ fn choice(
     Ok(Some(Choice::names([cluster.into()])))
 }
 
+/// Refuses a credential plugin by the user's policy, which a kubectl before 1.35 does not keep. A command
+/// without a request runs no plugin.
+fn check_policy(context: &ClusterContext, scanned: &Scanned, env: &Env) -> Result<(), Failure> {
+    if preflight::needs_no_server(scanned) {
+        return Ok(());
+    }
+    Ok(credential::check_policy(context, scanned, env)?)
+}
+
 /// The route to members for this command. A command without a request needs none.
 fn through<'a>(
     login: &'a Login<'a>,
@@ -143,7 +152,8 @@ fn one(
     }
     rewrite::check(&scanned, &id)?;
     let found = ClusterContext::load_for(&scanned, &settings.host, env)?;
-    let login = Login::new(&found, &scanned);
+    check_policy(&found, &scanned, env)?;
+    let login = Login::new(&found, &scanned, env);
     look_up([&cluster], &login, &scanned, env)?;
     let now = SystemTime::now();
     let through = through(&login, &scanned, settings, env, now)?;
@@ -210,6 +220,7 @@ fn one_context(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     rewrite::check(&scanned, cluster)?;
+    check_policy(context, &scanned, env)?;
     if let Some((plan, take_over)) = Plan::for_one(&scanned, env) {
         let one = OneCluster { scanned: &scanned, cluster, settings, env, printer };
         if let Some(status) = direct::run_through(&plan, take_over, &one, &Reach::default())? {

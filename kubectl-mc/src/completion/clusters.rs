@@ -16,6 +16,7 @@ use crate::cluster::cluster_id::{CONTEXT_PREFIX, KubeconfigContext};
 use crate::cluster::context::{self, ClusterContext};
 use crate::cluster::fields::items;
 use crate::config_file::ClusterSet;
+use crate::env::KUBERC;
 use crate::log::without_credential;
 use crate::multi::selection::{Kind, ListOf, SelectedCluster, selects_context};
 
@@ -147,6 +148,10 @@ fn command(session: &Session<'_>, selector: Option<&str>) -> Command {
     command.args(["clusters", "--output=json"]).args(session.host_flags());
     if let Some(selector) = selector {
         command.arg(format!("--selector={selector}"));
+    }
+    // The policy for credential plugins.
+    if let Some(kuberc) = &session.kuberc {
+        command.env(KUBERC, kuberc);
     }
     command
 }

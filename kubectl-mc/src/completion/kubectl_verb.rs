@@ -13,6 +13,7 @@ use crate::cache::Cache;
 use crate::chosen_cluster::ChosenCluster;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
+use crate::cluster::credential;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::{overlay, rewrite};
 use crate::multi::selection::{Kind, ListOf};
@@ -119,6 +120,7 @@ fn on_member(session: &Session<'_>, before: &Scanned, typed: &str) -> Answer {
             Some(context) => context.cluster.clone(),
             None => host()?,
         };
+        credential::check_policy(&host, before, session.env).ok()?;
         clusters::learn_ids(session, &host);
         // Not stored with the overlays of commands, because those mean that the cluster was reached.
         let overlay = overlay::overlay_json(&host, &cluster).ok()?;

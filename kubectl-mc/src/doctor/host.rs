@@ -75,7 +75,6 @@ pub(super) fn reach(host: &ClusterContext, error: &ClientError) -> String {
         ClientError::Tls(_) => format!(
             "check certificate-authority and tls-server-name of the context; compare with: {kubectl} get --raw /version"
         ),
-        ClientError::NeedsTerminal => format!("run it at a terminal: {} doctor", host.kubectl_mc()),
         ClientError::TooLarge(_) => {
             format!("check the server of the context: {kubectl} config view --minify")
         }

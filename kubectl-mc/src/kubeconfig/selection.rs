@@ -178,7 +178,7 @@ impl Request<'_> {
         let mut list = |from: &ListOf| match from {
             ListOf::Members(selector) => {
                 let host = host()?;
-                let login = login.get_or_init(|| Login::new(host, &scanned));
+                let login = login.get_or_init(|| Login::new(host, &scanned, env));
                 let client = |source| InventoryError::Client { host: host.describe(), source };
                 let selector = selector.as_deref();
                 let list = inventory::list(

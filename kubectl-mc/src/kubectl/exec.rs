@@ -12,6 +12,7 @@ use crate::cache;
 use crate::child_output::output_within;
 use crate::env::{self, Env};
 use crate::error::Explain;
+use crate::executable::is_executable;
 use crate::exit::ExitStatus;
 use crate::foreground;
 use crate::trace::{self, Trace};
@@ -213,17 +214,6 @@ pub(crate) fn executables(name: &str, env: &Env) -> Vec<PathBuf> {
 fn in_path(name: &Path, env: &Env) -> impl Iterator<Item = PathBuf> {
     let folders = std::env::split_paths(env.var(env::PATH).unwrap_or_default()).collect::<Vec<_>>();
     folders.into_iter().map(move |folder| folder.join(name)).filter(|path| is_executable(path))
-}
-
-#[cfg(unix)]
-fn is_executable(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_executable(path: &Path) -> bool {
-    path.is_file()
 }
 
 /// Reads the version from `kubectl version --client -o json`. Uses `gitVersion`, because `minor` may be empty

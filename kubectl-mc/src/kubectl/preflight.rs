@@ -70,12 +70,7 @@ fn of_answer(host: &ClusterContext, answer: Result<Reply, ClientError>) -> Optio
     match answer {
         Ok(reply) => reply.refusal_before(&host.hub.dialect, VERSION),
         // kubectl reports other results itself.
-        Err(
-            ClientError::Setup(_)
-            | ClientError::NeedsTerminal
-            | ClientError::Tls(_)
-            | ClientError::TooLarge(_),
-        ) => None,
+        Err(ClientError::Setup(_) | ClientError::Tls(_) | ClientError::TooLarge(_)) => None,
         Err(error @ ClientError::Unreachable(_)) => {
             Some(Refusal { hop: Hop::HostUnreachable, message: error.reason().into() })
         }

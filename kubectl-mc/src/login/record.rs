@@ -16,6 +16,10 @@ pub(super) struct Record {
     /// send the refresh token to another issuer.
     pub(super) arguments: Vec<String>,
     pub(super) credential: Credential,
+    /// The variables of a wrapped credential plugin. They are not in the kubeconfig, because those of a foreign
+    /// one would count too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) variables: Vec<(String, String)>,
     /// For OpenID Connect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) refresh_token: Option<String>,

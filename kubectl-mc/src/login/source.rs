@@ -13,6 +13,7 @@ use super::command::{self, CommandError};
 use super::oidc::{self, OidcError};
 use super::record::Record;
 use crate::cli::{CredentialArgs, OidcArgs};
+use crate::cluster::credential::CREDENTIAL;
 use crate::env::Env;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -27,9 +28,6 @@ pub(super) enum Source {
     Command(Vec<String>),
     Oidc(OidcArgs),
 }
-
-/// The first argument of the credential plugin.
-pub(crate) const CREDENTIAL: &str = "credential";
 
 impl Source {
     pub(super) fn of_arguments(arguments: CredentialArgs) -> Self {
@@ -105,7 +103,9 @@ impl Source {
     ) -> Result<Record, SourceError> {
         match self {
             Self::Token => Err(SourceError::Expired),
-            Self::Command(command) => Ok(Record { credential: command::run(command, &[])?, ..record }),
+            Self::Command(command) => {
+                Ok(Record { credential: command::run(command, &record.variables)?, ..record })
+            }
             Self::Oidc(options) => match oidc::refresh(options, &record, env).await {
                 Ok(record) => Ok(record),
                 Err(error) if error.needs_login() => {

@@ -3,6 +3,7 @@
 //! `logout`.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -43,14 +44,18 @@ pub(super) fn login(host: &ClusterContext) -> String {
 /// What a wrapped credential plugin needs besides its command.
 pub(super) struct Wrapped {
     pub(super) api_version: Option<String>,
-    /// In the format of a kubeconfig.
-    pub(super) variables: Value,
+    pub(super) variables: Vec<(String, String)>,
 }
 
 impl Wrapped {
     pub(super) fn of(exec: &ExecConfig) -> Self {
-        let variables = serde_json::to_value(exec.env.iter().flatten().collect::<Vec<_>>());
-        Self { api_version: exec.api_version.clone(), variables: variables.unwrap_or_default() }
+        let text = |variable: &HashMap<String, String>, key: &str| variable.get(key).cloned();
+        let variables = exec.env.iter().flatten();
+        let variables =
+            variables.filter_map(|variable| Some((text(variable, "name")?, text(variable, "value")?)));
+        // The request is that of each run.
+        let variables = variables.filter(|(name, _)| name != env::KUBERNETES_EXEC_INFO).collect();
+        Self { api_version: exec.api_version.clone(), variables }
     }
 }
 
@@ -59,7 +64,7 @@ pub(super) fn write(
     host: &ClusterContext,
     source: &Source,
     binding: &Binding,
-    wrapped: Option<Wrapped>,
+    api_version: Option<String>,
     env: &Env,
 ) -> Result<PathBuf, UserEntryError> {
     let file = UserFile::open(host, env)?;
@@ -85,14 +90,8 @@ pub(super) fn write(
         },
         "extensions": [{"name": EXTENSION, "extension": {"user": previous}}],
     }});
-    if let Some(Wrapped { api_version, variables }) = wrapped {
-        let exec = &mut entry["user"]["exec"];
-        if let Some(version) = api_version {
-            exec["apiVersion"] = version.into();
-        }
-        if variables.as_array().is_some_and(|variables| !variables.is_empty()) {
-            exec["env"] = variables;
-        }
+    if let Some(version) = api_version {
+        entry["user"]["exec"]["apiVersion"] = version.into();
     }
     let mut changed = Section::of(file.content(), "users");
     let exec = entry["user"]["exec"].clone();
@@ -118,21 +117,14 @@ fn by_kubectl(host: &ClusterContext, name: &str, exec: &Value) -> String {
     let name = quoted(OsStr::new(name));
     let words = exec["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let words = masked(words.map(Cow::from)).map(|word| format!(" --exec-arg={}", quoted(word.as_ref())));
-    let variables = exec["env"].as_array().into_iter().flatten();
-    // The value may be a secret.
-    let variables = variables.map(|variable| {
-        let both = format!("{}=***", variable["name"].as_str().unwrap_or_default());
-        format!(" --exec-env={}", quoted(both.as_ref()))
-    });
     let kubectl = host.kubectl();
     let context = quoted(OsStr::new(host.context.as_deref().unwrap_or_default()));
     format!(
-        "{kubectl} config set-credentials {name} --exec-api-version={} --exec-command={}{}{} --exec-provide-cluster-info \
+        "{kubectl} config set-credentials {name} --exec-api-version={} --exec-command={}{} --exec-provide-cluster-info \
          --exec-interactive-mode=IfAvailable && {kubectl} config set-context {context} --user={name}",
         text(&exec["apiVersion"]),
         text(&exec["command"]),
-        words.collect::<String>(),
-        variables.collect::<String>()
+        words.collect::<String>()
     )
 }
 

@@ -20,7 +20,7 @@ use crate::cli::{Flags, LoginArgs};
 use crate::cluster::client::{self, ClientError, NoAnswer};
 use crate::cluster::connection;
 use crate::cluster::context::{ClusterContext, User};
-use crate::cluster::credential;
+use crate::cluster::credential::{self, PolicyError};
 use crate::env::{self, Env};
 use crate::error::{Explain, Failure, chain};
 use crate::exit::ExitStatus;
@@ -41,17 +41,27 @@ pub(crate) fn run(
     let binding = Binding::of_host(&user_entry::login(&host), &host)?;
     let store = Store::new(&binding, env)?;
     let (source, wrapped) = source(arguments, &host)?;
+    let source_arguments = source.arguments(&binding);
+    // An unreadable login is replaced.
+    let stored = store.load().ok().flatten().map(|(record, _)| record);
+    let stored = stored.filter(|record| record.arguments == source_arguments);
+    check_policy(arguments, &source, stored.as_ref(), &host, env)?;
+    let api_version = wrapped.as_ref().and_then(|wrapped| wrapped.api_version.clone());
     let known = Record {
         server: binding.server().to_owned(),
+        variables: match wrapped.filter(|_| arguments.cache_plugin) {
+            Some(wrapped) => wrapped.variables,
+            None => stored.as_ref().map(|stored| stored.variables.clone()).unwrap_or_default(),
+        },
         credential: match source {
             Source::Token => Credential::of_token(token(arguments.token_file.as_deref(), &host)?),
             Source::Command(_) | Source::Oidc(_) => Credential::default(),
         },
         refresh_token: None,
-        client_secret: client_secret(arguments, &store, &source.arguments(&binding))?,
-        arguments: source.arguments(&binding),
+        client_secret: client_secret(arguments, stored)?,
+        arguments: source_arguments,
     };
-    let variables = variables(&host, wrapped.as_ref());
+    let variables = variables(&host, api_version.as_deref(), &known.variables);
     let _turn = store.turn()?;
     let record = connection::run(async {
         let record = source.log_in(known, &variables, env, printer).await?;
@@ -59,7 +69,7 @@ pub(crate) fn run(
     });
     let (name, record) = record?;
     let place = store.save(&record, arguments.credential_store)?;
-    let file = user_entry::write(&host, &source, &binding, wrapped, env)?;
+    let file = user_entry::write(&host, &source, &binding, api_version, env)?;
     let until = record.credential.expires.map(|expires| format!(" until {expires}")).unwrap_or_default();
     printer.note_line(&format!("logged in to {} as {name}{until}", host.context_name()));
     printer.note_line(&format!("{}, and {} uses it", location(&place, printer), file.display()));
@@ -104,10 +114,34 @@ fn source(arguments: &LoginArgs, host: &ClusterContext) -> Result<(Source, Optio
     }
 }
 
+/// Keeps the user's policy for credential plugins. It holds for a command from the kubeconfig, and not for one
+/// that the user has typed, now or at the stored login.
+fn check_policy(
+    arguments: &LoginArgs,
+    source: &Source,
+    stored: Option<&Record>,
+    host: &ClusterContext,
+    env: &Env,
+) -> Result<(), PolicyError> {
+    let is_typed = !arguments.command.is_empty() || (stored.is_some() && !arguments.cache_plugin);
+    if let Source::Command(command) = source
+        && !is_typed
+    {
+        let program = command.first().map(String::as_str).unwrap_or_default();
+        // A program that does not exist fails when it is run.
+        let _ =
+            credential::permitted(host.user_name().unwrap_or_default(), program, &Scanned::default(), env)?;
+    }
+    Ok(())
+}
+
 /// The environment of a command that prints a credential, with kubectl's `KUBERNETES_EXEC_INFO`.
-fn variables(host: &ClusterContext, wrapped: Option<&Wrapped>) -> Vec<(String, String)> {
-    let version = wrapped.and_then(|wrapped| wrapped.api_version.clone());
-    let version = version.unwrap_or_else(|| "client.authentication.k8s.io/v1".to_owned());
+fn variables(
+    host: &ClusterContext,
+    api_version: Option<&str>,
+    more: &[(String, String)],
+) -> Vec<(String, String)> {
+    let version = api_version.unwrap_or("client.authentication.k8s.io/v1");
     let info = json!({
         "apiVersion": version, "kind": "ExecCredential",
         "spec": {
@@ -115,11 +149,7 @@ fn variables(host: &ClusterContext, wrapped: Option<&Wrapped>) -> Vec<(String, S
             "cluster": credential::cluster_info(&host.cluster),
         },
     });
-    let listed = wrapped.and_then(|wrapped| wrapped.variables.as_array());
-    let listed = listed.into_iter().flatten().filter_map(|variable| {
-        Some((variable["name"].as_str()?.to_owned(), variable["value"].as_str()?.to_owned()))
-    });
-    listed.chain([(env::KUBERNETES_EXEC_INFO.to_owned(), info.to_string())]).collect()
+    more.iter().cloned().chain([(env::KUBERNETES_EXEC_INFO.to_owned(), info.to_string())]).collect()
 }
 
 /// Reads a token from a file, or prompts for it.
@@ -137,17 +167,11 @@ fn token(file: Option<&Path>, host: &ClusterContext) -> Result<String, LoginErro
 }
 
 /// The client's secret: from its file, or from the previous login with this source.
-fn client_secret(
-    given: &LoginArgs,
-    store: &Store,
-    arguments: &[String],
-) -> Result<Option<String>, LoginError> {
+fn client_secret(given: &LoginArgs, stored: Option<Record>) -> Result<Option<String>, LoginError> {
     if let Some(file) = &given.oidc_client_secret_file {
         return Ok(Some(read(file)?.trim().to_owned()));
     }
-    // An unreadable login is replaced.
-    let stored = store.load().ok().flatten().map(|(record, _)| record);
-    Ok(stored.filter(|record| record.arguments == arguments).and_then(|record| record.client_secret))
+    Ok(stored.and_then(|record| record.client_secret))
 }
 
 fn read(file: &Path) -> Result<String, LoginError> {

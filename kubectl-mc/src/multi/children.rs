@@ -168,7 +168,6 @@ impl<'a> Children<'a> {
             way,
             at,
             invocations: Arc::clone(&self.invocations),
-            parsed: self.job.parses_output(),
             input: self.input.clone(),
             timeout: self.timeout,
             host: self.host.clone(),
@@ -189,8 +188,6 @@ struct Start {
     /// The position of the cluster.
     at: usize,
     invocations: Arc<Invocations>,
-    /// Whether the output is parsed and not only forwarded.
-    parsed: bool,
     input: Option<Arc<[u8]>>,
     timeout: Option<Duration>,
     /// For a command that sends a review of the caller by POST.
@@ -277,11 +274,7 @@ impl Start {
     }
 
     fn child(&self, invocation: Invocation, timeout: Option<Duration>) -> Child {
-        let mut command = self.invocations.kubectl.child(invocation);
-        if self.parsed {
-            // The user's kubectl preferences could change the format of the parsed output.
-            command.env("KUBECTL_KUBERC", "false");
-        }
+        let command = self.invocations.child(invocation);
         Child { command, input: self.input.clone(), timeout, may_say_no: self.may_say_no }
     }
 }

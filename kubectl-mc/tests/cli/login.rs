@@ -2,6 +2,7 @@
 //! it. The credential is in a file, because the tests have no keyring.
 
 mod commands;
+mod foreign;
 mod oidc;
 
 use std::fs;
@@ -189,7 +190,7 @@ fn refused_token_changes_nothing() {
 }
 
 #[test]
-fn other_servers_get_no_credential() {
+fn fault_81_other_servers_get_no_credential() {
     let scene = Scene::new(201);
     scene.login("secret-token", &[]);
     let evil = TlsServer::new(&scene.authority, |_| (200, "{}".to_owned()));
@@ -239,7 +240,7 @@ fn credential_plugin_started_by_hand_is_explained() {
 }
 
 #[test]
-fn hosts_without_verified_tls_are_refused() {
+fn fault_81_hosts_without_verified_tls_are_refused() {
     let scene = Scene::new(201);
     let text = scene.bed.read("kubeconfig");
     let authority = format!("certificate-authority-data: {}", STANDARD.encode(scene.authority.pem()));

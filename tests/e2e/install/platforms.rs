@@ -165,16 +165,18 @@ fn missing_or_failing_credential_plugin_is_named_with_a_hint() -> Result<()> {
     let without = plugin(&missing)?.env("PATH", &bed()?.bin);
     without.run(&["join", NAME, "--member-context=gke"])?.failure(&[
         "context \"gke\"",
-        "cannot run the credential plugin gke-gcloud-auth-plugin: No such file",
+        "cannot run the credential plugin gke-gcloud-auth-plugin: no such file in PATH",
         "Install gke-gcloud-auth-plugin",
     ])?;
     let exec = json!({"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "./aws"});
     let fails = with_member(&alone, "eks", &alone.cluster.server, &json!({"exec": exec}))?;
     let script = "echo secret-on-stdout; echo 'Unable to locate credentials' >&2; exit 255";
     write_script(&fails.folder().join("aws"), script)?;
-    let said = plugin(&fails)?
-        .run(&["join", NAME, "--member-context=eks"])?
-        .failure(&["context \"eks\"", "aws failed: exit status: 255: Unable to locate credentials"])?;
+    let said = plugin(&fails)?.run(&["join", NAME, "--member-context=eks"])?.failure(&[
+        "Unable to locate credentials",
+        "context \"eks\"",
+        "aws failed: exit status: 255",
+    ])?;
     ensure!(!said.contains("secret-on-stdout"), "{said}");
     Ok(())
 }

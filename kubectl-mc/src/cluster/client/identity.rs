@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, NamedAuthInfo};
+use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, NamedAuthInfo};
 
 use crate::argv::Scanned;
 
@@ -22,15 +22,7 @@ pub(super) fn apply(
 
     let clusters = kubeconfig.clusters.iter_mut().filter(|entry| entry.name == context.cluster);
     for cluster in clusters.filter_map(|entry| entry.cluster.as_mut()) {
-        if let Some(file) = text("certificate-authority") {
-            cluster.certificate_authority = Some(file);
-            cluster.certificate_authority_data = None;
-            cluster.insecure_skip_tls_verify = None;
-        }
-        if scanned.has("insecure-skip-tls-verify") {
-            cluster.insecure_skip_tls_verify = Some(true);
-        }
-        cluster.tls_server_name = text("tls-server-name").or_else(|| cluster.tls_server_name.take());
+        trust(cluster, scanned);
     }
 
     let name = options.user.clone().or(context.user).unwrap_or_default();
@@ -44,6 +36,20 @@ pub(super) fn apply(
         user(entry.auth_info.get_or_insert_default(), scanned, &text);
     }
     Ok(())
+}
+
+/// Applies the flags for the trust in the server.
+pub(crate) fn trust(cluster: &mut Cluster, scanned: &Scanned) {
+    let text = |name: &str| scanned.value(name).and_then(|value| value.to_str()).map(str::to_owned);
+    if let Some(file) = text("certificate-authority") {
+        cluster.certificate_authority = Some(file);
+        cluster.certificate_authority_data = None;
+        cluster.insecure_skip_tls_verify = None;
+    }
+    if scanned.has("insecure-skip-tls-verify") {
+        cluster.insecure_skip_tls_verify = Some(true);
+    }
+    cluster.tls_server_name = text("tls-server-name").or_else(|| cluster.tls_server_name.take());
 }
 
 fn user(user: &mut AuthInfo, scanned: &Scanned, text: &dyn Fn(&str) -> Option<String>) {

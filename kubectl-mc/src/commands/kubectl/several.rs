@@ -142,7 +142,7 @@ struct LazyLogin<'a> {
 impl<'a> LazyLogin<'a> {
     fn get(&self) -> Result<&Login<'a>, HostError> {
         let host = self.host.get()?;
-        Ok(self.login.get_or_init(|| Login::new(host, self.host.scanned)))
+        Ok(self.login.get_or_init(|| Login::new(host, self.host.scanned, self.host.env)))
     }
 }
 

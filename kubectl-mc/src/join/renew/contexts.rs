@@ -87,8 +87,8 @@ impl Contexts {
 
 async fn ask(options: &HostOptions, credentials: &SharedCredentials, env: &Env) -> Result<Answer, String> {
     let context = ClusterContext::load(options, env).map_err(|error| chain(&error))?;
-    // A client runs a credential plugin without a timeout, and blocks those of the other contexts.
-    let context = credentials.obtain(&context, &Scanned::default(), Some(TIMEOUT)).await;
+    // Contexts with the same plugin share its credential.
+    let context = credentials.obtain(&context, &Scanned::default(), env, Some(TIMEOUT)).await;
     let context = context.map_err(|error| chain(&error))?;
     let identified = timeout(TIMEOUT, identify(context, env)).await;
     let (uid, side) = identified.unwrap_or_else(|_| Err("timed out".to_owned()))?;

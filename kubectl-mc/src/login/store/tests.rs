@@ -28,6 +28,7 @@ impl Scene {
 
 fn record(token: &str) -> Record {
     Record {
+        variables: Vec::new(),
         server: "https://h".to_owned(),
         arguments: Vec::new(),
         credential: Credential::of_token(token.to_owned()),

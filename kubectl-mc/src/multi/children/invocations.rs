@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +10,9 @@ use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::{ClusterContext, User};
+use crate::cluster::credential;
 use crate::cluster::shared_credentials::SharedCredentials;
+use crate::env::{self, Env};
 use crate::error::Failure;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::overlay;
@@ -18,7 +21,7 @@ use crate::kubectl::self_review::Subresource;
 use crate::kubectl::trace_proxy::TraceProxy;
 use crate::multi::Job;
 use crate::multi::local_port;
-use crate::multi::run_folder::RunFolder;
+use crate::multi::run_folder::{RunFolder, RunFolderError};
 
 /// The input of all invocations.
 pub(super) struct Invocations {
@@ -33,6 +36,8 @@ pub(super) struct Invocations {
     /// The number of overlays in the folder, because positions repeat in each batch.
     written: AtomicUsize,
     credentials: SharedCredentials,
+    preferences: Preferences,
+    env: Env,
     /// Reaches the members in place of the host, if the command is traced.
     trace_proxy: Option<TraceProxy>,
 }
@@ -52,8 +57,32 @@ impl Invocations {
         if trace_proxy.is_some() {
             kubectl.cache_in(folder.path()?);
         }
-        let (written, credentials) = (AtomicUsize::new(0), SharedCredentials::default());
-        Ok(Self { kubectl, scanned, review, cache, folder, written, credentials, trace_proxy })
+        let preferences = Preferences::of(job, &folder)?;
+        let (written, credentials, env) =
+            (AtomicUsize::new(0), SharedCredentials::default(), job.env.clone());
+        Ok(Self {
+            kubectl,
+            scanned,
+            review,
+            cache,
+            folder,
+            written,
+            credentials,
+            preferences,
+            env,
+            trace_proxy,
+        })
+    }
+
+    /// The command of an invocation.
+    pub(super) fn child(&self, invocation: Invocation) -> Command {
+        let mut command = self.kubectl.child(invocation);
+        match &self.preferences {
+            Preferences::OfUser => {}
+            Preferences::None => _ = command.env(env::KUBECTL_KUBERC, "false"),
+            Preferences::Only(kuberc) => _ = command.env(env::KUBERC, kuberc),
+        }
+        command
     }
 
     /// The invocation for a context, with the credential of its plugin. The plugin runs again if its credential
@@ -65,7 +94,7 @@ impl Invocations {
         at: usize,
         limit: Option<Duration>,
     ) -> Result<Invocation, Failure> {
-        self.make(cluster, &self.credentials.obtain(context, &self.scanned, limit).await?, at)
+        self.make(cluster, &self.credentials.obtain(context, &self.scanned, &self.env, limit).await?, at)
     }
 
     /// The invocation for the cluster at this position, which the context reaches.
@@ -94,7 +123,32 @@ impl Invocations {
             raw = RawPath::of_minor_version(self.kubectl.minor_version(&list)?);
         }
         let mut scanned = self.scanned.clone();
+        if let Preferences::Only(kuberc) = &self.preferences {
+            scanned.set_values("kuberc", kuberc.as_os_str());
+        }
         local_port::adapt(&mut scanned, cluster, at);
         Ok(rewrite::rewrite(scanned, through, cluster, &overlay, raw)?)
+    }
+}
+
+/// The preferences file (kuberc) of the children.
+enum Preferences {
+    /// The user's own.
+    OfUser,
+    /// None: the user's could change the format of an output that is parsed.
+    None,
+    /// A file with nothing but the user's policy for credential plugins, which holds for parsed outputs too.
+    Only(PathBuf),
+}
+
+impl Preferences {
+    fn of(job: &Job<'_>, folder: &RunFolder) -> Result<Self, RunFolderError> {
+        if !job.parses_output() {
+            return Ok(Self::OfUser);
+        }
+        Ok(match credential::without_preferences(job.scanned, job.env) {
+            Some(kuberc) => Self::Only(folder.write("kuberc", &kuberc)?),
+            None => Self::None,
+        })
     }
 }

@@ -93,7 +93,8 @@ impl Login {
         let _alone = self.0.renewing.lock().await;
         match (self.current(), &self.0.again, &self.0.first) {
             (None, Some(again), Some(credentials)) => {
-                let context = credentials.obtain(&again.context, &again.scanned, again.limit).await?;
+                let context =
+                    credentials.obtain(&again.context, &again.scanned, &again.env, again.limit).await?;
                 let client = again.open(&context).await?;
                 self.0.current.send_replace(Some(Current { client: client.clone(), round: 0, taken: true }));
                 Ok((client, 0))
@@ -125,7 +126,8 @@ impl Login {
             // Another request has already renewed it, or the server rejected the renewed credential too.
             return Ok(round != refused);
         }
-        let Some(plugin) = credential::Plugin::of(&again.context, &again.scanned) else { return Ok(false) };
+        let plugin = credential::Plugin::of(&again.context, &again.scanned, &again.env);
+        let Some(plugin) = plugin else { return Ok(false) };
         let obtained = plugin.within(again.limit, plugin.obtain_beside()).await?;
         let obtained = obtained.map_err(ClientError::Setup)?;
         let client = again.open(&obtained.used_by(again.context.clone(), plugin.user().to_owned())).await?;

@@ -202,6 +202,6 @@ fn excluded_name_must_be_a_cluster_name() {
 }
 
 fn refused() -> InventoryError {
-    let source = crate::cluster::client::ClientError::NeedsTerminal;
+    let source = crate::cluster::client::ClientError::Setup("refused".into());
     InventoryError::Client { host: "host".to_owned(), source }
 }

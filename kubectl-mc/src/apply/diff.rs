@@ -50,27 +50,44 @@ pub(super) fn significant(object: &Value) -> Value {
     object
 }
 
-/// Masks values: an unchanged value becomes `***`, and a changed one is only marked as changed.
+/// Masks values: an unchanged value becomes `***`, and a changed one is only marked as changed. Annotations of
+/// other programs may hold a copy of the values (`kubectl.kubernetes.io/last-applied-configuration`).
 fn mask(before: &mut Value, after: &mut Value) {
-    for field in ["data", "stringData"] {
-        let old = before.get(field).cloned().unwrap_or_default();
-        let new = after.get(field).cloned().unwrap_or_default();
+    for field in ["/data", "/stringData", ANNOTATIONS] {
+        let old = before.pointer(field).cloned().unwrap_or_default();
+        let new = after.pointer(field).cloned().unwrap_or_default();
         let shown = |values: &Value, others: &Value, changed: &str| {
             let values = values.as_object().into_iter().flatten();
             let masked = values.map(|(key, value)| {
+                if field == ANNOTATIONS && is_own(key) {
+                    return (key.clone(), value.clone());
+                }
                 let changed = others.get(key).is_some_and(|other| other != value).then_some(changed);
                 (key.clone(), Value::from(changed.unwrap_or("***")))
             });
             masked.collect::<Value>()
         };
-        if old.is_object() {
-            before[field] = shown(&old, &new, "*** (before)");
-        }
-        if new.is_object() {
-            after[field] = shown(&new, &old, "*** (after)");
+        for (object, values, others, changed) in
+            [(&mut *before, &old, &new, "*** (before)"), (&mut *after, &new, &old, "*** (after)")]
+        {
+            if values.is_object()
+                && let Some(field) = object.pointer_mut(field)
+            {
+                *field = shown(values, others, changed);
+            }
         }
     }
 }
+
+/// Whether the annotation is one of this project, which holds no secret.
+fn is_own(annotation: &str) -> bool {
+    annotation.split_once('/').is_some_and(|(domain, _)| {
+        domain == OWN_DOMAIN || domain.strip_suffix(OWN_DOMAIN).is_some_and(|rest| rest.ends_with('.'))
+    })
+}
+
+const ANNOTATIONS: &str = "/metadata/annotations";
+const OWN_DOMAIN: &str = "kubectl-mc.dev";
 
 /// Objects as a stream of YAML documents.
 pub(crate) fn documents<'a>(objects: impl IntoIterator<Item = &'a Value>) -> String {
@@ -105,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn secret_values_are_never_shown() {
+    fn fault_81_secret_values_are_never_shown() {
         let text = unified(&[applied(Some(secret("old")), secret("new"))]);
         assert!(text.contains("-  token: '*** (before)'\n+  token: '*** (after)'"), "{text}");
         for value in ["old", "new", "same"] {
@@ -113,6 +130,21 @@ mod tests {
         }
         let text = unified(&[applied(None, secret("new"))]);
         assert!(text.contains("+  token: '***'") && !text.contains("new"), "{text}");
+    }
+
+    #[test]
+    fn fault_81_copy_of_a_secret_in_an_annotation_is_masked() {
+        let annotated = |token: &str| {
+            let mut object = secret(token);
+            object["metadata"]["annotations"] = json!({
+                "kubectl.kubernetes.io/last-applied-configuration": format!("{{data: {token}}}"),
+                "fleet.kubectl-mc.dev/expires": "tomorrow",
+            });
+            object
+        };
+        let text = unified(&[applied(Some(annotated("old")), annotated("new"))]);
+        assert!(text.contains("*** (after)") && text.contains("tomorrow"), "{text}");
+        assert!(!text.contains("old") && !text.contains("new"), "{text}");
     }
 
     #[test]

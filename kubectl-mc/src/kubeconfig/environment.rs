@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn value_round_trips_through_every_shell() {
+    fn fault_81_value_round_trips_through_every_shell() {
         let value = OsStr::new(r"/a b/it's\n:/‘c’");
         for (syntax, expected) in [
             (ShellSyntax::Sh, "export KUBECONFIG='/a b/it'\\''s\\n:/‘c’'\n"),

@@ -110,3 +110,21 @@ fn eval_and_unset_change_the_shell_and_restore_it() {
     assert!(ran.out.ends_with("3: unset\n"), "{ran:?}");
     assert_eq!(bed.run(&["env", "--unset"]), Ran::new(0, "", ""), "nothing to undo");
 }
+
+#[test]
+fn fault_81_fish_reads_the_value_unchanged() {
+    let bed = bed();
+    let folder = bed.path("it's $HOME (id) \\n");
+    fs::create_dir(&folder).unwrap();
+    let file = folder.join("kubeconfig");
+    fs::copy(bed.path("kubeconfig"), &file).unwrap();
+    let ran = bed.run_with("KUBECONFIG", &file, &["env", "m1", "--shell=fish"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let mut fish = Command::new("fish");
+    fish.args(["--no-config", "-c", &format!("{}echo $KUBECONFIG", ran.out)])
+        .env_clear()
+        .env("HOME", bed.path("home"));
+    let shown = Ran::from(fish.output().unwrap());
+    let own = shown.out.trim_end().split_once(':').unwrap().1;
+    assert_eq!(own, file.to_str().unwrap(), "{shown:?}");
+}

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn secret_values_are_never_shown() {
+    fn fault_81_secret_values_are_never_shown() {
         let text = rendered("Secret a", ".data.key", &[(Some("YQ=="), &[0, 2]), (Some("Yg=="), &[1])]);
         assert!(text.ends_with("- (value 1)\n+ (value 2)\n"), "{text}");
         for field in [".data.key", ".stringData.key", ".metadata.annotations.x"] {

@@ -4,6 +4,7 @@
 //! server trusts.
 //!
 //! - [`agents`]: limits what an agent of Karmada may do
+//! - [`agent_writes`]: sends the writes of agents in the form that these limits allow
 //! - [`documents`]: discovery and OpenAPI of the group, cached while the server is unreachable
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as _;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Limited};
 use k8s_openapi::ByteString;
 use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::{ClusterName, Hop};
@@ -38,12 +39,13 @@ use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::connection::Connection;
 use crate::upstream::outgoing::{self, Outgoing};
 use crate::upstream::prepared::Prepared;
-use crate::upstream::{self, Over, Upstream};
+use crate::upstream::{self, MemberBody, Over, Upstream};
 
+mod agent_writes;
 mod agents;
 mod documents;
 
-use agents::{Caller, MAX_WRITE, Write};
+use agents::{Action, Caller};
 
 /// How to reach the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,17 +108,22 @@ impl HubServer {
         let caller = Caller::of(identity)?;
         let (parts, body) = request.into_parts();
         let answered = async {
-            let query = parts.uri.query();
-            match caller {
-                Caller::Agent(cluster) if agents::is_of_collection(objects) => {
+            let (path, query) = (objects.path.as_str(), parts.uri.query());
+            let action = match caller {
+                Caller::Agent(cluster) => Some((cluster, Action::parse(cluster, objects)?)),
+                Caller::Any => None,
+            };
+            match action {
+                Some((cluster, Action::Collection)) => {
                     let query = agents::own_only(cluster, query);
-                    self.forward(&parts, objects, Some(&query), identity, outgoing::callers(body)).await
+                    self.forward(&parts, path, Some(&query), identity, outgoing::callers(body)).await
                 }
-                Caller::Agent(cluster) if agents::is_checked(objects) => {
-                    let body = self.checked(cluster, &parts, objects, identity, body).await?;
-                    self.forward(&parts, objects, query, identity, outgoing::document(body)).await
+                Some((cluster, Action::Write(part))) => {
+                    agent_writes::respond(self, cluster, part, &parts, identity, body).await
                 }
-                _ => self.forward(&parts, objects, query, identity, outgoing::callers(body)).await,
+                Some((_, Action::Read | Action::Delete)) | None => {
+                    self.forward(&parts, path, query, identity, outgoing::callers(body)).await
+                }
             }
         };
         let mut response = match due {
@@ -128,34 +135,11 @@ impl HubServer {
         Ok(response)
     }
 
-    /// Checks an agent's write, and returns its body if it is allowed.
-    async fn checked(
-        &self,
-        cluster: &str,
-        parts: &Parts,
-        objects: &HubObjects,
-        identity: &Identity,
-        body: Upload,
-    ) -> Result<Vec<u8>, Error> {
-        let body = match Limited::new(body, MAX_WRITE).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => return Err(agents::Refused::TooLarge.into()),
-            Err(_) => return Err(Error::BrokenBody),
-        };
-        let write = Write::read(&parts.method, &parts.headers, &body)?;
-        let current = match write.needs_current() {
-            true => self.get(objects.path.as_str(), identity).await?,
-            false => None,
-        };
-        write.check(cluster, &self.config.namespace, current.as_ref())?;
-        Ok(write.into_body())
-    }
-
     /// Sends a request. A read is sent once more if the connection had been closed before (RFC 9112, 9.3.1).
     async fn forward(
         &self,
         parts: &Parts,
-        objects: &HubObjects,
+        path: &str,
         query: Option<&str>,
         identity: &Identity,
         body: Outgoing,
@@ -165,7 +149,6 @@ impl HubServer {
         let prepare = |body| {
             let mut sent = headers::forwarded(&parts.headers, false);
             sent.insert(header::VIA, headers::via(&parts.headers, parts.version)?);
-            let path = objects.path.as_str();
             prepared(&upstream, parts.method.clone(), path, query, sent, identity, body)
         };
         let mut answered = upstream.send(prepare(body)?, Over::Any).await;
@@ -190,6 +173,21 @@ impl HubServer {
         accept: &'static str,
         identity: &Identity,
     ) -> Result<Option<Bytes>, Error> {
+        let response = self.ask(path, accept, identity).await?;
+        match response.status() {
+            StatusCode::OK => Ok(Some(whole(response).await?)),
+            StatusCode::NOT_FOUND => Ok(None),
+            status => Err(Error::Invalid(format!("it answered {status} to GET {path}"))),
+        }
+    }
+
+    /// The server's answer to a GET of this user.
+    async fn ask(
+        &self,
+        path: &str,
+        accept: &'static str,
+        identity: &Identity,
+    ) -> Result<Response<MemberBody>, Error> {
         let upstream = self.upstream.load_full();
         let ask = || {
             let mut sent = HeaderMap::new();
@@ -200,14 +198,7 @@ impl HubServer {
         if matches!(answered, Err(upstream::Error::Stale { .. })) {
             answered = upstream.send(ask()?, Over::New).await;
         }
-        let response = answered?;
-        match response.status() {
-            StatusCode::OK => {}
-            StatusCode::NOT_FOUND => return Ok(None),
-            status => return Err(Error::Invalid(format!("it answered {status} to GET {path}"))),
-        }
-        let body = Limited::new(response.into_body(), MAX_DOCUMENT).collect().await;
-        Ok(Some(body.map_err(|error| Error::Invalid(error.to_string()))?.to_bytes()))
+        Ok(answered?)
     }
 
     /// Loads new certificates.
@@ -219,6 +210,12 @@ impl HubServer {
         }
         Ok(())
     }
+}
+
+/// The document in an answer.
+async fn whole(response: Response<MemberBody>) -> Result<Bytes, Error> {
+    let body = Limited::new(response.into_body(), MAX_DOCUMENT).collect().await;
+    Ok(body.map_err(|error| Error::Invalid(error.to_string()))?.to_bytes())
 }
 
 fn prepared(
@@ -284,6 +281,11 @@ pub enum Error {
     Invalid(String),
     #[error("the request's body ended early")]
     BrokenBody,
+    #[error(
+        "Operation cannot be fulfilled on clusters.cluster.karmada.io {0:?}: the object has been modified; \
+         please apply your changes to the latest version and try again"
+    )]
+    Conflict(String),
     #[error(transparent)]
     Refused(#[from] agents::Refused),
     #[error(transparent)]

@@ -14,6 +14,7 @@ mod health;
 mod join;
 pub(crate) mod joined;
 mod karmada;
+mod karmada_agent_writes;
 mod karmada_beside;
 mod karmada_in_place;
 mod karmada_rights;

@@ -3,18 +3,24 @@
 //!
 //! - A list, watch or deletion of the collection is restricted to the agent's own Cluster by a field
 //!   selector.
-//! - A write must keep the references to Secrets that the name requires. An agent sets the member's address
-//!   only once, when it registers the Cluster; afterwards only an administrator may change it.
+//! - Every other request must be for the agent's own Cluster, and of a form in the list of [`Action::parse`].
+//! - A write is applied to the stored Cluster, and the result is compared with it ([`rules`]). The server gets
+//!   a document of the sidecar with the allowed changes alone, valid for the compared version only
+//!   ([`write`]).
 
-use http::{HeaderMap, Method, header};
+use kubectl_mc_api::Origin;
 use kubectl_mc_api::ownership::subject::{GROUP, Subject, is_cluster};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
 
 use crate::identity::Identity;
-use crate::json_values;
 use crate::request::query::Query;
 use crate::request::request_info::{HubObjects, Verb};
+
+mod merge_patch;
+mod rules;
+mod write;
+
+pub(super) use write::{Judged, Write};
 
 /// A caller, as these rules distinguish callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,114 +63,63 @@ fn is_field_selector(pair: &str) -> bool {
     Query::new(Some(pair)).first("fieldSelector").is_some()
 }
 
-/// Whether a request is for a collection.
-pub(super) fn is_of_collection(objects: &HubObjects) -> bool {
-    matches!(objects.verb, Verb::List | Verb::Watch | Verb::DeleteCollection)
+/// A request of an agent that these rules know. Any other one is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Of the collection: restricted by a selector.
+    Collection,
+    Read,
+    Delete,
+    Write(Part),
 }
 
-/// Whether a request's body must be checked. Only the object itself has the fields, not its subresources.
-pub(super) fn is_checked(objects: &HubObjects) -> bool {
-    matches!(objects.verb, Verb::Create | Verb::Update | Verb::Patch) && objects.object.subresource.is_empty()
+/// What a write is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// A new Cluster.
+    New,
+    /// The Cluster itself.
+    Object,
+    /// Its status. Karmada's server would store the other fields of the document too.
+    Status,
 }
 
-/// The content of a write.
-#[derive(Debug)]
-pub(super) struct Write {
-    document: Value,
-    is_json_patch: bool,
-    is_create: bool,
-}
-
-impl Write {
+impl Action {
     /// # Errors
     ///
-    /// The document is not JSON.
-    pub(super) fn read(method: &Method, headers: &HeaderMap, body: &[u8]) -> Result<Self, Refused> {
-        let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
-        if !json_values::are_at_most(MAX_VALUES, body) {
-            return Err(Refused::TooLarge);
+    /// The request is for another Cluster, or its form is not in this list.
+    pub(super) fn parse(cluster: &str, objects: &HubObjects) -> Result<Self, Refused> {
+        let object = &objects.object;
+        if matches!(objects.verb, Verb::List | Verb::Watch | Verb::DeleteCollection) {
+            return Ok(Self::Collection);
         }
-        let document = serde_json::from_slice(body).map_err(|_| Refused::NotJson)?;
-        let is_json_patch = media_type.eq_ignore_ascii_case("application/json-patch+json");
-        Ok(Self { document, is_json_patch, is_create: *method == Method::POST })
-    }
-
-    /// The document as it was checked. The caller's own text may name a key twice: a server merges both
-    /// values, and the check has seen only the last.
-    pub(super) fn into_body(self) -> Vec<u8> {
-        self.document.to_string().into_bytes()
-    }
-
-    /// Whether the decision depends on the current Cluster.
-    pub(super) fn needs_current(&self) -> bool {
-        !self.is_create && !self.is_json_patch
-    }
-
-    /// Refuses a write that would redirect the agent's Cluster. `current` is the Cluster before the write.
-    pub(super) fn check(
-        &self,
-        cluster: &str,
-        namespace: &str,
-        current: Option<&Value>,
-    ) -> Result<(), Refused> {
-        if self.is_json_patch {
-            return self.check_operations();
+        let part = match (objects.verb, &*object.subresource) {
+            (Verb::Create, "") if object.name.is_empty() => return Ok(Self::Write(Part::New)),
+            _ if object.name != cluster => return Err(Refused::Another { cluster: cluster.to_owned() }),
+            (Verb::Get, _) => return Ok(Self::Read),
+            (Verb::Update | Verb::Patch | Verb::Delete, "") => Part::Object,
+            (Verb::Update | Verb::Patch, "status") => Part::Status,
+            _ => return Err(Refused::form(objects)),
+        };
+        // No segment may follow the subresource.
+        if objects.path.as_str().trim_end_matches('/') != part.path(cluster) {
+            return Err(Refused::form(objects));
         }
-        let named = self.document.pointer("/metadata/name").and_then(Value::as_str);
-        if self.is_create && named != Some(cluster) {
-            return Err(Refused::Another { cluster: cluster.to_owned() });
-        }
-        let spec = &self.document["spec"];
-        for (field, name) in
-            [("secretRef", cluster.to_owned()), ("impersonatorSecretRef", format!("{cluster}{IMPERSONATOR}"))]
-        {
-            let reference = &spec[field];
-            let is_bound = reference["namespace"] == namespace && reference["name"] == *name;
-            if !reference.is_null() && !is_bound {
-                return Err(Refused::Reference { field, bound: format!("{namespace}/{name}") });
-            }
-        }
-        for field in ["apiEndpoint", "proxyURL"] {
-            let (new, old) = (&spec[field], current.map(|current| &current["spec"][field]));
-            let is_left = match old {
-                _ if self.is_create => field != "apiEndpoint" || is_https(new),
-                Some(old) => new == old || (new.is_null() || *new == "") && (old.is_null() || *old == ""),
-                None => new.is_null(),
-            };
-            // A merge patch keeps a field that it does not name.
-            let is_named = spec.get(field).is_some();
-            if is_named && !is_left {
-                return Err(Refused::Moved { field, cluster: cluster.to_owned() });
-            }
-        }
-        Ok(())
-    }
-
-    fn check_operations(&self) -> Result<(), Refused> {
-        let operations = self.document.as_array().ok_or(Refused::NotJson)?;
-        let paths = operations.iter().flat_map(|operation| [&operation["path"], &operation["from"]]);
-        for path in paths.filter_map(Value::as_str) {
-            // RFC 6901: only ~ and / can be escaped, so none of these fields can have another spelling.
-            let field = FIELDS.into_iter().find(|field| {
-                let rest = path.strip_prefix("/spec/").and_then(|rest| rest.strip_prefix(*field));
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            });
-            if let Some(field) = field.or_else(|| matches!(path, "" | "/spec").then_some("secretRef")) {
-                return Err(Refused::Operation { path: path.to_owned(), field });
-            }
-        }
-        Ok(())
+        Ok(if objects.verb == Verb::Delete { Self::Delete } else { Self::Write(part) })
     }
 }
 
-fn is_https(endpoint: &Value) -> bool {
-    endpoint.is_null()
-        || endpoint.as_str().is_some_and(|text| text.is_empty() || text.starts_with("https://"))
+impl Part {
+    /// The one spelling of the path that is sent.
+    pub(super) fn path(self, cluster: &str) -> String {
+        let collection = Origin::Karmada.collection();
+        match self {
+            Self::New => collection.to_owned(),
+            Self::Object => format!("{collection}/{cluster}"),
+            Self::Status => format!("{collection}/{cluster}/status"),
+        }
+    }
 }
-
-const FIELDS: [&str; 4] = ["secretRef", "impersonatorSecretRef", "apiEndpoint", "proxyURL"];
-const IMPERSONATOR: &str = "-impersonator";
 
 /// Why an agent may not do this.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -173,21 +128,33 @@ pub enum Refused {
         "user {0:?} is in group {GROUP} and is the agent of no cluster: it may not use clusters.cluster.karmada.io"
     )]
     NoCluster(String),
-    #[error("the agent of cluster {cluster} may create Cluster {cluster} only")]
+    #[error("the agent of cluster {cluster} may use Cluster {cluster} only")]
     Another { cluster: String },
+    #[error(
+        "an agent may create, get, update, patch and delete its Cluster, and get, update and patch its status: not {0}"
+    )]
+    Form(String),
     #[error("an agent may set spec.{field} of its Cluster to {bound} only")]
     Reference { field: &'static str, bound: String },
+    #[error("an agent registers its Cluster without {field}")]
+    Registration { field: String },
     #[error(
-        "the agent of cluster {cluster} may not change spec.{field}: an administrator does, with \
+        "the agent of cluster {cluster} may not change {field}: an administrator does, with \
          kubectl edit clusters.cluster.karmada.io {cluster}"
     )]
-    Moved { field: &'static str, cluster: String },
-    #[error("an agent may not patch {path:?}, which could change spec.{field} of its Cluster")]
-    Operation { path: String, field: &'static str },
-    #[error("an agent's write of a Cluster must be JSON")]
+    Kept { field: String, cluster: String },
+    #[error(
+        "an agent's write of a Cluster is a JSON object, and its patch is an application/merge-patch+json"
+    )]
     NotJson,
     #[error("an agent's write of a Cluster has {MAX_WRITE} bytes and {MAX_VALUES} values at most")]
     TooLarge,
+}
+
+impl Refused {
+    fn form(objects: &HubObjects) -> Self {
+        Self::Form(format!("{} {}", objects.verb, objects.path.as_str()))
+    }
 }
 
 /// More than any client sends, and far below Go's limit of 10,000.

@@ -1,7 +1,7 @@
-use http::HeaderValue;
-use serde_json::json;
+use http::Request;
 
 use super::*;
+use crate::request::request_info::{RequestInfo, Route};
 
 fn identity(user: &str, groups: &[&str]) -> Identity {
     let groups = groups.iter().map(|&group| group.to_owned()).collect();
@@ -50,123 +50,76 @@ fn too_many_pairs_do_not_hide_the_selector() {
     }
 }
 
-fn checked(
-    method: Method,
-    media_type: &str,
-    document: &Value,
-    current: Option<&Value>,
-) -> Result<(), Refused> {
-    let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(media_type).unwrap());
-    let write = Write::read(&method, &headers, document.to_string().as_bytes())?;
-    write.check("m1", "karmada-cluster", current)
-}
-
-fn cluster(spec: &Value) -> Value {
-    json!({"metadata": {"name": "m1"}, "spec": spec})
-}
-
-fn bound() -> Value {
-    let reference = |name: &str| json!({"namespace": "karmada-cluster", "name": name});
-    json!({
-        "apiEndpoint": "https://m1.example:6443",
-        "secretRef": reference("m1"),
-        "impersonatorSecretRef": reference("m1-impersonator"),
-    })
+fn action(method: &str, rest: &str) -> Result<Action, Refused> {
+    let target = format!("{}{rest}", Origin::Karmada.collection());
+    let request = Request::builder().method(method).uri(target).header("host", "h").body(()).unwrap();
+    let Route::HubObjects(objects) = RequestInfo::parse(&request).unwrap().route else { panic!("{rest}") };
+    Action::parse("m1", &objects)
 }
 
 #[test]
-fn agent_registers_its_own_cluster() {
-    let created = |document: &Value| checked(Method::POST, "application/json", document, None);
-    assert_eq!(created(&cluster(&bound())), Ok(()));
-    assert_eq!(created(&cluster(&json!({"syncMode": "Pull"}))), Ok(()));
-    assert!(matches!(created(&json!({"metadata": {"name": "m2"}})), Err(Refused::Another { .. })));
-    assert!(matches!(created(&json!({"metadata": {"generateName": "m1"}})), Err(Refused::Another { .. })));
-    let http = cluster(&json!({"apiEndpoint": "http://m1.example"}));
-    assert!(matches!(created(&http), Err(Refused::Moved { field: "apiEndpoint", .. })));
-}
-
-#[test]
-fn only_the_checked_document_is_sent() {
-    // Go merges the values of a repeated key, and the check has seen the last only.
-    let twice = r#"{"metadata":{"name":"m1"},"spec":{"secretRef":{"name":"m2"},"apiEndpoint":"https://evil"},"spec":{}}"#;
-    let write = Write::read(&Method::POST, &HeaderMap::new(), twice.as_bytes()).unwrap();
-    assert_eq!(write.check("m1", "karmada-cluster", None), Ok(()));
-    let sent: Value = serde_json::from_slice(&write.into_body()).unwrap();
-    assert_eq!(sent, json!({"metadata": {"name": "m1"}, "spec": {}}));
-}
-
-#[test]
-fn write_of_too_many_values_is_refused() {
-    let document = format!("[{}{{}}]", "{},".repeat(MAX_VALUES));
-    let read = Write::read(&Method::POST, &HeaderMap::new(), document.as_bytes());
-    assert_eq!(read.err(), Some(Refused::TooLarge));
-}
-
-#[test]
-fn reference_to_another_secret_is_refused() {
-    let types =
-        ["application/json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
-    let current = cluster(&bound());
-    for (field, namespace, name) in [
-        ("secretRef", "karmada-cluster", "m2"),
-        ("secretRef", "kube-system", "m1"),
-        ("impersonatorSecretRef", "karmada-cluster", "m2-impersonator"),
-        ("impersonatorSecretRef", "karmada-cluster", "m1"),
+fn every_write_of_the_own_cluster_is_judged() {
+    for (method, rest, expected) in [
+        ("GET", "", Action::Collection),
+        ("GET", "?watch=1", Action::Collection),
+        ("DELETE", "", Action::Collection),
+        ("GET", "?fieldSelector=metadata.name%3Dm2", Action::Collection),
+        ("GET", "/m1", Action::Read),
+        ("HEAD", "/m1/", Action::Read),
+        ("GET", "/m1/status", Action::Read),
+        ("DELETE", "/m1", Action::Delete),
+        ("POST", "", Action::Write(Part::New)),
+        ("POST", "/", Action::Write(Part::New)),
+        ("PUT", "/m1", Action::Write(Part::Object)),
+        ("PATCH", "/m1/", Action::Write(Part::Object)),
+        ("PUT", "/m1/status", Action::Write(Part::Status)),
+        ("PUT", "/m1/status/", Action::Write(Part::Status)),
+        ("PATCH", "/m1/status", Action::Write(Part::Status)),
+        ("PATCH", "/m1/status/?dryRun=All", Action::Write(Part::Status)),
     ] {
-        for media_type in types {
-            let document = cluster(&json!({field: {"namespace": namespace, "name": name}}));
-            let refused = checked(Method::PUT, media_type, &document, Some(&current));
-            assert!(
-                matches!(refused, Err(Refused::Reference { field: named, .. }) if named == field),
-                "{refused:?}"
-            );
-        }
+        assert_eq!(action(method, rest), Ok(expected), "{method} {rest}");
     }
-    // A patch with a part of the reference would keep the other part.
-    let half = cluster(&json!({"secretRef": {"name": "m2"}}));
-    assert!(checked(Method::PATCH, types[1], &half, Some(&current)).is_err());
 }
 
 #[test]
-fn members_address_cannot_be_changed() {
-    let current = cluster(&bound());
-    let patch =
-        |spec: Value| checked(Method::PATCH, "application/merge-patch+json", &cluster(&spec), Some(&current));
-    assert_eq!(patch(bound()), Ok(()));
-    assert_eq!(patch(json!({"taints": []})), Ok(()));
-    assert_eq!(patch(json!({"proxyURL": ""})), Ok(()));
-    for (field, value) in [("apiEndpoint", "https://evil.example"), ("proxyURL", "http://evil.example")] {
-        assert!(
-            matches!(patch(json!({field: value})), Err(Refused::Moved { field: named, .. }) if named == field)
-        );
+fn unknown_form_of_a_request_is_refused() {
+    for (method, rest) in [
+        ("PUT", "/m1/finalize"),
+        ("PUT", "/m1/scale"),
+        ("PATCH", "/m1/Status"),
+        ("PUT", "/m1/status/more"),
+        ("PATCH", "/m1/status/status"),
+        ("DELETE", "/m1/status"),
+        ("POST", "/m1"),
+        ("POST", "/m1/status"),
+        ("POST", "/m1/binding"),
+        ("OPTIONS", "/m1"),
+        ("OPTIONS", "/m1/status"),
+    ] {
+        assert!(matches!(action(method, rest), Err(Refused::Form(_))), "{method} {rest}");
     }
-    // Without the current Cluster, the write cannot be checked.
-    let blind = checked(Method::PUT, "application/json", &current, None);
-    assert!(matches!(blind, Err(Refused::Moved { .. })), "{blind:?}");
 }
 
 #[test]
-fn json_patch_operations_are_checked() {
-    let patch = |operation: Value| {
-        checked(Method::PATCH, "application/json-patch+json; charset=utf-8", &json!([operation]), None)
-    };
-    assert_eq!(patch(json!({"op": "add", "path": "/metadata/labels/a", "value": "b"})), Ok(()));
-    assert_eq!(patch(json!({"op": "replace", "path": "/spec/taints", "value": []})), Ok(()));
-    for path in
-        ["", "/spec", "/spec/secretRef", "/spec/secretRef/name", "/spec/apiEndpoint", "/spec/proxyURL"]
-    {
-        let refused = patch(json!({"op": "replace", "path": path, "value": "x"}));
-        assert!(matches!(refused, Err(Refused::Operation { .. })), "{path}: {refused:?}");
+fn request_for_another_cluster_is_refused() {
+    for (method, rest) in [
+        ("GET", "/m2"),
+        ("PUT", "/m2"),
+        ("PUT", "/m2/status"),
+        ("PATCH", "/m2/status/"),
+        ("DELETE", "/m2"),
+        ("POST", "/m2"),
+        ("OPTIONS", ""),
+        ("PUT", ""),
+    ] {
+        let refused = Refused::Another { cluster: "m1".to_owned() };
+        assert_eq!(action(method, rest), Err(refused), "{method} {rest}");
     }
-    let moved = patch(json!({"op": "move", "from": "/spec/impersonatorSecretRef", "path": "/spec/taints"}));
-    assert!(matches!(moved, Err(Refused::Operation { .. })), "{moved:?}");
 }
 
 #[test]
-fn invalid_json_is_refused() {
-    for body in [&b"spec: {secretRef: {name: m2}}"[..], b"k8s\0\n", b""] {
-        let refused = Write::read(&Method::PATCH, &HeaderMap::new(), body).map(drop);
-        assert_eq!(refused, Err(Refused::NotJson), "{body:?}");
-    }
+fn one_spelling_of_each_path_is_sent() {
+    assert_eq!(Part::New.path("m1"), "/apis/cluster.karmada.io/v1alpha1/clusters");
+    assert_eq!(Part::Object.path("m1"), "/apis/cluster.karmada.io/v1alpha1/clusters/m1");
+    assert_eq!(Part::Status.path("m1"), "/apis/cluster.karmada.io/v1alpha1/clusters/m1/status");
 }

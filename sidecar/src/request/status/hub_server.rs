@@ -27,6 +27,7 @@ impl Shape {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge")
             }
             Error::Refused(_) => Self::FORBIDDEN,
+            Error::Conflict(_) => Self::new(StatusCode::CONFLICT, "Conflict"),
             Error::Identity(_) => Self::INTERNAL,
             Error::Loop(_) | Error::BrokenBody => Self::BAD_REQUEST,
             Error::Late => Self::TIMEOUT,

@@ -9,11 +9,17 @@
 //! - [`generate`]: prints them, and the files of a kube-apiserver
 //! - [`apply`], [`remove`]: writes and removes them
 //! - [`verify`]: queries the host for the rights of agents
+//! - [`compare`]: the policies on the host with those that `apply` writes
+//! - [`dry_run`]: tries writes as an agent
+//! - [`cel`]: writes RBAC as CEL, for the policies
 //! - [`status`]: whether the restriction is in force, for `doctor`
 //! - [`token`]: enrolls one cluster with the command of [`register_command`]
 
 mod admission;
 mod apply;
+mod cel;
+mod compare;
+mod dry_run;
 mod generate;
 mod keeper;
 mod objects;

@@ -15,6 +15,7 @@ mod cluster_authorization_open_port;
 mod cluster_authorization_policies;
 mod cluster_authorization_register;
 mod cluster_authorization_verbs;
+mod cluster_authorization_verify;
 mod credentials;
 mod delegated_flags;
 mod drift;

@@ -81,7 +81,14 @@ pub(super) fn fault(found: &Value, bundle: Option<&str>) -> Option<&'static str>
     let is_stale = client["service"].is_object() && bundle.is_some_and(|bundle| client["caBundle"] != bundle);
     let rules = policies::without_default_scope(&webhook["rules"]);
     let is_narrow = !(is_empty(&webhook["namespaceSelector"]) && is_empty(&webhook["objectSelector"]));
-    if webhook["failurePolicy"] != wanted["failurePolicy"] {
+    let path = wanted["clientConfig"]["service"]["path"].as_str().unwrap_or_default();
+    let leads = match client["service"].is_object() {
+        true => client["service"]["name"] == WEBHOOK_SERVICE && client["service"]["path"] == path,
+        false => client["url"].as_str().is_some_and(|url| url.ends_with(path)),
+    };
+    if !leads || webhook["matchPolicy"] != wanted["matchPolicy"] {
+        Some("it does not lead to the sidecar's webhook: apply it again")
+    } else if webhook["failurePolicy"] != wanted["failurePolicy"] {
         Some("its failurePolicy is not Fail")
     } else if rules != wanted["rules"] || webhook["matchConditions"] != wanted["matchConditions"] || is_narrow
     {

@@ -11,6 +11,7 @@ use kubectl_mc_api::names::{KARMADA_AGENT, KEPT_BY, KUBECTL_MC, MANAGED_BY, SIDE
 use kubectl_mc_api::ownership::{Layout, rbac};
 use serde_json::{Value, json};
 
+use super::cel::{HOLE, cel};
 use super::policies::{self, check, metadata};
 
 /// The policy with its binding.
@@ -161,74 +162,11 @@ fn given(role: &Value, binding: &Value) -> String {
     )
 }
 
-/// A value as a CEL expression. The place of the cluster's name is [`HOLE`].
-fn cel(value: &Value) -> String {
-    match value {
-        Value::String(text) => {
-            let parts: Vec<_> = text.split(HOLE).map(literal).collect();
-            let expression = parts.join(" + variables.cluster + ");
-            expression.replace("'' + ", "").replace(" + ''", "")
-        }
-        Value::Array(items) => format!("[{}]", items.iter().map(cel).collect::<Vec<_>>().join(", ")),
-        Value::Object(fields) => {
-            let field = |(key, value): (&String, &Value)| format!("{}: {}", literal(key), cel(value));
-            format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
-        }
-        other => other.to_string(),
-    }
-}
-
-fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
-}
-
-/// How the policy on the host is weaker than the one that `apply` writes.
-pub(super) fn fault(
-    policy: Option<&Value>,
-    binding: Option<&Value>,
-    layout: &Layout,
-) -> Option<&'static str> {
-    let (Some(policy), Some(binding)) = (policy, binding) else {
-        return Some("it is not there");
-    };
-    let wanted = spec(layout);
-    let is_same = |field: &str| policy["spec"][field] == wanted[field];
-    let is_empty = |value: &Value| value.as_object().is_none_or(serde_json::Map::is_empty);
-    let constraints = &policy["spec"]["matchConstraints"];
-    let selects = [
-        &constraints["namespaceSelector"],
-        &constraints["objectSelector"],
-        &binding["spec"]["matchResources"]["namespaceSelector"],
-        &binding["spec"]["matchResources"]["objectSelector"],
-    ];
-    let excludes = [
-        &constraints["excludeResourceRules"],
-        &binding["spec"]["matchResources"]["resourceRules"],
-        &binding["spec"]["matchResources"]["excludeResourceRules"],
-    ];
-    let rules = policies::without_default_scope(&constraints["resourceRules"]);
-    let is_whole = selects.iter().all(|selector| is_empty(selector))
-        && excludes.iter().all(|rules| rules.as_array().is_none_or(Vec::is_empty))
-        && rules == wanted["matchConstraints"]["resourceRules"];
-    if !is_whole
-        || !["failurePolicy", "matchConditions", "variables", "validations"].iter().all(|f| is_same(f))
-    {
-        Some("it is another one: apply it again")
-    } else if binding["spec"]["policyName"] != NAME || binding["spec"]["validationActions"] != json!(["Deny"])
-    {
-        Some("its binding does not deny: apply it again")
-    } else {
-        None
-    }
-}
-
 /// The policy, the ClusterRole and their bindings.
 pub(super) const NAME: &str = "kubectl-mc-karmada-keeper";
 const PROBE: &str = "kubectl-mc-karmada-keeper-probe";
 /// The sidecar's account, in whatever namespace.
 const ACCOUNT: &str = "^system:serviceaccount:[^:]+:mc-sidecar$";
-/// In the place of the cluster's name.
-const HOLE: &str = "\0";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 #[cfg(test)]

@@ -6,17 +6,17 @@
 //! (apiserver: `registry/rest/delete.go`).
 
 use kubectl_mc_api::names::{KUBECTL_MC, MANAGED_BY};
+use kubectl_mc_api::ownership::registration::Role;
 use kubectl_mc_api::ownership::subject::{GENERATOR, GROUP, PREFIX};
-use kubectl_mc_api::ownership::{Layout, OWNER};
+use kubectl_mc_api::ownership::{Layout, OWNER, rbac};
 use serde_json::{Value, json};
 
+use super::cel::{HOLE, cel};
 use crate::cluster::kubernetes_version::KubernetesVersion;
 
 /// The policies with their bindings.
 pub(super) fn objects(layout: &Layout, version: KubernetesVersion) -> Vec<Value> {
-    let mut objects = Vec::new();
-    objects.extend(validating(AGENTS, &agents(layout)));
-    objects.extend(validating(REGISTRATION, &registration(layout)));
+    let mut objects = judging(layout);
     if version >= MUTATING {
         objects.extend(stamp());
     }
@@ -28,8 +28,10 @@ pub(super) fn all(layout: &Layout) -> Vec<Value> {
     objects(layout, MUTATING)
 }
 
-/// The policies that check names, for `verify`.
-pub(super) const VALIDATING: [&str; 2] = [AGENTS, REGISTRATION];
+/// The two policies that judge, with their bindings.
+pub(super) fn judging(layout: &Layout) -> Vec<Value> {
+    [validating(AGENTS, &agents(layout)), validating(REGISTRATION, &registration(layout))].concat()
+}
 
 /// Whether the host serves the policy that writes the owner.
 pub(super) fn stamps(version: KubernetesVersion) -> bool {
@@ -54,6 +56,8 @@ fn agents(layout: &Layout) -> Value {
             {"name": "place", "expression": NAMESPACE},
             {"name": "owner", "expression": owner_of("object", "DELETE")},
             {"name": "oldOwner", "expression": owner_of("oldObject", "CREATE")},
+            {"name": "oldAnnotations",
+                "expression": "oldObject != null ? oldObject.metadata.?annotations.orValue({}) : {}"},
         ],
         "validations": [
             check(&format!(
@@ -69,6 +73,15 @@ fn agents(layout: &Layout) -> Value {
                 "request.resource.resource != 'works' || variables.place == 'karmada-es-' + variables.cluster",
                 "the Work does not belong to the agent's cluster",
             ),
+            // kube-controller-manager writes a token into a Secret of this type, and the agent could read it.
+            check(&format!(
+                "{NO_SECRET} || object.?type.orValue('{OWN_TYPE}') == '{OWN_TYPE}'"
+            ), "an agent's Secret has type Opaque"),
+            check(&format!(
+                "{NO_SECRET} || object.metadata.?annotations.orValue({{}}).all(key, key == '{OWNER}' || \
+                 (!key.startsWith('kubernetes.io/') && key in variables.oldAnnotations && \
+                  variables.oldAnnotations[key] == object.metadata.annotations[key]))"
+            ), "an agent may not annotate a Secret"),
             check(
                 "request.operation != 'CREATE' || variables.owner in ['', variables.cluster]",
                 "an agent may not create an object that another cluster owns",
@@ -103,12 +116,12 @@ fn registration(layout: &Layout) -> Value {
           object.subjects[0].name == 'system:karmada:agent:' + variables.cluster && \
           object.roleRef.name == variables.name && \
           object.roleRef.kind == (request.resource.resource == 'rolebindings' ? 'Role' : 'ClusterRole'))";
-    let rules = format!(
-        "request.operation == 'DELETE' || !(request.resource.resource in ['clusterroles', 'roles']) || \
-         (!has(object.aggregationRule) && (!has(object.rules) || object.rules.all(rule, \
-          has(rule.resources) && rule.resources.all(resource, resource in (\
-          request.resource.resource == 'clusterroles' ? {CLUSTER_ROLE} : \
-          (variables.place == '{namespace}' ? ['secrets'] : ['works', 'works/status']))))))"
+    let rules = "request.operation == 'DELETE' || !(request.resource.resource in ['clusterroles', 'roles']) || \
+         (!has(object.aggregationRule) && \
+          (!has(object.rules) || object.rules.all(rule, rule in variables.granted)))";
+    let labels = format!(
+        "request.operation == 'DELETE' || request.resource.resource == 'namespaces' || \
+         object.metadata.?labels.orValue({{}}).all(key, key in ['{KARMADA_SYSTEM}', '{MANAGED_BY}'])"
     );
     json!({
         "failurePolicy": "Fail",
@@ -131,6 +144,7 @@ fn registration(layout: &Layout) -> Value {
                 "variables.name.startsWith('system:karmada:') ? variables.name.substring(15).split(':')[0] : \
                  (variables.name.startsWith('karmada-es-') ? variables.name.substring(11) : '')"},
             {"name": "cluster", "expression": known("variables.part")},
+            {"name": "granted", "expression": granted(layout)},
         ],
         "validations": [
             check(&format!(
@@ -140,13 +154,32 @@ fn registration(layout: &Layout) -> Value {
             ), "a registration may create only the namespaces of its cluster"),
             check(&names, "the object is not one of an agent"),
             check(subjects, "the binding is not of the agent of the cluster in its name"),
-            check(&rules, "the role has rights that no agent needs"),
+            check(rules, "the role has rights that no registration gives"),
+            check(&labels, "a label can put the rights of an agent into other roles"),
         ],
     })
 }
 
+/// The rules that the role of a registration may have, in CEL: those of Karmada, and the narrower generated ones.
+fn granted(layout: &Layout) -> String {
+    let generated = rbac::objects(layout, HOLE);
+    let rules = |role: Role| {
+        let name = format!("system:karmada:{HOLE}:{}", role.suffix());
+        let generated = generated.iter().filter(|object| object["metadata"]["name"] == *name);
+        let generated = generated.filter_map(|object| object["rules"].as_array()).flatten().cloned();
+        cel(&role.rules(HOLE).into_iter().chain(generated).collect())
+    };
+    format!(
+        "request.resource.resource == 'clusterroles' ? {} : (variables.place == '{}' ? {} : {})",
+        rules(Role::Agent),
+        layout.cluster_namespace,
+        rules(Role::Secret),
+        rules(Role::Work)
+    )
+}
+
 /// Sets the owner annotation on the objects that an agent creates, from the agent's user name alone.
-fn stamp() -> [Value; 2] {
+pub(super) fn stamp() -> [Value; 2] {
     let annotations = format!("Object.metadata{{annotations: {{'{OWNER}': variables.cluster}}}}");
     let policy = json!({
         "apiVersion": ADMISSION, "kind": "MutatingAdmissionPolicy", "metadata": metadata(STAMP),
@@ -249,9 +282,12 @@ pub(super) fn without_default_scope(rules: &Value) -> Value {
 pub(super) const NAME: &str = "has(variables.target.metadata.name) ? variables.target.metadata.name : ''";
 pub(super) const NAMESPACE: &str =
     "has(variables.target.metadata.namespace) ? variables.target.metadata.namespace : ''";
-/// The resources that a registration grants by a ClusterRole.
-const CLUSTER_ROLE: &str = "['clusters', 'clusters/status', 'resourceinterpreterwebhookconfigurations', \
-    'resourceinterpretercustomizations', 'namespaces', 'leases', 'certificatesigningrequests', 'services', 'events']";
+/// The label on what Karmada creates.
+const KARMADA_SYSTEM: &str = "karmada.io/system";
+/// The type of the Secrets that agents write.
+pub(super) const OWN_TYPE: &str = "Opaque";
+/// Not a Secret that is written.
+const NO_SECRET: &str = "request.operation == 'DELETE' || request.resource.resource != 'secrets'";
 pub(super) const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 const AGENTS: &str = "kubectl-mc-karmada-agents";
 const REGISTRATION: &str = "kubectl-mc-karmada-registration";

@@ -1,11 +1,11 @@
 //! Whether a host restricts agents to their own clusters, for `kubectl mc doctor`: a few requests where `verify` sends
 //! hundreds.
 
-use kubectl_mc_api::ownership::subject;
+use kubectl_mc_api::ownership::{Layout, subject};
 use serde_json::json;
 
-use super::verify::{REVIEWS, missing_policies, registered, review_of};
-use super::{admission, objects};
+use super::verify::{REVIEWS, registered, review_of};
+use super::{admission, compare, objects, policies};
 use crate::error::Failure;
 use crate::join::side::Side;
 
@@ -25,12 +25,22 @@ impl Restriction {
 }
 
 async fn read(host: &Side) -> Result<Restriction, Failure> {
-    let missing = missing_policies(host).await?;
-    if missing.is_everything {
+    let policies = policies::judging(&Layout::default());
+    let mut faults = compare::faults(host, &policies).await?;
+    if faults.len() == policies.len() && faults.iter().all(|fault| fault.is_absent) {
         return Ok(Restriction::Absent);
     }
-    if !missing.objects.is_empty() {
-        return Ok(Restriction::Broken(format!("the host has no {}", missing.objects.join(", no "))));
+    // A policy depends on the flags of `apply`, which are not known here. A binding does not.
+    faults.retain(|fault| fault.is_absent || fault.is_of_binding);
+    let faults: Vec<_> = faults
+        .iter()
+        .map(|fault| match fault.is_absent {
+            true => format!("the host has no {}", fault.object),
+            false => format!("{}: {}", fault.object, fault.reason),
+        })
+        .collect();
+    if !faults.is_empty() {
+        return Ok(Restriction::Broken(faults.join(", ")));
     }
     let bundle = objects::ca_bundle(host).await?;
     for (kind, name) in [

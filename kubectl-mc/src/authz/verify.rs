@@ -1,6 +1,7 @@
 //! Implements `kubectl mc authz verify`: queries the host by SubjectAccessReviews for the rights of each
 //! cluster's agent, and compares them with the rights that an agent needs. The reviews pass every authorizer
-//! of the host, including the webhook.
+//! of the host, including the webhook. The admission policies are compared with those that `apply` writes, and some
+//! writes are tried by dry runs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,7 +11,8 @@ use kubectl_mc_api::ownership::{Decision, Layout, decide, subject};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{AuthzError, admission, clusters, keeper, objects, policies};
+use super::compare::{self, Fault};
+use super::{AuthzError, admission, clusters, dry_run, keeper, objects, policies};
 use crate::cli::AuthzVerifyArgs;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -29,10 +31,7 @@ pub(super) async fn run(
     // Without the webhook, RBAC grants a create for every name, and the policies check the name.
     let judges_names = !arguments.hub.without_webhook;
     let mut findings = 0;
-    for missing in missing_policies(host).await?.objects {
-        findings += 1;
-        printer.out_line(&format!("too wide: names of new objects are not checked: no {missing}"));
-    }
+    findings += of_policies(&layout, host, printer).await?;
     if !arguments.hub.without_admission_webhook {
         findings += of_webhooks(host, printer).await?;
     }
@@ -50,6 +49,11 @@ pub(super) async fn run(
         findings +=
             of_subject(subject::GENERATOR, &layout, (cluster, OTHER), judges_names, host, printer).await?;
     }
+    if let Some(cluster) = clusters.first() {
+        progress.bar().set_message("trying writes by dry runs".to_owned());
+        let other = clusters.get(1).map_or(OTHER, String::as_str);
+        findings += dry_run::check(&layout, (cluster, other), host, printer).await?;
+    }
     drop(progress);
     if layout.agents_list_clusters {
         printer.note_line("note: agents may list and watch the Cluster objects of all clusters, by --agents-list-clusters=Allow");
@@ -64,24 +68,23 @@ pub(super) async fn run(
     Ok(ExitStatus::Failed)
 }
 
-/// The policies and bindings that judge names and that the host does not have.
-pub(super) struct MissingPolicies {
-    /// As `kind/name`.
-    pub(super) objects: Vec<String>,
-    pub(super) is_everything: bool,
-}
-
-pub(super) async fn missing_policies(host: &Side) -> Result<MissingPolicies, Failure> {
-    let (mut objects, mut is_everything) = (Vec::new(), true);
-    for name in policies::VALIDATING {
-        for kind in ["validatingadmissionpolicies", "validatingadmissionpolicybindings"] {
-            match registered(host, kind, name).await? {
-                Some(_) => is_everything = false,
-                None => objects.push(format!("{kind}/{name}")),
-            }
-        }
+/// Prints the faults of the policies; returns their number.
+async fn of_policies(layout: &Layout, host: &Side, printer: &Printer) -> Result<usize, Failure> {
+    let mut lines = Vec::new();
+    for Fault { object, is_absent, reason, .. } in compare::faults(host, &policies::judging(layout)).await? {
+        lines.push(match is_absent {
+            true => format!("too wide: names of new objects are not checked: no {object}"),
+            false => format!("too wide: new objects are not checked as they must be: {object}: {reason}"),
+        });
     }
-    Ok(MissingPolicies { objects, is_everything })
+    if policies::stamps(objects::version(host).await?) {
+        let faults = compare::faults(host, &policies::stamp()).await?;
+        lines.extend(faults.into_iter().map(|Fault { object, reason, .. }| {
+            format!("missing: new objects get no owner: {object}: {reason}")
+        }));
+    }
+    lines.iter().for_each(|line| printer.out_line(line));
+    Ok(lines.len())
 }
 
 /// The registration of this kind and name.
@@ -102,16 +105,12 @@ async fn of_keeper(layout: &Layout, host: &Side, printer: &Printer) -> Result<us
         }
         Err(error) => return Err(error.into()),
     }
-    let policy = registered(host, "validatingadmissionpolicies", keeper::NAME).await?;
-    let binding = registered(host, "validatingadmissionpolicybindings", keeper::NAME).await?;
-    let Some(fault) = keeper::fault(policy.as_ref(), binding.as_ref(), layout) else {
-        return Ok(0);
-    };
-    printer.out_line(&format!(
-        "too wide: the sidecar's account may write every role: validatingadmissionpolicies/{}: {fault}",
-        keeper::NAME
-    ));
-    Ok(1)
+    let faults = compare::faults(host, &keeper::policy(layout)).await?;
+    for Fault { object, reason, .. } in &faults {
+        printer
+            .out_line(&format!("too wide: the sidecar's account may write every role: {object}: {reason}"));
+    }
+    Ok(faults.len())
 }
 
 /// Prints the faults of the admission webhooks' registration; returns their number.

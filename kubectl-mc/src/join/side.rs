@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{Method, Request, StatusCode, header};
+use http::{Method, Request, StatusCode, header, request};
 use jiff::Timestamp;
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -75,6 +75,18 @@ impl Side {
         Ok(answer["status"]["allowed"] == true)
     }
 
+    /// Creates an object as another user, who is in this group. Every status is a result.
+    pub(crate) async fn create_as(
+        &self,
+        user: &str,
+        group: &str,
+        path: &str,
+        object: &Value,
+    ) -> Result<Reply, SideError> {
+        let request = Request::builder().header("Impersonate-User", user).header("Impersonate-Group", group);
+        self.request(request, Method::POST, path, Some(("application/json", object))).await
+    }
+
     /// Sends any request. Every status is a result; only a missing response is an error.
     pub(crate) async fn send(
         &self,
@@ -82,8 +94,18 @@ impl Side {
         path: &str,
         body: Option<(&str, &Value)>,
     ) -> Result<Reply, SideError> {
+        self.request(Request::builder(), method, path, body).await
+    }
+
+    async fn request(
+        &self,
+        request: request::Builder,
+        method: Method,
+        path: &str,
+        body: Option<(&str, &Value)>,
+    ) -> Result<Reply, SideError> {
         let unreachable = |reason: String| SideError::Unreachable { side: self.describe(), reason };
-        let request = Request::builder().method(method).uri(path).header(header::ACCEPT, "application/json");
+        let request = request.method(method).uri(path).header(header::ACCEPT, "application/json");
         let request = match body {
             Some((kind, body)) => {
                 request.header(header::CONTENT_TYPE, kind).body(Body::from(body.to_string().into_bytes()))

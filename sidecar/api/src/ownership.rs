@@ -8,6 +8,7 @@
 //! - [`table`]: the requests that an agent needs, by kind, verb, place and name
 //! - [`generator`]: the same for the identity that `karmadactl register` uses to create an agent's RBAC
 //! - [`rbac`]: the roles and bindings that grant an agent these requests
+//! - [`registration`]: the wider rules that `karmadactl register` writes
 //! - [`matrix`]: requests of every kind, verb and target, to test and to verify a host
 
 use std::fmt;
@@ -15,6 +16,7 @@ use std::fmt;
 pub mod generator;
 pub mod matrix;
 pub mod rbac;
+pub mod registration;
 pub mod subject;
 pub mod table;
 

@@ -5,6 +5,7 @@
 use anyhow::{Context, Result, ensure};
 use harness::karmada_host::{Agent, KarmadaHost};
 use harness::wait::{SOON, eventually};
+use kubectl_mc_api::ownership::registration::Role;
 use serde_json::{Value, json};
 
 use super::cluster_authorization::program;
@@ -13,6 +14,7 @@ const SECRETS: &str = "/api/v1/namespaces/karmada-cluster/secrets";
 const WORKS_OF_B: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-b/works";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const REVIEWS: &str = "mc_sidecar_admission_webhook_reviews_total{webhook=\"owner\"";
+const ACCOUNT: &str = "kubernetes.io/service-account.name";
 const OWNER: &str = "clusterrestriction.karmada.io/owner";
 
 #[test]
@@ -20,6 +22,7 @@ fn names_of_other_clusters_are_refused_on_the_newest_host() -> Result<()> {
     let host = with_policies("k1")?;
     owners_are_written(&host)?;
     names_decide(&host)?;
+    agents_get_no_token(&host)?;
     owners_are_kept(&host, true)?;
     registration_writes_its_own_names(&host)
 }
@@ -28,6 +31,7 @@ fn names_of_other_clusters_are_refused_on_the_newest_host() -> Result<()> {
 fn names_of_other_clusters_are_refused_on_the_oldest_host() -> Result<()> {
     let host = with_policies("k2")?;
     names_decide(&host)?;
+    agents_get_no_token(&host)?;
     owners_are_kept(&host, false)?;
     registration_writes_its_own_names(&host)
 }
@@ -160,6 +164,34 @@ fn names_decide(host: &KarmadaHost) -> Result<()> {
     Ok(())
 }
 
+/// kube-controller-manager fills a Secret of that type with the token of a service account, which the agent could read.
+fn agents_get_no_token(host: &KarmadaHost) -> Result<()> {
+    let a = host.agent("a")?;
+    let own = format!("{SECRETS}/a-impersonator");
+    a.ask("DELETE", &own, None)?;
+    let mut token = secret("a-impersonator");
+    token["metadata"]["annotations"] = json!({ACCOUNT: "default"});
+    token["type"] = "kubernetes.io/service-account-token".into();
+    let mut untyped = token.clone();
+    untyped["type"] = "Opaque".into();
+    let mut other = secret("a-impersonator");
+    other["type"] = "bootstrap.kubernetes.io/token".into();
+    for object in [&token, &untyped, &other] {
+        let text = a.expect(403, "POST", SECRETS, Some(object))?;
+        ensure!(text.contains("kubectl-mc-karmada-agents"), "{text}");
+    }
+    a.expect(201, "POST", SECRETS, Some(&secret("a-impersonator")))?;
+    let annotated = json!({"metadata": {"annotations": {ACCOUNT: "default"}}});
+    a.expect(403, "PATCH", &own, Some(&annotated))?;
+    a.expect(403, "PATCH", &own, Some(&json!({"metadata": {"annotations": {"a": "b"}}})))?;
+    // What an administrator has annotated stays, unless it names an account.
+    host.api.merge(&own, &json!({"metadata": {"annotations": {"of": "an administrator"}}}))?;
+    a.expect(200, "PATCH", &own, Some(&json!({"stringData": {"token": "new"}})))?;
+    host.api.merge(&own, &annotated)?;
+    a.expect(403, "PATCH", &own, Some(&json!({"stringData": {"token": "newer"}})))?;
+    a.expect(200, "DELETE", &own, None).map(drop)
+}
+
 /// Bug 1: the policy compares the owner with that of the old object.
 fn owners_are_kept(host: &KarmadaHost, is_stamped: bool) -> Result<()> {
     let a = host.agent("a")?;
@@ -190,13 +222,21 @@ fn owners_are_kept(host: &KarmadaHost, is_stamped: bool) -> Result<()> {
 
 fn registration_writes_its_own_names(host: &KarmadaHost) -> Result<()> {
     let generator = host.agent("rbac-generator")?;
-    let role = |name: &str, resource: &str| {
+    let role = |name: &str, rules: Value| {
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "kubectl-mc"}},
-            "rules": [{"apiGroups": ["*"], "resources": [resource], "verbs": ["get"]}],
+            "rules": rules,
         })
     };
+    let rule = |group: &str, resource: &str, names: &[&str], verbs: &[&str]| {
+        let mut rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+        if !names.is_empty() {
+            rule["resourceNames"] = json!(names);
+        }
+        rule
+    };
+    let registered = |cluster: &str| Value::from(Role::Agent.rules(cluster));
     let binding = |name: &str, subject: &str, role: &str| {
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
@@ -207,7 +247,7 @@ fn registration_writes_its_own_names(host: &KarmadaHost) -> Result<()> {
     };
     let (roles, bindings) = (format!("{RBAC}/clusterroles"), format!("{RBAC}/clusterrolebindings"));
     const NEW: &str = "system:karmada:new:agent";
-    generator.expect(201, "POST", &roles, Some(&role(NEW, "clusters")))?;
+    generator.expect(201, "POST", &roles, Some(&role(NEW, registered("new"))))?;
     generator.expect(201, "POST", &bindings, Some(&binding(NEW, "system:karmada:agent:new", NEW)))?;
     let refused = |agent: &Agent, method: &str, path: &str, body: Option<&Value>| -> Result<()> {
         let text = agent.expect(403, method, path, body)?;
@@ -218,10 +258,41 @@ fn registration_writes_its_own_names(host: &KarmadaHost) -> Result<()> {
         Ok(())
     };
     let other = "system:karmada:other:agent";
+    let mut aggregated = role(other, registered("other"));
+    aggregated["metadata"]["labels"] = json!({"rbac.authorization.k8s.io/aggregate-to-view": "true"});
+    for rule in [
+        rule("*", "clusters", &[], &["get"]),
+        rule("", "namespaces", &[], &["*"]),
+        rule("", "namespaces", &[], &["get", "delete"]),
+        rule("certificates.k8s.io", "certificatesigningrequests", &[], &["*"]),
+        rule("coordination.k8s.io", "leases", &[], &["*"]),
+        rule("", "services", &[], &["list", "watch", "update"]),
+        rule("cluster.karmada.io", "clusters", &["new"], &["get", "delete"]),
+        rule("cluster.karmada.io", "clusters", &[], &["get", "delete"]),
+        rule("cluster.karmada.io", "clusters/status", &[], &["update"]),
+        rule("", "secrets", &[], &["get"]),
+        rule("*", "*", &[], &["*"]),
+        json!({"nonResourceURLs": ["*"], "verbs": ["get"]}),
+    ] {
+        let mut rules = Role::Agent.rules("other");
+        rules.push(rule);
+        refused(&generator, "POST", &roles, Some(&role(other, rules.into())))?;
+    }
+    for (place, suffix, of) in [
+        ("karmada-cluster", "agent-secret", Role::Secret),
+        ("karmada-es-b", "agent-work", Role::Work),
+    ] {
+        let path = format!("{RBAC}/namespaces/{place}/roles?dryRun=All");
+        let mut own = role(&format!("system:karmada:b:{suffix}"), of.rules("b").into());
+        own["kind"] = "Role".into();
+        generator.expect(201, "POST", &path, Some(&own))?;
+        own["rules"] = of.rules("a").into();
+        own["rules"][0]["verbs"] = json!(["*"]);
+        refused(&generator, "POST", &path, Some(&own))?;
+    }
     for (path, body) in [
-        (&roles, role("mine", "clusters")),
-        (&roles, role(other, "secrets")),
-        (&roles, role(other, "*")),
+        (&roles, role("mine", registered("mine"))),
+        (&roles, aggregated),
         (&bindings, binding(other, "system:karmada:agent:new", other)),
         (&bindings, binding(other, "jane", other)),
         (&bindings, binding(other, "system:karmada:agent:other", "cluster-admin")),

@@ -44,7 +44,9 @@ fn agent_status_write_changes_nothing_but_the_status() -> Result<()> {
         let add = |(key, value): (&String, &Value)| json!({"op": "add", "path": format!("{prefix}/spec/{key}"), "value": value});
         Value::Array(spec.map(add).collect())
     };
-    for part in ["/status", "/status/", "/status?fieldManager=karmada-agent", "/status/?fieldValidation=Ignore"] {
+    for part in
+        ["/status", "/status/", "/status?fieldManager=karmada-agent", "/status/?fieldValidation=Ignore"]
+    {
         for (number, (method, kind, mut document, expected)) in [
             ("PUT", "json", whole.clone(), 200),
             ("PATCH", "merge-patch+json", merge.clone(), 200),
@@ -72,8 +74,11 @@ fn agent_status_write_changes_nothing_but_the_status() -> Result<()> {
         ensure!(status == 415, "{part}: {status} {text}");
         unchanged("a JSON patch")?;
     }
-    for (method, part) in [("PUT", "/scale"), ("PATCH", "/finalize"), ("PUT", "/status/more"), ("DELETE", "/status")] {
-        let (status, text) = agent.send(method, part, if method == "PATCH" { "merge-patch+json" } else { "json" }, &whole)?;
+    for (method, part) in
+        [("PUT", "/scale"), ("PATCH", "/finalize"), ("PUT", "/status/more"), ("DELETE", "/status")]
+    {
+        let (status, text) =
+            agent.send(method, part, if method == "PATCH" { "merge-patch+json" } else { "json" }, &whole)?;
         ensure!(status == 403 && text.contains("an agent may"), "{method} {part}: {status} {text}");
         unchanged(part)?;
     }
@@ -151,14 +156,20 @@ fn agent_status_writes_keep_concurrent_changes() -> Result<()> {
         });
         for number in 1..=WRITES {
             let status = json!({"status": {"kubernetesVersion": number.to_string()}});
-            let (method, kind) = if number % 2 == 0 { ("PUT", "json") } else { ("PATCH", "merge-patch+json") };
+            let (method, kind) =
+                if number % 2 == 0 { ("PUT", "json") } else { ("PATCH", "merge-patch+json") };
             // Without a version, the write is repeated on the new one, as a kube-apiserver does.
             let (code, text) = agent.send(method, "/status", kind, &status)?;
             ensure!(code == 200 || code == 409, "{method} {number}: {code} {text}");
         }
         admin.join().map_err(|_| anyhow::anyhow!("the administrator's thread panicked"))?
     })?;
-    let (code, text) = agent.send("PATCH", "/status", "merge-patch+json", &json!({"status": {"kubernetesVersion": last}}))?;
+    let (code, text) = agent.send(
+        "PATCH",
+        "/status",
+        "merge-patch+json",
+        &json!({"status": {"kubernetesVersion": last}}),
+    )?;
     ensure!(code == 200, "{code} {text}");
     let now = karmada.host.get(&agent.path)?;
     ensure!(now["metadata"]["labels"]["turn"] == last.as_str(), "{}", now["metadata"]);
@@ -174,9 +185,9 @@ struct Agent {
 
 impl Agent {
     fn of(karmada: &InPlace) -> Result<Self> {
-        let agent = Caller::certificate(&format!("system:karmada:agent:{JOINED}"), &["system:karmada:agents"])?;
-        let subject =
-            json!({"kind": "Group", "name": "system:karmada:agents", "apiGroup": "rbac.authorization.k8s.io"});
+        let agent =
+            Caller::certificate(&format!("system:karmada:agent:{JOINED}"), &["system:karmada:agents"])?;
+        let subject = json!({"kind": "Group", "name": "system:karmada:agents", "apiGroup": "rbac.authorization.k8s.io"});
         role(karmada, "e2e-in-place-agents", &["*"], &subject)?;
         let agent = Self { endpoint: directly(karmada, &agent)?, path: format!("{CLUSTERS}/{JOINED}") };
         eventually("the agent may list", SOON, || {

@@ -188,7 +188,11 @@ fn agent_reads_and_changes_only_its_own_cluster() -> Result<()> {
     for (kind, body, why) in [
         ("merge-patch+json", r#"{"spec": {"apiEndpoint": "https://evil.example"}}"#, "spec.apiEndpoint"),
         ("merge-patch+json", r#"{"spec": {"proxyURL": "http://evil.example"}}"#, "spec.proxyURL"),
-        ("merge-patch+json", r#"{"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}"#, "spec.taints"),
+        (
+            "merge-patch+json",
+            r#"{"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}"#,
+            "spec.taints",
+        ),
         ("merge-patch+json", r#"{"metadata": {"labels": {"env": "other"}}}"#, "metadata.labels"),
         (
             "merge-patch+json",

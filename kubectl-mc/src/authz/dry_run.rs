@@ -1,0 +1,123 @@
+//! Tries writes as an agent, by impersonation and a server-side dry run: they pass the host's authentication,
+//! authorizers and admission, and store nothing. Reviews do not pass admission, which decides about the names and the
+//! contents of new objects.
+
+use http::StatusCode;
+use kubectl_mc_api::ownership::{Layout, subject};
+use serde_json::{Value, json};
+
+use super::policies::OWN_TYPE;
+use crate::error::Failure;
+use crate::join::side::Side;
+use crate::printer::Printer;
+use crate::server_text::ServerText;
+
+/// A write.
+struct Attempt {
+    path: String,
+    object: Value,
+    /// For messages.
+    what: String,
+    is_needed: bool,
+}
+
+/// Prints a line for each write with another outcome than it must have; returns their number.
+pub(super) async fn check(
+    layout: &Layout,
+    (cluster, other): (&str, &str),
+    host: &Side,
+    printer: &Printer,
+) -> Result<usize, Failure> {
+    let mut findings = 0;
+    for (user, attempts) in [
+        (subject::user(cluster), agents(layout, cluster, other)),
+        (subject::GENERATOR.to_owned(), registrations(other)),
+    ] {
+        if let Some(reason) = not_impersonated(&user, host).await? {
+            findings += 1;
+            printer.out_line(&format!("not checked: writes of {user}: cannot impersonate it: {reason}"));
+            continue;
+        }
+        for Attempt { path, object, what, is_needed } in attempts {
+            let reply = host.create_as(&user, subject::GROUP, &format!("{path}?dryRun=All"), &object).await?;
+            // The host looks for an object of this name after admission.
+            let is_admitted = reply.status.is_success() || reply.status == StatusCode::CONFLICT;
+            let line = match (is_needed, reply.status) {
+                (true, _) if is_admitted => continue,
+                (false, StatusCode::FORBIDDEN) => continue,
+                (true, StatusCode::FORBIDDEN) => {
+                    format!("missing: {user}: create {what}: {}", reply.message())
+                }
+                (false, _) if is_admitted => {
+                    format!("too wide: {user}: create {what}: the host admits it in a dry run")
+                }
+                _ => format!("not checked: {user}: create {what}: {}", reply.message()),
+            };
+            findings += 1;
+            printer.out_line(&line);
+        }
+    }
+    Ok(findings)
+}
+
+/// Why requests would not be those of the user.
+async fn not_impersonated(user: &str, host: &Side) -> Result<Option<ServerText>, Failure> {
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let reply = host.create_as(user, subject::GROUP, path, &review).await?;
+    if !reply.status.is_success() {
+        return Ok(Some(reply.message()));
+    }
+    let info = reply.json()["status"]["userInfo"].take();
+    let is_in_group =
+        info["groups"].as_array().is_some_and(|groups| groups.iter().any(|group| group == subject::GROUP));
+    // A kubeconfig can impersonate another user itself.
+    let is_user = info["username"] == user && is_in_group;
+    Ok((!is_user).then(|| ServerText::from("the requests are those of another user".to_owned())))
+}
+
+fn agents(layout: &Layout, cluster: &str, other: &str) -> Vec<Attempt> {
+    let namespace = &layout.cluster_namespace;
+    let secrets = format!("/api/v1/namespaces/{namespace}/secrets");
+    let secret = |name: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": OWN_TYPE});
+    let mut token = secret(cluster);
+    token["type"] = "kubernetes.io/service-account-token".into();
+    token["metadata"]["annotations"] = json!({"kubernetes.io/service-account.name": "default"});
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": other}});
+    let attempt = |path: &str, object: Value, what: String, is_needed| Attempt {
+        path: path.to_owned(),
+        object,
+        what,
+        is_needed,
+    };
+    vec![
+        attempt(&secrets, secret(cluster), format!("secrets {namespace}/{cluster} (own)"), true),
+        attempt(&secrets, secret(other), format!("secrets {namespace}/{other} (other's)"), false),
+        attempt(
+            &secrets,
+            token,
+            format!("secrets {namespace}/{cluster} with the token of a service account"),
+            false,
+        ),
+        attempt(
+            &format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"),
+            lease,
+            format!("leases.coordination.k8s.io {namespace}/{other} (other's)"),
+            false,
+        ),
+    ]
+}
+
+fn registrations(cluster: &str) -> Vec<Attempt> {
+    let name = format!("system:karmada:{cluster}:agent");
+    let everything = json!({"apiGroups": ["*"], "resources": ["namespaces", "leases"], "verbs": ["*"]});
+    vec![Attempt {
+        path: "/apis/rbac.authorization.k8s.io/v1/clusterroles".to_owned(),
+        object: json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
+            "rules": [everything],
+        }),
+        what: format!("clusterroles.rbac.authorization.k8s.io {name} with rights that no registration gives"),
+        is_needed: false,
+    }]
+}

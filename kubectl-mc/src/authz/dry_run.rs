@@ -121,3 +121,43 @@ fn registrations(cluster: &str) -> Vec<Attempt> {
         is_needed: false,
     }]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::join::side::fake;
+
+    /// The number of lines, on a host that takes every request for one of this user and answers writes so.
+    async fn findings(user: &'static str, secrets: u16, others: u16) -> usize {
+        let (host, _requests) =
+            fake::side("host", move |_, path| match path.rsplit('/').next().unwrap_or_default() {
+                "selfsubjectreviews" => {
+                    (201, json!({"status": {"userInfo": {"username": user, "groups": [subject::GROUP]}}}))
+                }
+                "secrets" => (secrets, json!({})),
+                _ => (others, json!({})),
+            });
+        check(&Layout::default(), ("a", "b"), &host, &Printer::default()).await.unwrap()
+    }
+
+    /// One line more says that the writes of the other user were not tried.
+    #[tokio::test]
+    async fn missing_refusal_or_answer_is_a_finding() {
+        const A: &str = "system:karmada:agent:a";
+        for (user, secrets, others, expected) in [
+            // The own Secret must be admitted, and the other writes refused.
+            (A, 201, 403, 2),
+            (A, 409, 403, 2),
+            (A, 403, 403, 1),
+            (A, 403, 201, 2),
+            (A, 500, 404, 4),
+            (subject::GENERATOR, 403, 403, 0),
+            (subject::GENERATOR, 403, 201, 1),
+            (subject::GENERATOR, 403, 409, 1),
+            (subject::GENERATOR, 403, 422, 1),
+            ("system:karmada:agent:b", 403, 403, 1),
+        ] {
+            assert_eq!(findings(user, secrets, others).await, expected + 1, "{user} {secrets} {others}");
+        }
+    }
+}

@@ -74,7 +74,7 @@ async fn of_policies(layout: &Layout, host: &Side, printer: &Printer) -> Result<
     for Fault { object, is_absent, reason, .. } in compare::faults(host, &policies::judging(layout)).await? {
         lines.push(match is_absent {
             true => format!("too wide: names of new objects are not checked: no {object}"),
-            false => format!("too wide: new objects are not checked as they must be: {object}: {reason}"),
+            false => format!("too wide: new objects are judged by another policy: {object}: {reason}"),
         });
     }
     if policies::stamps(objects::version(host).await?) {

@@ -278,10 +278,9 @@ fn registration_writes_its_own_names(host: &KarmadaHost) -> Result<()> {
         rules.push(rule);
         refused(&generator, "POST", &roles, Some(&role(other, rules.into())))?;
     }
-    for (place, suffix, of) in [
-        ("karmada-cluster", "agent-secret", Role::Secret),
-        ("karmada-es-b", "agent-work", Role::Work),
-    ] {
+    for (place, suffix, of) in
+        [("karmada-cluster", "agent-secret", Role::Secret), ("karmada-es-b", "agent-work", Role::Work)]
+    {
         let path = format!("{RBAC}/namespaces/{place}/roles?dryRun=All");
         let mut own = role(&format!("system:karmada:b:{suffix}"), of.rules("b").into());
         own["kind"] = "Role".into();

@@ -16,7 +16,7 @@ const REGISTRATION: &str = "kubectl-mc-karmada-registration";
 fn verify_finds_policies_that_were_weakened() -> Result<()> {
     let host = KarmadaHost::take("k1", program())?;
     host.apply_generated(&["a", "b", "--without-webhook"])?;
-    expect(&host, &[], &["new objects", "create secrets", "create leases", "clusterroles", "not checked"])?;
+    expect(&host, &[], &["new objects", "create secrets", "create leases", "clusterroles", "not checked:"])?;
 
     let binding = format!("{ADMISSION}/validatingadmissionpolicybindings/{AGENTS}");
     actions(&host, &binding, "Audit")?;
@@ -28,7 +28,7 @@ fn verify_finds_policies_that_were_weakened() -> Result<()> {
             "too wide: system:karmada:agent:a: create secrets karmada-cluster/a with the token of a service account",
             "too wide: system:karmada:agent:a: create leases.coordination.k8s.io karmada-cluster/b (other's)",
         ],
-        &["not checked"],
+        &["not checked:"],
     )?;
     let doctor = host.plugin.run(&["doctor", "--no-streams"])?.text();
     ensure!(doctor.contains("its binding does not deny"), "{doctor}");
@@ -76,7 +76,15 @@ fn actions(host: &KarmadaHost, binding: &str, action: &str) -> Result<Value> {
 /// Runs `authz verify` until it prints these texts and none of the others: the host reads policies after a moment.
 fn expect(host: &KarmadaHost, texts: &[&str], absent: &[&str]) -> Result<()> {
     eventually("the host has read the policies", 4 * SOON, || {
-        let command = ["authz", "verify", "--for=karmada", "a", "b", "--without-webhook", "--without-admission-webhook"];
+        let command = [
+            "authz",
+            "verify",
+            "--for=karmada",
+            "a",
+            "b",
+            "--without-webhook",
+            "--without-admission-webhook",
+        ];
         let text = host.plugin.run(&command)?.text();
         for expected in texts {
             ensure!(text.contains(expected), "without {expected:?}: {text}");

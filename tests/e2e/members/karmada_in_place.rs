@@ -283,10 +283,11 @@ pub(super) fn allow(karmada: &InPlace, user: &Caller) -> Result<()> {
 }
 
 pub(super) fn role(karmada: &InPlace, name: &str, verbs: &[&str], subject: &Value) -> Result<()> {
+    let resources = ["clusters", "clusters/status", "clusters/scale", "clusters/finalize"];
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
-        "rules": [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters", "clusters/status"], "verbs": verbs}],
+        "rules": [{"apiGroups": ["cluster.karmada.io"], "resources": resources, "verbs": verbs}],
     });
     karmada.host.apply(&format!("{rbac}/clusterroles/{name}"), &role)?;
     let binding = json!({

@@ -8,6 +8,7 @@
 //! - [`remote`]: the cluster that runs the sidecars if the host has no nodes
 //! - [`wait`]: waits until the sidecars work, or reports why they do not
 //! - [`cleanup`]: finds the objects to delete
+//! - [`protection`]: lets the host delete what its policy protects
 
 pub(crate) mod certificate_rotation;
 pub(crate) mod cleanup;
@@ -16,6 +17,7 @@ pub(crate) mod direct;
 pub(crate) mod host;
 pub(crate) mod place;
 pub(crate) mod plan;
+pub(crate) mod protection;
 pub(crate) mod remote;
 pub(crate) mod uninstall;
 pub(crate) mod wait;

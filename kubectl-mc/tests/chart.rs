@@ -298,8 +298,8 @@ fn objects(text: &str) -> Result<BTreeMap<String, Value>> {
 }
 
 /// The objects by kind and name, without the known differences: Helm does not create the namespace of its
-/// release, adds labels at the installation, and has an annotation that keeps the CustomResourceDefinitions;
-/// `install` records its flags.
+/// release, adds labels at the installation, and has an annotation that keeps the CustomResourceDefinitions and
+/// the agents' namespace; `install` records its flags.
 fn by_name(objects: Vec<Value>) -> Result<BTreeMap<String, Value>> {
     let is_release = |object: &Value| object["kind"] == "Namespace" && object["metadata"]["name"] != AGENTS;
     let objects = objects.into_iter().filter(|object| object.is_object() && !is_release(object));

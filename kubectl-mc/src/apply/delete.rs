@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use kube::api::{DeleteParams, PropagationPolicy};
+use kube::core::response::Status;
+use kubectl_mc_api::names::DELETION_POLICY;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -84,6 +86,8 @@ impl Delete {
         match with_retries(async || api.delete(object.name(), &params).await).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+            // The deletion itself comes after the protection is lifted.
+            Err(kube::Error::Api(status)) if self.dry_run && is_of_policy(&status) => Ok(true),
             Err(source) => Err(object.refused("delete", from, source)),
         }
     }
@@ -121,6 +125,13 @@ fn why_it_stays(object: &Value) -> String {
     }
 }
 
+/// Whether a refusal comes from the policy that protects the registry. An uninstall lifts it, and its dry run
+/// does not.
+fn is_of_policy(status: &Status) -> bool {
+    status.is_forbidden()
+        && status.message.contains(&format!("ValidatingAdmissionPolicy '{DELETION_POLICY}' "))
+}
+
 const POLL: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
@@ -144,5 +155,20 @@ mod tests {
         });
         assert_eq!(why_it_stays(&namespace), "some content remains");
         assert_eq!(why_it_stays(&json!({"metadata": {"finalizers": ["a", "b"]}})), "its finalizers: a, b");
+    }
+
+    #[test]
+    fn only_a_refusal_of_the_policy_is_recognized() {
+        let refused = |code: u16, message: &str| {
+            let reason = if code == 403 { "Forbidden" } else { "Invalid" };
+            let status = json!({"status": "Failure", "code": code, "reason": reason, "message": message});
+            is_of_policy(&serde_json::from_value(status).unwrap())
+        };
+        let message = "customresourcedefinitions.apiextensions.k8s.io \"x\" is forbidden: ValidatingAdmissionPolicy \
+             'kubectl-mc-deletion' with binding 'kubectl-mc-deletion' denied request: no";
+        assert!(refused(403, message));
+        assert!(!refused(422, message));
+        assert!(!refused(403, "ValidatingAdmissionPolicy 'kubectl-mc-deletion-of-others' denied request"));
+        assert!(!refused(403, "User \"jane\" cannot delete resource \"namespaces\""));
     }
 }

@@ -20,6 +20,7 @@ use crate::exit::ExitStatus;
 use crate::install::certificate_rotation::CertificateRotation;
 use crate::install::direct::{self, Unexposed};
 use crate::install::plan::InstallPlan;
+use crate::install::protection;
 use crate::install::remote;
 use crate::install::wait::{self, Deadline};
 use crate::install::{HOST, InstallError, RUNS_ON, host, place};
@@ -149,14 +150,15 @@ async fn install(
     let is_program = |object: &Value| object["kind"] == "Deployment";
     let program = objects.iter().position(is_program).map(|at| objects.split_off(at));
     let step = progress.step("applying");
-    applying.each(host.target(HOST), objects, &mut report).await?;
+    let mut applied = applying.each(host.target(HOST), objects, &mut report).await?;
     if handover.is_due() {
         let mut step = progress.step("making the host trust the old and the new certificates");
         handover.trust_both(&deadline, &mut step).await?;
         step.done();
         if plan.parameters.values.certificates == Certificates::SelfManaged {
             // Otherwise cert-manager would remove the sidecars' own authority again.
-            applying.each(host.target(HOST), std::mem::take(&mut registrations), &mut report).await?;
+            let registrations = std::mem::take(&mut registrations);
+            applied.extend(applying.each(host.target(HOST), registrations, &mut report).await?);
         }
     }
     applying.each(host.target(HOST), program.into_iter().flatten(), &mut report).await?;
@@ -181,7 +183,8 @@ async fn install(
     let delete = Delete { dry_run: false, timeout: arguments.timeout };
     handover.finish(delete, |one| delete.print("", one, printer)).await?;
     unexposed.delete(delete, |one| delete.print("", one, printer)).await?;
-    applying.each(host.target(HOST), registrations, &mut report).await?;
+    applied.extend(applying.each(host.target(HOST), registrations, &mut report).await?);
+    protection::restore(host.target(HOST), &applied, printer).await?;
     let mut step = progress.step("waiting for the host to reach the sidecars");
     wait::registration(&host.client, plan.reach.as_ref(), &deadline, &mut step).await?;
     step.done();

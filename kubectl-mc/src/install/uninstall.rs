@@ -12,6 +12,7 @@ use crate::exit::ExitStatus;
 use crate::hub_api;
 use crate::install::cleanup;
 use crate::install::place;
+use crate::install::protection;
 use crate::install::remote;
 use crate::install::{HOST, RUNS_ON};
 use crate::join::side::Side;
@@ -81,8 +82,12 @@ async fn uninstall(
     // Running programs are deleted first, so that they create nothing again.
     let (running, resting): (Vec<_>, Vec<_>) =
         ours.into_iter().partition(|object| object["kind"] == "Deployment" || object["kind"] == "APIService");
-    let mut is_installed = false;
-    for objects in [members.objects, running, resting] {
+    let mut is_installed =
+        delete.print_each("", host.target(HOST), members.objects.into_iter(), printer).await?;
+    for objects in [running, resting] {
+        if !dry_run {
+            protection::lift(host.target(HOST), &objects).await?;
+        }
         is_installed |= delete.print_each("", host.target(HOST), objects.into_iter(), printer).await?;
     }
     if let Some(remote) = &remote {

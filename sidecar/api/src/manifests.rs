@@ -40,6 +40,7 @@ pub const CRD: &str = include_str!("../../deploy/crd.yaml");
 const RBAC: &str = include_str!("../../deploy/rbac.yaml");
 const AGENTS: &str = include_str!("../../deploy/agents.yaml");
 const ACCESS_POLICY: &str = include_str!("../../deploy/access-policy.yaml");
+const DELETION_POLICY: &str = include_str!("../../deploy/deletion-policy.yaml");
 const AUTHORITY_SECRET: &str = include_str!("../../deploy/authority.yaml");
 const CERT_MANAGER: &str = include_str!("../../deploy/cert-manager.yaml");
 const SERVICE: &str = include_str!("../../deploy/service.yaml");
@@ -170,6 +171,7 @@ impl Parameters {
     fn registry(&self) -> Result<Vec<Value>, Error> {
         let mut objects = vec![self.namespace_object()?];
         objects.extend(self.all(CRD)?);
+        objects.extend(self.all(DELETION_POLICY)?);
         // The policy is applied before the rights that it limits.
         objects.extend(self.all(ACCESS_POLICY)?);
         objects.extend(self.all(RBAC)?.into_iter().map(|object| self.annotated(self.listing(object))));
@@ -180,6 +182,11 @@ impl Parameters {
         objects.extend(self.direct_publication()?);
         objects.extend(self.hub_rights()?);
         Ok(objects)
+    }
+
+    /// The definitions of the registry.
+    pub fn definitions(&self) -> Result<Vec<Value>, Error> {
+        Ok(labelled(self.all(CRD)?, &LABELS))
     }
 
     /// The namespace of the sidecars.

@@ -22,6 +22,9 @@ pub const PREFIX: &str = "kubectl-mc:";
 /// The APIService of the aggregated API.
 pub const API_SERVICE: &str = "v1alpha1.proxy.kubectl-mc.dev";
 
+/// The ValidatingAdmissionPolicy that refuses to delete the registry while there are members, and its binding.
+pub const DELETION_POLICY: &str = "kubectl-mc-deletion";
+
 /// The namespace of the agents' accounts on the host. An account is named as its cluster.
 pub const AGENTS: &str = "kubectl-mc-agents";
 /// The ClusterRole that lets the accounts of [`AGENTS`] attach to clusters, and its binding.
@@ -76,6 +79,14 @@ pub const CLUSTER: &str = "fleet.kubectl-mc.dev/cluster";
 pub const MEMBER_UID: &str = "fleet.kubectl-mc.dev/uid";
 /// Annotation of an object that a command of the plugin applies: the flags of that command, as a JSON list.
 pub const FLAGS: &str = "fleet.kubectl-mc.dev/flags";
+/// Annotation of Secret `<name>.member`: the labels, annotations and spec of its MemberCluster, as JSON. The
+/// leader writes it, and `join --restore` reads it.
+pub const REGISTRATION: &str = "fleet.kubectl-mc.dev/registration";
+/// Annotation of an object that policy [`DELETION_POLICY`] protects: with the value [`DELETION_ALLOWED`] it
+/// may be deleted.
+pub const ALLOW_DELETION: &str = "fleet.kubectl-mc.dev/allow-deletion";
+/// The value of [`ALLOW_DELETION`].
+pub const DELETION_ALLOWED: &str = "yes";
 /// Annotation of an APIService that refers to the sidecar: the backend that it referred to before.
 pub const REPLACED: &str = "fleet.kubectl-mc.dev/replaced";
 /// Annotation of a member's Secrets: when the enrollment of its agent ends (RFC 3339).
@@ -143,6 +154,8 @@ mod tests {
             ("Deployment", SIDECAR),
             ("Service", SIDECAR),
             ("APIService", API_SERVICE),
+            ("ValidatingAdmissionPolicy", DELETION_POLICY),
+            ("ValidatingAdmissionPolicyBinding", DELETION_POLICY),
             ("Namespace", AGENTS),
             ("ClusterRole", AGENT_ROLE),
             ("Service", direct::SERVICE),
@@ -158,7 +171,17 @@ mod tests {
         assert_eq!(MemberCluster::api_version(&()), FLEET_GROUP_VERSION);
         assert_eq!(API_SERVICE, format!("{}.{}", path::PROXY_VERSION, path::PROXY_GROUP));
         assert!(HOST_ADMINS.starts_with(PREFIX));
-        let annotations = [HOST_UID, CLUSTER, MEMBER_UID, ENROLLMENT_UNTIL, REPLACED, AGENT_RBAC, FLAGS];
+        let annotations = [
+            HOST_UID,
+            CLUSTER,
+            MEMBER_UID,
+            ENROLLMENT_UNTIL,
+            REPLACED,
+            AGENT_RBAC,
+            FLAGS,
+            REGISTRATION,
+            ALLOW_DELETION,
+        ];
         let labels = [HOST_GRANT, MEMBER_GRANT, ACCESS, ON_DEMAND, INVENTORY, KARMADA_AGENT, KEPT_BY];
         for name in [SECRET_TYPE].into_iter().chain(labels).chain(annotations) {
             assert!(name.starts_with(&format!("{FLEET_GROUP}/")), "{name}");

@@ -103,7 +103,11 @@ fn name(object: &Value) -> &str {
 
 /// Kinds whose objects are not deleted with a namespace.
 const KINDS: [(&str, &str); 13] = [
-    // First, because a webhook that is left refuses other writes.
+    // First, because a webhook or a policy that is left refuses other writes.
+    ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies"),
+    ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings"),
+    ("/apis/admissionregistration.k8s.io/v1", "mutatingadmissionpolicies"),
+    ("/apis/admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings"),
     ("/apis/admissionregistration.k8s.io/v1", "validatingwebhookconfigurations"),
     ("/apis/admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations"),
     ("/api/v1", "configmaps"),
@@ -113,10 +117,6 @@ const KINDS: [(&str, &str); 13] = [
     (RBAC, "clusterrolebindings"),
     (RBAC, "roles"),
     (RBAC, "rolebindings"),
-    ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies"),
-    ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings"),
-    ("/apis/admissionregistration.k8s.io/v1", "mutatingadmissionpolicies"),
-    ("/apis/admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings"),
 ];
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 /// Installed by the plugin or by Helm.

@@ -64,7 +64,14 @@ impl Addresses {
 
 fn install(host: &Kubectl) -> Result<()> {
     let mut objects = Vec::new();
-    for file in ["namespace.yaml", "crd.yaml", "access-policy.yaml", "rbac.yaml", "agents.yaml"] {
+    for file in [
+        "namespace.yaml",
+        "crd.yaml",
+        "deletion-policy.yaml",
+        "access-policy.yaml",
+        "rbac.yaml",
+        "agents.yaml",
+    ] {
         objects.extend(manifest(file)?);
     }
     host.apply(&objects)?;

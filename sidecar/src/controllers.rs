@@ -42,6 +42,7 @@ pub mod leader;
 mod listing;
 pub mod metrics;
 mod objects;
+mod registration;
 mod turn;
 mod work_queue;
 
@@ -153,6 +154,7 @@ const ALL: &[Controller] = &[
         aspect: None,
         run: |context| Box::pin(hub::run(context, Origin::KubeAdmiral)),
     },
+    Controller { name: "registration", aspect: None, run: |context| Box::pin(registration::run(context)) },
 ];
 
 /// The value of `--controllers`, with kube-controller-manager's syntax: `*` enables all, `name` enables one,

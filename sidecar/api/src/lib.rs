@@ -15,6 +15,7 @@
 //! - [`origin`]: the inventories that members are registered in
 //! - [`ownership`]: the decision whether a request of a Karmada agent is about its own cluster
 //! - [`path`]: the paths of members below the host's API
+//! - [`registration`]: the record of a `MemberCluster` on its Secret
 //! - [`token_life`]: lifetimes of members' tokens
 
 pub mod access;
@@ -32,6 +33,7 @@ pub mod names;
 pub mod origin;
 pub mod ownership;
 pub mod path;
+pub mod registration;
 pub mod token_life;
 
 pub use cluster_access::{ClusterAccess, ClusterAccessSpec, ClusterAccessStatus};
@@ -39,3 +41,4 @@ pub use hop::Hop;
 pub use member_cluster::{MemberCluster, MemberClusterSpec, MemberClusterStatus};
 pub use name::{ClusterName, InvalidClusterName, is_label, is_subdomain};
 pub use origin::Origin;
+pub use registration::Registration;

@@ -4,7 +4,7 @@
 //! credential, then (as soon as the sidecar reaches the member) the member's side, then the tokens. Each step
 //! is idempotent, and a failed join leaves its objects: the same command continues from there. [`switch`]
 //! changes the connection of a member in use. [`renew`] repeats only the last step. [`enroll`] writes the
-//! host's side alone.
+//! host's side alone. [`restore`] writes back the registrations of members that are [`lost`].
 
 pub(crate) mod address;
 pub(crate) mod agent;
@@ -14,6 +14,7 @@ pub(crate) mod command;
 pub(crate) mod endpoint;
 pub(crate) mod enroll;
 pub(crate) mod here_document;
+pub(crate) mod lost;
 mod manifest;
 pub(crate) mod next;
 pub(crate) mod objects;
@@ -22,6 +23,7 @@ pub(crate) mod print;
 pub(crate) mod proxy_tls;
 pub(crate) mod refusals;
 pub(crate) mod renew;
+pub(crate) mod restore;
 pub(crate) mod side;
 pub(crate) mod steps;
 pub(crate) mod survey;

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 pub(crate) use cluster_choice::{ClusterChoice, ClusterChoiceError, cluster_choice};
-pub(crate) use cluster_names::{cluster_name, new_cluster_name};
+pub(crate) use cluster_names::{ClusterNamesError, cluster_name, new_cluster_name};
 
 use crate::cli::{DryRun, Flags, HubChoice, RouteChoice};
 use crate::cluster::context::HostOptions;

@@ -44,6 +44,9 @@ pub(crate) struct JoinArgs {
     /// Give new tokens to every member that needs them, through its context in the kubeconfig
     #[arg(long, conflicts_with_all = ["name", "renew", "member_context", "labels", "no_host_admins", "bindable_roles", "dry_run", "print"])]
     pub(crate) all_expired: bool,
+    /// Write back the MemberClusters that the host has lost, and their definitions, of the records on the members' Secrets
+    #[arg(long, conflicts_with_all = RESTORE_ALONE)]
+    pub(crate) restore: bool,
     /// Validate both sides with a server-side dry run; change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -183,6 +186,29 @@ pub(super) fn life(text: &str) -> Result<Duration, String> {
     if life < token_life::SHORTEST { Err("a token lives for 10m at least".to_owned()) } else { Ok(life) }
 }
 
+/// The flags that say how a member is joined, which a restore does not change.
+const RESTORE_ALONE: [&str; 20] = [
+    "member_context",
+    "member_kubeconfig",
+    "labels",
+    "server",
+    "certificate_authority",
+    "proxy_url",
+    "proxy_certificate_authority",
+    "proxy_client_certificate",
+    "proxy_client_key",
+    "tls_server_name",
+    "insecure_skip_tls_verify",
+    "agent",
+    "no_host_admins",
+    "bindable_roles",
+    "token_duration",
+    "renew",
+    "all_expired",
+    "print",
+    "enroll",
+    "timeout",
+];
 const TIMEOUT: Duration = Duration::from_secs(60);
 const AGENT_TIMEOUT: Duration = Duration::from_secs(180);
 
@@ -207,7 +233,10 @@ Examples:
   kubectl mc join m1 --member-context=m1-admin --print
 
   # The host was off for longer than the tokens live
-  kubectl mc join --all-expired";
+  kubectl mc join --all-expired
+
+  # The MemberClusters were deleted, and their Secrets are still there
+  kubectl mc join --restore";
 
 const UNJOIN_EXAMPLES: &str = "\
 Examples:

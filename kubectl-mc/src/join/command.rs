@@ -22,9 +22,9 @@ use crate::join::print::Halves;
 use crate::join::side::Side;
 use crate::join::steps::{Joined, StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey};
-use crate::join::{agent, bindable_roles, enroll, manifest, next, renew};
+use crate::join::{agent, bindable_roles, enroll, manifest, next, renew, restore};
 use crate::printer::Printer;
-use crate::settings::{self, Settings};
+use crate::settings::{self, ClusterNamesError, Settings};
 
 pub(crate) fn run(
     arguments: &JoinArgs,
@@ -35,6 +35,14 @@ pub(crate) fn run(
     let options = Settings::host_of(flags, env)?;
     if arguments.all_expired {
         return renew::run(None, arguments, &options, env, printer);
+    }
+    if arguments.restore {
+        // Without a name, all lost members are restored.
+        let name = match settings::cluster_name(arguments.name.as_deref(), flags) {
+            Err(ClusterNamesError::NoCluster) => None,
+            name => Some(name?),
+        };
+        return restore::run(name.as_ref(), arguments, &options, env, printer);
     }
     let name = settings::new_cluster_name(arguments.name.as_deref(), flags)?;
     if arguments.by_agent.enroll {

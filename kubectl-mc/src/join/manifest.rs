@@ -1,6 +1,7 @@
-//! Reads the objects of `sidecar/deploy/member.yaml` and `sidecar/deploy/enrollment.yaml`.
+//! Reads the objects of `sidecar/deploy/member.yaml` and `sidecar/deploy/enrollment.yaml`, and the definitions
+//! of the registry.
 
-use kubectl_mc_api::manifests::{ENROLLMENT, MEMBER};
+use kubectl_mc_api::manifests::{ENROLLMENT, MEMBER, Parameters};
 use serde_json::Value;
 
 use crate::error::Explain;
@@ -15,12 +16,17 @@ pub(crate) fn enrollment() -> Result<Vec<Value>, Unreadable> {
     parse(ENROLLMENT)
 }
 
+/// The definitions of the registry on the host, as an installation applies them.
+pub(crate) fn definitions() -> Result<Vec<Value>, Unreadable> {
+    Parameters::new(String::new()).definitions().map_err(|error| Unreadable(error.to_string()))
+}
+
 fn parse(text: &str) -> Result<Vec<Value>, Unreadable> {
     serde_saphyr::from_multiple(text).map_err(|error| Unreadable(error.to_string()))
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the built-in manifest of members cannot be read: {0}")]
+#[error("a built-in manifest cannot be read: {0}")]
 pub(crate) struct Unreadable(String);
 
 impl Explain for Unreadable {}

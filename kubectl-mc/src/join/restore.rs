@@ -1,0 +1,206 @@
+//! Implements `kubectl mc join --restore`: writes back the MemberClusters that the host has lost, of the
+//! records that the leader keeps on the members' Secrets, and before them the definitions of the registry, if
+//! those are gone too. The members themselves are not asked: their Secrets, accounts and agents are still
+//! there.
+
+use kubectl_mc_api::{ClusterName, Registration};
+use serde_json::{Value, json};
+
+use super::lost::{self, LostMember};
+use super::side::Side;
+use super::{manifest, survey};
+use crate::apply::Apply;
+use crate::apply::object::Object;
+use crate::cli::JoinArgs;
+use crate::cluster::connection;
+use crate::cluster::context::HostOptions;
+use crate::confirm::confirm;
+use crate::env::Env;
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::printer::Printer;
+use crate::server_text::escaped;
+
+/// Restores one member, or all that are lost.
+pub(crate) fn run(
+    name: Option<&ClusterName>,
+    arguments: &JoinArgs,
+    options: &HostOptions,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    connection::run(async {
+        let host = Side { role: "host", at: connection::connect(options, env).await? };
+        restore(&host, name, arguments, printer).await
+    })
+}
+
+async fn restore(
+    host: &Side,
+    name: Option<&ClusterName>,
+    arguments: &JoinArgs,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let JoinArgs { dry_run, yes, .. } = arguments;
+    let namespace = survey::namespace(host).await?;
+    let lost = lost::find(host, &namespace).await?;
+    let kubectl_mc = host.at.cluster.kubectl_mc();
+    let Plan { members, unrecorded } = Plan::of(lost.members, name);
+    if members.is_empty() && unrecorded.is_empty() {
+        return match name {
+            None => {
+                let all =
+                    format!("every member with a Secret in namespace {namespace} has its MemberCluster");
+                printer.out_line(&all);
+                Ok(ExitStatus::Success)
+            }
+            Some(name) => Err(RestoreError::NotLost { name: name.clone(), namespace }.into()),
+        };
+    }
+    for (name, registration) in &members {
+        printer.note_line(&format!("{name}: {}", described(registration)));
+    }
+    if members.len() > 1 && !yes && !dry_run {
+        confirm(&format!("Write back {} MemberClusters?", members.len()), printer)?;
+    }
+    let definitions = if members.is_empty() { Vec::new() } else { missing_definitions(host).await? };
+    let objects = members.iter().map(|(name, registration)| registration.object(name));
+    let apply = Apply { dry_run: *dry_run, force_conflicts: false };
+    apply.print_each("", host.target(), definitions.into_iter().chain(objects), printer).await?;
+    if unrecorded.is_empty() {
+        Ok(ExitStatus::Success)
+    } else {
+        Err(RestoreError::Unrecorded { unrecorded, kubectl_mc }.into())
+    }
+}
+
+/// What is written back, and which members cannot be.
+struct Plan {
+    members: Vec<(ClusterName, Registration)>,
+    /// Members without a valid record, with the reason.
+    unrecorded: Vec<(ClusterName, String)>,
+}
+
+impl Plan {
+    /// A member without a record has unknown labels and settings, which decide on access: it is written back
+    /// without them only by its name.
+    fn of(lost: Vec<LostMember>, only: Option<&ClusterName>) -> Self {
+        let mut plan = Self { members: Vec::new(), unrecorded: Vec::new() };
+        for LostMember { name, record } in lost {
+            match (record, only) {
+                (_, Some(only)) if *only != name => {}
+                (Some(Ok(registration)), _) => plan.members.push((name, registration)),
+                (None, Some(_)) => {
+                    plan.members.push((name, Registration { spec: json!({}), ..Registration::default() }));
+                }
+                (None, None) => plan.unrecorded.push((name, "its Secret has no record".to_owned())),
+                (Some(Err(invalid)), _) => plan.unrecorded.push((name, invalid.to_string())),
+            }
+        }
+        plan
+    }
+}
+
+/// The labels of a member, and its spec if it is not empty.
+fn described(registration: &Registration) -> String {
+    let labels: Vec<_> = registration.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let labels =
+        if labels.is_empty() { "no labels".to_owned() } else { format!("labels {}", labels.join(",")) };
+    match &registration.spec {
+        Value::Object(fields) if !fields.is_empty() => {
+            escaped(&format!("{labels}; spec {}", registration.spec))
+        }
+        _ => escaped(&labels),
+    }
+}
+
+/// The definitions of the registry that the host does not have. Existing ones may be of another version, and
+/// are left to `install`.
+async fn missing_definitions(host: &Side) -> Result<Vec<Value>, Failure> {
+    let mut missing = Vec::new();
+    for definition in manifest::definitions()? {
+        if Object::new(definition.clone())?.get(host.target()).await?.is_none() {
+            missing.push(definition);
+        }
+    }
+    Ok(missing)
+}
+
+#[derive(Debug, thiserror::Error)]
+enum RestoreError {
+    #[error(
+        "cannot restore {name}: it has its MemberCluster, or no Secret {name}.member in namespace {namespace}"
+    )]
+    NotLost { name: ClusterName, namespace: String },
+    #[error("cannot restore {}", unrecorded.iter().map(|(name, why)| format!("{name}: {why}")).collect::<Vec<_>>().join("; "))]
+    Unrecorded { unrecorded: Vec<(ClusterName, String)>, kubectl_mc: String },
+}
+
+impl Explain for RestoreError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotLost { .. } => {
+                Some("a cluster without a Secret is joined by --member-context=NAME".to_owned())
+            }
+            Self::Unrecorded { unrecorded, kubectl_mc } => {
+                let name = unrecorded.first().map(|(name, _)| name.as_str()).unwrap_or_default();
+                Some(format!(
+                    "register it without labels and with the default settings, then set them: \
+                     {kubectl_mc} join {name} --restore"
+                ))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(name: &str, record: Option<&str>) -> LostMember {
+        let annotations = record.map(|record| {
+            [(kubectl_mc_api::names::REGISTRATION.to_owned(), record.to_owned())].into_iter().collect()
+        });
+        LostMember {
+            name: name.parse().unwrap(),
+            record: annotations.and_then(|annotations| Registration::parse(&annotations)),
+        }
+    }
+
+    fn names(plan: &Plan) -> (Vec<&str>, Vec<&str>) {
+        (
+            plan.members.iter().map(|(name, _)| name.as_str()).collect(),
+            plan.unrecorded.iter().map(|(name, _)| name.as_str()).collect(),
+        )
+    }
+
+    fn all() -> Vec<LostMember> {
+        vec![
+            lost("m1", Some(r#"{"labels":{"env":"prod"},"spec":{}}"#)),
+            lost("m2", None),
+            lost("m3", Some("x")),
+        ]
+    }
+
+    #[test]
+    fn member_without_a_record_is_restored_by_name_only() {
+        assert_eq!(names(&Plan::of(all(), None)), (vec!["m1"], vec!["m2", "m3"]));
+        let by_name = |name: &str| Plan::of(all(), Some(&name.parse().unwrap()));
+        assert_eq!(names(&by_name("m1")), (vec!["m1"], vec![]));
+        assert_eq!(names(&by_name("m2")), (vec!["m2"], vec![]));
+        assert_eq!(names(&by_name("m3")), (vec![], vec!["m3"]), "an invalid record is never ignored");
+        assert_eq!(names(&by_name("m4")), (vec![], vec![]));
+    }
+
+    #[test]
+    fn labels_and_spec_are_shown_before_the_question() {
+        let registration = |record: &str| serde_json::from_str::<Registration>(record).unwrap();
+        assert_eq!(described(&registration(r#"{"spec":{}}"#)), "no labels");
+        let record = r#"{"labels":{"a":"b","c":"d"},"spec":{"impersonation":{"uid":"Omit"}}}"#;
+        assert_eq!(
+            described(&registration(record)),
+            r#"labels a=b,c=d; spec {"impersonation":{"uid":"Omit"}}"#
+        );
+        assert_eq!(described(&registration("{\"labels\":{\"a\":\"\\u001b\"},\"spec\":{}}")), "labels a=^[");
+    }
+}

@@ -2,7 +2,7 @@
 //! command, and prints a command that solves each problem.
 //!
 //! - [`machine`]: the plugin in `PATH`, kubectl, the configuration; [`krew`]: another plugin `mc` of krew
-//! - [`host`]: connection and login, the clock, the sidecar; [`mod@hub`]: another project's hub instead
+//! - [`host`]: connection and login, the clock, the sidecar; [`registry`]: lost members; [`mod@hub`]: another project's hub instead
 //! - [`member`]: the sidecar's report, and a request through every hop; [`streams`]: WebSocket and SPDY
 //! - [`report`]: the findings as text and as JSON
 
@@ -11,6 +11,7 @@ mod hub;
 mod krew;
 mod machine;
 mod member;
+mod registry;
 mod report;
 mod requests;
 mod streams;
@@ -155,6 +156,7 @@ impl Doctor<'_> {
         }
         let is_usable = findings.iter().all(|finding| finding.level < report::Level::Problem);
 
+        findings.extend(runtime.block_on(registry::check(&found, &host_client)));
         let wanted = settings.route;
         let now = SystemTime::now();
         let through =

@@ -156,6 +156,16 @@ const MAX_MESSAGE: usize = 16 * 1024;
 mod tests {
     use super::*;
 
+    /// A host that has lost its registry gives every agent such an answer until it is restored.
+    #[test]
+    fn unknown_cluster_is_tried_again_at_the_longest_interval() {
+        for status in [StatusCode::NOT_FOUND, StatusCode::GONE] {
+            assert!(DialError::Refused { status, message: String::new() }.is_lasting(), "{status}");
+        }
+        let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+        assert!(!DialError::Refused { status: unavailable, message: String::new() }.is_lasting());
+    }
+
     #[test]
     fn answer_contains_replica_name_and_number_of_replicas() {
         let named = |said: Option<&'static str>| {

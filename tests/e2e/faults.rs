@@ -4,6 +4,7 @@ mod host;
 mod killed_pods;
 mod known_outage;
 mod leadership;
+mod lost_registry;
 mod member_answers;
 mod member_reach;
 mod member_refusals;

@@ -74,6 +74,7 @@ pub mod own_sidecar;
 pub mod peer;
 pub mod plain_requests;
 pub mod private_network;
+pub mod process_host;
 pub mod prometheus;
 pub mod proxy_authority;
 pub mod pty;

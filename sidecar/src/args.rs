@@ -213,7 +213,7 @@ pub struct Serve {
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0)]
     pub goaway_chance: f64,
     /// Allowed origins for CORS on direct requests: regular expressions that match the whole host name, for example
-    /// '^https://example\.com(:|$)'.
+    /// '^https://example\.com(:|$)'. Pages of other origins can neither change anything nor open streams.
     #[arg(long, value_name = "REGEX", value_delimiter = ',')]
     pub cors_allowed_origins: Vec<String>,
     /// Additional groups of administrators. Members see group kubectl-mc:host-admins in place of these and of

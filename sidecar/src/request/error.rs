@@ -16,6 +16,7 @@ use crate::request::limits;
 use crate::request::offer;
 use crate::request::request_info;
 use crate::request::revalidation;
+use crate::server::cors;
 use crate::server::head_limit;
 use crate::upstream;
 
@@ -30,6 +31,8 @@ pub enum Error {
     Deadline(#[from] deadline::Error),
     #[error(transparent)]
     Authentication(#[from] authentication::Error),
+    #[error(transparent)]
+    Origin(#[from] cors::ForeignOrigin),
     #[error(transparent)]
     Audit(#[from] audit::NotStored),
     #[error(transparent)]

@@ -177,6 +177,10 @@ async fn respond(
     let by = caller.by;
     if by == By::RequestHeader {
         HeadLimit::CALLER.check(request.headers())?;
+    } else {
+        // The host decides about the pages of its own callers. After the login, so that the audit names the user
+        // whose browser was abused.
+        cors::check_origin(services.cors.as_ref(), &request, info.upgrade.is_some())?;
     }
 
     // The login is admitted before any review at the host for it, and impersonation does not change that.

@@ -67,9 +67,12 @@ pub fn response(error: &Error, record: &Record) -> Response<Body> {
 /// The hop where a request failed.
 fn hop(error: &Error) -> Hop {
     match error {
-        Error::RequestInfo(_) | Error::Head(_) | Error::Deadline(_) | Error::Loop(_) | Error::Clusters(_) => {
-            Hop::Request
-        }
+        Error::RequestInfo(_)
+        | Error::Head(_)
+        | Error::Deadline(_)
+        | Error::Origin(_)
+        | Error::Loop(_)
+        | Error::Clusters(_) => Hop::Request,
         Error::Authentication(_) => Hop::HostAuthentication,
         Error::Attach(Attach::NotItsAgent { .. } | Attach::Account(accounts::Unknown::Deleted(_))) => {
             Hop::HostAuthorization
@@ -132,6 +135,7 @@ impl Shape {
                 Self::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "RequestHeaderFieldsTooLarge")
             }
             Error::RequestInfo(_) | Error::Deadline(_) | Error::Loop(_) => Self::BAD_REQUEST,
+            Error::Origin(_) => Self::FORBIDDEN,
             Error::Authentication(Authentication::TooManyReviews) | Error::Limits(_) => Self::TOO_MANY,
             Error::Authentication(Authentication::Review) => Self::SOON_AVAILABLE,
             Error::Panicked(_) | Error::Audit(_) => Self::INTERNAL,

@@ -97,17 +97,18 @@ fn request_without_agent_handshake_gets_no_tunnel() -> Result<()> {
     let cluster = "e2e-attach-handshake";
     own_agent::register(cluster, SYSTEM, &own_data(member("m1")?)?)?;
     let token = bearer(cluster)?;
-    for way in ways()? {
-        for (why, left_out, added) in [
-            ("no upgrade", vec![0, 1, 2, 3], None),
-            ("no subprotocol", vec![4], None),
-            ("no agent", vec![5], None),
-            ("a browser", vec![], Some("Origin: https://example.com")),
+    // Directly, a page of another origin is refused before the handshake is looked at.
+    for (way, of_a_page) in ways()?.into_iter().zip([400, 403]) {
+        for (why, left_out, added, expected) in [
+            ("no upgrade", vec![0, 1, 2, 3], None, 400),
+            ("no subprotocol", vec![4], None, 400),
+            ("no agent", vec![5], None, 400),
+            ("a browser", vec![], Some("Origin: https://example.com"), of_a_page),
         ] {
             let lines = HANDSHAKE.iter().enumerate().filter(|(at, _)| !left_out.contains(at));
             let lines: Vec<_> = lines.map(|(_, line)| *line).chain(added).collect();
             let (status, text) = attach(&way, cluster, &token, &lines)?;
-            assert_eq!(status, 400, "{why}: {text}");
+            assert_eq!(status, expected, "{why}: {text}");
         }
     }
     Ok(())

@@ -167,6 +167,36 @@ fn fault_62_subprotocol_that_was_not_offered_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// A browser sends the certificate of its user with the handshake that a page of any origin asks for, and with a
+/// POST whose body has no content type, which a kube-apiserver reads as JSON.
+#[test]
+fn fault_82_page_of_another_origin_opens_no_stream() -> Result<()> {
+    let fake = FakeMember::start("e2e-upgrade-origin", |_| reply("403 Forbidden", "", "the member"))?;
+    let path = member_path(&fake.name, "/upgrade");
+    let websocket = "GET {} HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let post = "POST {} HTTP/1.1\r\nContent-Length: 0\r\n";
+    for request in [websocket, post] {
+        for (origin, arrives) in [
+            ("Origin: https://evil.example\r\n", false),
+            ("Origin: null\r\n", false),
+            ("Origin: https://mc.example:8443\r\n", true),
+            ("", true),
+        ] {
+            let before = fake.requests("/upgrade").len();
+            let mut connection = direct("origin")?.connect()?;
+            let head = request.replace("{}", &path);
+            connection.send(format!("{head}Host: mc.example:8443\r\n{origin}\r\n").as_bytes())?;
+            let answer = connection.response()?;
+            let text = answer.text();
+            ensure!(answer.status() == 403, "{origin:?}: {}: {text}", answer.status());
+            ensure!(text.contains("--cors-allowed-origins") != arrives, "{origin:?}: {text}");
+            ensure!((fake.requests("/upgrade").len() > before) == arrives, "{origin:?}: {text}");
+        }
+    }
+    Ok(())
+}
+
 /// Checks that the sidecar itself refuses the request and closes.
 fn is_a_bad_request(method: &str, path: &str, headers: &str) -> Result<()> {
     let mut connection = direct("bad-request")?.connect()?;

@@ -321,6 +321,66 @@ async fn cors_headers_need_the_flag_and_direct_access() {
     }
 }
 
+const EXEC: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/api/v1/namespaces/ns/pods/p/exec";
+const ATTACH: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/attach";
+const WEBSOCKET: [(&str, &str); 5] = [
+    ("connection", "Upgrade"),
+    ("upgrade", "websocket"),
+    ("sec-websocket-version", "13"),
+    ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ("sec-websocket-protocol", "v5.channel.k8s.io"),
+];
+
+/// A browser holds jane's certificate; the token stands for it here.
+#[tokio::test]
+async fn fault_82_page_of_another_origin_reaches_no_member() {
+    let (services, asked) = app(Flags { cors: true, ..Flags::default() }, &front_proxy());
+    for (origin, refused) in
+        [("https://evil.example", true), ("null", true), ("https://ui.example", false), ("https://x", false)]
+    {
+        let page = [JANE.unwrap(), ("origin", origin)];
+        for (method, path, headers) in [
+            (Method::GET, EXEC, &WEBSOCKET[..]),
+            (Method::GET, ATTACH, &WEBSOCKET),
+            (Method::POST, EXEC, &[]),
+            (Method::POST, PODS, &[]),
+            (Method::DELETE, PODS, &[]),
+            (Method::PUT, "/debug/flags/v", &[]),
+        ] {
+            let before = asked();
+            let headers = [&page[..], headers].concat();
+            let (status, answer, body) =
+                exchange(&services, &stranger(), Version::HTTP_11, method.clone(), path, &headers).await;
+            let is_foreign = body.contains("pages of origin");
+            assert_eq!(is_foreign, refused, "{method} {path} {origin}: {body}");
+            if refused {
+                assert_eq!((status.as_u16(), &answer["x-kubectl-mc-hop"]), (403, "request"), "{body}");
+                assert!(body.contains("--cors-allowed-origins"), "{body}");
+                assert!(asked() - before <= 1, "no right was asked for");
+                assert!(!answer.contains_key("access-control-allow-origin"));
+            }
+        }
+        let (.., body) = send_with(&services, &stranger(), Version::HTTP_11, PODS, &page).await;
+        assert!(!body.contains("pages of origin"), "the browser hides what it reads: {body}");
+    }
+}
+
+#[tokio::test]
+async fn fault_82_origin_through_the_host_is_not_judged() {
+    let front_proxy = front_proxy();
+    let (services, _) = app(Flags::default(), &front_proxy);
+    let peer = Arc::new(front_proxy.peer());
+    let page = [("x-remote-user", "jane"), ("origin", "https://evil.example")];
+    let upgrade = [&page[..], &WEBSOCKET].concat();
+    let (_, _, body) = send_with(&services, &peer, Version::HTTP_11, EXEC, &upgrade).await;
+    assert!(!body.contains("pages of origin"), "{body}");
+    let (_, _, body) = exchange(&services, &peer, Version::HTTP_2, Method::POST, PODS, &page).await;
+    assert!(!body.contains("pages of origin"), "{body}");
+    let token = [JANE.unwrap(), ("origin", "https://evil.example")];
+    let (status, _, body) = exchange(&services, &peer, Version::HTTP_2, Method::POST, PODS, &token).await;
+    assert_eq!(status, 403, "no identity of the host: {body}");
+}
+
 #[tokio::test]
 async fn shutdown_refuses_new_long_running_requests() {
     let (services, asked) = app(Flags::default(), &front_proxy());

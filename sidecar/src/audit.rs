@@ -46,6 +46,8 @@ pub struct Config {
     pub policy: Policy,
     pub log: Option<LogConfig>,
     pub webhook: Option<WebhookConfig>,
+    /// Whether the events of an exec do not show its command.
+    pub redacts_exec_arguments: bool,
 }
 
 /// Stores events in a file.
@@ -74,6 +76,7 @@ pub struct Auditor {
     policy: Policy,
     /// The name of this replica.
     replica: String,
+    redacts_exec_arguments: bool,
     backends: Vec<Backend>,
     metrics: Metrics,
 }
@@ -89,7 +92,7 @@ impl Auditor {
         replica: &str,
         registry: &mut Registry,
     ) -> anyhow::Result<Option<Arc<Self>>> {
-        let Config { policy, log, webhook } = config;
+        let Config { policy, log, webhook, redacts_exec_arguments } = config;
         if log.is_none() && webhook.is_none() {
             return Ok(None);
         }
@@ -102,7 +105,8 @@ impl Auditor {
             let errors = metrics.errors_of("webhook");
             backends.push(webhook::start(webhook, errors).await.context("audit-webhook-config-file")?);
         }
-        Ok(Some(Arc::new(Self { policy, replica: replica.to_owned(), backends, metrics })))
+        let replica = replica.to_owned();
+        Ok(Some(Arc::new(Self { policy, replica, redacts_exec_arguments, backends, metrics })))
     }
 
     /// Stores the first event of a request before the request continues, if a backend's mode requires it;

@@ -55,4 +55,8 @@ pub struct Audit {
     /// Time before a request to the audit webhook is repeated. It grows with each of four attempts.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = super::duration)]
     pub audit_webhook_initial_backoff: Duration,
+    /// Leave the commands of exec out of audit events, because their arguments may be secrets. A kube-apiserver has no
+    /// such flag: the audit logs of host and member still record them.
+    #[arg(long)]
+    pub audit_redact_exec_arguments: bool,
 }

@@ -63,6 +63,11 @@ impl Attributes {
             is_public,
         }
     }
+
+    /// Whether a command is executed in a pod.
+    pub(super) fn is_exec(&self) -> bool {
+        self.object.as_ref().is_some_and(|object| object.subresource == "exec")
+    }
 }
 
 #[cfg(test)]

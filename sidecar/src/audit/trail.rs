@@ -14,6 +14,7 @@ use super::attributes::Attributes;
 use super::event::{self, Empty, Event, Rendered, ResponseStatus, Stage, User};
 use super::policy::Recorded;
 use super::queue::Share;
+use super::redact::Shown;
 use super::{Auditor, NotStored, redact};
 use crate::identity::Identity;
 use crate::identity::authentication::CredentialKinds;
@@ -249,6 +250,17 @@ impl Trail {
         self.auditor.metrics.evaluated(self.recorded.is_recorded);
     }
 
+    /// How much of the query events show. The sidecar redacts what a member could take for an exec: every `exec`
+    /// subresource, and a request that the sidecar could not parse.
+    fn shown(&self) -> Shown {
+        match &self.attributes {
+            _ if !self.auditor.redacts_exec_arguments => Shown::Parameters,
+            None => Shown::Nothing,
+            Some(attributes) if attributes.is_exec() => Shown::NoCommand,
+            Some(_) => Shown::Parameters,
+        }
+    }
+
     fn emit(&self, stage: Stage, audit_id: &dyn ToString, annotations: &[(&'static str, Cow<'_, str>)]) {
         if self.recorded.has(stage) {
             self.auditor.metrics.events.inc();
@@ -274,8 +286,8 @@ impl Trail {
             annotations.insert(CLUSTER, Cow::from(cluster.as_str()));
         }
         let uri = match self.user {
-            Some(_) => redact::request_uri(&self.uri),
-            None => redact::strangers_uri(&self.uri),
+            Some(_) => redact::request_uri(&self.uri, self.shown()),
+            None => redact::strangers_uri(&self.uri, self.shown()),
         };
         let method = self.method.as_str().to_ascii_lowercase();
         let event = Event {

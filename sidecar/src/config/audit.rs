@@ -40,5 +40,6 @@ pub(super) fn config(flags: Audit) -> Result<audit::Config, Error> {
         let text = "audit-policy-file: events need --audit-log-path or --audit-webhook-config-file";
         return Err(Error::Flag(text.to_owned()));
     }
-    Ok(audit::Config { policy, log, webhook })
+    let redacts_exec_arguments = flags.audit_redact_exec_arguments;
+    Ok(audit::Config { policy, log, webhook, redacts_exec_arguments })
 }

@@ -13,7 +13,16 @@ fn auditor() -> (Arc<Auditor>, Arc<Queue>) {
     let (backend, queue) = Backend::new(Mode::Batch, Format::Json, 100, pace, Counter::default());
     let policy = Policy::everything(true);
     let (replica, metrics) = (String::new(), Metrics::default());
-    (Arc::new(Auditor { policy, replica, backends: vec![backend], metrics }), queue)
+    (
+        Arc::new(Auditor {
+            policy,
+            replica,
+            redacts_exec_arguments: false,
+            backends: vec![backend],
+            metrics,
+        }),
+        queue,
+    )
 }
 
 #[tokio::test]

@@ -11,6 +11,15 @@ use crate::identity::trust::tests::front_proxy;
 
 /// The answer to one request and its events, without times.
 async fn recorded(path: &str, header: Option<(&'static str, &str)>, mode: Mode) -> (StatusCode, String) {
+    recorded_with(path, header, mode, false).await
+}
+
+async fn recorded_with(
+    path: &str,
+    header: Option<(&'static str, &str)>,
+    mode: Mode,
+    redacts_exec_arguments: bool,
+) -> (StatusCode, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("audit.log");
     let log = LogConfig {
@@ -20,7 +29,8 @@ async fn recorded(path: &str, header: Option<(&'static str, &str)>, mode: Mode) 
         buffer_size: 100,
         rotation: Rotation { max_size_mib: 0, max_age_days: 0, max_backups: 0 },
     };
-    let config = Config { policy: Policy::everything(true), log: Some(log), webhook: None };
+    let config =
+        Config { policy: Policy::everything(true), log: Some(log), webhook: None, redacts_exec_arguments };
     let auditor = Auditor::open(config, "replica", &mut crate::metrics::registry()).await.unwrap().unwrap();
     let mut services = Arc::into_inner(app(Flags::default(), &front_proxy()).0).unwrap();
     services.auditor = Some(auditor.clone());
@@ -65,6 +75,27 @@ async fn unparsable_request_is_recorded() {
     assert_eq!(code, 400);
     assert!(!events.contains("secret"), "{events}");
     insta::assert_snapshot!(events, @r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"~","stage":"ResponseComplete","requestURI":"/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/api/v1/pods/%2e%2e/x?access_token=REDACTED&a=b","verb":"get","user":{},"sourceIPs":["127.0.0.1"],"responseStatus":{"metadata":{},"status":"Failure","message":"the path below the member has a dot segment","reason":"BadRequest","code":400},"requestReceivedTimestamp":"~","stageTimestamp":"~","annotations":{"kubectl-mc.dev/duration-seconds":~,"kubectl-mc.dev/hop":"request","kubectl-mc.dev/replica":"replica"}}"#);
+}
+
+#[tokio::test]
+async fn fault_83_exec_command_is_in_no_event_with_the_flag() {
+    const SECRET: &str = "?container=web&command=sh&command=hunter2";
+    let exec = format!("{}/namespaces/ns/pods/p/exec{SECRET}", PODS.trim_end_matches("/pods"));
+    let unparsable = format!("{PODS}/%2e%2e/exec{SECRET}");
+    let program = format!("{}/namespaces/ns/services/s/proxy/exec{SECRET}", PODS.trim_end_matches("/pods"));
+    for (path, header, shown) in [
+        (&exec, JANE, Some("/exec?container=web&command=REDACTED\"")),
+        (&exec, BOB, Some("/exec?container=web&command=REDACTED\"")),
+        (&exec, MALLORY, Some("/exec?container=web&command=REDACTED\"")),
+        (&unparsable, JANE, Some("/exec?REDACTED\"")),
+        (&program, JANE, None),
+    ] {
+        let (_, events) = recorded_with(path, header, Mode::Blocking, true).await;
+        assert_eq!(events.contains("hunter2"), shown.is_none(), "{path} {header:?} {events}");
+        assert!(shown.is_none_or(|shown| events.contains(shown)), "{path} {header:?} {events}");
+        let (_, events) = recorded(path, header, Mode::Blocking).await;
+        assert!(events.contains("hunter2"), "off by default: {events}");
+    }
 }
 
 #[tokio::test]

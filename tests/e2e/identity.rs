@@ -24,6 +24,7 @@ mod front_proxy;
 mod oidc;
 mod on_demand_access;
 mod revocation;
+mod service_accounts;
 mod stolen_impersonator;
 mod stolen_manager;
 mod stolen_sidecar;

@@ -7,6 +7,7 @@ mod member;
 mod proxy_right;
 
 use http::Method;
+use kubectl_mc_api::member_cluster::ServiceAccounts;
 use kubectl_mc_api::{ClusterName, Origin, names, path};
 use serde_json::json;
 
@@ -14,6 +15,7 @@ use self::fix::Fix;
 use self::hops::{Hops, Verdict};
 use self::member::{Question, Right};
 use self::proxy_right::ProxyRight;
+use super::grant;
 use super::identity::Identity;
 use super::rules::Rules;
 use super::through;
@@ -53,6 +55,11 @@ pub(super) async fn run(
         }
     };
     let rules = Rules::of(host).await?;
+    // A caller's own request shows it: the sidecar makes the identity.
+    let accounts = match user {
+        Some(_) if who.depends_on_member() => grant::service_accounts(host, cluster).await,
+        _ => Ok(ServiceAccounts::default()),
+    };
     let Registered { verdict: sidecar, learns, origin } = sidecar(host, cluster).await?;
     let mut question = Question {
         host,
@@ -71,9 +78,10 @@ pub(super) async fn run(
     let right = ProxyRight { host, who: &who, is_self: user.is_none(), cluster, origin };
     hops.add("host authorization", right.verdict(verb, &grant).await?);
     hops.add("sidecar", sidecar);
-    let asked = match user {
-        Some(_) => question.of_another(&grant).await,
-        None => question.of_oneself(&grant).await,
+    let asked = match (user, accounts) {
+        (Some(_), Ok(accounts)) => question.of_another(accounts, &grant).await,
+        (Some(_), Err(failure)) => Err(failure),
+        (None, _) => question.of_oneself(&grant).await,
     };
     match asked {
         Ok(verdicts) => verdicts.into_iter().for_each(|(hop, verdict)| hops.add(hop, verdict)),

@@ -8,11 +8,12 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use kubectl_mc_api::access::objects::RBAC_GROUP;
 use kubectl_mc_api::cluster_access::RoleKind;
+use kubectl_mc_api::member_cluster::ServiceAccounts;
 use kubectl_mc_api::names::{HOST_GRANT, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
-use self::error::{LeftOnMember, NoRole};
+use self::error::{LeftOnMember, NeverSeen, NoRole, UnknownSetting};
 use super::cluster_access::{self, MaintainedGrant};
 use super::outcomes::Outcomes;
 use super::role::{GrantedRole, RoleError};
@@ -141,10 +142,16 @@ impl ImmediateGrant<'_> {
         let apply = Apply { dry_run, force_conflicts: true };
         let member = through::member(&host.at.cluster, cluster, env).await?;
         let reach = reach(role, cluster, host, &member).await?;
+        let accounts = match subjects.iter().any(GrantSubject::depends_on_member) {
+            true => service_accounts(host, cluster).await?,
+            false => ServiceAccounts::default(),
+        };
         for subject in subjects {
             let grant = Grant { cluster, role, subject };
+            let seen = subject.on_member(accounts).ok_or_else(|| NeverSeen::new(subject, cluster))?;
             // The member comes first: the right on the proxy is useless without a right on the member.
-            let (on_member, on_host) = ([grant.on_member()], [grant.host_role(reach), grant.host_binding()]);
+            let (on_member, on_host) =
+                ([grant.on_member(seen)], [grant.host_role(reach), grant.host_binding()]);
             apply.print_each(&format!("{cluster}: "), member.target(), on_member, printer).await?;
             apply.print_each("host: ", host.target(), on_host, printer).await?;
         }
@@ -195,7 +202,8 @@ impl ImmediateGrant<'_> {
     ) -> Result<bool, Failure> {
         let member = through::member(&host.at.cluster, cluster, env).await?;
         through::ask(&member, &host.at.cluster, cluster, Method::GET, "/version", None).await?;
-        let bindings = self.bindings(cluster, |grant| grant.on_member());
+        // The name does not depend on how the member sees the subject.
+        let bindings = self.bindings(cluster, |grant| grant.on_member(grant.subject.rbac()));
         delete_from(&member, cluster.as_str(), bindings, delete, printer).await
     }
 
@@ -257,6 +265,18 @@ async fn sweep(
         delete.print_each("host: ", host.target(), role, printer).await?;
     }
     Ok(())
+}
+
+/// Under which name the host's service accounts act on a member. Without an answer nothing is granted: a binding could
+/// be for an account of the member.
+pub(super) async fn service_accounts(host: &Side, cluster: &ClusterName) -> Result<ServiceAccounts, Failure> {
+    let registered = host.get(&path::member_cluster(cluster)).await?;
+    let setting = registered.as_ref().map(|cluster| &cluster["spec"]["impersonation"]["serviceAccounts"]);
+    match setting.filter(|setting| !setting.is_null()) {
+        None => Ok(ServiceAccounts::default()),
+        Some(setting) => Ok(serde_json::from_value(setting.clone())
+            .map_err(|_| UnknownSetting { cluster: cluster.clone(), setting: setting.clone() })?),
+    }
 }
 
 /// Determines which verbs on the proxy a role needs. A read-only role gets read access alone.
@@ -329,15 +349,16 @@ impl Grant<'_> {
         let name = format!("{role}{namespace}:{}", self.subject.tag());
         let labels = json!({MANAGED_BY: KUBECTL_MC, HOST_GRANT: self.cluster.as_str()});
         let role = json!({"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role});
-        binding("ClusterRoleBinding", &name, None, &labels, role, self.subject)
+        binding("ClusterRoleBinding", &name, None, &labels, role, self.subject.rbac())
     }
 
-    fn on_member(&self) -> Value {
+    /// The binding on the member, for the subject as the member sees it.
+    fn on_member(&self, subject: Value) -> Value {
         let GrantedRole { namespace, .. } = self.role;
         let name = self.role.member_binding(&self.subject.tag());
         let labels = json!({MANAGED_BY: KUBECTL_MC, MEMBER_GRANT: "true"});
         let kind = if namespace.is_some() { "RoleBinding" } else { "ClusterRoleBinding" };
-        binding(kind, &name, namespace, &labels, self.role.reference(), self.subject)
+        binding(kind, &name, namespace, &labels, self.role.reference(), subject)
     }
 }
 
@@ -347,12 +368,12 @@ fn binding(
     namespace: Option<&str>,
     labels: &Value,
     role: Value,
-    subject: &GrantSubject,
+    subject: Value,
 ) -> Value {
     let mut binding = object(kind, name, namespace);
     binding["metadata"]["labels"] = labels.clone();
     binding["roleRef"] = role;
-    binding["subjects"] = json!([subject.rbac()]);
+    binding["subjects"] = json!([subject]);
     binding
 }
 

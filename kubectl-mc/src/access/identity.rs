@@ -1,10 +1,12 @@
 //! Predicts the caller's identity on the host and on a member, by the sidecar's rules
 //! (docs/explanation/request-path.md).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use kubectl_mc_api::access::builtin;
 use kubectl_mc_api::access::sent::{self, AUTHENTICATED, service_account, service_account_groups};
+use kubectl_mc_api::member_cluster::ServiceAccounts;
 use serde_json::{Value, json};
 
 use super::rules::Rules;
@@ -48,9 +50,14 @@ impl Identity {
         }
     }
 
+    /// Whether a member's settings decide under which name it sees this identity.
+    pub(crate) fn depends_on_member(&self) -> bool {
+        let omit = ServiceAccounts::Omit;
+        matches!(sent::identity(&[], omit, &self.user, &self.groups), Err(sent::NotSent::Account(_)))
+    }
+
     /// The identity that the member receives; the error is the reason why the sidecar forwards none.
-    pub(crate) fn on_member(&self, rules: &Rules) -> Result<Self, String> {
-        let account = service_account(&self.user);
+    pub(crate) fn on_member(&self, rules: &Rules, accounts: ServiceAccounts) -> Result<Self, String> {
         let refused_group =
             |group: &&String| !rules.admin_groups.contains(group) && builtin::is_privileged_group(group);
         let refused = match builtin::is_privileged_user(&self.user) {
@@ -62,13 +69,13 @@ impl Identity {
         {
             return Err(format!("{name:?} is an identity of the host's control plane or of the sidecar"));
         }
-        let groups = sent::groups(&rules.admin_groups, &self.user, &self.groups)
-            .map_err(|_| format!("{:?} comes without the groups of a service account", self.user))?;
+        let sent = sent::identity(&rules.admin_groups, accounts, &self.user, &self.groups);
+        let sent = sent.map_err(|error| error.to_string())?;
         let extra = self.extra.iter().filter(|(key, values)| rules.sends_extra(key) && !values.is_empty());
         Ok(Self {
-            user: self.user.clone(),
-            groups: groups.into_iter().map(str::to_owned).collect(),
-            uid: self.uid.clone().filter(|_| account.is_none()),
+            uid: self.uid.clone().filter(|_| !sent.is_members_account()),
+            user: sent.user.into_owned(),
+            groups: sent.groups.into_iter().map(Cow::into_owned).collect(),
             extra: extra.map(|(key, values)| (key.clone(), values.clone())).collect(),
         })
     }
@@ -147,7 +154,7 @@ mod tests {
 
     #[test]
     fn user_keeps_name_and_groups_on_the_member() {
-        let there = named("jane", &["dev"]).on_member(&Rules::default()).unwrap();
+        let there = named("jane", &["dev"]).on_member(&Rules::default(), ServiceAccounts::Same).unwrap();
         assert_eq!(there.groups, ["dev"]);
         assert_eq!(resources(&there), ["users/jane", "groups/dev"]);
         assert_eq!(there.review(&json!({}))["spec"]["groups"], json!(["dev", "system:authenticated"]));
@@ -155,21 +162,25 @@ mod tests {
 
     #[test]
     fn host_administrator_is_recognized() {
-        let there = named("root", &["system:masters"]).on_member(&Rules::default()).unwrap();
+        let there =
+            named("root", &["system:masters"]).on_member(&Rules::default(), ServiceAccounts::Same).unwrap();
         assert_eq!(there.groups, ["kubectl-mc:host-admins"]);
     }
 
     #[test]
     fn admin_groups_flag_adds_to_the_builtin_groups() {
         let rules = Rules::of_args(&["serve", "--admin-groups=platform", "--allow-privileged-identity"]);
-        let there = named("root", &["system:masters", "platform"]).on_member(&rules).unwrap();
+        let there =
+            named("root", &["system:masters", "platform"]).on_member(&rules, ServiceAccounts::Same).unwrap();
         assert_eq!(there.groups, ["kubectl-mc:host-admins"]);
-        assert!(named("system:kube-scheduler", &["x"]).on_member(&rules).is_ok());
+        assert!(named("system:kube-scheduler", &["x"]).on_member(&rules, ServiceAccounts::Same).is_ok());
     }
 
     #[test]
     fn service_account_maps_to_the_same_name_on_the_member() {
-        let there = named("system:serviceaccount:ci:deployer", &[]).on_member(&Rules::default()).unwrap();
+        let there = named("system:serviceaccount:ci:deployer", &[])
+            .on_member(&Rules::default(), ServiceAccounts::Same)
+            .unwrap();
         assert_eq!(resources(&there), ["serviceaccounts/deployer"]);
         assert_eq!(there.rights()[0]["namespace"], "ci");
         let groups = there.review(&json!({}))["spec"]["groups"].clone();
@@ -177,6 +188,29 @@ mod tests {
             groups,
             json!(["system:serviceaccounts", "system:serviceaccounts:ci", "system:authenticated"])
         );
+    }
+
+    #[test]
+    fn prefixed_account_needs_the_rights_of_a_user() {
+        let account = named("system:serviceaccount:ci:deployer", &[]);
+        let there = account.on_member(&Rules::default(), ServiceAccounts::Prefixed).unwrap();
+        let expected = [
+            "users/kubectl-mc:host:serviceaccount:ci:deployer",
+            "groups/kubectl-mc:host:serviceaccounts",
+            "groups/kubectl-mc:host:serviceaccounts:ci",
+        ];
+        assert_eq!(resources(&there), expected);
+        let review = there.review(&json!({}));
+        assert_eq!(review["spec"]["user"], "kubectl-mc:host:serviceaccount:ci:deployer");
+        assert!(
+            review["spec"]["groups"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|group| group != "system:serviceaccounts")
+        );
+        let refused = account.on_member(&Rules::default(), ServiceAccounts::Omit).unwrap_err();
+        assert!(refused.contains("spec.impersonation.serviceAccounts"), "{refused}");
     }
 
     #[test]
@@ -189,7 +223,10 @@ mod tests {
             ("system:serviceaccount:kube-system:x", vec![]),
         ] {
             assert!(
-                named(user, &groups).on_member(&Rules::default()).unwrap_err().contains("control plane"),
+                named(user, &groups)
+                    .on_member(&Rules::default(), ServiceAccounts::Same)
+                    .unwrap_err()
+                    .contains("control plane"),
                 "{user}"
             );
         }
@@ -205,7 +242,7 @@ mod tests {
                 "authentication.kubernetes.io/credential-id": ["X509SHA256=1"],
             },
         });
-        let there = Identity::of_review(&review).on_member(&Rules::default()).unwrap();
+        let there = Identity::of_review(&review).on_member(&Rules::default(), ServiceAccounts::Same).unwrap();
         assert_eq!(
             resources(&there),
             ["users/jane", "uids/1", "userextras/X509SHA256=1", "userextras/a", "userextras/b"]

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use kubectl_mc_api::access::sent::{AUTHENTICATED, BUILTIN_ADMIN_GROUPS, UNAUTHENTICATED};
+use kubectl_mc_api::access::sent::{self, AUTHENTICATED, BUILTIN_ADMIN_GROUPS, UNAUTHENTICATED};
 use kubectl_mc_api::access::{Subject, builtin};
+use kubectl_mc_api::member_cluster::ServiceAccounts;
 use kubectl_mc_api::names::HOST_ADMINS;
 use serde_json::{Value, json};
 
@@ -71,9 +72,19 @@ impl GrantSubject {
         Ok(Self(Subject::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() }))
     }
 
-    /// The subject in the notation of a binding.
+    /// The subject in the notation of a binding on the host.
     pub(crate) fn rbac(&self) -> Value {
         json!(self.0.to_rbac())
+    }
+
+    /// The subject that a binding on a member names; `None` if the member never sees it.
+    pub(crate) fn on_member(&self, accounts: ServiceAccounts) -> Option<Value> {
+        sent::subject(accounts, &self.0).map(|subject| json!(subject.to_rbac()))
+    }
+
+    /// Whether a member's settings decide under which name it sees the subject.
+    pub(crate) fn depends_on_member(&self) -> bool {
+        sent::subject(ServiceAccounts::Omit, &self.0).is_none()
     }
 
     /// The subject as part of an object's name: readable if possible, and unique.
@@ -162,6 +173,26 @@ mod tests {
         assert_eq!(
             subjects[2].rbac(),
             json!({"kind": "ServiceAccount", "name": "deployer", "namespace": "ci"})
+        );
+    }
+
+    #[test]
+    fn member_sees_accounts_as_its_settings_say() {
+        let subjects = of(&["jane"], &["system:serviceaccounts:ci"], &["ci:deployer"]).unwrap();
+        let names = |accounts| -> Vec<Option<String>> {
+            let seen = subjects.iter().map(|subject| subject.on_member(accounts));
+            seen.map(|subject| Some(subject?["name"].as_str()?.to_owned())).collect()
+        };
+        let some = |name: &str| Some(name.to_owned());
+        let same = [some("jane"), some("system:serviceaccounts:ci"), some("deployer")];
+        assert_eq!(names(ServiceAccounts::Same), same);
+        let prefixed = "kubectl-mc:host:serviceaccount:ci:deployer";
+        let expected = [some("jane"), some("kubectl-mc:host:serviceaccounts:ci"), some(prefixed)];
+        assert_eq!(names(ServiceAccounts::Prefixed), expected);
+        assert_eq!(names(ServiceAccounts::Omit), [some("jane"), None, None]);
+        assert_eq!(
+            subjects.iter().map(GrantSubject::depends_on_member).collect::<Vec<_>>(),
+            [false, true, true]
         );
     }
 

@@ -8,6 +8,7 @@ use clap::Args;
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::cluster_access::RoleRef;
 use kubectl_mc_api::go_duration::parse_flag;
+use kubectl_mc_api::member_cluster::ServiceAccounts;
 use kubectl_mc_api::token_life;
 
 use super::agent::AgentArgs;
@@ -34,15 +35,19 @@ pub(crate) struct JoinArgs {
     /// [default: those that the member lists]
     #[arg(long, value_name = "ROLE,...", value_parser = roles)]
     pub(crate) bindable_roles: Option<BTreeSet<String>>,
+    /// How the host's service accounts act on the member: as its own account of the same namespace and name, as users
+    /// kubectl-mc:host:serviceaccount:NAMESPACE:NAME, or not at all [default: as it is; same for a new member]
+    #[arg(long, value_name = "same|prefixed|omit", value_parser = service_accounts)]
+    pub(crate) service_accounts: Option<ServiceAccounts>,
     /// Lifetime of the sidecar's token, which it renews; the token that renews it lives 1.5 times as long [default: 720h;
     /// with --renew and --all-expired as it is]
     #[arg(long, value_name = "DURATION", value_parser = life)]
     pub(crate) token_duration: Option<Duration>,
     /// Only give new tokens to a cluster that is joined already, and to its agent
-    #[arg(long, conflicts_with_all = ["labels", "no_host_admins", "bindable_roles", "dry_run", "print", "agent_image", "agent_values", "agent_server", "agent_server_ca", "agent_tls_server_name", "agent_proxy"])]
+    #[arg(long, conflicts_with_all = ["labels", "no_host_admins", "bindable_roles", "service_accounts", "dry_run", "print", "agent_image", "agent_values", "agent_server", "agent_server_ca", "agent_tls_server_name", "agent_proxy"])]
     pub(crate) renew: bool,
     /// Give new tokens to every member that needs them, through its context in the kubeconfig
-    #[arg(long, conflicts_with_all = ["name", "renew", "member_context", "labels", "no_host_admins", "bindable_roles", "dry_run", "print"])]
+    #[arg(long, conflicts_with_all = ["name", "renew", "member_context", "labels", "no_host_admins", "bindable_roles", "service_accounts", "dry_run", "print"])]
     pub(crate) all_expired: bool,
     /// Write back the MemberClusters that the host has lost, and their definitions, of the records on the members' Secrets
     #[arg(long, conflicts_with_all = RESTORE_ALONE)]
@@ -142,6 +147,15 @@ fn label(text: &str) -> Result<(String, String), String> {
         Err("a label needs a key".to_owned())
     } else {
         Ok((key.to_owned(), value.to_owned()))
+    }
+}
+
+fn service_accounts(text: &str) -> Result<ServiceAccounts, String> {
+    match text {
+        "same" => Ok(ServiceAccounts::Same),
+        "prefixed" => Ok(ServiceAccounts::Prefixed),
+        "omit" => Ok(ServiceAccounts::Omit),
+        _ => Err("it is same, prefixed or omit".to_owned()),
     }
 }
 

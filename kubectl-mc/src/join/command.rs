@@ -22,7 +22,7 @@ use crate::join::print::Halves;
 use crate::join::side::Side;
 use crate::join::steps::{Joined, StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey};
-use crate::join::{agent, bindable_roles, enroll, manifest, next, renew, restore};
+use crate::join::{agent, bindable_roles, enroll, manifest, next, renew, restore, service_accounts};
 use crate::printer::Printer;
 use crate::settings::{self, ClusterNamesError, Settings};
 
@@ -233,6 +233,9 @@ async fn join(
         if let Some(list) = &list {
             printer.out_line(&format!("member: {}", bindable_roles::write(member, list, true).await?));
         }
+        if let Some(accounts) = arguments.service_accounts {
+            printer.out_line(&format!("host: {} (not written)", service_accounts::line(name, accounts)));
+        }
         let try_only = Delete { dry_run: true, timeout };
         let deleted = try_only.all(member.target(), surplus.into_iter()).await?;
         deleted.iter().for_each(|one| printer.out_line(&format!("member: {one} deleted (server dry run)")));
@@ -249,6 +252,7 @@ async fn join(
         registration,
         member_objects,
         bindable_roles: list,
+        service_accounts: arguments.service_accounts,
         surplus,
         token_life,
         timeout,

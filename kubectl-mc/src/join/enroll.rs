@@ -18,7 +18,7 @@ use super::endpoint::Endpoint;
 use super::preflight::{self, Finding};
 use super::side::Side;
 use super::survey::HostSurvey;
-use super::{bindable_roles, objects};
+use super::{bindable_roles, objects, service_accounts};
 use crate::apply::{Applied, Apply};
 use crate::cli::JoinArgs;
 use crate::cluster::connection;
@@ -110,6 +110,9 @@ async fn enroll(
     opening.open(secrets, note).await?;
     let apply = Apply { dry_run: false, force_conflicts: true };
     apply.each(host.target(), [registration], note).await?;
+    if let Some(accounts) = arguments.service_accounts {
+        printer.note_line(&format!("host: {}", service_accounts::write(host, name, accounts).await?));
+    }
     let AgentToken { fresh, granted } = account.token(plan.token, None, clock).await?;
     let token = fresh.ok_or_else(|| AgentError::NoToken(name.to_string()))?;
     printer.out(&manifest.text(&token));

@@ -18,7 +18,7 @@ use super::endpoint::Endpoint;
 use super::here_document::here_document;
 use super::manifest;
 use super::objects::MemberSide;
-use super::{refusals, token_policy};
+use super::{refusals, service_accounts, token_policy};
 use crate::apply::diff::documents;
 use crate::cli::JoinArgs;
 use crate::error::Failure;
@@ -100,17 +100,20 @@ impl Halves<'_> {
     }
 
     fn host(&self) -> Result<String, Failure> {
-        let Self { name, arguments: JoinArgs { labels, .. }, endpoint, agent, host_kubectl: kubectl, .. } =
-            self;
+        let Self { name, arguments, endpoint, agent, host_kubectl: kubectl, .. } = self;
+        let JoinArgs { labels, .. } = arguments;
         let key = match endpoint.proxy_tls.has_key() {
             true => {
                 "# The Secrets hold the private key of --proxy-client-key: treat this as the credential that it is.\n"
             }
             false => "",
         };
+        let accounts = arguments.service_accounts;
+        let accounts =
+            accounts.map(|accounts| service_accounts::shell(kubectl, name, accounts)).unwrap_or_default();
         let mut text = format!(
             "# On the host, as its administrator, in a shell that has those variables.\n\
-             {key}{kubectl} apply --server-side --field-manager=kubectl-mc -f - <<EOF\n"
+             {accounts}{key}{kubectl} apply --server-side --field-manager=kubectl-mc -f - <<EOF\n"
         );
         text.push_str(&here_document(|variable| {
             let uid = variable("MEMBER_UID");

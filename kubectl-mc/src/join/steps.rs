@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use kubectl_mc_api::member_cluster::ServiceAccounts;
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ use super::objects;
 use super::side::Side;
 use super::switch::Switch;
 use super::tokens::{Granted, Tokens};
-use super::{bindable_roles, token_policy, wait};
+use super::{bindable_roles, service_accounts, token_policy, wait};
 use crate::apply::delete::Delete;
 use crate::apply::{Applied, Apply, Change};
 use crate::error::Failure;
@@ -40,6 +41,8 @@ pub(crate) struct Steps<'a> {
     pub(crate) member_objects: Vec<Value>,
     /// The patch of the list of bindable roles in an existing ConfigMap.
     pub(crate) bindable_roles: Option<Value>,
+    /// Under which name the host's service accounts shall act on the member.
+    pub(crate) service_accounts: Option<ServiceAccounts>,
     /// The objects of an earlier join that are no longer wanted.
     pub(crate) surplus: Vec<Value>,
     pub(crate) token_life: Duration,
@@ -86,6 +89,7 @@ impl Steps<'_> {
             registration,
             member_objects,
             bindable_roles: list,
+            service_accounts: accounts,
             surplus,
             token_life,
             timeout,
@@ -156,6 +160,10 @@ impl Steps<'_> {
         }
         let delete = Delete { dry_run: false, timeout };
         delete.print_each("member: ", member.target(), surplus.into_iter(), printer).await?;
+        // The member's policy of before would refuse the names.
+        if let Some(accounts) = accounts {
+            printer.out_line(&format!("host: {}", service_accounts::write(host, name, accounts).await?));
+        }
         step.done();
 
         let step = progress.step("giving the sidecar its tokens");

@@ -49,6 +49,9 @@ pub struct Impersonation {
     /// Whether the member's role names every user that may be impersonated there.
     #[serde(default)]
     pub users: Users,
+    /// Under which name the host's service accounts act on the member.
+    #[serde(default, rename = "serviceAccounts")]
+    pub service_accounts: ServiceAccounts,
     /// Additional users, groups and service accounts that the sidecar may impersonate on the member: for
     /// hosts that authorize by other means as well, which cannot be listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,11 +59,13 @@ pub struct Impersonation {
     pub subjects: Option<Vec<Subject>>,
 }
 
-/// The parts of an identity that are passed to the member in addition to the user and the groups.
+/// How an identity is passed to the member: the parts in addition to the user and the groups, and the names of
+/// service accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
     pub uid: Forwarding,
     pub extra: Forwarding,
+    pub service_accounts: ServiceAccounts,
 }
 
 /// Whether a part of the caller's identity is passed on.
@@ -70,6 +75,18 @@ pub enum Forwarding {
     #[default]
     Forward,
     /// The member never sees it.
+    Omit,
+}
+
+/// Under which name the host's service accounts act on the member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ServiceAccounts {
+    /// As the member's account of the same namespace and name.
+    #[default]
+    Same,
+    /// As a user of its own, kubectl-mc:host:serviceaccount:NAMESPACE:NAME.
+    Prefixed,
+    /// Not at all: requests of service accounts are refused.
     Omit,
 }
 
@@ -109,14 +126,21 @@ pub struct MemberClusterStatus {
 }
 
 impl MemberCluster {
-    /// The parts of the caller's identity that are passed to this member. Without settings, uid and extra are
+    /// How the caller's identity is passed to this member. Without settings, uid and extra are
     /// passed on if the rights of the sidecar's account there allow both.
     pub fn forwarded(&self, is_allowed: bool) -> Forwarded {
         match &self.spec.impersonation {
-            Some(Impersonation { uid, extra, .. }) => Forwarded { uid: *uid, extra: *extra },
+            Some(Impersonation { uid, extra, service_accounts, .. }) => {
+                Forwarded { uid: *uid, extra: *extra, service_accounts: *service_accounts }
+            }
             None if is_allowed => Forwarded::default(),
-            None => Forwarded { uid: Forwarding::Omit, extra: Forwarding::Omit },
+            None => Forwarded { uid: Forwarding::Omit, extra: Forwarding::Omit, ..Forwarded::default() },
         }
+    }
+
+    /// Under which name the host's service accounts act on this member.
+    pub fn service_accounts(&self) -> ServiceAccounts {
+        self.forwarded(true).service_accounts
     }
 
     /// Whether the leader has written the sidecar's rights on the member.

@@ -29,7 +29,7 @@ use super::listing::{Listing, Seen};
 use super::turn::Turn;
 use super::work_queue::{WorkQueue, Working};
 use super::{Context, kube_error};
-use crate::members::inventory::fleet::Fleet;
+use crate::members::inventory::fleet::{Fleet, Registered};
 use crate::retry;
 use crate::watch_backoff::WatchBackoff;
 
@@ -181,13 +181,14 @@ impl Controller {
         self.registry = registry;
         self.members.retain(|cluster, _| fleet.contains_key(cluster));
         for (cluster, registered) in fleet.iter() {
-            let had_manager = self.fleet.get(cluster).map(|before| before.manager.is_some());
+            let settings = |of: &Registered| (of.manager.is_some(), of.member.service_accounts());
+            let before = self.fleet.get(cluster).map(settings);
             let member = self.members.entry(cluster.clone()).or_insert_with(|| Member {
                 grants: Arc::default(),
                 states: States::new(),
                 turn: Turn::now(),
             });
-            if had_manager != Some(registered.manager.is_some()) {
+            if before != Some(settings(registered)) {
                 member.turn.hurry(Instant::now());
             }
         }
@@ -244,8 +245,10 @@ impl Controller {
                 continue;
             }
             let work = member.turn.begin(retry::jittered(resync), &self.queue).begin();
-            let Some(manager) = self.fleet.get(cluster).and_then(|registered| registered.manager.clone())
-            else {
+            let registered = self.fleet.get(cluster);
+            let accounts = registered.map(|registered| registered.member.service_accounts());
+            let manager = registered.and_then(|registered| registered.manager.clone());
+            let (Some(accounts), Some(manager)) = (accounts, manager) else {
                 let message = format!("there is no Secret {}", cluster.manager_secret());
                 let state = State::unknown("NoManager", message);
                 member.states = member.grants.keys().map(|access| (access.clone(), state.clone())).collect();
@@ -257,7 +260,7 @@ impl Controller {
             let (cluster, grants) = (cluster.clone(), member.grants.clone());
             let tunnels = self.context.tunnels.clone();
             under_way.spawn(async move {
-                let outcome = member::sync(&cluster, &manager, &grants, &tunnels).await;
+                let outcome = member::sync(&cluster, &manager, &grants, accounts, &tunnels).await;
                 Done::Member(work, cluster, grants, outcome)
             });
         }

@@ -147,7 +147,8 @@ impl<'a> Draft<'a> {
     }
 
     fn identity_headers(&self, cluster: &Cluster) -> Result<member::Headers, member::Error> {
-        member::Headers::new(self.rules, &self.identity, cluster.forwarded)
+        let headers = member::Headers::new(self.rules, &self.identity, cluster.forwarded);
+        headers.map_err(|error| error.on(&cluster.name))
     }
 
     /// Whether the request only reads, so that repeating it is harmless.

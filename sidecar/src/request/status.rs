@@ -143,7 +143,9 @@ impl Shape {
             Error::Authorization(error) => Self::of_authorization(error),
             Error::Impersonation(Impersonation::Denied(error)) => Self::of_authorization(error),
             Error::Impersonation(Impersonation::Member(
-                member::Error::Privileged(_) | member::Error::WithoutGroups(_),
+                member::Error::Privileged(_)
+                | member::Error::NotSent(_)
+                | member::Error::AccountsOmitted { .. },
             )) => Self::FORBIDDEN,
             Error::Impersonation(Impersonation::Member(_) | Impersonation::LeftByHost(_)) => Self::INTERNAL,
             Error::Impersonation(_) => Self::BAD_REQUEST,

@@ -63,11 +63,14 @@ fn manager_token_allows_the_sidecars_own_writes() -> Result<()> {
     let anybody =
         json!({"apiGroups": ["authentication.k8s.io"], "resources": ["*"], "verbs": ["impersonate"]});
     let mut users: Vec<String> = names("user");
-    users.extend(["system:anonymous", "system:admin"].map(str::to_owned));
+    let account = "kubectl-mc:host:serviceaccount:ci:deployer";
+    users.extend(["system:anonymous", "system:admin", account].map(str::to_owned));
     let mut groups: Vec<String> = names("group");
     groups.extend(
         [
             "kubectl-mc:host-admins",
+            "kubectl-mc:host:serviceaccounts",
+            "kubectl-mc:host:serviceaccounts:ci",
             "system:monitoring",
             "system:serviceaccounts",
             "system:serviceaccounts:ci",
@@ -147,6 +150,8 @@ fn manager_grants_neither_refused_names_nor_all_names() -> Result<()> {
         "system:serviceaccounts:kube-system",
         "system:serviceaccounts:kubectl-mc-system",
         "kubectl-mc:other",
+        "kubectl-mc:host:other",
+        "kubectl-mc:host:serviceaccountsx",
     ] {
         refused_as_cluster_role(&group(json!(["dev", name])), "groups must be named")?;
     }
@@ -164,6 +169,8 @@ fn manager_grants_neither_refused_names_nor_all_names() -> Result<()> {
         "kubelet",
         "kube-apiserver",
         "kubectl-mc:x",
+        "kubectl-mc:host:x",
+        "kubectl-mc:host:serviceaccount",
     ] {
         refused_as_cluster_role(&user(json!(["jane", name])), "a user of the control plane")?;
     }

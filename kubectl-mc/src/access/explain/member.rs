@@ -1,6 +1,7 @@
 //! Determines the verdicts of the member by reviews through the caller's proxy path.
 
 use http::{Method, StatusCode};
+use kubectl_mc_api::member_cluster::ServiceAccounts;
 use kubectl_mc_api::{ClusterName, Origin};
 use serde_json::{Value, json};
 
@@ -76,9 +77,13 @@ impl Question<'_> {
     }
 
     /// Checks by SubjectAccessReviews: for the sidecar's account and for the impersonated user.
-    pub(super) async fn of_another(&self, grant: &impl Fn() -> String) -> Result<Verdicts, Failure> {
+    pub(super) async fn of_another(
+        &self,
+        accounts: ServiceAccounts,
+        grant: &impl Fn() -> String,
+    ) -> Result<Verdicts, Failure> {
         let Self { cluster, .. } = self;
-        let there = match self.who.on_member(self.rules) {
+        let there = match self.who.on_member(self.rules, accounts) {
             Ok(there) => there,
             Err(why) => return Ok(without_identity(why)),
         };
@@ -116,7 +121,7 @@ impl Question<'_> {
     /// proves the impersonation.
     pub(super) async fn of_oneself(&self, grant: &impl Fn() -> String) -> Result<Verdicts, Failure> {
         let Self { member, cluster, .. } = self;
-        if let Err(why) = self.who.on_member(self.rules) {
+        if let Err(why) = self.who.on_member(self.rules, ServiceAccounts::default()) {
             return Ok(without_identity(why));
         }
         let review = hops::self_review(&self.right.attributes);

@@ -2,8 +2,10 @@
 
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::cluster_access::RoleKind;
+use serde_json::Value;
 
 use crate::access::role::GrantedRole;
+use crate::access::subject::GrantSubject;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 
@@ -37,6 +39,53 @@ impl Explain for NoRole {
         Some(format!(
             "view, edit and admin are Kubernetes' own ClusterRoles; see: kubectl mc --cluster={cluster} get {list}"
         ))
+    }
+}
+
+/// The member does not let service accounts of the host in.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot grant access to {subject} on {cluster}: spec.impersonation.serviceAccounts of MemberCluster {cluster} is \
+     Omit"
+)]
+pub(super) struct NeverSeen {
+    subject: String,
+    cluster: ClusterName,
+}
+
+impl NeverSeen {
+    pub(super) fn new(subject: &GrantSubject, cluster: &ClusterName) -> Self {
+        Self { subject: subject.to_string(), cluster: cluster.clone() }
+    }
+}
+
+impl Explain for NeverSeen {
+    fn hint(&self) -> Option<String> {
+        Some("`kubectl mc join --service-accounts=prefixed` of that member lets them in as users".to_owned())
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Failed
+    }
+}
+
+/// The host has a newer setting than the plugin knows.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "spec.impersonation.serviceAccounts of MemberCluster {cluster} is {setting}, which this plugin does not know"
+)]
+pub(super) struct UnknownSetting {
+    pub(super) cluster: ClusterName,
+    pub(super) setting: Value,
+}
+
+impl Explain for UnknownSetting {
+    fn hint(&self) -> Option<String> {
+        Some("use a plugin of the sidecar's version: kubectl mc version".to_owned())
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Failed
     }
 }
 

@@ -21,9 +21,9 @@ fn grant_names_only_its_cluster() {
     assert_eq!(role["rules"][1]["verbs"], json!(["get"]));
     let everywhere = grant(None);
     let shop = grant(Some("shop"));
-    assert_eq!(everywhere.on_member()["kind"], "ClusterRoleBinding");
-    assert_eq!(shop.on_member()["kind"], "RoleBinding");
-    assert_eq!(shop.on_member()["metadata"]["namespace"], "shop");
+    assert_eq!(everywhere.on_member(json!({}))["kind"], "ClusterRoleBinding");
+    assert_eq!(shop.on_member(json!({}))["kind"], "RoleBinding");
+    assert_eq!(shop.on_member(json!({}))["metadata"]["namespace"], "shop");
     // Revoking one grant must not remove the other.
     let name = |grant: &Grant<'_>| grant.host_binding()["metadata"]["name"].clone();
     assert_eq!(name(&shop), "kubectl-mc:m1:view@shop:user:jane");
@@ -32,6 +32,9 @@ fn grant_names_only_its_cluster() {
     let of_role = Grant { cluster: &cluster, role, subject: &subject };
     assert_eq!(name(&of_role), "kubectl-mc-role:m1:shop:view:user:jane");
     assert_eq!(of_role.host_binding()["roleRef"]["name"], of_role.host_role(Reach::Read)["metadata"]["name"]);
-    assert_eq!(of_role.on_member()["roleRef"]["kind"], "Role");
-    assert_ne!(of_role.on_member()["metadata"]["name"], shop.on_member()["metadata"]["name"]);
+    assert_eq!(of_role.on_member(json!({}))["roleRef"]["kind"], "Role");
+    assert_ne!(
+        of_role.on_member(json!({}))["metadata"]["name"],
+        shop.on_member(json!({}))["metadata"]["name"]
+    );
 }

@@ -49,6 +49,7 @@ async fn failed_change_of_a_connection_is_undone() {
         registration: objects::member_cluster(&name, &[], None),
         member_objects: Vec::new(),
         bindable_roles: None,
+        service_accounts: None,
         surplus: Vec::new(),
         token_life: Duration::from_secs(3600),
         timeout: Duration::from_secs(1),

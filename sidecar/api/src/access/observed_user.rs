@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
 use super::{Subject, sent};
+use crate::member_cluster::ServiceAccounts;
 
 /// An observed user: the value of one key of the ConfigMap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,10 +24,13 @@ pub struct ObservedUser {
 
 impl ObservedUser {
     /// The subjects that are sent to a member for this user. Each needs a right there.
-    pub fn subjects(&self, admin_groups: &[String]) -> Vec<Subject> {
-        let groups = sent::groups(admin_groups, &self.user, &self.groups).unwrap_or_default();
-        let groups = groups.into_iter().map(|group| Subject::Group(group.to_owned()));
-        std::iter::once(Subject::of_user(&self.user)).chain(groups).collect()
+    pub fn subjects(&self, admin_groups: &[String], accounts: ServiceAccounts) -> Vec<Subject> {
+        // Of an identity that is never sent, nothing needs a right.
+        let Ok(sent) = sent::identity(admin_groups, accounts, &self.user, &self.groups) else {
+            return Vec::new();
+        };
+        let groups = sent.groups.into_iter().map(|group| Subject::Group(group.into_owned()));
+        std::iter::once(Subject::of_user(&sent.user)).chain(groups).collect()
     }
 }
 
@@ -34,22 +38,37 @@ impl ObservedUser {
 mod tests {
     use super::*;
 
-    fn subjects(user: &str, groups: &[&str]) -> Vec<String> {
+    fn subjects(accounts: ServiceAccounts, user: &str, groups: &[&str]) -> Vec<String> {
         let observed: ObservedUser = serde_json::from_value(
             serde_json::json!({"user": user, "groups": groups, "at": "2026-01-01T00:00:00Z"}),
         )
         .unwrap();
-        observed.subjects(&["system:masters".to_owned()]).iter().map(ToString::to_string).collect()
+        observed.subjects(&["system:masters".to_owned()], accounts).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn observed_subjects_are_those_sent_to_members() {
-        assert_eq!(subjects("jane", &["dev", "system:authenticated"]), ["user \"jane\"", "group \"dev\""]);
+        use ServiceAccounts::{Omit, Prefixed, Same};
         assert_eq!(
-            subjects("root", &["system:masters"]),
+            subjects(Same, "jane", &["dev", "system:authenticated"]),
+            ["user \"jane\"", "group \"dev\""]
+        );
+        assert_eq!(
+            subjects(Omit, "root", &["system:masters"]),
             ["user \"root\"", "group \"kubectl-mc:host-admins\""]
         );
         let derived = ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"];
-        assert_eq!(subjects("system:serviceaccount:ns:n", &derived), ["service account ns/n"]);
+        let account = |accounts| subjects(accounts, "system:serviceaccount:ns:n", &derived);
+        assert_eq!(account(Same), ["service account ns/n"]);
+        assert_eq!(
+            account(Prefixed),
+            [
+                "user \"kubectl-mc:host:serviceaccount:ns:n\"",
+                "group \"kubectl-mc:host:serviceaccounts\"",
+                "group \"kubectl-mc:host:serviceaccounts:ns\"",
+            ]
+        );
+        assert_eq!(account(Omit), [""; 0]);
+        assert_eq!(subjects(Prefixed, "kubectl-mc:host:serviceaccount:ns:n", &["dev"]), [""; 0], "forged");
     }
 }

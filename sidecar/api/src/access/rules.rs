@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::builtin::{is_privileged_group, is_privileged_namespace, is_privileged_user};
-use super::sent;
+use super::sent::{self, HOST_ACCOUNTS};
 use super::{Because, ObservedUser, Policy, Subject};
-use crate::member_cluster::{Forwarding, Impersonation, Users};
+use crate::member_cluster::{Forwarding, Impersonation, ServiceAccounts, Users};
 use crate::name::is_label;
 use crate::names::HOST_ADMINS;
 
@@ -54,6 +54,8 @@ pub enum Why {
     Privileged,
     /// No namespace of a service account can have the name.
     NoNamespace,
+    /// `spec.impersonation.serviceAccounts` is `Omit`.
+    AccountsOmitted,
     MemberRefuses,
 }
 
@@ -72,15 +74,16 @@ impl MemberRules {
             extra: impersonation.extra == Forwarding::Forward,
             ..Self::default()
         };
-        let mut make = Make { rules: &mut rules, admin_groups, policy };
+        let accounts = impersonation.service_accounts;
+        let mut make = Make { rules: &mut rules, admin_groups, accounts, policy };
         make.group(HOST_ADMINS, Because::Administrators);
         for (subject, because) in entitled {
             make.entitled(subject, because);
         }
         let more = impersonation.subjects.iter().flatten().filter_map(Subject::of);
         more.for_each(|subject| make.entitled(&subject, Because::Spec));
-        for subject in observed.iter().flat_map(|observed| observed.subjects(admin_groups)) {
-            make.one(&subject, Because::Observed);
+        for subject in observed.iter().flat_map(|observed| observed.subjects(admin_groups, accounts)) {
+            make.sent(&subject, Because::Observed);
         }
         rules
     }
@@ -104,6 +107,7 @@ impl MemberRules {
 struct Make<'a> {
     rules: &'a mut MemberRules,
     admin_groups: &'a [String],
+    accounts: ServiceAccounts,
     policy: &'a Policy,
 }
 
@@ -112,6 +116,7 @@ impl Make<'_> {
     fn entitled(&mut self, subject: &Subject, because: Because) {
         let Subject::Group(group) = subject else { return self.one(subject, because) };
         let left_out = match group.as_str() {
+            sent::SERVICE_ACCOUNTS if self.accounts == ServiceAccounts::Omit => Some(Why::AccountsOmitted),
             sent::AUTHENTICATED | sent::SERVICE_ACCOUNTS => Some(Why::OneByOne),
             sent::UNAUTHENTICATED => Some(Why::NeverSent),
             group if self.admin_groups.iter().any(|admin| admin == group) => {
@@ -120,12 +125,14 @@ impl Make<'_> {
             }
             HOST_ADMINS => Some(Why::Privileged),
             group => match sent::accounts_of(group) {
-                Some(namespace) => match self.refused_namespace(namespace) {
-                    None => {
-                        self.accounts(namespace).all.insert(because);
+                Some(namespace) => match (self.refused_namespace(namespace), self.accounts) {
+                    (None, ServiceAccounts::Same) => {
+                        self.accounts_of(namespace).all.insert(because);
                         return;
                     }
-                    refused => refused,
+                    // They are users there, and no rule of RBAC names users by their beginning.
+                    (None, _) => Some(Why::OneByOne),
+                    (refused, _) => refused,
                 },
                 None => return self.group(group, because),
             },
@@ -135,34 +142,63 @@ impl Make<'_> {
         }
     }
 
-    /// Adds a name that is sent to the member unchanged.
+    /// Adds one subject of the host.
     fn one(&mut self, subject: &Subject, because: Because) {
         match subject {
             Subject::Group(group) => self.group(group, because),
-            Subject::User(user) => {
-                let refused = is_privileged_user(user).then_some(Why::Privileged);
-                match refused.or_else(|| refused_by(&self.policy.refused_users, user)) {
-                    None => _ = self.rules.users.entry(user.clone()).or_default().insert(because),
-                    Some(why) => self.left_out(subject.clone(), why, because),
-                }
-            }
+            Subject::User(user) => match is_privileged_user(user) {
+                true => self.left_out(subject.clone(), Why::Privileged, because),
+                false => self.user(user, because),
+            },
             Subject::ServiceAccount { namespace, name } => match self.refused_namespace(namespace) {
-                None => _ = self.accounts(namespace).names.entry(name.clone()).or_default().insert(because),
                 Some(why) => self.left_out(subject.clone(), why, because),
+                None if self.accounts == ServiceAccounts::Same => {
+                    _ = self.accounts_of(namespace).names.entry(name.clone()).or_default().insert(because);
+                }
+                // The member derives no groups for it.
+                None => {
+                    let groups = sent::service_account_groups(namespace).map(Subject::Group);
+                    let sent =
+                        groups.iter().chain([subject]).filter_map(|one| sent::subject(self.accounts, one));
+                    sent.collect::<Vec<_>>().iter().for_each(|one| self.sent(one, because.clone()));
+                }
             },
         }
     }
 
+    /// Adds a name as it is sent to the member. Only service accounts of the host bear their prefix.
+    fn sent(&mut self, subject: &Subject, because: Because) {
+        match subject {
+            Subject::User(name) if name.starts_with(HOST_ACCOUNTS) => self.user(name, because),
+            Subject::Group(name) if name.starts_with(HOST_ACCOUNTS) => self.plain_group(name, because),
+            other => self.one(other, because),
+        }
+    }
+
+    fn user(&mut self, user: &str, because: Because) {
+        match refused_by(&self.policy.refused_users, user) {
+            None => _ = self.rules.users.entry(user.to_owned()).or_default().insert(because),
+            Some(why) => self.left_out(Subject::User(user.to_owned()), why, because),
+        }
+    }
+
     fn group(&mut self, group: &str, because: Because) {
-        // The only name under kubectl-mc's prefix that is sent to members.
-        let privileged = group != HOST_ADMINS && is_privileged_group(group);
-        let refused = privileged.then_some(Why::Privileged);
-        match refused.or_else(|| refused_by(&self.policy.refused_groups, group)) {
+        // The only name under kubectl-mc's prefix that stands for a group of the host.
+        if group != HOST_ADMINS && is_privileged_group(group) {
+            return self.left_out(Subject::Group(group.to_owned()), Why::Privileged, because);
+        }
+        self.plain_group(group, because);
+    }
+
+    fn plain_group(&mut self, group: &str, because: Because) {
+        match refused_by(&self.policy.refused_groups, group) {
             None => _ = self.rules.groups.entry(group.to_owned()).or_default().insert(because),
             Some(why) => self.left_out(Subject::Group(group.to_owned()), why, because),
         }
     }
 
+    /// Why the service accounts of a namespace get no right. The member's refusals of namespaces are about its own
+    /// accounts.
     fn refused_namespace(&self, namespace: &str) -> Option<Why> {
         // A binding may have any text here, and it becomes a part of a request's path.
         if !is_label(namespace) {
@@ -171,10 +207,14 @@ impl Make<'_> {
         if is_privileged_namespace(namespace) {
             return Some(Why::Privileged);
         }
-        refused_by(&self.policy.refused_namespaces, namespace)
+        match self.accounts {
+            ServiceAccounts::Same => refused_by(&self.policy.refused_namespaces, namespace),
+            ServiceAccounts::Prefixed => None,
+            ServiceAccounts::Omit => Some(Why::AccountsOmitted),
+        }
     }
 
-    fn accounts(&mut self, namespace: &str) -> &mut Accounts {
+    fn accounts_of(&mut self, namespace: &str) -> &mut Accounts {
         self.rules.accounts.entry(namespace.to_owned()).or_default()
     }
 
@@ -195,6 +235,7 @@ impl fmt::Display for Why {
             Self::OneByOne => "its users are added one by one, when they first come",
             Self::NoNamespace => "no namespace can have this name",
             Self::NeverSent => "no member is shown it",
+            Self::AccountsOmitted => "spec.impersonation.serviceAccounts of the MemberCluster is Omit",
             Self::AdminGroup => "members are shown kubectl-mc:host-admins in its place",
             Self::Privileged => "an identity of the control plane, or of the sidecar's own",
             Self::MemberRefuses => "the member's ConfigMap kubectl-mc-manager refuses it",

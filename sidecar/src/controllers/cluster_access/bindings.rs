@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kubectl_mc_api::access::{Policy, Subject};
 use kubectl_mc_api::cluster_access::RoleRef;
+use kubectl_mc_api::member_cluster::ServiceAccounts;
 
-use super::wanted::{Grants, refused};
+use super::wanted::{Grants, on_member};
 use crate::controllers::kube_error::printable;
 
 /// A role, and the namespace in which it is bound; `None` is everywhere.
@@ -55,7 +56,7 @@ impl State {
 }
 
 impl Bindings {
-    pub(super) fn new(grants: &Grants, policy: &Policy) -> Self {
+    pub(super) fn new(grants: &Grants, policy: &Policy, accounts: ServiceAccounts) -> Self {
         let mut bindings = Self::default();
         for (access, grant) in grants {
             let places: Vec<Option<String>> = match &grant.namespaces {
@@ -65,8 +66,13 @@ impl Bindings {
             let entry = |place: &Option<String>| grant.role.entry(place.as_deref());
             let (listed, unlisted): (Vec<_>, Vec<_>) =
                 places.into_iter().partition(|place| policy.bindable_roles.contains(&entry(place)));
-            let why = |subject| refused(subject, policy).map(|why| format!("{subject}: {why}"));
-            let left_out: Vec<String> = grant.subjects.iter().filter_map(why).collect();
+            let (mut subjects, mut left_out) = (Vec::new(), Vec::new());
+            for subject in &grant.subjects {
+                match on_member(subject, policy, accounts) {
+                    Ok(there) => subjects.push(there),
+                    Err(why) => left_out.push(format!("{subject}: {why}")),
+                }
+            }
             let state = if !unlisted.is_empty() {
                 not_bindable(&grant.role, &unlisted.iter().map(entry).collect())
             } else if left_out.is_empty() {
@@ -75,10 +81,9 @@ impl Bindings {
                 State::no("SubjectRefused", left_out.join("; "))
             };
             bindings.states.insert(access.clone(), state);
-            let subjects = || grant.subjects.iter().filter(|one| refused(one, policy).is_none()).cloned();
-            for place in listed.into_iter().filter(|_| subjects().next().is_some()) {
+            for place in listed.into_iter().filter(|_| !subjects.is_empty()) {
                 let place = (grant.role.clone(), place);
-                bindings.wanted.entry(place.clone()).or_default().extend(subjects());
+                bindings.wanted.entry(place.clone()).or_default().extend(subjects.iter().cloned());
                 bindings.of.entry(place).or_default().insert(access.clone());
             }
         }
@@ -141,13 +146,41 @@ mod tests {
             ("b".to_owned(), grant("view", None, &["jane", "theo"])),
             ("c".to_owned(), grant("view", Some(&["shop"]), &["zoe"])),
         ]);
-        let Bindings { wanted, states, .. } = Bindings::new(&grants, &policy(&["view"]));
+        let Bindings { wanted, states, .. } =
+            Bindings::new(&grants, &policy(&["view"]), ServiceAccounts::Same);
         let user = |name: &str| Subject::User(name.to_owned());
         let view = role_ref("view");
         assert_eq!(wanted[&(view.clone(), None)], BTreeSet::from([user("jane"), user("theo")]));
         assert_eq!(wanted[&(view, Some("shop".to_owned()))], BTreeSet::from([user("zoe")]));
         assert_eq!(wanted.len(), 2);
         assert!(states.values().all(|state| *state == State::granted()), "{states:?}");
+    }
+
+    #[test]
+    fn fault_84_binding_names_accounts_as_the_member_sees_them() {
+        let account = Subject::ServiceAccount { namespace: "ci".to_owned(), name: "deployer".to_owned() };
+        let group = |name: &str| Subject::Group(name.to_owned());
+        let own = group("system:serviceaccounts:ci");
+        let forged = Subject::User("kubectl-mc:host:serviceaccount:ci:forged".to_owned());
+        let subjects = BTreeSet::from([account.clone(), own.clone(), forged]);
+        let grant = Grant { role: role_ref("view"), namespaces: None, subjects };
+        let grants = Grants::from([("a".to_owned(), Arc::new(grant))]);
+        let refusals = Policy {
+            refused_namespaces: ["own".to_owned()].into(),
+            refused_groups: ["kubectl-mc:host:serviceaccounts:refused".to_owned()].into(),
+            ..policy(&["view"])
+        };
+        let bound = |accounts| {
+            let Bindings { wanted, states, .. } = Bindings::new(&grants, &refusals, accounts);
+            assert!(states["a"].message.contains(":forged"), "{states:?}");
+            (wanted.into_values().next().unwrap_or_default(), states["a"].message.clone())
+        };
+        assert_eq!(bound(ServiceAccounts::Same).0, BTreeSet::from([account, own]));
+        let user = Subject::User("kubectl-mc:host:serviceaccount:ci:deployer".to_owned());
+        let expected = BTreeSet::from([user, group("kubectl-mc:host:serviceaccounts:ci")]);
+        assert_eq!(bound(ServiceAccounts::Prefixed).0, expected);
+        let (none, why) = bound(ServiceAccounts::Omit);
+        assert!(none.is_empty() && why.contains("spec.impersonation.serviceAccounts"), "{why}");
     }
 
     #[test]
@@ -158,7 +191,8 @@ mod tests {
             ("c".to_owned(), grant("/view", Some(&["shop"]), &["zoe"])),
         ]);
         // A ClusterRole and a Role of the same name are different roles.
-        let Bindings { wanted, states, .. } = Bindings::new(&grants, &policy(&["shop/deployer", "view"]));
+        let Bindings { wanted, states, .. } =
+            Bindings::new(&grants, &policy(&["shop/deployer", "view"]), ServiceAccounts::Same);
         let places: Vec<_> = wanted.keys().cloned().collect();
         assert_eq!(places, [(role_ref("/deployer"), Some("shop".to_owned()))]);
         assert!(states.values().all(|state| state.reason == "RoleNotBindable"), "{states:?}");
@@ -173,7 +207,8 @@ mod tests {
             ("b".to_owned(), grant("view", None, &["jane", "root", "system:node:n1"])),
             ("c".to_owned(), grant("view", Some(&["shop"]), &["root"])),
         ]);
-        let Bindings { wanted, states, .. } = Bindings::new(&grants, &policy(&["view"]));
+        let Bindings { wanted, states, .. } =
+            Bindings::new(&grants, &policy(&["view"]), ServiceAccounts::Same);
         assert_eq!(wanted.into_values().collect::<Vec<_>>(), [[Subject::User("jane".to_owned())].into()]);
         assert_eq!(states["a"].reason, "RoleNotBindable");
         for access in ["b", "c"] {

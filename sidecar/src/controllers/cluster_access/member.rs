@@ -14,6 +14,7 @@ use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::access::objects::RBAC_GROUP;
 use kubectl_mc_api::access::{Policy, Subject};
 use kubectl_mc_api::cluster_access::{RoleKind, RoleRef};
+use kubectl_mc_api::member_cluster::ServiceAccounts;
 use kubectl_mc_api::names::{ACCESS, KUBECTL_MC, MANAGED_BY, MANAGER, NAMESPACE};
 use tokio::time::timeout;
 use tracing::debug;
@@ -35,6 +36,7 @@ pub(super) async fn sync(
     cluster: &ClusterName,
     manager: &Secret,
     grants: &Grants,
+    accounts: ServiceAccounts,
     tunnels: &Arc<AgentTunnels>,
 ) -> Outcome {
     let failed = |state: State| {
@@ -48,18 +50,22 @@ pub(super) async fn sync(
             return failed(State::no("MemberUnreachable", message));
         }
     };
-    match timeout(TIMEOUT, attempt(&member, grants)).await {
+    match timeout(TIMEOUT, attempt(&member, grants, accounts)).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(error)) => failed(state_of(&error)),
         Err(_) => failed(State::no("MemberUnreachable", "the member did not answer in time")),
     }
 }
 
-async fn attempt(member: &kube::Client, grants: &Grants) -> Result<Outcome, kube::Error> {
+async fn attempt(
+    member: &kube::Client,
+    grants: &Grants,
+    accounts: ServiceAccounts,
+) -> Result<Outcome, kube::Error> {
     let policies = Api::<ConfigMap>::namespaced(member.clone(), NAMESPACE);
     let policy = policies.get_opt(MANAGER).await?.and_then(|map| map.data);
     let policy = policy.map(|data| Policy::parse(&data)).unwrap_or_default();
-    let mut bindings = Bindings::new(grants, &policy);
+    let mut bindings = Bindings::new(grants, &policy, accounts);
     let mut failed = false;
     // Bindings of a role that is no longer listed are deleted as far as the manager is allowed to.
     let listed: BTreeSet<RoleRef> =
@@ -267,7 +273,7 @@ mod tests {
                 }
             }
         });
-        let outcome = attempt(&member, &grants).await.unwrap();
+        let outcome = attempt(&member, &grants, ServiceAccounts::Same).await.unwrap();
         assert_eq!(wrote.try_iter().collect::<Vec<_>>(), [two]);
         assert_eq!((outcome.states["a"].reason, outcome.states["b"].reason), ("Forbidden", "Granted"));
         assert!(outcome.retry);

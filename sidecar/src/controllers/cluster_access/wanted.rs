@@ -10,9 +10,10 @@ use kube::core::SelectorExt;
 use kube::{Resource, ResourceExt};
 use kubectl_mc_api::access::builtin::{is_privileged_group, is_privileged_namespace, is_privileged_user};
 use kubectl_mc_api::access::objects::RBAC_GROUP;
-use kubectl_mc_api::access::sent::{AUTHENTICATED, BUILTIN_ADMIN_GROUPS, UNAUTHENTICATED};
+use kubectl_mc_api::access::sent::{self, AUTHENTICATED, BUILTIN_ADMIN_GROUPS, UNAUTHENTICATED};
 use kubectl_mc_api::access::{Policy, Subject};
 use kubectl_mc_api::cluster_access::{RoleKind, RoleRef, host_name};
+use kubectl_mc_api::member_cluster::ServiceAccounts;
 use kubectl_mc_api::names::{ACCESS, KUBECTL_MC, MANAGED_BY};
 use kubectl_mc_api::path::PROXY_GROUP;
 use kubectl_mc_api::{ClusterAccess, ClusterName, is_label, is_subdomain};
@@ -177,43 +178,55 @@ fn host_objects(
         rules: Some(vec![rule("clusters", vec!["get".to_owned()]), rule("clusters/proxy", verbs)]),
         ..ClusterRole::default()
     };
-    let anyone = Policy::default();
     let binding = ClusterRoleBinding {
         metadata,
         role_ref: v1::RoleRef { api_group: RBAC_GROUP.to_owned(), kind: "ClusterRole".to_owned(), name },
         subjects: Some(
-            subjects.iter().filter(|one| refused(one, &anyone).is_none()).map(Subject::to_rbac).collect(),
+            subjects.iter().filter(|one| never_sent(one).is_none()).map(Subject::to_rbac).collect(),
         ),
     };
     (role, binding)
 }
 
-/// Why a subject gets no access on a member with this policy. This includes every subject that the member's
-/// ValidatingAdmissionPolicy or RBAC would refuse: subjects share a binding, so a refused one would block the
-/// others.
-pub(super) fn refused(subject: &Subject, policy: &Policy) -> Option<&'static str> {
-    let (privileged, refused) = match subject {
-        Subject::User(user) => {
-            (is_privileged_user(user) || user == ANONYMOUS, policy.refused_users.contains(user))
-        }
-        Subject::Group(group) => (
+/// The subject that a binding on a member with this policy names, or why it gets no access there. This includes every
+/// subject that the member's ValidatingAdmissionPolicy or RBAC would refuse: subjects share a binding, so a refused one
+/// would block the others.
+pub(super) fn on_member(
+    subject: &Subject,
+    policy: &Policy,
+    accounts: ServiceAccounts,
+) -> Result<Subject, &'static str> {
+    if let Some(why) = never_sent(subject) {
+        return Err(why);
+    }
+    let omitted = "spec.impersonation.serviceAccounts of the MemberCluster is Omit";
+    let there = sent::subject(accounts, subject).ok_or(omitted)?;
+    let is_refused = match &there {
+        Subject::User(user) => policy.refused_users.contains(user),
+        Subject::Group(group) => policy.refused_groups.contains(group),
+        Subject::ServiceAccount { namespace, .. } => policy.refused_namespaces.contains(namespace),
+    };
+    if is_refused { Err("the member's ConfigMap kubectl-mc-manager refuses it") } else { Ok(there) }
+}
+
+/// Why no member ever sees a subject of the host.
+fn never_sent(subject: &Subject) -> Option<&'static str> {
+    let is_privileged = match subject {
+        Subject::User(user) => is_privileged_user(user) || user == ANONYMOUS,
+        Subject::Group(group) => {
             is_privileged_group(group)
                 || BUILTIN_ADMIN_GROUPS.contains(&group.as_str())
-                || [AUTHENTICATED, UNAUTHENTICATED].contains(&group.as_str()),
-            policy.refused_groups.contains(group),
-        ),
+                || [AUTHENTICATED, UNAUTHENTICATED].contains(&group.as_str())
+        }
         Subject::ServiceAccount { namespace, name } => {
             if !(is_label(namespace) && is_subdomain(name)) {
                 return Some("no service account can have this name");
             }
-            (is_privileged_namespace(namespace), policy.refused_namespaces.contains(namespace))
+            is_privileged_namespace(namespace)
         }
     };
-    if privileged {
-        Some("it is an identity of everybody, of administrators, of a control plane or of the sidecar")
-    } else {
-        refused.then_some("the member's ConfigMap kubectl-mc-manager refuses it")
-    }
+    is_privileged
+        .then_some("it is an identity of everybody, of administrators, of a control plane or of the sidecar")
 }
 
 /// The user of callers without a credential.
@@ -324,10 +337,12 @@ mod tests {
             account("a.b", "x"),
             account("ci", "x..y"),
         ] {
-            assert!(refused(&subject, &Policy::default()).is_some(), "{subject}");
+            let there = on_member(&subject, &Policy::default(), ServiceAccounts::Same);
+            assert!(there.is_err(), "{subject}");
         }
         for subject in [account("ci", "deployer.v2"), user("jane"), group("oidc:dev")] {
-            assert_eq!(refused(&subject, &Policy::default()), None, "{subject}");
+            let there = on_member(&subject, &Policy::default(), ServiceAccounts::Same);
+            assert_eq!(there, Ok(subject));
         }
     }
 

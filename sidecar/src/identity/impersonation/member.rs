@@ -5,13 +5,15 @@
 //! - A service account's groups are left out when they are the derived ones, and its host uid always: the
 //!   host's account `n` in namespace `ns` acts as the member's own account `n` in namespace `ns`. An account
 //!   without groups (`--as` with `--as-group=system:authenticated`) is refused, because the member would
-//!   derive them.
+//!   derive them. `spec.impersonation.serviceAccounts` of the member may name the accounts otherwise, or refuse
+//!   them.
 //! - The admin groups are never sent. `kubectl-mc:host-admins` replaces them, so that the member's RBAC
 //!   decides.
 //! - Identities of the host's own components (`access::builtin`) are refused, because on the member they
 //!   belong to another program.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::access::builtin::{is_privileged_group, is_privileged_user};
 use kubectl_mc_api::access::sent;
 use kubectl_mc_api::member_cluster::{Forwarded, Forwarding};
@@ -52,13 +54,15 @@ impl Headers {
     /// The headers for `identity` on a member, with the parts that are forwarded to it.
     pub fn new(rules: &Rules, identity: &Identity, forwarded: Forwarded) -> Result<Self, Error> {
         rules.refuse_privileged(identity)?;
-        let mut headers = vec![(HeaderName::from_static(USER), value("user name", &identity.user)?)];
-        for group in rules.groups(identity)? {
+        let Identity { user, groups, .. } = identity;
+        let sent = sent::identity(&rules.admin_groups, forwarded.service_accounts, user, groups)?;
+        let mut headers = vec![(HeaderName::from_static(USER), value("user name", &sent.user)?)];
+        for group in &sent.groups {
             headers.push((HeaderName::from_static(GROUP), value("group", group)?));
         }
         if let Some(uid) = &identity.uid
             && forwarded.uid == Forwarding::Forward
-            && identity.service_account().is_none()
+            && !sent.is_members_account()
         {
             headers.push((HeaderName::from_static(UID), value("uid", uid)?));
         }
@@ -93,6 +97,18 @@ impl Headers {
     }
 }
 
+impl Error {
+    /// The same error, which names the member whose settings are its cause.
+    pub fn on(self, cluster: &ClusterName) -> Self {
+        match self {
+            Self::NotSent(sent::NotSent::Account(name)) => {
+                Self::AccountsOmitted { cluster: cluster.clone(), name }
+            }
+            other => other,
+        }
+    }
+}
+
 impl Rules {
     fn refuse_privileged(&self, identity: &Identity) -> Result<(), Error> {
         if self.allow_privileged_identity {
@@ -106,11 +122,6 @@ impl Rules {
             Some(group) => Err(Error::Privileged(group.clone())),
             None => Ok(()),
         }
-    }
-
-    fn groups<'a>(&self, identity: &'a Identity) -> Result<Vec<&'a str>, Error> {
-        let groups = sent::groups(&self.admin_groups, &identity.user, &identity.groups);
-        groups.map_err(|sent::WithoutGroups| Error::WithoutGroups(identity.user.clone()))
     }
 
     fn omits(&self, key: &str) -> bool {
@@ -177,11 +188,13 @@ pub enum Error {
          (the sidecar's flag --allow-privileged-identity allows it)"
     )]
     Privileged(String),
+    #[error(transparent)]
+    NotSent(#[from] sent::NotSent),
     #[error(
-        "{0:?} lacks the groups of a service account, which a member would add: impersonate it without \
-         --as-group, or with all of its groups"
+        "{name:?} belongs to service accounts of the host, and MemberCluster {cluster} has \
+         spec.impersonation.serviceAccounts: Omit"
     )]
-    WithoutGroups(String),
+    AccountsOmitted { cluster: ClusterName, name: String },
     #[error("the {0} {1:?} cannot be written into a header")]
     NotCarried(&'static str, String),
     #[error("the request already has impersonation headers")]

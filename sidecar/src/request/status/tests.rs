@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, Request};
 use kubectl_mc_api::Origin;
+use kubectl_mc_api::access::sent::NotSent;
 use serde_json::Value;
 
 use jiff::Timestamp;
@@ -47,7 +48,8 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
     };
     let off = Inventory::ProxyOff { cluster: m1(), why: "Secret m1.member does not exist".into() };
     let privileged = member::Error::Privileged("system:node:a".to_owned());
-    let without_groups = member::Error::WithoutGroups("system:serviceaccount:ns:n".to_owned());
+    let omitted = member::Error::from(NotSent::Account("system:serviceaccount:ns:n".to_owned())).on(&m1());
+    let without_groups = member::Error::from(NotSent::WithoutGroups("system:serviceaccount:ns:n".to_owned()));
     vec![
         (RequestInfo::NotFound("/x".to_owned()).into(), 404, "NotFound", Hop::Request),
         (Authentication::Token.into(), 401, "Unauthorized", Hop::HostAuthentication),
@@ -57,6 +59,7 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
         (Authorization::Review.into(), 503, "ServiceUnavailable", Hop::HostAuthorization),
         (Impersonation::Member(privileged).into(), 403, "Forbidden", Hop::HostAuthorization),
         (Impersonation::Member(without_groups).into(), 403, "Forbidden", Hop::HostAuthorization),
+        (Impersonation::Member(omitted).into(), 403, "Forbidden", Hop::HostAuthorization),
         (Impersonation::WithoutUser.into(), 400, "BadRequest", Hop::HostAuthorization),
         (crate::request::limits::Error::InAll.into(), 429, "TooManyRequests", Hop::Sidecar),
         (crate::request::limits::Error::Tunnels.into(), 429, "TooManyRequests", Hop::Sidecar),

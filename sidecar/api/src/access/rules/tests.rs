@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::Why::{AccountsOmitted, NoNamespace, OneByOne, Privileged};
 use super::*;
 
 fn because(binding: &str) -> Because {
@@ -50,6 +51,59 @@ fn subjects_are_listed_by_kind() {
 fn summary_omits_namespaces_whose_accounts_are_named() {
     let rules = rules(&Policy::default(), &[account("ns", "robot"), account("ns", "other")]);
     assert_eq!(rules.summary(), "0 users, 1 group, 2 service accounts");
+}
+
+fn with_accounts(accounts: ServiceAccounts, policy: &Policy, subjects: &[Subject]) -> MemberRules {
+    let impersonation = Impersonation { service_accounts: accounts, ..Impersonation::default() };
+    let entitled = subjects.iter().map(|subject| (subject, because("b")));
+    MemberRules::new(&admin_groups(), &impersonation, policy, entitled, &[])
+}
+
+#[test]
+fn prefixed_accounts_are_listed_as_users_with_their_groups() {
+    let subjects = [
+        account("ns", "robot"),
+        group("system:serviceaccounts:ci"),
+        group("system:serviceaccounts"),
+        account("kube-system", "x"),
+        account("n/s", "x"),
+        Subject::User("kubectl-mc:host:serviceaccount:ns:forged".to_owned()),
+        group("kubectl-mc:host:serviceaccounts:forged"),
+    ];
+    let rules = with_accounts(ServiceAccounts::Prefixed, &Policy::default(), &subjects);
+    assert!(rules.users.keys().eq(["kubectl-mc:host:serviceaccount:ns:robot"]));
+    let own = ["kubectl-mc:host:serviceaccounts", "kubectl-mc:host:serviceaccounts:ns"];
+    assert_eq!(groups(&rules), [HOST_ADMINS, own[0], own[1]]);
+    assert!(rules.accounts.is_empty());
+    let why = |subject: &Subject| rules.left_out[subject].why;
+    let expected = [OneByOne, OneByOne, Privileged, NoNamespace, Privileged, Privileged];
+    assert_eq!(subjects[1..].iter().map(why).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn member_refuses_prefixed_accounts_as_users_and_groups() {
+    let list = |name: &str| [name.to_owned()].into();
+    let policy = Policy {
+        refused_users: list("kubectl-mc:host:serviceaccount:ns:robot"),
+        refused_groups: list("kubectl-mc:host:serviceaccounts:ci"),
+        refused_namespaces: list("own"),
+        ..Policy::default()
+    };
+    let subjects = [account("ns", "robot"), account("ci", "x"), account("own", "y")];
+    let rules = with_accounts(ServiceAccounts::Prefixed, &policy, &subjects);
+    let users = ["kubectl-mc:host:serviceaccount:ci:x", "kubectl-mc:host:serviceaccount:own:y"];
+    assert!(rules.users.keys().eq(users), "{:?}", rules.users);
+    assert!(!rules.groups.contains_key("kubectl-mc:host:serviceaccounts:ci"));
+}
+
+#[test]
+fn omitted_accounts_get_no_right() {
+    let subjects =
+        [account("ns", "robot"), group("system:serviceaccounts:ci"), group("system:serviceaccounts")];
+    let rules = with_accounts(ServiceAccounts::Omit, &Policy::default(), &subjects);
+    assert!(rules.users.is_empty() && rules.accounts.is_empty());
+    assert_eq!(groups(&rules), [HOST_ADMINS]);
+    assert!(subjects.iter().all(|subject| rules.left_out[subject].why == AccountsOmitted));
 }
 
 #[test]

@@ -1,3 +1,6 @@
+use kubectl_mc_api::access::sent::NotSent;
+use kubectl_mc_api::member_cluster::ServiceAccounts;
+
 use super::*;
 use crate::identity::Identity;
 
@@ -34,7 +37,7 @@ fn user_groups_uid_and_extra_are_sent() {
         sent(&jane, Forwarded::default()),
         ["user=jané", "group=dev", "uid=42", "extra-scopes.io%2fa%20b%25=x", "extra-scopes.io%2fa%20b%25=y"]
     );
-    let omit = Forwarded { uid: Forwarding::Omit, extra: Forwarding::Omit };
+    let omit = Forwarded { uid: Forwarding::Omit, extra: Forwarding::Omit, ..Forwarded::default() };
     assert_eq!(sent(&jane, omit), ["user=jané", "group=dev"]);
 }
 
@@ -64,10 +67,69 @@ fn service_account_without_groups_is_refused() {
     let account = "system:serviceaccount:ns:n";
     for groups in [&["system:authenticated"][..], &["system:unauthenticated"], &[]] {
         let refusal = refusal(&identity(account, groups));
-        assert!(matches!(refusal, Error::WithoutGroups(_)), "{groups:?}");
+        assert!(matches!(refusal, Error::NotSent(NotSent::WithoutGroups(_))), "{groups:?}");
         assert!(refusal.to_string().contains(account) && refusal.to_string().contains("--as-group"));
     }
     assert_eq!(sent(&identity("jane", &["system:authenticated"]), Forwarded::default()), ["user=jane"]);
+}
+
+fn with_accounts(accounts: ServiceAccounts) -> Forwarded {
+    Forwarded { service_accounts: accounts, ..Forwarded::default() }
+}
+
+fn account() -> Identity {
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"];
+    Identity { uid: Some("1".to_owned()), ..identity("system:serviceaccount:ns:n", &groups) }
+}
+
+/// To the member it is a user like any other, so the uid is sent too.
+#[test]
+fn fault_84_prefixed_account_is_a_user_of_the_member() {
+    assert_eq!(
+        sent(&account(), with_accounts(ServiceAccounts::Prefixed)),
+        [
+            "user=kubectl-mc:host:serviceaccount:ns:n",
+            "group=kubectl-mc:host:serviceaccounts",
+            "group=kubectl-mc:host:serviceaccounts:ns",
+            "uid=1",
+        ]
+    );
+    let prefixed = with_accounts(ServiceAccounts::Prefixed);
+    let rights = Headers::new(&Rules::default(), &account(), prefixed).unwrap().rights();
+    let user = Attributes::impersonate("", "users", "", "", "kubectl-mc:host:serviceaccount:ns:n");
+    assert!(
+        rights.contains(&user)
+            && rights.iter().all(|right| !format!("{right:?}").contains("serviceaccounts\","))
+    );
+}
+
+#[test]
+fn fault_84_omitted_account_is_refused_with_member_and_field() {
+    let omit = with_accounts(ServiceAccounts::Omit);
+    let refused = Headers::new(&Rules::default(), &account(), omit).unwrap_err();
+    let text = refused.on(&"m1".parse().unwrap()).to_string();
+    for part in ["system:serviceaccount:ns:n", "MemberCluster m1", "spec.impersonation.serviceAccounts: Omit"]
+    {
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(sent(&identity("jane", &["dev"]), omit), ["user=jane", "group=dev"]);
+}
+
+/// Whatever the flag allows, no identity of the host takes the name of another's account.
+#[test]
+fn fault_84_prefix_of_accounts_is_refused_with_every_flag() {
+    for allow_privileged_identity in [false, true] {
+        let rules = Rules { allow_privileged_identity, ..Rules::default() };
+        for accounts in [ServiceAccounts::Same, ServiceAccounts::Prefixed, ServiceAccounts::Omit] {
+            for (user, groups) in [
+                ("kubectl-mc:host:serviceaccount:ns:n", &[][..]),
+                ("jane", &["kubectl-mc:host:serviceaccounts:ns"]),
+            ] {
+                let forged = identity(user, groups);
+                assert!(Headers::new(&rules, &forged, with_accounts(accounts)).is_err(), "{user} {groups:?}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -133,7 +133,7 @@ async fn karmada_member_with_written_rights_gets_uid_and_extra() {
         });
         member.status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
         host.state.member(Event::Apply(member));
-        let Forwarded { uid, extra } = host.find("k1").unwrap().forwarded;
+        let Forwarded { uid, extra, .. } = host.find("k1").unwrap().forwarded;
         assert_eq!((uid, extra), (expected, expected), "AuthSynced is {synced}");
     }
     host.cluster(cluster("k1", "u-1", "https://203.0.113.8"));

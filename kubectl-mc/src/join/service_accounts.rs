@@ -1,0 +1,97 @@
+//! Sets under which name the host's service accounts act on a member (`spec.impersonation.serviceAccounts`).
+//!
+//! The field has its own field manager, so that a later join without the flag leaves it as it is.
+
+use http::Method;
+use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::member_cluster::ServiceAccounts;
+use kubectl_mc_api::names::FLEET_GROUP_VERSION;
+use kubectl_mc_api::path;
+use serde_json::{Value, json};
+
+use super::here_document::here_document;
+use super::side::Side;
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+
+/// Writes the field of a registered member, and returns a line of output. The member's policy must allow the names
+/// already.
+pub(crate) async fn write(
+    host: &Side,
+    name: &ClusterName,
+    accounts: ServiceAccounts,
+) -> Result<String, Failure> {
+    let cluster = path::member_cluster(name);
+    let patch = json!({"spec": spec(accounts)});
+    let to = format!("{cluster}?fieldManager={FIELD_MANAGER}");
+    let answer = host.send(Method::PATCH, &to, Some(("application/merge-patch+json", &patch))).await?;
+    if !answer.status.is_success() {
+        return Err(host.refused(format!("patch {cluster}"), &answer).into());
+    }
+    // A host whose CustomResourceDefinition does not know the field drops it.
+    if answer.json()["spec"]["impersonation"]["serviceAccounts"] != json!(accounts) {
+        return Err(Dropped { cluster: name.clone(), install: host.at.cluster.kubectl_mc() }.into());
+    }
+    Ok(line(name, accounts))
+}
+
+/// `membercluster.fleet.kubectl-mc.dev/m1: service accounts Prefixed`
+pub(crate) fn line(name: &ClusterName, accounts: ServiceAccounts) -> String {
+    format!("membercluster.fleet.kubectl-mc.dev/{name}: service accounts {accounts:?}")
+}
+
+/// The command that creates the registration with the field, before its Secrets exist.
+pub(crate) fn shell(kubectl: &str, name: &ClusterName, accounts: ServiceAccounts) -> String {
+    let object: Value = json!({
+        "apiVersion": FLEET_GROUP_VERSION,
+        "kind": "MemberCluster",
+        "metadata": {"name": name.as_str()},
+        "spec": spec(accounts),
+    });
+    format!(
+        "{kubectl} apply --server-side --force-conflicts --field-manager={FIELD_MANAGER} -f - <<EOF\n{}EOF\n",
+        here_document(|_| vec![object.clone()])
+    )
+}
+
+fn spec(accounts: ServiceAccounts) -> Value {
+    json!({"impersonation": {"serviceAccounts": accounts}})
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the host dropped spec.impersonation.serviceAccounts of MemberCluster {cluster}: it does not know the field"
+)]
+struct Dropped {
+    cluster: ClusterName,
+    /// `kubectl mc` with the flags that address the host.
+    install: String,
+}
+
+impl Explain for Dropped {
+    fn hint(&self) -> Option<String> {
+        Some(format!("update the sidecar on the host, then join again: {} install", self.install))
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Failed
+    }
+}
+
+const FIELD_MANAGER: &str = "kubectl-mc-service-accounts";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printed_command_applies_the_field_alone() {
+        let name = "m1".parse().unwrap();
+        let text = shell("kubectl --context=h", &name, ServiceAccounts::Prefixed);
+        let begin = "kubectl --context=h apply --server-side --force-conflicts \
+                     --field-manager=kubectl-mc-service-accounts -f - <<EOF\n";
+        assert!(text.starts_with(begin) && text.ends_with("\nEOF\n"), "{text}");
+        assert!(text.contains("name: m1\n") && text.contains("serviceAccounts: Prefixed\n"), "{text}");
+        assert!(!text.contains("labels") && !text.contains("annotations"), "a later join owns these: {text}");
+    }
+}

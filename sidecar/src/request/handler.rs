@@ -185,6 +185,7 @@ async fn respond(
 
     // The login is admitted before any review at the host for it, and impersonation does not change that.
     let user = flow::caller(&services.limits, &caller.identity);
+    request.body().charge(user);
     record.hold().admitted(match due {
         Some(due) => record.hold().queue(services.limits.admit(info.verb.is_read(), user, due)).await?,
         None if matches!(info.route, Route::Attach(_)) => services.limits.admit_agent(user)?,

@@ -26,7 +26,8 @@ use crate::random;
 use crate::request::cutoff::{Cutoff, UNREAD_TIMEOUT};
 use crate::request::handler::{self, Arrival};
 use crate::request::services::Services;
-use crate::request::upload::{self, SmallFrames, Upload};
+use crate::request::upload::Upload;
+use crate::request::upload::small_frames::{self, SmallFrames};
 use crate::server::head_limit::HeadLimit;
 use crate::server::peer::Peer;
 use crate::server::places::{Place, Proof};
@@ -257,7 +258,7 @@ fn http2(proof: Proof, streams: Streams) -> http2::Builder<Streams> {
         // for a while, and `SmallFrames` counts small frames.
         Proof::FrontProxy => {
             builder.max_pending_accept_reset_streams(usize::MAX).max_local_error_reset_streams(None);
-            (HeadLimit::FRONT_PROXY, upload::CONNECTION_WINDOW)
+            (HeadLimit::FRONT_PROXY, small_frames::CONNECTION_WINDOW)
         }
         Proof::User | Proof::Nothing => (HeadLimit::CALLER, STREAM_WINDOW * MAX_STREAMS),
     };

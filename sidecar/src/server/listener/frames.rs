@@ -1,8 +1,9 @@
-//! Finds DATA frames in the bytes of an HTTP/2 connection (RFC 9113, 4.1 and 6.1).
+//! Finds the heads of requests and the DATA frames in the bytes of an HTTP/2 connection (RFC 9113, 4.1, 6.1,
+//! 6.2 and 6.10).
 
-use crate::request::upload::is_small;
+use crate::request::upload::small_frames::Data;
 
-/// A reader of frame heads, which gets a client's bytes in any pieces.
+/// A reader of frame heads.
 #[derive(Debug)]
 pub(super) struct Frames {
     head: [u8; HEAD],
@@ -10,36 +11,88 @@ pub(super) struct Frames {
     filled: usize,
     /// Bytes until the next head.
     skipped: usize,
+    /// Bytes so far.
+    position: usize,
+    /// The newest stream, because only a new stream's HEADERS begin a request.
+    newest: u32,
+    block: Block,
+}
+
+/// The header block of a new request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Block {
+    None,
+    Begun(u32),
+    /// It ends with the frame that is being read.
+    Last(u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A request's head is complete.
+    Request(u32),
+    /// A DATA frame begins.
+    Data(Data),
+    /// A DATA frame that is empty and does not end its request.
+    EmptyData,
 }
 
 impl Default for Frames {
     fn default() -> Self {
-        Self { head: [0; HEAD], filled: 0, skipped: PREFACE }
+        Self { head: [0; HEAD], filled: 0, skipped: PREFACE, position: 0, newest: 0, block: Block::None }
     }
 }
 
 impl Frames {
-    /// How many small DATA frames begin in these bytes. Padding counts as data: the front proxy sends none.
-    pub(super) fn small_data(&mut self, mut bytes: &[u8]) -> usize {
-        let mut count = 0;
-        loop {
-            let skipped = self.skipped.min(bytes.len());
-            self.skipped -= skipped;
-            bytes = &bytes[skipped..];
-            let taken = bytes.len().min(HEAD - self.filled);
-            if taken == 0 {
-                return count;
-            }
-            self.head[self.filled..self.filled + taken].copy_from_slice(&bytes[..taken]);
-            self.filled += taken;
-            bytes = &bytes[taken..];
-            if self.filled == HEAD {
-                let [a, b, c, kind, ..] = self.head;
-                let length = u32::from_be_bytes([0, a, b, c]) as usize;
-                count += usize::from(kind == DATA && is_small(length));
-                (self.filled, self.skipped) = (0, length);
-            }
+    /// How many bytes to read at most, so that they contain one discovery at most, at their end.
+    pub(super) fn room(&self) -> usize {
+        match self.block {
+            Block::Last(_) => self.skipped,
+            Block::None | Block::Begun(_) => self.skipped + HEAD - self.filled,
         }
+    }
+
+    /// Reads at most [`Frames::room`] bytes. Padding counts as data: the front proxy sends none.
+    pub(super) fn read(&mut self, bytes: &[u8]) -> Option<Found> {
+        self.position += bytes.len();
+        let (skipped, head) = bytes.split_at(bytes.len().min(self.skipped));
+        self.skipped -= skipped.len();
+        if !skipped.is_empty()
+            && self.skipped == 0
+            && let Some(found) = self.request()
+        {
+            return Some(found);
+        }
+        self.head[self.filled..][..head.len()].copy_from_slice(head);
+        self.filled += head.len();
+        if self.filled < HEAD {
+            return None;
+        }
+        self.filled = 0;
+        let [a, b, c, kind, flags, id @ ..] = self.head;
+        let (length, stream) = (u32::from_be_bytes([0, a, b, c]), u32::from_be_bytes(id) & STREAM);
+        self.skipped = length as usize;
+        let ends_block = flags & END_HEADERS != 0;
+        match kind {
+            DATA if length == 0 => return (flags & END_STREAM == 0).then_some(Found::EmptyData),
+            DATA => return Some(Found::Data(Data { stream, length: self.skipped, position: self.position })),
+            HEADERS if stream > self.newest => {
+                self.newest = stream;
+                self.block = if ends_block { Block::Last(stream) } else { Block::Begun(stream) };
+            }
+            CONTINUATION if ends_block && let Block::Begun(stream) = self.block => {
+                self.block = Block::Last(stream);
+            }
+            _ => {}
+        }
+        if length == 0 { self.request() } else { None }
+    }
+
+    /// The request whose head is complete, if one is.
+    fn request(&mut self) -> Option<Found> {
+        let Block::Last(stream) = self.block else { return None };
+        self.block = Block::None;
+        Some(Found::Request(stream))
     }
 }
 
@@ -47,25 +100,60 @@ const HEAD: usize = 9;
 /// The client's connection preface (3.4).
 const PREFACE: usize = 24;
 const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+/// The first bit is reserved.
+const STREAM: u32 = 0x7fff_ffff;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn frame(kind: u8, length: usize) -> Vec<u8> {
+    fn frame(kind: u8, flags: u8, stream: u32, length: usize) -> Vec<u8> {
         let size = u32::try_from(length).unwrap().to_be_bytes();
-        [&size[1..], &[kind, 0, 0, 0, 0, 1], &vec![0; length]].concat()
+        [&size[1..], &[kind, flags], &stream.to_be_bytes(), &vec![0; length]].concat()
     }
 
     #[test]
-    fn small_data_frames_are_found_in_any_pieces() {
-        let frames = [(4, 18), (1, 100), (DATA, 0), (DATA, 1), (DATA, 255), (DATA, 256), (8, 4), (DATA, 9)];
-        let frames = frames.iter().flat_map(|(kind, length)| frame(*kind, *length));
-        let bytes: Vec<u8> = [0; PREFACE].into_iter().chain(frames).collect();
+    fn requests_and_data_are_found_in_any_pieces() {
+        let frames = [
+            frame(4, 0, 0, 18),
+            frame(HEADERS, END_HEADERS, 1, 100),
+            frame(HEADERS, 0, 3, 10),
+            frame(CONTINUATION, 0, 3, 10),
+            frame(CONTINUATION, END_HEADERS, 3, 0),
+            frame(DATA, 0, 3, 255),
+            frame(DATA, 0, 1, 0),
+            frame(DATA, END_STREAM, 1, 0),
+            // The reserved bit is set.
+            frame(DATA, 0, 1 << 31 | 3, 16_384),
+            // Trailers.
+            frame(HEADERS, END_HEADERS | END_STREAM, 3, 20),
+            frame(HEADERS, END_HEADERS, 7, 20),
+        ];
+        let bytes = [vec![0; PREFACE], frames.concat()].concat();
+        let data = |stream, length, position| Found::Data(Data { stream, length, position });
         for size in 1..=bytes.len() {
-            let mut reader = Frames::default();
-            let count: usize = bytes.chunks(size).map(|piece| reader.small_data(piece)).sum();
-            assert_eq!(count, 3, "in pieces of {size}");
+            let (mut reader, mut found, mut rest) = (Frames::default(), Vec::new(), &bytes[..]);
+            while !rest.is_empty() {
+                let (piece, later) = rest.split_at(size.min(reader.room()).min(rest.len()));
+                found.extend(reader.read(piece));
+                rest = later;
+            }
+            assert_eq!(
+                found,
+                [
+                    Found::Request(1),
+                    Found::Request(3),
+                    data(3, 255, 216),
+                    Found::EmptyData,
+                    data(3, 16_384, 498),
+                    Found::Request(7)
+                ],
+                "in pieces of {size}"
+            );
         }
     }
 }

@@ -3,19 +3,20 @@
 //! the first token. So reading stops while [`MAX_WAITING`] requests wait for that, or after as many bytes as
 //! one of them may need; the TCP window (RFC 9293, 3.8) then stops the client.
 //!
-//! The front proxy is known from its handshake. On its connection the gate counts small DATA frames: see
-//! [`SmallFrames`].
+//! The front proxy is known from its handshake. On its connection the gate counts small DATA frames by stream:
+//! see [`SmallFrames`]. hyper does not give the service the number of its stream, so the gate pauses after
+//! each request's head, until hyper has called the service for it or refused it.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::frames::Frames;
+use super::frames::{Found, Frames};
 use crate::io_hook::{Hooked, IoHook};
-use crate::request::upload::{SmallFrames, Then};
+use crate::request::upload::small_frames::{SmallFrames, Then};
 use crate::server::peer::Peer;
 
 /// An HTTP/2 connection, as hyper uses it.
@@ -27,12 +28,22 @@ pub(super) struct Gate {
     peer: Arc<Peer>,
     /// Bytes read since the last time when no request waited.
     read: usize,
-    counted: Option<(Frames, Arc<SmallFrames>)>,
+    counted: Option<Counted>,
+}
+
+/// What has arrived on a connection whose small frames are counted.
+#[derive(Debug)]
+struct Counted {
+    frames: Frames,
+    small: Arc<SmallFrames>,
+    /// Whether a request's head has just arrived.
+    pauses: bool,
 }
 
 impl Gate {
-    pub(super) fn new(peer: Arc<Peer>, counted: Option<Arc<SmallFrames>>) -> Self {
-        Self { peer, read: 0, counted: counted.map(|frames| (Frames::default(), frames)) }
+    pub(super) fn new(peer: Arc<Peer>, frames: Option<Arc<SmallFrames>>) -> Self {
+        let counted = |small| Counted { frames: Frames::default(), small, pauses: false };
+        Self { peer, read: 0, counted: frames.map(counted) }
     }
 
     /// How much may be read now; `None` once the peer is known.
@@ -55,6 +66,32 @@ impl Gate {
     }
 }
 
+impl Counted {
+    /// How much may be read now. h2 has handled everything before it reads again, and hyper accepts a request
+    /// as soon as h2 waits.
+    fn poll_room(&mut self, cx: &Context<'_>) -> Poll<usize> {
+        if std::mem::take(&mut self.pauses) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.small.handled();
+        Poll::Ready(self.frames.room())
+    }
+
+    fn arrived(&mut self, bytes: &[u8]) -> Then {
+        match self.frames.read(bytes) {
+            None => Then::GoOn,
+            Some(Found::Data(data)) => self.small.arrived(data),
+            Some(Found::EmptyData) => self.small.empty_arrived(),
+            Some(Found::Request(stream)) => {
+                self.small.opened(stream);
+                self.pauses = true;
+                Then::GoOn
+            }
+        }
+    }
+}
+
 impl IoHook for Gate {
     fn poll_read<S: AsyncRead + Unpin>(
         &mut self,
@@ -62,23 +99,21 @@ impl IoHook for Gate {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let room = match self.poll_room(cx) {
-            Poll::Ready(room) => room,
-            Poll::Pending => return Poll::Pending,
+        let room = ready!(self.poll_room(cx));
+        let counted = self.counted.as_mut();
+        let room = match counted.map(|counted| counted.poll_room(cx)) {
+            None => room,
+            Some(counted) => Some(ready!(counted).min(room.unwrap_or(usize::MAX))),
         };
-        let Some(room) = room else {
-            let before = buf.filled().len();
-            let read = Pin::new(stream).poll_read(cx, buf)?;
-            if let Some((frames, counted)) = &mut self.counted
-                && counted.arrived(frames.small_data(&buf.filled()[before..])) == Then::Retire
-            {
-                self.peer.retire();
-            }
-            return read.map(Ok);
-        };
+        let Some(room) = room else { return Pin::new(stream).poll_read(cx, buf) };
         let room = room.min(buf.remaining());
         let mut some = ReadBuf::new(buf.initialize_unfilled_to(room));
         let read = Pin::new(stream).poll_read(cx, &mut some);
+        if let Some(counted) = &mut self.counted
+            && counted.arrived(some.filled()) == Then::Retire
+        {
+            self.peer.retire();
+        }
         let filled = some.filled().len();
         buf.advance(filled);
         self.read += filled;
@@ -92,6 +127,9 @@ const MAX_WAITING: usize = 16;
 const MAX_BYTES: usize = 64 * 1024;
 /// Reads are small, because hundreds of heads fit where one normally does.
 const AT_ONCE: usize = 4 * 1024;
+
+#[cfg(test)]
+mod over_h2;
 
 #[cfg(test)]
 mod tests {

@@ -255,7 +255,7 @@ fn http2(proof: Proof, streams: Streams) -> http2::Builder<Streams> {
     let (heads, window) = match proof {
         // Cancelled streams and protocol errors of the host's clients are not counted for this connection,
         // because one user could end it for all others. Instead the permits of cancelled requests stay taken
-        // for a while, and `SmallFrames` counts small frames.
+        // for a while, and `SmallFrames` ends requests before h2 ends the connection.
         Proof::FrontProxy => {
             builder.max_pending_accept_reset_streams(usize::MAX).max_local_error_reset_streams(None);
             (HeadLimit::FRONT_PROXY, small_frames::CONNECTION_WINDOW)

@@ -5,7 +5,8 @@
 //!
 //! The front proxy is known from its handshake. On its connection the gate counts small DATA frames by stream:
 //! see [`SmallFrames`]. hyper does not give the service the number of its stream, so the gate pauses after
-//! each request's head, until hyper has called the service for it or refused it.
+//! each request's head, until hyper has called the service for it or refused it. Other connections do not
+//! pause, or h2 would not see the resets of requests that it has not given to hyper (CVE-2023-44487).
 
 use std::io;
 use std::pin::Pin;

@@ -59,7 +59,7 @@ impl Upload {
 }
 
 #[test]
-fn small_frames_end_only_their_own_request() {
+fn fault_37_small_frames_end_only_their_own_request() {
     let mut connection = Connection::default();
     let [jane, eve] = [JANE, EVE].map(|caller| connection.upload(Some(caller)));
     let new = connection.upload(None);

@@ -152,7 +152,7 @@ async fn requests_know_their_streams_beside_refused_ones() {
 }
 
 #[tokio::test]
-async fn flood_of_small_frames_ends_only_its_own_request() {
+async fn fault_37_flood_of_small_frames_ends_only_its_own_request() {
     let mut client = Client::connect().await;
     let (slow, head) = client.request("/");
     client.send(&head).await;

@@ -12,8 +12,9 @@ use harness::good_caller::GoodCaller;
 use harness::hostile::attack::Bounds;
 use harness::hostile::cancels::{burst, cancels};
 use harness::http1::{Endpoint, member_path};
-use harness::http2::{DATA, Http2, frame};
+use harness::http2::{DATA, END_STREAM, Http2, frame};
 use harness::scene::{EVERY_VERB, Scene};
+use harness::usage;
 
 use super::site::{SILENT, Site, good, script};
 use crate::scale::soak::say;
@@ -66,17 +67,38 @@ fn fault_37_small_frames_spare_the_front_proxys_connection() -> Result<()> {
     let user = |name| [("x-remote-user", name), ("x-remote-group", "system:masters")];
     let watch = http2.get(WATCH, &user("jane"))?;
     http2.until(watch, |stream| stream.status == Some(200))?;
+    let write = |http2: &mut Http2| http2.request("POST", &site.path("/writes"), &user("jane"), false);
+    let before = usage::resident(site.own.pid())?;
     for attacks in 1.. {
+        let slow = write(&mut http2)?;
         // The sidecar does not need the body of a watch.
         let attack = http2.request("GET", WATCH, &user("eve"), false)?;
-        http2.send_bytes(&frame(DATA, 0, attack, b"x")?.repeat(60_000))?;
-        http2.sync()?;
+        let mut writes = vec![slow];
+        for _ in 0..60 {
+            http2.send_bytes(&frame(DATA, 0, attack, b"x")?.repeat(1_000))?;
+            http2.send(DATA, 0, slow, b"slow ")?;
+            let quick = write(&mut http2)?;
+            http2.send(DATA, 0, quick, b"quick ")?;
+            http2.send(DATA, END_STREAM, quick, b"write")?;
+            writes.push(quick);
+        }
+        http2.send(DATA, END_STREAM, slow, b"write")?;
+        for write in writes {
+            let answer = http2.answer(write)?;
+            ensure!(
+                answer.status == Some(200),
+                "attack {attacks} failed a write of another user: {answer:?}"
+            );
+        }
+        ensure!(http2.stream(attack).is_some_and(|attack| attack.reset.is_some()), "the attack goes on");
         ensure!(attacks < 100, "the connection is never retired");
         if let Some(code) = http2.goaway {
             ensure!(code == NO_ERROR, "closed with {code}");
             break;
         }
     }
+    let grown = usage::peak(site.own.pid())?.saturating_sub(before);
+    ensure!(grown < MOST_MEMORY, "the sidecar grew by {grown} bytes");
     http2.sync()?;
     let watch = http2.stream(watch);
     ensure!(watch.is_some_and(|stream| !stream.ended && stream.reset.is_none()), "{watch:?}");
@@ -85,3 +107,5 @@ fn fault_37_small_frames_spare_the_front_proxys_connection() -> Result<()> {
 
 const WATCH: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters?watch=true";
 const NO_ERROR: u32 = 0;
+/// Eight times what unread small frames may take.
+const MOST_MEMORY: usize = 64 * 1024 * 1024;

@@ -157,8 +157,11 @@ mod tests {
         Fleet::from([("m1".parse().unwrap(), registered)])
     }
 
+    /// The path and body of each patch.
+    type Patches = Arc<Mutex<Vec<(String, Value)>>>;
+
     /// The records of a host that answers each patch so, and the patches.
-    fn records(code: u16) -> (Records, Arc<Mutex<Vec<(String, Value)>>>) {
+    fn records(code: u16) -> (Records, Patches) {
         let patches = Arc::new(Mutex::new(Vec::new()));
         let seen = patches.clone();
         let (host, _) = host_by_path(move |path, body| {

@@ -130,7 +130,9 @@ mod tests {
             "name": "m1", "uid": "u", "resourceVersion": "7", "labels": {"env": "prod"},
             "annotations": {MEMBER_UID: "v", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
         });
-        let spec = json!({"impersonation": {"uid": "Omit", "extra": "Forward", "users": "Any"}});
+        let impersonation =
+            json!({"uid": "Omit", "extra": "Forward", "users": "Any", "serviceAccounts": "Prefixed"});
+        let spec = json!({"impersonation": impersonation});
         let record = Registration::record(&member(metadata, spec.clone())).unwrap().unwrap();
         let object = parsed(&record).unwrap().object(&"m1".parse().unwrap());
         assert_eq!(

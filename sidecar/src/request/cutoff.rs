@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn paused_log_lives_for_hours() {
+    fn fault_36_paused_log_lives_for_hours() {
         let cutoffs = Cutoffs::new();
         let listed = cutoffs.list(Arc::default(), None);
         listed.charge(Caller::of_hash(1), None);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn paused_requests_above_a_callers_share_end_and_spare_others() {
+    fn fault_36_surplus_of_paused_requests_spares_other_callers() {
         let cutoffs = Cutoffs::new();
         let list = |caller, cluster: &str| {
             let listed = cutoffs.list(Arc::default(), None);

@@ -45,7 +45,7 @@ fn fault_36_paused_watches_outlive_a_flood_of_another_caller() -> Result<()> {
 }
 
 #[test]
-fn fault_66_tunnel_outlives_a_member_that_pauses() -> Result<()> {
+fn fault_36_66_tunnel_outlives_a_member_that_pauses() -> Result<()> {
     let gate = Gate::closed();
     let fake = FakeMember::start("e2e-paused-member", {
         let gate = gate.clone();

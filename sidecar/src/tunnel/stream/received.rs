@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn single_bytes_share_a_chunk() {
+    fn fault_66_single_bytes_share_a_chunk() {
         let mut received = Received::default();
         for _ in 0..CHUNK {
             received.push(b"x");

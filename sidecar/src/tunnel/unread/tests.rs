@@ -257,7 +257,7 @@ async fn fault_66_small_frames_are_gathered_as_they_arrive() {
 }
 
 #[tokio::test]
-async fn caller_above_the_share_loses_only_own_connections() {
+async fn fault_66_caller_above_the_share_loses_only_own_connections() {
     let tunnels =
         tunnels_within(Bounds { total: 100 * WINDOW, caller: 4 * WINDOW, cluster: 100 * WINDOW }).await;
     let (mallory, jane) = (Caller::of_hash(1), Caller::of_hash(2));
@@ -279,7 +279,7 @@ async fn caller_above_the_share_loses_only_own_connections() {
 }
 
 #[tokio::test]
-async fn unread_frames_of_late_connections_are_gathered() {
+async fn fault_66_unread_frames_of_late_connections_are_gathered() {
     let tunnels = tunnels(usize::MAX).await;
     let mut stream = tunnels.open(ENDLESS, WINDOW).await;
     tunnels.sweep();

@@ -6,7 +6,7 @@
 //! - Every other request must be for the agent's own Cluster, and of a form in the list of [`Action::parse`].
 //! - A write is applied to the stored Cluster, and the result is compared with it ([`rules`]). The server gets
 //!   a document of the sidecar with the allowed changes alone, valid for the compared version only
-//!   ([`write`]).
+//!   ([`mod@write`]).
 
 use kubectl_mc_api::Origin;
 use kubectl_mc_api::ownership::subject::{GROUP, Subject, is_cluster};

@@ -1,5 +1,7 @@
 //! Tests `authz`, whose result depends on the host's objects.
 
+use serde_json::Value;
+
 use crate::bed::{Answer, Bed};
 
 const VERIFY: [&str; 4] = ["authz", "verify", "--for=karmada", "--without-admission-webhook"];
@@ -7,15 +9,39 @@ const NOT_FOUND: (u16, &str) = (404, r#"{"kind": "Status", "code": 404, "reason"
 
 /// A host with these Clusters and with all policies. Each other request gets the answer for its path.
 fn host(clusters: &'static str, answer: impl Fn(&str) -> (u16, &'static str) + Send + 'static) -> Bed {
+    let policies = policies(clusters);
     Bed::serving(move |path| {
-        let (code, body) = match path {
-            path if path.contains("/cluster.karmada.io/v1alpha1/clusters") => (200, clusters),
-            path if path.contains("admissionpolic") => (200, "{}"),
-            path => answer(path),
+        let policy = policies.iter().find(|(suffix, _)| path.ends_with(suffix.as_str()));
+        let (code, body) = match (policy, path) {
+            (Some((_, policy)), _) => (200, policy.as_str()),
+            (None, path) if path.contains(CLUSTERS) => (200, clusters),
+            (None, path) => answer(path),
         };
         Answer::from((code, "application/json", body.to_owned()))
     })
 }
+
+/// The policies and bindings that `authz generate` prints, with the ends of their paths.
+fn policies(clusters: &'static str) -> Vec<(String, String)> {
+    let bed = Bed::serving(move |path| {
+        let (code, body) = if path.contains(CLUSTERS) { (200, clusters) } else { NOT_FOUND };
+        Answer::from((code, "application/json", body.to_owned()))
+    });
+    let printed = bed.run(&["authz", "generate", "--for=karmada", "--without-admission-webhook"]);
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    let objects = printed.out.split("\n---\n").filter_map(|text| serde_saphyr::from_str::<Value>(text).ok());
+    let policies = objects.filter_map(|object| {
+        let plural = match object["kind"].as_str()? {
+            "ValidatingAdmissionPolicy" => "validatingadmissionpolicies",
+            "ValidatingAdmissionPolicyBinding" => "validatingadmissionpolicybindings",
+            _ => return None,
+        };
+        Some((format!("/{plural}/{}", object["metadata"]["name"].as_str()?), object.to_string()))
+    });
+    policies.collect()
+}
+
+const CLUSTERS: &str = "/cluster.karmada.io/v1alpha1/clusters";
 
 #[test]
 fn authz_verify_without_clusters_verifies_nothing() {

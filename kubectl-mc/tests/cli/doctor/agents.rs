@@ -7,7 +7,9 @@ fn restricted(path: &str) -> Option<Answer> {
     let path = path.strip_prefix("/pre").unwrap();
     if path.contains("/validatingadmissionpolicies/") || path.contains("/validatingadmissionpolicybindings/")
     {
-        return Some(ok(&json!({"metadata": {"name": "found"}})));
+        let name = path.rsplit('/').next();
+        let spec = json!({"policyName": name, "validationActions": ["Deny"]});
+        return Some(ok(&json!({"metadata": {"name": "found"}, "spec": spec})));
     }
     if path.contains("webhookconfigurations/") {
         return Some(answer(404, &json!({"kind": "Status", "message": "not found"})));
@@ -38,9 +40,13 @@ fn rights_of_agents_are_checked_where_they_are_restricted() {
     assert_eq!(code, Some(1));
     assert!(found.contains("agents may patch the Cluster objects of other clusters"), "{found}");
     let webhook: Script = |path| match path.contains("/validatingwebhookconfigurations/") {
-        true => Some(ok(
-            &json!({"metadata": {"name": "kubectl-mc-karmada-enrollment"}, "webhooks": [{"failurePolicy": "Ignore"}]}),
-        )),
+        true => Some(ok(&json!({
+            "metadata": {"name": "kubectl-mc-karmada-enrollment"},
+            "webhooks": [{
+                "clientConfig": {"service": {"name": "mc-sidecar-authorization", "path": "/enrollment"}},
+                "matchPolicy": "Equivalent", "failurePolicy": "Ignore",
+            }],
+        }))),
         false => restricted(path),
     };
     let (code, found) = finding(webhook, &["m1"]);

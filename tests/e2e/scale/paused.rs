@@ -82,9 +82,9 @@ fn endpoint(own: &OwnSidecar, user: &str) -> Result<Endpoint> {
 }
 
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";
-const FLOOD: usize = 200;
+const FLOOD: usize = 450;
 /// A caller's share of paused requests.
-const SHARE: usize = 128;
+const SHARE: usize = 384;
 /// Longer than the minute after which a short answer that is not read ends.
 const PAUSE: Duration = Duration::from_secs(70);
 /// Longer than the 15 s after which data without an acknowledgment ends a request.

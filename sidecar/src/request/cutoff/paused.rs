@@ -49,8 +49,8 @@ impl Paused {
     }
 }
 
-/// A quarter of a replica's memory, by the limit of its deployment: 512 paused requests, 128 of one caller and
-/// 256 of one cluster.
+/// A quarter of a replica's memory, by the limit of its deployment: 512 paused requests, 384 of one caller or
+/// of one cluster.
 const BOUNDS: Bounds = Bounds::shared(256 * 1024 * 1024);
 /// What a paused request holds: 64 KiB on either side in the sidecar, and what the kernel keeps of both
 /// connections. What an agent's tunnel holds is counted there.

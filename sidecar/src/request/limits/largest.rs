@@ -29,9 +29,11 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// One caller may hold a quarter, and a cluster half.
+    /// One caller, or all for one cluster, may hold three quarters: who is alone can use most of it, and
+    /// when it is full the largest holder makes room.
     pub const fn shared(total: usize) -> Self {
-        Self { total, caller: total / 4, cluster: total / 2 }
+        let share = total - total / 4;
+        Self { total, caller: share, cluster: share }
     }
 
     /// The same bound for all, where holders are not known.
@@ -118,7 +120,7 @@ mod tests {
 
     const MALLORY: Caller = Caller::of_hash(1);
     const JANE: Caller = Caller::of_hash(2);
-    const BOUNDS: Bounds = Bounds::shared(400);
+    const BOUNDS: Bounds = Bounds { total: 400, caller: 100, cluster: 200 };
 
     fn cluster(name: &str) -> ClusterName {
         name.parse().unwrap()

@@ -105,7 +105,9 @@ where
             ready!(over.as_mut().poll(cx));
             return Poll::Ready(Some(Err(Error::Over)));
         }
-        this.record.hold().cutoff().given();
+        if let Poll::Ready(Some(_)) = frame {
+            this.record.hold().cutoff().given();
+        }
         if !this.in_pieces {
             return frame;
         }

@@ -20,17 +20,16 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::causes::{causes, innermost};
-use crate::request::limits::Caller;
 use crate::retry;
 use crate::tcp;
 use crate::tunnel::registry::{AgentTunnels, DialError};
-use crate::tunnel::stream::Directions;
 
 pub mod breaker;
 pub mod connect;
 pub mod connection;
 pub mod grant;
 pub mod outgoing;
+mod own_connection;
 mod pool;
 pub mod prepared;
 mod refusal;
@@ -41,6 +40,7 @@ use breaker::{Attempt, Breaker, Unreachable};
 use connect::Connector;
 use connection::Connection;
 use grant::Grant;
+pub use own_connection::OwnConnection;
 pub use pool::MemberBody;
 use pool::{Failed, Pool};
 use prepared::Prepared;
@@ -79,29 +79,6 @@ impl Exchange {
         match self {
             Self::Switched { response, .. } => response.status(),
             Self::Refused { response } => response.status(),
-        }
-    }
-}
-
-/// A connection of one request, driven by its own task. Dropping it closes the connection.
-#[derive(Debug)]
-pub struct OwnConnection {
-    _task: AbortOnDropHandle<()>,
-    /// Its TCP socket, or the stream of an agent's tunnel.
-    socket: Option<socket2::Socket>,
-    stream: Option<Arc<Directions>>,
-}
-
-impl OwnConnection {
-    /// The connection carries another protocol now, for the caller. Its member may read nothing for as long
-    /// as it wants, which TCP_USER_TIMEOUT does not distinguish from a dead one (tcp(7)): the kernel's own
-    /// retries find that.
-    pub fn switched(&mut self, caller: Caller) {
-        if let Some(socket) = self.socket.take() {
-            let _ = tcp::let_pause(&socket);
-        }
-        if let Some(stream) = &self.stream {
-            stream.serves(caller);
         }
     }
 }
@@ -190,10 +167,10 @@ impl Upstream {
         before_head.end();
         self.breaker.answered();
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let connection = OwnConnection { _task: task, socket, stream };
+            let connection = OwnConnection::new(task, socket, stream);
             return Ok(Exchange::Switched { response, connection });
         }
-        let connection = OwnConnection { _task: task, socket: None, stream };
+        let connection = OwnConnection::new(task, None, stream);
         let response = response.map(|body| MemberBody::alone(body, Some(connection)));
         Ok(Exchange::Refused { response: self.checked(response, inner_proxy).await? })
     }

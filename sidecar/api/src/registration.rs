@@ -55,7 +55,7 @@ impl Registration {
         Some(parsed.and_then(Self::checked))
     }
 
-    /// Whoever writes a Secret may write its annotations, so only what a leader writes is accepted.
+    /// A writer of the Secret may write its annotations, so only what a leader writes is accepted.
     fn checked(self) -> Result<Self, Invalid> {
         if let Some(key) = self.annotations.keys().find(|key| !is_ours(key)) {
             return Err(Invalid(format!("annotation {key:?} is not of {FLEET_GROUP}")));

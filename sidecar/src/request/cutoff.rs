@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn upgraded_connection_that_either_side_does_not_read_counts_as_paused() {
+    fn unread_side_pauses_an_upgraded_connection() {
         let cutoff = Cutoff::default();
         for toward in [Toward::Caller, Toward::Member] {
             assert_eq!(cutoff.paused(Instant::now()), None);

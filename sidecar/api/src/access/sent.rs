@@ -220,7 +220,7 @@ mod tests {
         );
         // A member derives no groups for it, so it can come without them.
         assert_eq!(prefixed(ACCOUNT, &[AUTHENTICATED]), "kubectl-mc:host:serviceaccount:ns:n");
-        // The group counts by itself, whoever is in it.
+        // The group counts by itself, for every user in it.
         assert_eq!(
             prefixed("jane", &["dev", "system:serviceaccounts:ns", MASTERS]),
             "jane dev kubectl-mc:host:serviceaccounts:ns kubectl-mc:host-admins"

@@ -22,6 +22,11 @@ pub(crate) trait IoHook: Unpin {
         read.map(|()| self.arrived(&buf.filled()[before..]))
     }
 
+    /// Whether nothing may be read now. The owner of the hook polls again when that ends.
+    fn delays_reads(&self) -> bool {
+        false
+    }
+
     /// Observes the bytes of one read, or fails the read.
     fn arrived(&mut self, _: &[u8]) -> io::Result<()> {
         Ok(())
@@ -74,6 +79,9 @@ impl<S, H: IoHook> Hooked<S, H> {
 impl<S: AsyncRead + Unpin, H: IoHook> AsyncRead for Hooked<S, H> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let Self { stream, hook } = self.get_mut();
+        if hook.delays_reads() {
+            return Poll::Pending;
+        }
         let read = ready!(hook.poll_read(stream, cx, buf));
         Poll::Ready(read.or_else(|error| hook.read_failed(error)))
     }

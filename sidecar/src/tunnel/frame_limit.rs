@@ -4,12 +4,9 @@
 //! CVE-2019-9515, CVE-2023-44487), and a tunnel needs only a few of them for each connection.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Instant;
 
 use super::unread::Unread;
@@ -102,19 +99,9 @@ impl FrameLimit {
 }
 
 impl IoHook for FrameLimit {
-    fn poll_read<S: AsyncRead + Unpin>(
-        &mut self,
-        stream: &mut S,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.unread.has_many_small_frames() {
-            // `Unread::gathering` gathers them after this poll, and polls again.
-            return Poll::Pending;
-        }
-        let before = buf.filled().len();
-        let read = Pin::new(stream).poll_read(cx, buf)?;
-        read.map(|()| self.arrived(&buf.filled()[before..]))
+    /// `Unread::gathering` gathers the small frames after this poll, and polls again.
+    fn delays_reads(&self) -> bool {
+        self.unread.has_many_small_frames()
     }
 
     fn arrived(&mut self, bytes: &[u8]) -> io::Result<()> {

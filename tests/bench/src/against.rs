@@ -3,24 +3,34 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use harness::own_sidecar::{Difference, OwnSidecar};
 
+use crate::front_proxy::FrontProxy;
 use crate::requests::{CONNECTIONS, Round, round};
 use crate::site::Site;
 use crate::table::{Spread, Table, median};
 use crate::usage;
-use crate::way::Way;
+use crate::way::{User, Way};
 
-/// Measures the bed's build and `program` in turns.
-pub(crate) fn measure(site: &Site, program: &Path, quick: bool) -> Result<Table> {
+/// Measures the bed's build and `program` in turns: a caller's own connections, and the host's front proxy.
+pub(crate) fn measure(site: &Site, program: &Path, quick: bool) -> Result<[(&'static str, Table); 2]> {
     let other = OwnSidecar::with(&Difference { program: Some(program), ..Difference::default() })?;
     let own = OwnSidecar::start()?;
     let idle = [usage::resident(own.pid())?, usage::resident(other.pid())?];
     let ways = [site.member.sidecar.by(&own.sidecar), site.member.sidecar.by(&other.sidecar)];
     ways.iter().try_for_each(|way| way.warm_up())?;
+    let user = User::of_token(site.caller.token.as_deref().context("a service account without a token")?)?;
+    let front_proxies = [FrontProxy::new(&own, &ways[0], &user), FrontProxy::new(&other, &ways[1], &user)];
+    let direct = table(idle, quick, |at, connections| round(&ways[at], connections))?;
+    let by_host = table(idle, quick, |at, requests| front_proxies[at].round(requests))?;
+    Ok([("of connections", direct), ("of the front proxy's connection", by_host)])
+}
+
+/// Rounds of the two builds, by their index.
+fn table(idle: [f64; 2], quick: bool, mut round: impl FnMut(usize, usize) -> Result<Round>) -> Result<Table> {
     let mut table = Table::new(&[
-        "connections",
+        "at a time",
         "requests/s",
         "of the other build",
         "CPU µs/request",
@@ -28,12 +38,12 @@ pub(crate) fn measure(site: &Site, program: &Path, quick: bool) -> Result<Table>
         "idle MB",
         "of the other build",
     ]);
-    for (connections, rounds) in CONNECTIONS {
-        let pairs = by_turns(&ways, connections, if quick { 1 } else { rounds })?;
+    for (at_a_time, rounds) in CONNECTIONS {
+        let pairs = turns(if quick { 1 } else { rounds }, |at| round(at, at_a_time))?;
         let middle = |of| middle(&pairs, of);
         let ratio = |of: fn(&Round) -> f64| Spread::of(pairs.iter().map(|[own, other]| of(own) / of(other)));
         table.row([
-            connections.to_string(),
+            at_a_time.to_string(),
             format!("{:.0}", middle(|round| round.load.rate)),
             ratio(|round| round.load.rate).to_string(),
             format!("{:.0}", middle(|round| round.cpu.total)),

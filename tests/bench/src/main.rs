@@ -5,7 +5,7 @@
 //! - [`nginx`], [`wrk`], [`stream`]: the programs that serve, send requests and stream
 //! - [`requests`], [`streams`], [`plugin`]: the figures beside nginx and kubectl
 //! - [`routes`]: through the host and directly
-//! - [`against`]: one build of the sidecar beside another
+//! - [`against`]: one build of the sidecar beside another; [`front_proxy`]: the host's connection to them
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
 //! - [`observability`]: the cost of audit events and of traces
 //! - [`agents`]: a member by its agent, direct and through konnectivity; [`agent_fleet`]: thousands of agents
@@ -40,6 +40,7 @@ mod bare;
 mod computed;
 mod controllers;
 mod fleet;
+mod front_proxy;
 mod hubs;
 mod isolation;
 mod machine;
@@ -148,8 +149,10 @@ fn run(cli: &Cli) -> Result<()> {
     let wanted = |figure| only.is_empty() || only.contains(&figure);
     print("Machine", &machine::describe()?)?;
     if let Some(program) = against {
-        let table = against::measure(&Site::new()?, program, *quick)?;
-        return print(&format!("Requests: this build against {}", program.display()), &table);
+        for (of, table) in against::measure(&Site::new()?, program, *quick)? {
+            print(&format!("Requests {of}: this build against {}", program.display()), &table)?;
+        }
+        return Ok(());
     }
     let is_optimized = std::env::var_os(OPTIMIZED).is_some();
     ensure!(

@@ -51,6 +51,7 @@ pub(crate) struct User {
     /// The user's own token, at the host.
     token: String,
     name: String,
+    groups: Vec<String>,
     extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -149,6 +150,13 @@ impl Way {
         format!("{}{}", self.server, self.path.as_deref().unwrap_or(CONFIG_MAP))
     }
 
+    /// The same without the server.
+    pub(crate) fn path_of_url(&self) -> String {
+        let url = self.url();
+        let (_, path) = url.split_once(CLUSTERS).unwrap_or_default();
+        format!("{CLUSTERS}{path}")
+    }
+
     /// The headers of a request.
     pub(crate) fn headers(&self) -> Vec<(String, String)> {
         match &self.act_as {
@@ -160,7 +168,7 @@ impl Way {
     /// The same for kubectl.
     pub(crate) fn kubeconfig(&self, folder: &Path) -> Result<PathBuf> {
         let mut user = json!({"token": self.token});
-        if let Some(User { token: _, name, extra }) = &self.act_as {
+        if let Some(User { token: _, name, groups: _, extra }) = &self.act_as {
             user["as"] = json!(name);
             user["as-user-extra"] = json!(extra);
         }
@@ -199,7 +207,8 @@ impl User {
             Value::Null => BTreeMap::new(),
             extra => serde_json::from_value(extra.clone())?,
         };
-        Ok(Self { token: token.to_owned(), name, extra })
+        let groups = serde_json::from_value(user["groups"].clone())?;
+        Ok(Self { token: token.to_owned(), name, groups, extra })
     }
 
     /// The headers with which the sidecar names the user to a member, with this token of the sidecar.
@@ -207,6 +216,17 @@ impl User {
         let mut headers = vec![bearer(token), ("Impersonate-User".to_owned(), self.name.clone())];
         for (key, values) in &self.extra {
             let name = format!("Impersonate-Extra-{}", key.replace('/', "%2F"));
+            headers.extend(values.iter().map(|value| (name.clone(), value.clone())));
+        }
+        headers
+    }
+
+    /// The headers with which the host's front proxy names the user to the sidecar.
+    pub(crate) fn remote_headers(&self) -> Vec<(String, String)> {
+        let mut headers = vec![("x-remote-user".to_owned(), self.name.clone())];
+        headers.extend(self.groups.iter().map(|group| ("x-remote-group".to_owned(), group.clone())));
+        for (key, values) in &self.extra {
+            let name = format!("x-remote-extra-{}", key.replace('/', "%2f"));
             headers.extend(values.iter().map(|value| (name.clone(), value.clone())));
         }
         headers

@@ -11,4 +11,4 @@ mod reviews;
 mod site;
 mod watches;
 
-pub(crate) use site::{LARGE, SILENT, script};
+pub(crate) use site::{LARGE, ONE_MEBIBYTE, SILENT, script};

@@ -1,6 +1,7 @@
-//! Hostile clients, each bounded in number and time. Good callers beside them show that the attacked server
-//! withstands them.
+//! Hostile clients and agents, each bounded in number and time. Good callers beside them show that the attacked
+//! server withstands them.
 //!
+//! - [`agents`]: tunnels of an agent in the hands of an attacker
 //! - [`attack`]: runs clients in threads until the test stops them or their time is up
 //! - [`unread`]: requests whose answers the client never reads
 //! - [`cancels`]: requests that the client cancels at once
@@ -8,6 +9,7 @@
 //! - [`trickles`]: heads and bodies that arrive byte by byte
 //! - [`crowds`]: connections without a request
 
+pub mod agents;
 pub mod attack;
 pub mod cancels;
 pub mod crowds;

@@ -69,6 +69,11 @@ impl Endpoint {
         Ok(Self { address, name, config: Arc::new(config), dial: Dial::default() })
     }
 
+    /// What a client of another kind needs to connect.
+    pub(crate) fn parts(&self) -> (SocketAddr, ServerName<'static>, Arc<ClientConfig>) {
+        (self.address, self.name.clone(), Arc::clone(&self.config))
+    }
+
     /// The same server, offered these protocols in the handshake (ALPN).
     #[must_use]
     pub fn offering(mut self, protocols: &[&str]) -> Self {

@@ -1,7 +1,12 @@
-//! Requests through an agent whose answers are never read hold a bounded part of a replica's memory.
+//! Requests through an agent whose answers are never read hold a bounded part of a replica's memory, also if the
+//! agent is an attacker's and sends each byte in a frame of its own. What it does, it does to its own cluster.
+
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::{SYSTEM, member};
+use harness::hostile::agents::{HostileAgent, Manner};
 use harness::hostile::unread::{Request, Stall, Unread};
 use harness::http1::member_path;
 use harness::noise::MEBIBYTE;
@@ -56,6 +61,65 @@ fn fault_66_unread_answers_through_agents_are_bounded() -> Result<()> {
     ensure!(read.status() == 200, "a request that is read: {}", read.status());
     Ok(())
 }
+
+/// Each frame of one byte that waits costs the replica much more than its byte.
+#[test]
+fn fault_66_one_byte_frames_of_a_hostile_agent_cost_little_memory() -> Result<()> {
+    let site = Site::start("frames", &[])?;
+    let caller = site.admin("unread")?;
+    let read = |cluster: &str, rest: &str| {
+        let path = member_path(cluster, rest);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        Ok::<_, anyhow::Error>(caller.exchange(request.as_bytes())?.status())
+    };
+    let (cluster, agents) = attacked(&site, Manner::Trickles, TUNNELS)?;
+    ensure!(read(&cluster, "/read")? == 200, "the agent does not carry requests");
+    let before = usage::resident(site.own.pid())?;
+    let watch = format!("/api/v1/namespaces{ONE_MEBIBYTE}/pods?watch=true");
+    let watches = vec![Request::get(member_path(&cluster, &watch)); WATCHES];
+    let _unread = Unread::send(Stall::Window, &caller, &watches)?;
+    let frames = || agents.iter().map(HostileAgent::frames).sum::<u64>();
+    let (mut last, mut unchanged) = (0, 0);
+    eventually("the agents' windows are full, or their tunnels are cut", TWO_MINUTES, || {
+        let now = frames();
+        unchanged = if now == last { unchanged + 1 } else { 0 };
+        last = now;
+        let is_full = unchanged > 40 && now > MANY_FRAMES;
+        ensure!(is_full || agents.iter().all(HostileAgent::is_cut), "{now} frames");
+        Ok(Some(()))
+    })?;
+    let held = usage::peak(site.own.pid())?.saturating_sub(before);
+    ensure!(held < MOST_OF_FRAMES, "{} frames hold {} MiB", frames(), held / MEBIBYTE);
+    // Another member's requests do not notice.
+    ensure!(read(&site.fake.name, "/read")? == 200, "a request to another member failed");
+    Ok(())
+}
+
+/// A cluster with tunnels that an attacker attached.
+fn attacked(site: &Site, manner: Manner, tunnels: usize) -> Result<(String, Vec<HostileAgent>)> {
+    let cluster = format!("{}-tunnel", site.fake.name);
+    let data = site.fake.secret(&json!({}));
+    own_agent::register(&cluster, SYSTEM, &data)?;
+    let target = data["server"].as_str().and_then(|server| server.strip_prefix("https://"));
+    let target: SocketAddr = target.context("no server")?.parse()?;
+    let token = own_agent::token(&cluster, 3600)?;
+    let endpoint = site.own.endpoint(None)?;
+    let attach = |_| {
+        eventually("a tunnel is accepted", SOON, || {
+            HostileAgent::attach(&endpoint, (&cluster, &token), target, manner).map(Some)
+        })
+    };
+    let agents = (0..tunnels).map(attach).collect::<Result<_>>()?;
+    Ok((cluster, agents))
+}
+
+/// As many as a replica keeps for one cluster.
+const TUNNELS: usize = 8;
+const TWO_MINUTES: Duration = Duration::from_secs(120);
+const WATCHES: usize = 64;
+const MANY_FRAMES: u64 = 4_000_000;
+/// What the watches' windows hold, and the buffers of a tunnel and of a request besides.
+const MOST_OF_FRAMES: usize = 128 * MEBIBYTE;
 
 /// More than the windows of all of them may hold together.
 const COUNT: usize = 800;

@@ -72,6 +72,6 @@ pub(super) const HALF: &str = "/half";
 /// The body arrives byte by byte and does not end.
 pub(super) const TRICKLE: &str = "/trickle";
 /// 1 MiB, and then nothing.
-pub(super) const ONE_MEBIBYTE: &str = "/one-mebibyte";
+pub(crate) const ONE_MEBIBYTE: &str = "/one-mebibyte";
 /// 256 MiB.
 pub(crate) const LARGE: &str = "/large";

@@ -1,14 +1,15 @@
-//! No request of a good caller fails or waits noticeably among hostile clients of every kind, through the
-//! host and past it, for any length of time. `make soak` runs the same for longer.
+//! No request of a good caller fails or waits noticeably among hostile clients and agents of every kind, through
+//! the host and past it, for any length of time. `make soak` runs the same for longer.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use harness::bed::{bed, sidecar};
+use harness::bed::{SYSTEM, bed, sidecar};
 use harness::caller::Caller;
 use harness::fake_member::FakeMember;
 use harness::good_caller::{self, GoodCaller, Measured};
 use harness::hostile::Protocol;
+use harness::hostile::agents::{HostileAgent, Manner};
 use harness::hostile::attack::{Attack, Bounds, Tally};
 use harness::hostile::cancels::cancels;
 use harness::hostile::crowds::{Stage, connections};
@@ -17,14 +18,16 @@ use harness::hostile::trickles;
 use harness::hostile::unread::{Request, Stall, Unread};
 use harness::http1::{Endpoint, member_path};
 use harness::noise::MEBIBYTE;
+use harness::own_agent;
 use harness::own_sidecar::OwnSidecar;
 use harness::scene::{EVERY_VERB, Scene};
 use harness::usage;
 use harness::wait::eventually;
+use serde_json::json;
 use testbed::Sidecar;
 
 use super::{count, say};
-use crate::scale::hostile::{LARGE, SILENT, script};
+use crate::scale::hostile::{LARGE, ONE_MEBIBYTE, SILENT, script};
 
 #[test]
 fn hostile_clients_delay_no_good_caller() -> Result<()> {
@@ -201,7 +204,37 @@ impl Ways {
             ("silent connections", connections(stranger.clone(), Stage::Silent, 500, bounds(scale))),
             ("half a hello", connections(stranger.clone(), Stage::HalfHello, 500, bounds(scale))),
             ("idle connections", connections(stranger, Stage::Idle, 200, bounds(scale))),
+            ("agents that trickle", self.agents(sidecar, Manner::Trickles, bounds(1))?),
+            ("agents that withhold", self.agents(sidecar, Manner::Withholds, bounds(1))?),
+            ("agents that lie", self.agents(sidecar, Manner::Lies, bounds(1))?),
         ])
+    }
+
+    /// Each client attaches a tunnel for a cluster of its own, and opens watches through it that nobody reads.
+    fn agents(&self, sidecar: &Sidecar, manner: Manner, bounds: Bounds) -> Result<Attack> {
+        let cluster = format!("{}-{manner:?}", self.fake.name).to_lowercase();
+        let data = self.fake.secret(&json!({}));
+        own_agent::register(&cluster, SYSTEM, &data)?;
+        let target = data["server"].as_str().and_then(|server| server.strip_prefix("https://"));
+        let target = target.context("no server")?.parse()?;
+        let lifetime = u64::max(3600, 2 * bounds.time.as_secs());
+        let token = own_agent::token(&cluster, lifetime)?;
+        let caller = Caller::certificate(&format!("e2e-soak-hostile-{manner:?}"), &[])?;
+        self.scene.let_in(&caller, &[&cluster], EVERY_VERB)?;
+        let to_sidecar = |certificate| {
+            Ok::<_, anyhow::Error>(Endpoint::sidecar(sidecar, certificate)?.from_address([127, 0, 0, 66]))
+        };
+        let (agent, caller) = (to_sidecar(None)?, to_sidecar(caller.certificate.as_deref())?);
+        let watch = format!("/api/v1/namespaces{ONE_MEBIBYTE}/pods?watch=true");
+        let watches = vec![Request::get(member_path(&cluster, &watch)); 4];
+        Ok(Attack::start(bounds, move |shift| {
+            let tunnel = HostileAgent::attach(&agent, (&cluster, &token), target, manner)?;
+            let _unread = Unread::send(Stall::Window, &caller, &watches)?;
+            shift.sent(watches.len());
+            shift.pause(Duration::from_secs(4));
+            drop(tunnel);
+            Ok(())
+        }))
     }
 
     /// Each client takes a third of a caller's places, holds them without reading, and starts again.

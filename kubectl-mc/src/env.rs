@@ -35,6 +35,8 @@ pub(crate) const KUBECTL_PATH: &str = "KUBECTL_PATH";
 /// Whether commands that the plugin fully supports run by direct requests: 0 runs kubectl for all of them;
 /// `only`, for tests, never runs kubectl for one of them.
 pub(crate) const DIRECT: &str = "KUBECTL_MC_DIRECT";
+/// Rust's own report of a panic.
+pub(crate) const RUST_BACKTRACE: &str = "RUST_BACKTRACE";
 /// kubectl's list of kubeconfig files.
 pub(crate) const KUBECONFIG: &str = "KUBECONFIG";
 /// Whether kubectl reads a preferences file.

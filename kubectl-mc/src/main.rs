@@ -35,6 +35,7 @@ mod log;
 mod login;
 mod multi;
 mod next_command;
+mod panics;
 mod printer;
 mod progress;
 mod server_text;
@@ -51,9 +52,11 @@ use crate::exit::ExitStatus;
 use crate::printer::Printer;
 
 fn main() -> ExitCode {
+    let env = Env::from_process();
+    panics::report(&env);
     let printer = Printer::default();
     let arguments = completion::arguments(std::env::args_os());
-    let status = commands::run(arguments, &Env::from_process(), &printer).unwrap_or_else(|failure| {
+    let status = commands::run(arguments, &env, &printer).unwrap_or_else(|failure| {
         printer.failure(&failure);
         failure.status
     });

@@ -70,8 +70,7 @@ impl Reply {
 
     /// The message of a Status, or the body as text.
     pub(crate) fn message(&self) -> ServerText {
-        let message = hop::message(&self.body);
-        if message.is_empty() { self.status.to_string().into() } else { message }
+        hop::message(self.status, &self.body)
     }
 
     /// The body as JSON; null if it is not JSON.
@@ -353,6 +352,9 @@ mod tests {
         };
         assert_eq!(message(r#"{"message": "no"}"#), "no");
         assert_eq!(message("an error page\n"), "an error page");
-        assert_eq!(message("{}"), "403 Forbidden");
+        assert_eq!(
+            message("{}"),
+            "the server responded with the status code 403 but did not return more information"
+        );
     }
 }

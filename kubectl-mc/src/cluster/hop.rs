@@ -32,7 +32,7 @@ impl Refusal {
     /// Reads an error response. `None` means the member's own response: kubectl prints those well, and a
     /// member may refuse `/version` and allow other requests.
     pub(crate) fn of(status: StatusCode, hop: Option<Hop>, body: &[u8]) -> Option<Self> {
-        let message = message(body);
+        let message = message(status, body);
         let hop = match hop {
             Some(Hop::Member) => return None,
             Some(hop) => {
@@ -67,7 +67,7 @@ impl Refusal {
             }
             _ => return None,
         };
-        Some(Self { hop, message: message(body) })
+        Some(Self { hop, message: message(status, body) })
     }
 
     /// The same refusal on a host with another project's hub, which needs no sidecar.
@@ -100,12 +100,41 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// The message of a Status, or the text of any other answer.
-pub(crate) fn message(body: &[u8]) -> ServerText {
-    match serde_json::from_slice::<StatusBody>(body) {
-        Ok(status) => short(&status.message).into(),
-        Err(_) => short(&String::from_utf8_lossy(body)).into(),
-    }
+/// The message of a Status, or the text of any other answer; without one, client-go's sentence for the status.
+pub(crate) fn message(status: StatusCode, body: &[u8]) -> ServerText {
+    let message = match serde_json::from_slice::<StatusBody>(body) {
+        Ok(status) => short(&status.message),
+        Err(_) => short(&String::from_utf8_lossy(body)),
+    };
+    if message.is_empty() { unexplained(status).into() } else { message.into() }
+}
+
+/// The sentences of client-go (`NewGenericServerResponse` of apimachinery), which follows redirects.
+fn unexplained(status: StatusCode) -> String {
+    let sentence = match status.as_u16() {
+        300..400 => {
+            return format!("the server redirects to another address, which is not followed ({status})");
+        }
+        400 => "the server rejected our request for an unknown reason",
+        401 => "the server has asked for the client to provide credentials",
+        404 => NOT_FOUND,
+        405 => "the server does not allow this method on the requested resource",
+        406 => "the server was unable to respond with a content type that the client supports",
+        409 => "the server reported a conflict",
+        422 => "the server rejected our request due to an error in our request",
+        429 => "the server has received too many requests and has asked us to try again later",
+        503 => "the server is currently unable to handle the request",
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+        }
+        500.. => return "an error on the server (\"\") has prevented the request from succeeding".to_owned(),
+        code => {
+            return format!(
+                "the server responded with the status code {code} but did not return more information"
+            );
+        }
+    };
+    sentence.to_owned()
 }
 
 /// The hop of an error that the host returns in place of the sidecar.

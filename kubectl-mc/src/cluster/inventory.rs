@@ -84,7 +84,7 @@ pub(crate) fn list(
         || InventoryError::Status {
             host: host.describe(),
             status: reply.status,
-            message: hop::message(&reply.body),
+            message: hop::message(reply.status, &reply.body),
         },
         refused,
     ))

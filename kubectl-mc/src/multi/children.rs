@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use self::invocations::Invocations;
 use super::child::{self, Child, Event};
-use super::ordered_output::{self, Concurrency, ForCluster, Sink};
+use super::ordered_output::{self, Concurrency, ForCluster, Sink, TaskResult};
 use super::outcome::NO_RESULT;
 use super::output::Output;
 use super::progress::ClusterProgress;
@@ -277,6 +277,11 @@ impl Start {
         let command = self.invocations.child(invocation);
         Child { command, input: self.input.clone(), timeout, may_say_no: self.may_say_no }
     }
+}
+
+/// A child tells its result by an event; without one, the cluster has failed.
+impl TaskResult for () {
+    fn died() -> Self {}
 }
 
 impl ForCluster for Start {

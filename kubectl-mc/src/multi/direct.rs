@@ -5,6 +5,7 @@
 //! - [`kubectl_flags`]: strict parsing of kubectl's flags
 //! - [`login`], [`pool`]: connections to the members, with a credential that may expire
 //! - [`member`], [`member_deadline`], [`failure`]: one member, its timeout, and its error
+//! - [`answer`]: answers that name their type
 //! - [`arrivals`]: clusters that become Ready while a command runs
 //! - [`discovery`], [`member_types`]: the type that a word stands for
 //! - [`lasting`]: work that runs until it is interrupted
@@ -13,6 +14,7 @@
 //! - [`report`]: commands with one text for each cluster
 //! - [`get`]: lists and watches; [`server_table`]: the rows of a server's table
 
+mod answer;
 mod arrivals;
 mod compare;
 mod discovery;
@@ -78,12 +80,6 @@ pub(crate) enum TakeOver {
     BeforeOutput,
 }
 
-/// The results of tasks; none if standard output was closed, which is no failure.
-fn ended_results(results: Option<Vec<Option<Result<(), MemberFailure>>>>) -> Vec<Result<(), MemberFailure>> {
-    let died = || Err(MemberFailure::died());
-    results.unwrap_or_default().into_iter().map(|result| result.unwrap_or_else(died)).collect()
-}
-
 /// The result of a plan on a cluster.
 pub(crate) type Ended = (ClusterId, Result<(), MemberFailure>);
 
@@ -145,7 +141,7 @@ impl Plan {
         }
     }
 
-    /// Runs the plan. Returns the results of the clusters in their order, then those of clusters that joined.
+    /// Runs the plan. Returns a result of each cluster in their order, then those of clusters that joined.
     /// Lines of text go to `text`.
     pub(crate) async fn run(&self, task: &Task<'_>, text: &mut dyn Text) -> Result<Vec<Ended>, DirectError> {
         let result = match self {
@@ -276,7 +272,12 @@ impl Task<'_> {
         let way = self.way(&members.all);
         let results = ordered_output::run(members.all.clone(), &way, work, sink).await;
         members.warn(self.printer);
-        self.named(ended_results(results))
+        self.named(results.unwrap_or_else(|| self.closed()))
+    }
+
+    /// The results when standard output was closed, which is no failure.
+    fn closed(&self) -> Vec<Result<(), MemberFailure>> {
+        vec![Ok(()); self.clusters.len()]
     }
 
     /// The results with the names of their clusters.
@@ -322,15 +323,3 @@ const GRACE: Duration = Duration::from_secs(1);
 const STALLED: Duration = Duration::from_secs(5);
 /// Longer than any command runs.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn task_without_a_result_counts_as_failed() {
-        let results = ended_results(Some(vec![Some(Ok(())), None]));
-        assert_eq!(results, [Ok(()), Err(MemberFailure::died())]);
-        assert_eq!(ended_results(None), []);
-    }
-}

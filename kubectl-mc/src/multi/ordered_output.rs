@@ -53,6 +53,12 @@ pub(super) struct Concurrency {
     pub(super) progress: ClusterProgress,
 }
 
+/// The result of a task that may also end without one, by a panic.
+pub(super) trait TaskResult {
+    /// The result of a task that ended without one.
+    fn died() -> Self;
+}
+
 /// Runs `work` for each of `what`, and passes the pieces to the sink in order. Returns the results in the
 /// order of `what`; `None` when standard output is closed.
 pub(super) async fn run<T, P, R, W>(
@@ -60,15 +66,15 @@ pub(super) async fn run<T, P, R, W>(
     way: &Concurrency,
     work: impl Fn(T, mpsc::Sender<P>) -> W,
     sink: &mut impl Sink<P>,
-) -> Option<Vec<Option<R>>>
+) -> Option<Vec<R>>
 where
     T: ForCluster,
     P: Send + 'static,
-    R: Send + 'static,
+    R: TaskResult + Send + 'static,
     W: Future<Output = R> + Send + 'static,
 {
     let turns = Arc::new(Semaphore::new(way.at_once.max(1)));
-    let mut results: Vec<Option<R>> = what.iter().map(|_| None).collect();
+    let mut results: Vec<R> = what.iter().map(|_| R::died()).collect();
     let running = what.into_iter().enumerate().map(|(place, what)| {
         let (sender, pieces) = mpsc::channel(way.ahead);
         let (progress, cluster) = (way.progress.clone(), what.cluster().clone());
@@ -98,7 +104,7 @@ where
                 }
                 Next::Ended => {
                     sink.end(first.place);
-                    results[first.place] = (&mut first.task.0).await.ok();
+                    results[first.place] = (&mut first.task.0).await.unwrap_or_else(|_| R::died());
                     break;
                 }
             }
@@ -112,10 +118,10 @@ pub(super) async fn run_unordered<T, P, R, W>(
     what: Vec<T>,
     work: impl Fn(T, mpsc::Sender<P>) -> W,
     sink: &mut impl Sink<P>,
-) -> Option<Vec<Option<R>>>
+) -> Option<Vec<R>>
 where
     P: Send + 'static,
-    R: Send + 'static,
+    R: TaskResult + Send + 'static,
     W: Future<Output = R> + Send + 'static,
 {
     let (all, mut pieces) = mpsc::channel(AHEAD);
@@ -145,7 +151,7 @@ where
     }
     let mut results = Vec::new();
     for mut task in running {
-        results.push((&mut task.0).await.ok());
+        results.push((&mut task.0).await.unwrap_or_else(|_| R::died()));
     }
     Some(results)
 }

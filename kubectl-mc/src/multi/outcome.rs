@@ -95,15 +95,24 @@ impl Fault {
             Self::Refused(refusal) => Some(refusal.to_string()),
             Self::Unreachable(reason) => Some(format!("unreachable: {reason}")),
             Self::TimedOut(after) => Some(format!("no answer within {}", in_words(*after))),
-            Self::Answered { reason, message } if reason.is_empty() => {
-                Some(format!("Error from server: {message}"))
-            }
-            Self::Answered { reason, message } => Some(format!("Error from server ({reason}): {message}")),
+            Self::Answered { reason, message } => Some(words_of_kubectl(reason, message)),
             Self::Other(words) => Some(words.clone()),
             Self::Kubectl { .. } | Self::OtherHub(_) | Self::NegativeAnswer | Self::NotBegun => None,
         }
     }
 }
+
+/// kubectl's text for an error of a server.
+pub(super) fn words_of_kubectl(reason: &ServerText, message: &ServerText) -> String {
+    match reason.raw() {
+        "" => format!("Error from server: {message}"),
+        UNAUTHORIZED => format!("error: You must be logged in to the server ({message})"),
+        _ => format!("Error from server ({reason}): {message}"),
+    }
+}
+
+/// The reason of a Status.
+pub(super) const UNAUTHORIZED: &str = "Unauthorized";
 
 /// The error of a task that ended without a result.
 pub(super) const NO_RESULT: &str = "internal error: the request was cancelled before it finished";

@@ -259,7 +259,7 @@ fn failures_of_contexts_name_no_hop_and_can_be_retried() {
     kind-a    web-of-a
     ----- stderr -----
     arn:aws:eks:eu-1:1:cluster/B | error: unreachable: tcp connect error: Connection refused (os error 111)
-    closed                       | Error from server (Unauthorized): Unauthorized
+    closed                       | error: You must be logged in to the server (Unauthorized)
     2 of 3 clusters failed: 1 Unauthorized (closed), 1 unreachable (arn:aws:eks:eu-1:1:cluster/B)
     ");
     let again = bed.run(&["--retry-failed", "--dry-run=clusters", "get", "pods"]);

@@ -27,7 +27,8 @@ fn answer(path: &str) -> Answer {
     match path.split_once("/m1/proxy").map_or("", |(_, rest)| rest) {
         rest if rest.starts_with("/api/v1/namespaces/ns/pods?") => ok(table(&["web"])),
         "/api/v1/namespaces/ns/pods/web" => {
-            ok(r#"{"metadata": {"name": "web"}, "spec": {"containers": [{"name": "main"}]}}"#.to_owned())
+            ok(r#"{"kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{"name": "main"}]}}"#
+                .to_owned())
         }
         rest if rest.starts_with("/api/v1/namespaces/ns/pods/web/log") => ok("said\n".to_owned()),
         rest if rest.starts_with("/api/v1/namespaces/ns/configmaps?") => {
@@ -106,8 +107,8 @@ fn failed_credential_plugin_is_left_to_kubectl() {
 
 #[test]
 fn pod_name_from_a_member_cannot_lead_elsewhere() {
-    let pod = |name: &str| json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "main"}]}});
-    let pods = json!({"items": [pod("../../../../secrets/x?"), pod("web")]}).to_string();
+    let pod = |name: &str| json!({"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [{"name": "main"}]}});
+    let pods = json!({"kind": "PodList", "items": [pod("../../../../secrets/x?"), pod("web")]}).to_string();
     let renamed = pod("../../secrets/x?").to_string();
     let bed = Bed::serving(move |path| match path.contains("labelSelector") {
         true => Answer::from((200, "application/json", pods.clone())).of("member"),

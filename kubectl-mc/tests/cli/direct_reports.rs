@@ -91,7 +91,12 @@ fn stale_api_group_leaves_api_resources_to_kubectl() {
 
 #[test]
 fn unusable_pod_metrics_are_left_to_kubectl() {
-    for body in [json!({"items": []}), json!({"items": [pod("1x")]}), json!("nothing")] {
+    for body in [
+        json!({"kind": "PodMetricsList", "items": []}),
+        json!({"kind": "PodMetricsList", "items": [pod("1x")]}),
+        json!({"items": [pod("1m")]}),
+        json!("nothing"),
+    ] {
         let bed = bed(move |path| match path.contains("/metrics.k8s.io/") {
             true => Answer::from((200, "application/json", body.to_string())).of("member"),
             false => status(404, "member", "none").sent_by_member(),
@@ -105,7 +110,7 @@ fn unusable_pod_metrics_are_left_to_kubectl() {
 
 #[test]
 fn pod_metrics_are_printed() {
-    let body = json!({"items": [pod("1500u")]}).to_string();
+    let body = json!({"kind": "PodMetricsList", "items": [pod("1500u")]}).to_string();
     let bed = bed(move |_| Answer::from((200, "application/json", body.clone())).of("member"));
     let expected = "NAME   CPU(cores)   MEMORY(bytes)   \nweb    2m           3Mi             \n";
     assert_eq!(bed.run(&["-C", "m1", "top", "pod"]), Ran::new(0, expected, ""));

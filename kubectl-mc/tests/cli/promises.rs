@@ -34,7 +34,8 @@ fn answer(path: &str) -> Answer {
         "nowhere" => return status(403, "cluster unknown", "no cluster of this name"),
         _ if path.contains("/log") => "2 lines\nand no end".to_owned(),
         _ if path.contains("/pods/") => {
-            r#"{"metadata": {"name": "web"}, "spec": {"containers": [{"name": "main"}]}}"#.to_owned()
+            r#"{"kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{"name": "main"}]}}"#
+                .to_owned()
         }
         "eu-1" if path.contains("/configmaps") => {
             table(&["Name", "Data"], &[&["a", "1"], &["with-a-longer-name", "22"]])

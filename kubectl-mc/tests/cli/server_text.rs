@@ -55,7 +55,7 @@ fn fault_81_compared_text_cannot_control_the_terminal() {
     let bed = Bed::serving(|path| {
         let other = if path.contains("/m2/") { "other" } else { HOSTILE };
         ok(&json!({
-            "kind": HOSTILE, "apiVersion": "v1", "metadata": {"name": HOSTILE, "namespace": HOSTILE},
+            "kind": "Pod", "apiVersion": "v1", "metadata": {"name": HOSTILE, "namespace": HOSTILE},
             "spec": {"plain": format!("{other}{HOSTILE}"), "list": [{"name": HOSTILE, "value": other}], "bidi": format!("\u{202e}{}", other.len())},
         }))
     });
@@ -66,7 +66,7 @@ fn fault_81_compared_text_cannot_control_the_terminal() {
 fn fault_81_log_prefix_cannot_control_the_terminal() {
     let bed = Bed::serving(|path| match path {
         path if path.contains("/log") => Answer::from((200, "text/plain", "\u{1b}[1mcontent\n".to_owned())),
-        _ => ok(&json!({"items": [{
+        _ => ok(&json!({"kind": "PodList", "items": [{
             "metadata": {"name": "web", "namespace": "ns"}, "spec": {"containers": [{"name": HOSTILE}]},
         }]})),
     });

@@ -148,7 +148,7 @@ fn logs_of_a_cluster_are_read_concurrently() {
     let pod = |name: &str| json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "main"}]}});
     let pods = json!({"kind": "PodList", "items": [pod("a"), pod("b"), pod("c")]}).to_string();
     let bed = Bed::streaming(move |path, stream: &mut Stream| match path {
-        path if path.contains("/m2/") => stream.answer(ok("{}")),
+        path if path.contains("/m2/") => stream.answer(ok(r#"{"kind": "PodList", "items": []}"#)),
         path if path.contains("/log?") => {
             let pod = path.split("/pods/").nth(1).unwrap().split('/').next().unwrap().to_owned();
             all.wait();

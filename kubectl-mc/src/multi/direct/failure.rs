@@ -10,7 +10,8 @@ use crate::cluster::client::{ClientError, Reply};
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::hop::{self, Hop, Refusal};
 use crate::cluster::hub::OtherHub;
-use crate::multi::outcome::NO_RESULT;
+use crate::multi::ordered_output::TaskResult;
+use crate::multi::outcome::{self, NO_RESULT};
 use crate::server_text::ServerText;
 
 /// A failure on one member.
@@ -23,7 +24,7 @@ pub(crate) enum MemberFailure {
     #[error(transparent)]
     OtherHub(OtherHub),
     /// The member's own error, in kubectl's format.
-    #[error("Error from server{}: {message}", in_parentheses(reason))]
+    #[error("{}", outcome::words_of_kubectl(reason, message))]
     Server { code: u16, reason: ServerText, message: ServerText },
     /// The server of a context is unreachable.
     #[error("unreachable: {0}")]
@@ -48,6 +49,12 @@ pub(crate) enum MemberFailure {
     Said(String),
 }
 
+impl TaskResult for Result<(), MemberFailure> {
+    fn died() -> Self {
+        Err(MemberFailure::died())
+    }
+}
+
 impl MemberFailure {
     /// The task of the member ended without a result.
     pub(super) fn died() -> Self {
@@ -62,8 +69,10 @@ impl MemberFailure {
             return Self::Refused(refusal);
         }
         let status: Status = serde_json::from_slice(&reply.body).unwrap_or_default();
-        let message = hop::message(&reply.body);
-        Self::Server { code: reply.status.as_u16(), reason: status.reason, message }
+        let message = hop::message(reply.status, &reply.body);
+        let is_login = reply.status == StatusCode::UNAUTHORIZED && status.reason.is_empty();
+        let reason = if is_login { outcome::UNAUTHORIZED.into() } else { status.reason };
+        Self::Server { code: reply.status.as_u16(), reason, message }
     }
 
     /// The failure in an error event of a watch.
@@ -152,10 +161,6 @@ pub(super) struct Status {
     pub(super) message: ServerText,
 }
 
-fn in_parentheses(reason: &ServerText) -> String {
-    if reason.is_empty() { String::new() } else { format!(" ({reason})") }
-}
-
 fn seconds(time: Duration) -> String {
     if time.subsec_millis() == 0 { format!("{} s", time.as_secs()) } else { format!("{time:?}") }
 }
@@ -177,6 +182,35 @@ mod tests {
         assert_eq!(missing.to_string(), "Error from server (NotFound): pods \"x\" not found");
         assert!(missing.is_not_found() && !missing.is_of_the_member() && !missing.is_passing());
         assert_eq!(of(500, Hop::Member, "oops").to_string(), "Error from server: oops");
+    }
+
+    #[test]
+    fn error_without_a_body_is_a_sentence() {
+        for (code, sentence) in [
+            (
+                401,
+                "error: You must be logged in to the server (the server has asked for the client to provide credentials)",
+            ),
+            (
+                302,
+                "Error from server: the server redirects to another address, which is not followed (302 Found)",
+            ),
+            (503, "Error from server: the server is currently unable to handle the request"),
+            (
+                500,
+                "Error from server: an error on the server (\"\") has prevented the request from succeeding",
+            ),
+            (
+                418,
+                "Error from server: the server responded with the status code 418 but did not return more information",
+            ),
+        ] {
+            assert_eq!(of(code, Hop::Member, "").to_string(), sentence);
+        }
+        assert_eq!(
+            of(403, Hop::HostAuthorization, "").to_string(),
+            "host authorization: the server responded with the status code 403 but did not return more information"
+        );
     }
 
     #[test]

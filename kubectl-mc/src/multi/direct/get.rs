@@ -52,37 +52,36 @@ pub(super) async fn run(
 
 async fn list_all(plan: &GetPlan, task: &Task<'_>) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {
     let mut members = task.members(0, MemberDeadline::whole).await?;
-    let mut failures: Vec<Option<MemberFailure>> = vec![None; members.all.len()];
+    let mut results = MemberResults::new(members.all.len());
     let all = members.all.clone();
     let mut search = Search::begin(plan, task, &all, false).await;
-    let mut rounds = search.rounds(&mut failures);
+    let mut rounds = search.rounds(&mut results);
     let mut sink = Sinks::new(plan, task, &rounds);
     let mut namespaced = true;
     loop {
         if rounds.is_empty() {
-            rounds = search.rest(&mut failures).await;
+            rounds = search.rest(&mut results).await;
         }
         let Some(round) = rounds.pop_front() else { break };
         namespaced &= round.wanted.iter().flat_map(Wanted::resource).all(|resource| resource.namespaced);
         sink.begin();
         // No further request goes to an unreachable member.
-        let reachable = |place: usize| !failures[place].as_ref().is_some_and(MemberFailure::is_of_the_member);
+        let reachable = |place: usize| !results.failure(place).is_some_and(MemberFailure::is_of_the_member);
         let wanted: Vec<_> = round.wanted.into_iter().filter(|wanted| reachable(wanted.place)).collect();
         let places: Vec<_> = wanted.iter().map(|wanted| wanted.place).collect();
-        let results = sink.run(plan, task, wanted).await;
+        let round = sink.run(plan, task, wanted).await;
         members.warn(task.printer);
-        let Some(results) = results else { return Ok(outcomes(failures)) };
-        for (place, failed) in places.into_iter().zip(results) {
-            if let Some(failure) = failed {
-                failures[place].get_or_insert(failure);
-            }
+        // Standard output was closed.
+        let Some(round) = round else { return Ok(results.0) };
+        for (place, result) in places.into_iter().zip(round) {
+            results.note(place, result);
         }
         if sink.end_round().is_break() {
-            return Ok(outcomes(failures));
+            return Ok(results.0);
         }
     }
-    sink.end(plan, task, &members.all, namespaced, &failures);
-    Ok(outcomes(failures))
+    sink.end(plan, task, &members.all, namespaced, &results);
+    Ok(results.0)
 }
 
 /// The objects of a plan, each with the position of its cluster.
@@ -91,26 +90,27 @@ pub(super) async fn objects(
     task: &Task<'_>,
 ) -> Result<(Vec<(usize, Value)>, Vec<Result<(), MemberFailure>>), ClientError> {
     let mut members = task.members(0, MemberDeadline::whole).await?;
-    let mut failures: Vec<Option<MemberFailure>> = vec![None; members.all.len()];
+    let mut results = MemberResults::new(members.all.len());
     let all = members.all.clone();
     let mut search = Search::begin(plan, task, &all, true).await;
     let mut found = Found::default();
-    for Round { wanted } in search.rounds(&mut failures) {
+    let mut rounds = search.rounds(&mut results);
+    rounds.extend(search.rest(&mut results).await);
+    for Round { wanted } in rounds {
         found.places = wanted.iter().map(|wanted| wanted.place).collect();
         let fetch = |wanted, sender| {
             let source = plan.source.clone();
             asked(wanted, |ask| list::values(source, ask, sender))
         };
         let way = task.way(&wanted);
-        let results = ordered_output::run(wanted, &way, fetch, &mut found).await.unwrap_or_default();
-        for (place, failed) in found.places.iter().zip(results) {
-            if let Some(failure) = failed.flatten() {
-                failures[*place].get_or_insert(failure);
-            }
+        let round = ordered_output::run(wanted, &way, fetch, &mut found).await;
+        // The sink never breaks.
+        for (place, result) in found.places.iter().zip(round.into_iter().flatten()) {
+            results.note(*place, result);
         }
     }
     members.warn(task.printer);
-    Ok((found.objects, outcomes(failures)))
+    Ok((found.objects, results.0))
 }
 
 /// Collects objects as they arrive.
@@ -128,20 +128,35 @@ impl Sink<Vec<Value>> for Found {
     }
 }
 
-/// Sends the request as soon as its type on the member is known. Returns the failure, if any.
-async fn asked<F: Future<Output = Option<MemberFailure>>>(
+/// Sends the request as soon as its type on the member is known.
+async fn asked<F: Future<Output = Result<(), MemberFailure>>>(
     wanted: Wanted,
     fetch: impl FnOnce(Ask) -> F,
-) -> Option<MemberFailure> {
-    match wanted.ask().await {
-        Ok(Some(ask)) => fetch(ask).await,
-        Ok(None) => None,
-        Err(failure) => Some(failure),
+) -> Result<(), MemberFailure> {
+    match wanted.ask().await? {
+        Some(ask) => fetch(ask).await,
+        // The member has no such type; the words are known to have one on some member.
+        None => Ok(()),
     }
 }
 
-fn outcomes(failures: Vec<Option<MemberFailure>>) -> Vec<Result<(), MemberFailure>> {
-    failures.into_iter().map(|failure| failure.map_or(Ok(()), Err)).collect()
+/// The results of the members over all rounds; the first failure of each stays.
+struct MemberResults(Vec<Result<(), MemberFailure>>);
+
+impl MemberResults {
+    fn new(members: usize) -> Self {
+        Self(vec![Ok(()); members])
+    }
+
+    fn note(&mut self, place: usize, result: Result<(), MemberFailure>) {
+        if self.0[place].is_ok() {
+            self.0[place] = result;
+        }
+    }
+
+    fn failure(&self, place: usize) -> Option<&MemberFailure> {
+        self.0[place].as_ref().err()
+    }
 }
 
 /// The receivers of the responses.
@@ -178,16 +193,16 @@ impl<'a> Sinks<'a> {
         }
     }
 
-    /// Sends the requests and returns the failures; `None` when standard output is closed.
+    /// Sends the requests and returns the results; `None` when standard output is closed.
     async fn run(
         &mut self,
         plan: &GetPlan,
         task: &Task<'_>,
         wanted: Vec<Wanted>,
-    ) -> Option<Vec<Option<MemberFailure>>> {
+    ) -> Option<Vec<Result<(), MemberFailure>>> {
         let source = plan.source.clone();
         let way = task.way(&wanted);
-        let results = match self {
+        match self {
             Self::Table(sink) => {
                 let rows = Rows { source, shown: sink.shown() };
                 sink.names(&wanted);
@@ -211,9 +226,7 @@ impl<'a> Sinks<'a> {
                 };
                 ordered_output::run(wanted, &way, fetch, sink).await
             }
-        };
-        let died = || Some(MemberFailure::died());
-        Some(results?.into_iter().map(|result| result.unwrap_or_else(died)).collect())
+        }
     }
 
     fn end_round(&mut self) -> ControlFlow<()> {
@@ -229,12 +242,12 @@ impl<'a> Sinks<'a> {
         task: &Task<'_>,
         members: &[Member],
         namespaced: bool,
-        failures: &[Option<MemberFailure>],
+        results: &MemberResults,
     ) {
         match self {
             Self::Items(sink) => {
-                let failed = members.iter().zip(failures).filter_map(|(member, failure)| {
-                    Some((member.name.clone(), Fault::from(failure.clone()?)))
+                let failed = members.iter().zip(&results.0).filter_map(|(member, result)| {
+                    Some((member.name.clone(), Fault::from(result.clone().err()?)))
                 });
                 let not_ready = task.not_ready.iter().cloned();
                 sink.end(not_ready.map(|(name, reason)| (name, Fault::NotReady(reason))).chain(failed));
@@ -242,7 +255,7 @@ impl<'a> Sinks<'a> {
             // As in kubectl, if there was no error and no output.
             Self::Table(sink)
                 if sink.wrote_nothing()
-                    && failures.iter().all(Option::is_none)
+                    && results.0.iter().all(Result::is_ok)
                     && !plan.source.ignore_not_found =>
             {
                 // Contexts may have different namespaces.

@@ -15,7 +15,7 @@ use super::failure::MemberFailure;
 use super::member::{Member, Members};
 use super::{Ended, Task};
 use crate::cluster::context::ClusterContext;
-use crate::multi::ordered_output::{self, Sink};
+use crate::multi::ordered_output::{self, Sink, TaskResult};
 
 /// A piece of output of a member.
 pub(super) struct Of<P> {
@@ -64,7 +64,7 @@ where
     };
     let ended = ordered_output::run_unordered(parts, follow, sink).await;
     let is_closed = ended.is_none();
-    let ended = ended.into_iter().flatten().flatten().flatten();
+    let ended = ended.into_iter().flatten().flatten();
     let (at_start, joined): (Vec<_>, Vec<_>) = ended.partition(|(name, _)| task.clusters.contains(name));
     let mut at_start: BTreeMap<_, _> = at_start.into_iter().collect();
     let results = task.clusters.iter().map(|name| {
@@ -76,6 +76,13 @@ where
         (name.clone(), at_start.remove(name).unwrap_or_else(absent))
     });
     results.chain(joined).collect()
+}
+
+/// The clusters of such a task are known as missing.
+impl TaskResult for Vec<Ended> {
+    fn died() -> Self {
+        Self::new()
+    }
 }
 
 /// The tasks that run in parallel.

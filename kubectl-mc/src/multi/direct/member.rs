@@ -14,12 +14,12 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::Task;
+use super::answer::parse;
 use super::discovery::Store;
 use super::failure::MemberFailure;
 use super::login::Login;
 use super::member_deadline::MemberDeadline;
 use super::pool::{self, StreamId};
-use super::server_table::parse;
 use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;

@@ -4,10 +4,10 @@ mod legacy;
 
 use bytes::Bytes;
 
+use super::answer::parse;
 use super::discovery::{ApiResource, Discovery, Document, NoSuchType, Store};
 use super::failure::MemberFailure;
 use super::member::Member;
-use super::server_table::parse;
 
 /// For each word, its types.
 pub(super) type Meant = Result<Vec<Vec<ApiResource>>, MemberFailure>;

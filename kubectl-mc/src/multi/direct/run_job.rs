@@ -48,7 +48,9 @@ impl Plan {
             let result = match target.not_ready() {
                 Some(reason) if !asked(&target) => Err(Fault::NotReady(reason.clone())),
                 _ => {
-                    let result = results.next().map_or(Ok(()), |(_, result)| result).map_err(Fault::from);
+                    let result =
+                        results.next().map_or_else(|| Err(MemberFailure::died()), |(_, result)| result);
+                    let result = result.map_err(Fault::from);
                     lines.end(&target.name, &result);
                     result
                 }

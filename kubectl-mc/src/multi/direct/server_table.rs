@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use kubectl_mc_api::age;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::answer::{self, ListMeta};
 use super::failure::MemberFailure;
 use crate::server_text::ServerText;
 use crate::tabwriter::TabWriter;
@@ -24,16 +26,6 @@ pub(super) struct Table {
     column_definitions: Vec<Column>,
     #[serde(default, deserialize_with = "or_default")]
     rows: Vec<Row>,
-}
-
-/// The continue token of a list, and the version from which to watch.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ListMeta {
-    #[serde(default)]
-    pub(super) resource_version: String,
-    #[serde(default, rename = "continue")]
-    pub(super) next: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -114,12 +106,28 @@ pub(super) struct Shadow {
 }
 
 impl Table {
-    pub(super) fn parse(body: &[u8]) -> Result<Self, MemberFailure> {
-        let table: Self = parse(body)?;
-        if table.kind == "Table" {
-            return Ok(table);
+    /// Parses the answer to the request for a list. A server without tables sends the list itself.
+    pub(super) fn of_list(body: &[u8]) -> Result<Self, MemberFailure> {
+        match Self::parse(body)? {
+            Some(table) => Ok(table),
+            None => {
+                answer::list::<IgnoredAny>(body)?;
+                Ok(Self::of_objects(&answer::parse(body)?, Timestamp::now()))
+            }
         }
-        Ok(Self::of_objects(&parse(body)?, Timestamp::now()))
+    }
+
+    /// The same for one object of this kind.
+    pub(super) fn of_object(body: &[u8], kind: &str) -> Result<Self, MemberFailure> {
+        match Self::parse(body)? {
+            Some(table) => Ok(table),
+            None => Ok(Self::of_objects(&answer::object(body, kind)?, Timestamp::now())),
+        }
+    }
+
+    fn parse(body: &[u8]) -> Result<Option<Self>, MemberFailure> {
+        let table: Self = answer::parse(body)?;
+        Ok((table.kind == "Table").then_some(table))
     }
 
     /// The table in a parsed JSON response; plain objects become names and ages.
@@ -218,10 +226,6 @@ pub(crate) fn render(answer: &Value, wide: bool, no_headers: bool) -> (String, V
     (writer.flush(), objects.into_iter().map(name).collect())
 }
 
-pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, MemberFailure> {
-    serde_json::from_slice(body).map_err(|error| MemberFailure::Unreadable(error.to_string().into()))
-}
-
 /// A cell in the format of kubectl: only its first line, and empty for null.
 fn cell_text(cell: &Value) -> ServerText {
     let text = go_text(cell);
@@ -280,7 +284,7 @@ mod tests {
             {"cells": ["two\nlines", null, "n\u001b[2J"], "object": null}]}"#;
 
     fn lines(shown: &Shown) -> TableLines {
-        Table::parse(TABLE.as_bytes()).unwrap().lines(&mut Vec::new(), shown)
+        Table::of_list(TABLE.as_bytes()).unwrap().lines(&mut Vec::new(), shown)
     }
 
     #[test]

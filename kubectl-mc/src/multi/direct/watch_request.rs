@@ -4,10 +4,10 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::answer::parse;
 use super::event_lines::{EventLines, Events};
 use super::failure::{MemberFailure, Status};
 use super::member::{Member, Query, next_data};
-use super::server_table::parse;
 
 /// A watch that receives events.
 pub(super) struct WatchRequest {

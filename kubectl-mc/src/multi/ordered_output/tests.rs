@@ -1,5 +1,12 @@
 use super::*;
 
+/// Such a task has always slept for some time.
+impl TaskResult for Duration {
+    fn died() -> Self {
+        Self::MAX
+    }
+}
+
 #[derive(Default)]
 struct Collected(Vec<(usize, u32)>, Option<usize>);
 
@@ -54,7 +61,7 @@ fn told(millis: &[u64], at_once: usize) -> Vec<usize> {
         delay
     };
     let results = in_runtime(run(delays(millis), &way(at_once), work, &mut taken)).unwrap();
-    let expected: Vec<_> = millis.iter().map(|millis| Some(Duration::from_millis(*millis))).collect();
+    let expected: Vec<_> = millis.iter().map(|millis| Duration::from_millis(*millis)).collect();
     assert_eq!(results, expected);
     // Pieces of one cluster stay together and keep their order.
     assert!(taken.0.chunks(3).all(|of| of[0].0 == of[1].0 && of[1].0 == of[2].0), "{:?}", taken.0);
@@ -126,7 +133,7 @@ fn unordered_pieces_come_as_they_arrive() {
         delay
     };
     let results = in_runtime(run_unordered(delays(&[30_000, 10]), work, &mut taken)).unwrap();
-    assert_eq!(results, [30_000, 10].map(|millis| Some(Duration::from_millis(millis))));
+    assert_eq!(results, [30_000, 10].map(Duration::from_millis));
     assert_eq!(taken.0, [(0, 1), (1, 1), (1, 2), (0, 2)]);
     let mut closed = Collected(Vec::new(), Some(1));
     assert_eq!(in_runtime(run_unordered(delays(&[0, 0]), work, &mut closed)), None);

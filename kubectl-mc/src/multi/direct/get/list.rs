@@ -13,10 +13,10 @@ use super::plan::Output;
 use crate::cluster::cluster_id::ClusterId;
 use crate::json;
 use crate::multi::Fault;
+use crate::multi::direct::answer::{self, Page, parse};
 use crate::multi::direct::discovery::ApiResource;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Query;
-use crate::multi::direct::server_table::{ListMeta, parse};
 use crate::multi::direct::{Merge, Task};
 use crate::multi::document;
 use crate::multi::ordered_output::Sink;
@@ -57,15 +57,16 @@ impl Source {
         chunk: u32,
         convert: impl Fn(&RawValue) -> Result<T, MemberFailure>,
         sender: &Sender<Vec<T>>,
-    ) -> Option<MemberFailure> {
+    ) -> Result<(), MemberFailure> {
         let is_list = ask.names.is_none();
         let take = |body: Bytes| {
             if !is_list {
-                return Ok((vec![convert(parse(&body)?)?], String::new()));
+                answer::check_kind(&body, &[&ask.resource.kind, "PartialObjectMetadata"])?;
+                return Ok((vec![convert(answer::parse(&body)?)?], String::new()));
             }
-            let list: List<'_> = parse(&body)?;
-            let items = list.items.unwrap_or_default().into_iter().map(&convert).collect::<Result<_, _>>()?;
-            Ok((items, list.metadata.next))
+            let page: Page<&RawValue> = answer::list(&body)?;
+            let items = page.items.into_iter().map(&convert).collect::<Result<_, _>>()?;
+            Ok((items, page.metadata.next))
         };
         self.fetch(ask, accept, chunk, take, sender).await
     }
@@ -79,24 +80,24 @@ impl Source {
         chunk: u32,
         mut take: impl FnMut(Bytes) -> Result<(T, String), MemberFailure>,
         sender: &Sender<T>,
-    ) -> Option<MemberFailure> {
+    ) -> Result<(), MemberFailure> {
         let path = self.path(ask);
-        let mut failed = None;
+        let mut result = Ok(());
         for name in ask.names.iter().flatten() {
             let name = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
             match ask.member.get(&format!("{path}/{name}"), accept).await.and_then(&mut take) {
                 Ok((piece, _)) => {
                     if sender.send(piece).await.is_err() {
-                        return failed;
+                        return result;
                     }
                 }
                 Err(failure) if failure.is_not_found() && self.ignore_not_found => {}
-                Err(failure) if failure.is_of_the_member() => return Some(failure),
-                Err(failure) => failed = failed.or(Some(failure)),
+                Err(failure) if failure.is_of_the_member() => return Err(failure),
+                Err(failure) => result = result.and(Err(failure)),
             }
         }
         if ask.names.is_some() {
-            return failed;
+            return result;
         }
         let limit = self.chunk.unwrap_or(chunk);
         let limit = (limit > 0).then(|| limit.to_string());
@@ -104,15 +105,12 @@ impl Source {
         loop {
             let token = Some(next.as_str()).filter(|next| !next.is_empty());
             let query = self.query().with_some("limit", limit.as_deref()).with_some("continue", token);
-            match ask.member.get(&format!("{path}{query}"), accept).await.and_then(&mut take) {
-                Ok((piece, token)) => {
-                    if sender.send(piece).await.is_err() || token.is_empty() {
-                        return None;
-                    }
-                    next = token;
-                }
-                Err(failure) => return Some(failure),
+            let (piece, token) =
+                ask.member.get(&format!("{path}{query}"), accept).await.and_then(&mut take)?;
+            if sender.send(piece).await.is_err() || token.is_empty() {
+                return Ok(());
             }
+            next = token;
         }
     }
 }
@@ -136,15 +134,6 @@ pub(super) struct Items {
     pub(super) width: usize,
 }
 
-/// A list with unparsed items.
-#[derive(Deserialize)]
-struct List<'a> {
-    #[serde(default)]
-    metadata: ListMeta,
-    #[serde(borrow)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
 /// The fields that the output of names needs.
 #[derive(Deserialize)]
 struct Named {
@@ -158,7 +147,7 @@ struct Name {
 
 impl Items {
     /// Requests the objects of one member, and sends them as text.
-    pub(super) async fn fetch(self, ask: Ask, sender: Sender<Vec<String>>) -> Option<MemberFailure> {
+    pub(super) async fn fetch(self, ask: Ask, sender: Sender<Vec<String>>) -> Result<(), MemberFailure> {
         let (accept, chunk) = match self.form {
             ItemFormat::Name if ask.names.is_none() => (NAMES, NAMES_CHUNK),
             ItemFormat::Name => (NAME, NAMES_CHUNK),
@@ -195,7 +184,11 @@ impl Items {
 }
 
 /// Requests the objects of one member, and sends them as JSON values.
-pub(super) async fn values(source: Source, ask: Ask, sender: Sender<Vec<Value>>) -> Option<MemberFailure> {
+pub(super) async fn values(
+    source: Source,
+    ask: Ask,
+    sender: Sender<Vec<Value>>,
+) -> Result<(), MemberFailure> {
     let value = |item: &RawValue| value(item, &ask.resource);
     source.fetch_items(&ask, OBJECTS, OBJECTS_CHUNK, value, &sender).await
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::cluster::cluster_id::ClusterId;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::Ask;
 use super::plan::{GetPlan, Objects};
+use super::{Ask, MemberResults};
 use crate::multi::StragglerTimer;
 use crate::multi::direct::discovery::{self, ApiResource, Store};
 use crate::multi::direct::failure::MemberFailure;
@@ -87,7 +87,7 @@ impl Meaning {
 
     async fn wait(&mut self) -> Meant {
         let meant = self.0.wait_for(Option::is_some).await.ok().and_then(|meant| meant.clone());
-        meant.unwrap_or_else(|| Err(MemberFailure::Said("discovery failed".to_owned())))
+        meant.unwrap_or_else(|| Err(MemberFailure::died()))
     }
 }
 
@@ -120,22 +120,23 @@ impl<'a> Search<'a> {
     }
 
     /// The rounds, in the order of the words. A member on which a word has no type fails.
-    pub(super) fn rounds(&mut self, failures: &mut [Option<MemberFailure>]) -> VecDeque<Round> {
-        let known = (0..self.members.len()).filter(|place| !self.late.contains(place)).collect::<Vec<_>>();
-        self.of(&known, failures)
+    pub(super) fn rounds(&mut self, results: &mut MemberResults) -> VecDeque<Round> {
+        let known = (0..self.members.len()).filter_map(|place| Some((place, self.meanings[place].now()?)));
+        let known = known.filter(|(place, _)| !self.late.contains(place)).collect();
+        self.of(known, results)
     }
 
     /// The rounds of the types that only slow members have.
-    pub(super) async fn rest(&mut self, failures: &mut [Option<MemberFailure>]) -> VecDeque<Round> {
-        let late = std::mem::take(&mut self.late);
-        for place in &late {
-            let _ = self.meanings[*place].wait().await;
+    pub(super) async fn rest(&mut self, results: &mut MemberResults) -> VecDeque<Round> {
+        let mut late = Vec::new();
+        for place in std::mem::take(&mut self.late) {
+            late.push((place, self.meanings[place].wait().await));
         }
-        self.of(&late, failures)
+        self.of(late, results)
     }
 
     /// The type of the plan's only word on each member.
-    pub(super) fn each(&self, failures: &mut [Option<MemberFailure>]) -> Vec<Wanted> {
+    pub(super) fn each(&self, results: &mut MemberResults) -> Vec<Wanted> {
         let mut each = Vec::new();
         for (place, meaning) in self.meanings.iter().enumerate() {
             let kind = match meaning.now() {
@@ -145,7 +146,7 @@ impl<'a> Search<'a> {
                         Ok(Some(resource)) => Kind::Known(resource),
                         Ok(None) => continue,
                         Err(failure) => {
-                            failures[place] = Some(failure);
+                            results.note(place, Err(failure));
                             continue;
                         }
                     }
@@ -157,14 +158,13 @@ impl<'a> Search<'a> {
     }
 
     /// The rounds for types of these members that have none yet.
-    fn of(&mut self, places: &[usize], failures: &mut [Option<MemberFailure>]) -> VecDeque<Round> {
+    fn of(&mut self, members: Vec<(usize, Meant)>, results: &mut MemberResults) -> VecDeque<Round> {
         let mut rounds = VecDeque::new();
         let mut meant = Vec::new();
-        for place in places {
-            match self.meanings[*place].now() {
-                Some(Ok(words)) => meant.push((*place, words)),
-                Some(Err(failure)) => drop(failures[*place].get_or_insert(failure)),
-                None => {}
+        for (place, words) in members {
+            match words {
+                Ok(words) => meant.push((place, words)),
+                Err(failure) => results.note(place, Err(failure)),
             }
         }
         for word in 0..self.words.len() {

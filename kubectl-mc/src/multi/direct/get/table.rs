@@ -28,13 +28,17 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Requests the rows of one member and sends them.
-    pub(super) async fn fetch(self, ask: Ask, sender: Sender<TableLines>) -> Option<MemberFailure> {
+    pub(super) async fn fetch(self, ask: Ask, sender: Sender<TableLines>) -> Result<(), MemberFailure> {
         let Self { source, mut shown } = self;
         shown.namespace &= ask.resource.namespaced;
         shown.prefix = shown.prefix.map(|_| ask.resource.prefix());
         let mut columns = Vec::new();
+        let is_list = ask.names.is_none();
         let take = |body: Bytes| {
-            let mut table = Table::parse(&body)?;
+            let mut table = match is_list {
+                true => Table::of_list(&body)?,
+                false => Table::of_object(&body, &ask.resource.kind)?,
+            };
             let next = std::mem::take(&mut table.metadata.next);
             Ok((table.lines(&mut columns, &shown), next))
         };

@@ -14,7 +14,7 @@ use super::list::Source;
 use super::plan::{GetPlan, Output};
 use super::resolve::{LaterWord, Search, Wanted};
 use super::table::ACCEPT;
-use super::{Ask, Member, Members};
+use super::{Ask, Member, MemberResults, Members};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::lasting;
 use crate::multi::direct::pages::Pages;
@@ -50,10 +50,11 @@ pub(super) async fn run(
     let is_ready = |member: &&Member| task.not_ready.iter().all(|(name, _)| *name != member.name);
     let ready: Vec<Member> = members.all.iter().filter(is_ready).cloned().collect();
     let search = Search::begin(plan, task, &ready, false).await;
-    let mut unknown = vec![None; ready.len()];
+    let mut unknown = MemberResults::new(ready.len());
     let wanted = search.each(&mut unknown);
     let mut screen = Screen::new(task, text, &shown, wanted.len());
-    let unknown = ready.iter().zip(unknown).filter_map(|(member, failure)| Some((member.clone(), failure?)));
+    let unknown =
+        ready.iter().zip(unknown.0).filter_map(|(member, result)| Some((member.clone(), result.err()?)));
     let unknown: Vec<(Member, MemberFailure)> = unknown.collect();
     unknown.iter().for_each(|(member, failure)| screen.failed(member, failure));
 
@@ -174,7 +175,7 @@ impl Watch {
         loop {
             let query = pages.query(self.query());
             let body = self.ask.member.get(&format!("{path}{query}"), ACCEPT).await?;
-            let mut table = Table::parse(&body)?;
+            let mut table = Table::of_list(&body)?;
             let version = std::mem::take(&mut table.metadata.resource_version);
             let next = std::mem::take(&mut table.metadata.next);
             let lines = table.lines(&mut self.columns, &self.shown);
@@ -220,7 +221,7 @@ impl Watch {
 
     async fn event(&mut self, event: &[u8], version: &mut String) -> Result<(), Gap> {
         let (kind, object) = parse_event(event)?;
-        let mut table = Table::parse(object)?;
+        let mut table = Table::of_object(object, &self.ask.resource.kind)?;
         let of_table = std::mem::take(&mut table.metadata.resource_version);
         let mut lines = table.lines(&mut self.columns, &self.shown);
         for object in std::mem::take(&mut lines.objects) {

@@ -3,10 +3,10 @@
 use serde::Deserialize;
 
 use super::plan::{Containers, LogsPlan, Pods};
+use crate::multi::direct::answer::{self, Page};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query};
 use crate::multi::direct::path_name::is_name;
-use crate::multi::direct::server_table::{ListMeta, parse};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -107,14 +107,6 @@ struct Terminated {
     id: String,
 }
 
-#[derive(Deserialize)]
-pub(super) struct PodList {
-    #[serde(default)]
-    pub(super) metadata: ListMeta,
-    #[serde(default)]
-    pub(super) items: Vec<Pod>,
-}
-
 /// The pods of a plan.
 pub(super) async fn of(plan: &LogsPlan, member: &Member, namespace: &str) -> Result<Vec<Pod>, MemberFailure> {
     let path = format!("/api/v1/namespaces/{namespace}/pods");
@@ -132,7 +124,8 @@ pub(super) async fn of(plan: &LogsPlan, member: &Member, namespace: &str) -> Res
         },
         Pods::Selected(selector) => {
             let query = Query::default().with("labelSelector", selector);
-            let list: PodList = parse(&member.get(&format!("{path}{query}"), "application/json").await?)?;
+            let body = member.get(&format!("{path}{query}"), "application/json").await?;
+            let list: Page<Pod> = answer::list(&body)?;
             Ok(list.items.into_iter().filter(|pod| is_name(&pod.metadata.name)).collect())
         }
     }
@@ -140,7 +133,7 @@ pub(super) async fn of(plan: &LogsPlan, member: &Member, namespace: &str) -> Res
 
 pub(super) async fn named(member: &Member, namespace: &str, name: &str) -> Result<Pod, MemberFailure> {
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
-    parse(&member.get(&path, "application/json").await?)
+    answer::object(&member.get(&path, "application/json").await?, "Pod")
 }
 
 impl Pod {

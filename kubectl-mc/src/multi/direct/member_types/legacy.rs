@@ -5,11 +5,11 @@ use bytes::Bytes;
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
+use crate::multi::direct::answer;
 use crate::multi::direct::discovery::{ApiResource, Discovery};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
 use crate::multi::direct::path_name::is_name;
-use crate::multi::direct::server_table::parse;
 
 /// The response to `/api` (versions) and to `/apis` (groups).
 #[derive(Debug, Deserialize)]
@@ -84,7 +84,8 @@ fn take(
     answer: Option<Result<Answer, tokio::task::JoinError>>,
     types: &mut [Vec<ApiResource>],
 ) -> Result<(), MemberFailure> {
-    let Some(Ok((at, group, version, body))) = answer else { return Ok(()) };
+    let Some(answer) = answer else { return Ok(()) };
+    let (at, group, version, body) = answer.map_err(|_| MemberFailure::died())?;
     match body {
         Ok(body) => types[at] = of_version(&group, &version, &body)?,
         Err(failure) if group.is_empty() => return Err(failure),
@@ -95,7 +96,8 @@ fn take(
 
 /// All groups and versions in the order of discovery, with the preferred version of each group first.
 fn versions(core: &[u8], groups: &[u8]) -> Result<Vec<(String, String)>, MemberFailure> {
-    let (core, groups): (Root, Root) = (parse(core)?, parse(groups)?);
+    let (core, groups): (Root, Root) =
+        (answer::object(core, "APIVersions")?, answer::object(groups, "APIGroupList")?);
     let mut all: Vec<_> = core.versions.into_iter().map(|version| (String::new(), version)).collect();
     for Group { name, versions, preferred_version } in groups.groups {
         let preferred = preferred_version.into_iter().filter(|preferred| versions.contains(preferred));
@@ -112,7 +114,7 @@ fn versions(core: &[u8], groups: &[u8]) -> Result<Vec<(String, String)>, MemberF
 }
 
 fn of_version(group: &str, version: &str, body: &[u8]) -> Result<Vec<ApiResource>, MemberFailure> {
-    let types: Types = parse(body)?;
+    let types: Types = answer::object(body, "APIResourceList")?;
     // A subresource such as `pods/log` is not a type.
     let types = types.resources.into_iter().filter(|of| !of.name.contains('/'));
     Ok(types

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 
 use super::Report;
 use crate::argv::Scanned;
+use crate::multi::direct::answer::parse;
 use crate::multi::direct::discovery::{ApiResource, Document, Store};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 use crate::multi::direct::member::Member;
 use crate::multi::direct::member_types;
-use crate::multi::direct::server_table::parse;
 use crate::server_text::escaped;
 use crate::tabwriter::TabWriter;
 

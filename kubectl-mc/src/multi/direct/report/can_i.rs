@@ -115,11 +115,14 @@ struct Answer {
     status: Status,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Status {
+    /// An answer without it is no answer.
     allowed: bool,
+    #[serde(default)]
     reason: ServerText,
+    #[serde(default)]
     evaluation_error: ServerText,
 }
 
@@ -208,6 +211,9 @@ mod tests {
         let status = |value| serde_json::from_value::<Status>(value).unwrap().line();
         assert_eq!(status(json!({"allowed": true, "reason": "RBAC"})), "yes\n");
         assert_eq!(status(json!({"allowed": false})), "no\n");
-        assert_eq!(status(json!({"reason": "a", "evaluationError": "b\u{1b}"})), "no - a - b^[\n");
+        assert_eq!(
+            status(json!({"allowed": false, "reason": "a", "evaluationError": "b\u{1b}"})),
+            "no - a - b^[\n"
+        );
     }
 }

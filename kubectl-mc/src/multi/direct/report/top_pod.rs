@@ -8,10 +8,10 @@ use serde::Deserialize;
 use super::Report;
 use super::quantity::Quantity;
 use crate::argv::Scanned;
+use crate::multi::direct::answer;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 use crate::multi::direct::member::{Member, Query};
-use crate::multi::direct::server_table::parse;
 use crate::server_text::ServerText;
 use crate::tabwriter::TabWriter;
 
@@ -99,8 +99,8 @@ impl TopPodPlan {
 pub(super) async fn report(plan: &TopPodPlan, member: &Member) -> Result<Report, MemberFailure> {
     let body = member.get(&plan.path(member), "application/json").await?;
     let pods = match &plan.name {
-        Some(_) => vec![parse::<PodMetrics>(&body)?],
-        None => parse::<List>(&body)?.items,
+        Some(_) => vec![answer::object::<PodMetrics>(&body, "PodMetrics")?],
+        None => answer::list(&body)?.items,
     };
     if pods.is_empty() {
         return Err(MemberFailure::Said("error: metrics not available yet".to_owned()));
@@ -109,12 +109,6 @@ pub(super) async fn report(plan: &TopPodPlan, member: &Member) -> Result<Report,
         MemberFailure::Unreadable("the metrics hold an amount that is not a quantity".into())
     })?;
     Ok(Report { lines, ..Report::default() })
-}
-
-#[derive(Debug, Deserialize)]
-struct List {
-    #[serde(default)]
-    items: Vec<PodMetrics>,
 }
 
 #[derive(Debug, Deserialize)]

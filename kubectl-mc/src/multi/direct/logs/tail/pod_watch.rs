@@ -4,13 +4,13 @@
 use serde::Deserialize;
 use tokio::sync::mpsc::Sender;
 
-use super::super::pods::{Pod, PodList};
+use super::super::pods::Pod;
 use super::Tail;
+use crate::multi::direct::answer::{self, ListMeta, Page, parse};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query};
 use crate::multi::direct::pages::Pages;
 use crate::multi::direct::path_name::is_name;
-use crate::multi::direct::server_table::{ListMeta, parse};
 use crate::multi::direct::watch_request::{Gap, WatchRequest, parse_event};
 use crate::multi::pause::Pause;
 
@@ -43,7 +43,7 @@ impl PodWatch<'_> {
         loop {
             let query = pages.query(self.query());
             let body = self.member.get(&format!("{}{query}", self.path()), JSON).await?;
-            let list: PodList = parse(&body)?;
+            let list: Page<Pod> = answer::list(&body)?;
             pods.extend(list.items.into_iter().filter(|pod| self.is_wanted(pod)));
             if !pages.has_next(list.metadata.next)? {
                 return Ok((pods, list.metadata.resource_version));

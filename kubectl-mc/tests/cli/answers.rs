@@ -1,0 +1,119 @@
+//! An answer that is not what was asked for is a failure of its cluster, never an empty result: gateways and
+//! servers that answer a list with `200 {}`, with another kind, or with half of it.
+
+use serde_json::{Value, json};
+
+use crate::bed::{Answer, Bed, Ran};
+
+fn ok(body: &str) -> Answer {
+    Answer::from((200, "application/json", body.to_owned())).of("member")
+}
+
+/// A bed whose member m1 answers well, and m2 with this body; `kubectl` fails.
+fn bed(poison: &'static str) -> Bed {
+    let bed = Bed::serving(move |path| match path {
+        path if !path.contains("/m2/") => ok(&good(path)),
+        _ => ok(poison),
+    });
+    bed.script("bin/kubectl", "#!/bin/sh\necho \"kubectl $*\" >&2\nexit 7\n");
+    bed
+}
+
+fn good(path: &str) -> String {
+    let pod = json!({"kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{"name": "main"}]}});
+    match path {
+        path if path.contains("/log") => return "said\n".to_owned(),
+        path if path.contains("selfsubjectaccessreviews") => {
+            json!({"kind": "SelfSubjectAccessReview", "status": {"allowed": true}})
+        }
+        path if path.contains("/pods/web") => pod,
+        path if path.contains("/clusters") && !path.contains("/proxy/") => {
+            let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+            let cluster = |name: &str| json!({"metadata": {"name": name}, "status": ready});
+            json!({"kind": "ClusterList", "items": [cluster("m1"), cluster("m2")]})
+        }
+        _ => json!({"kind": "PodList", "items": [pod]}),
+    }
+    .to_string()
+}
+
+const POISON: &[&str] = &[
+    "{}",
+    "[]",
+    "",
+    r#"{"items": []}"#,
+    r#"{"kind": "PodList"}"#,
+    r#"{"kind": "Status", "apiVersion": "v1", "status": "Success"}"#,
+    r#"{"kind": "Secret", "metadata": {"name": "web"}}"#,
+    r#"{"kind": "PodList", "items": [{"metadata": {"name": "web"}"#,
+];
+
+const LISTS: &[&[&str]] = &[
+    &["get", "pods"],
+    &["get", "pods", "-o", "json"],
+    &["get", "pods", "-o", "yaml"],
+    &["get", "pods", "-o", "name"],
+    &["get", "pods", "-A"],
+    &["compare", "pods"],
+    &["logs", "-l", "app=web"],
+    &["auth", "can-i", "get", "pods"],
+];
+
+fn fails_of_m2(what: &str, ran: &Ran) {
+    assert_eq!(ran.code, Some(4), "{what}: {ran:?}");
+    assert!(ran.err.contains("m2 | ") && ran.err.contains("1 of 2 clusters failed: 1 "), "{what}: {ran:?}");
+    assert!(!ran.err.contains("panicked"), "{what}: {ran:?}");
+}
+
+#[test]
+fn fault_81_poisoned_list_of_a_member_is_its_failure() {
+    for poison in POISON {
+        let bed = bed(poison);
+        for words in LISTS {
+            let words = [&["-C", "m1,m2"][..], words].concat();
+            let ran = bed.run_with("KUBECTL_MC_DIRECT", "only", &words);
+            fails_of_m2(&format!("{words:?} with {poison:?}"), &ran);
+            if words.contains(&"json") {
+                let list: Value = serde_json::from_str(&ran.out).unwrap();
+                assert_eq!(list["items"].as_array().map(Vec::len), Some(1), "{ran:?}");
+                assert_eq!(list["metadata"]["clusterErrors"][0]["cluster"], "m2", "{ran:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn fault_81_poisoned_object_of_a_member_is_its_failure() {
+    for poison in POISON {
+        let bed = bed(poison);
+        for words in [&["get", "pod", "web"][..], &["get", "pod", "web", "-o", "json"], &["logs", "web"]] {
+            let words = [&["-C", "m1,m2"][..], words].concat();
+            // The log itself may be any text.
+            if words.contains(&"logs") && poison.contains("Pod") {
+                continue;
+            }
+            let ran = bed.run_with("KUBECTL_MC_DIRECT", "only", &words);
+            fails_of_m2(&format!("{words:?} with {poison:?}"), &ran);
+        }
+    }
+}
+
+/// With one cluster kubectl has the last word.
+#[test]
+fn fault_81_poisoned_answer_of_one_cluster_is_left_to_kubectl() {
+    for poison in POISON {
+        let ran = bed(poison).run(&["-C", "m2", "get", "pods"]);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(7), ""), "{poison:?}: {ran:?}");
+        assert!(ran.err.contains("kubectl "), "{ran:?}");
+    }
+}
+
+#[test]
+fn fault_81_poisoned_discovery_is_the_failure_of_its_member() {
+    for poison in POISON {
+        let bed = bed(poison);
+        let ran = bed.run_with("KUBECTL_MC_DIRECT", "only", &["-C", "m2", "get", "widgets"]);
+        assert!(ran.code != Some(0) && !ran.err.contains("No resources"), "{poison:?}: {ran:?}");
+        assert!(ran.err.contains("cannot read the answer"), "{poison:?}: {ran:?}");
+    }
+}

@@ -83,6 +83,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
     agent.login.connection().context("cannot use the connection to the host")?;
     let admin_address = listener.local_addr()?;
     info!(cluster = %agent.config.cluster, target = %agent.config.target, %admin_address, "agent started");
+    agent.warn_without_pinned_ca();
     let stop_admin = CancellationToken::new();
     let answering = agent.clone();
     let respond = Arc::new(move |request: &_| health(&answering, request));
@@ -162,6 +163,23 @@ async fn keep_tunnel(agent: Arc<Agent>) {
 }
 
 impl Agent {
+    /// Each of the system's CAs can certify another server under the host's name.
+    fn warn_without_pinned_ca(&self) {
+        if !self.login.is_unpinned() {
+            return;
+        }
+        let fix = match &self.config.connection_dir {
+            Some(_) => {
+                format!("kubectl mc join {} --agent --renew --agent-server-ca=FILE", self.config.cluster)
+            }
+            None => "--server-ca-file=FILE".to_owned(),
+        };
+        warn!(
+            risk = "a server at the host's name with a certificate of any CA of the system gets this agent's token",
+            fix, "no pinned CA for the host"
+        );
+    }
+
     fn hold(self: &Arc<Self>, replica: Arc<str>) -> Held {
         self.held.rcu(|held| held.iter().cloned().chain([replica.clone()]).collect::<Vec<_>>());
         Held { agent: self.clone(), replica }

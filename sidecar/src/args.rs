@@ -69,7 +69,7 @@ pub struct Agent {
     /// URL of the host's API server, or of the sidecar.
     #[arg(long, value_name = "URL")]
     pub server: Option<String>,
-    /// File with the CA of the server (PEM). Default: the CAs of the system.
+    /// File with the CA of the server (PEM). Default: every CA of the system, with a warning.
     #[arg(long, value_name = "FILE")]
     pub server_ca_file: Option<PathBuf>,
     /// Name that the server's certificate must have. Default: the host of the URL.

@@ -83,6 +83,11 @@ impl Login {
         Ok(Connection::parse(&data)?)
     }
 
+    /// Whether the system's CAs verify the host, because the files contain none.
+    pub(super) fn is_unpinned(&self) -> bool {
+        self.read().is_ok_and(|data| !data.contains_key(AUTHORITY))
+    }
+
     /// Issue and expiry time of the token, if the credential is a token with both.
     pub(super) fn life(&self) -> Option<Life> {
         let data = self.read().ok()?;

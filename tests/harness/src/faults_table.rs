@@ -52,9 +52,10 @@ fn rows() -> Vec<(String, String)> {
 /// The names of all functions of the repository, tests among them.
 fn tests() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    let mut folders = ["sidecar/src", "sidecar/api", "kubectl-mc", "tests/e2e", "tests/testbed/src"]
-        .map(|folder| root().join(folder))
-        .to_vec();
+    let mut folders =
+        ["sidecar/src", "sidecar/tests", "sidecar/api", "kubectl-mc", "tests/e2e", "tests/testbed/src"]
+            .map(|folder| root().join(folder))
+            .to_vec();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();

@@ -18,6 +18,7 @@ pub(crate) mod lost;
 mod manifest;
 pub(crate) mod next;
 pub(crate) mod objects;
+pub(crate) mod pem;
 pub(crate) mod preflight;
 pub(crate) mod print;
 pub(crate) mod proxy_tls;

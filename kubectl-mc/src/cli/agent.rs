@@ -31,9 +31,14 @@ pub(crate) struct AgentArgs {
     /// With --agent: URL of the host as the agent reaches it [default: that of the host's context]
     #[arg(long, value_name = "URL", requires = "agent", value_parser = host_server)]
     pub(crate) agent_server: Option<String>,
-    /// With --agent: certificate authority of the host's serving certificate [default: that of the host's context]
+    /// With --agent: certificate authority of the host's serving certificate, in PEM; several during a rotation [default:
+    /// that of the host's context; with --renew as it is]
     #[arg(long, value_name = "FILE", requires = "agent")]
     pub(crate) agent_server_ca: Option<OsString>,
+    /// With --agent: verify the host by the root certificates of the agent's image, each of which can certify another
+    /// server that then gets the agent's token
+    #[arg(long, requires = "agent", conflicts_with = "agent_server_ca")]
+    pub(crate) agent_trust_system_roots: bool,
     /// With --agent: server name for the verification of the host's certificate
     #[arg(long, value_name = "NAME", requires = "agent")]
     pub(crate) agent_tls_server_name: Option<String>,

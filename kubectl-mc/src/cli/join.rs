@@ -43,8 +43,8 @@ pub(crate) struct JoinArgs {
     /// with --renew and --all-expired as it is]
     #[arg(long, value_name = "DURATION", value_parser = life)]
     pub(crate) token_duration: Option<Duration>,
-    /// Only give new tokens to a cluster that is joined already, and to its agent
-    #[arg(long, conflicts_with_all = ["labels", "no_host_admins", "bindable_roles", "service_accounts", "dry_run", "print", "agent_image", "agent_values", "agent_server", "agent_server_ca", "agent_tls_server_name", "agent_proxy"])]
+    /// Only give new tokens to a cluster that is joined already, and to its agent; with --agent also another CA of the host
+    #[arg(long, conflicts_with_all = ["labels", "no_host_admins", "bindable_roles", "service_accounts", "dry_run", "print", "agent_image", "agent_values", "agent_server", "agent_tls_server_name", "agent_proxy"])]
     pub(crate) renew: bool,
     /// Give new tokens to every member that needs them, through its context in the kubeconfig
     #[arg(long, conflicts_with_all = ["name", "renew", "member_context", "labels", "no_host_admins", "bindable_roles", "service_accounts", "dry_run", "print"])]
@@ -248,6 +248,9 @@ Examples:
 
   # The host was off for longer than the tokens live
   kubectl mc join --all-expired
+
+  # The CA of the host changes: FILE has the old one and the new one
+  kubectl mc join m1 --agent --renew --agent-server-ca=FILE
 
   # The MemberClusters were deleted, and their Secrets are still there
   kubectl mc join --restore";

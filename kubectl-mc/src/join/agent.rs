@@ -8,6 +8,7 @@
 //! - [`steps`]: the steps on both sides, in order
 //! - [`wait`]: waits until the agent is connected, or reports why it is not
 //! - [`renew`]: a new token for an agent that was disconnected for too long
+//! - [`trust`]: how the agent verifies the host
 //! - [`shell`]: the agent's part of the commands for two administrators
 
 pub(crate) mod account;
@@ -18,6 +19,7 @@ pub(crate) mod shell;
 pub(crate) mod steps;
 pub(crate) mod survey;
 pub(crate) mod token;
+pub(crate) mod trust;
 pub(crate) mod wait;
 
 use kubectl_mc_api::manifests;

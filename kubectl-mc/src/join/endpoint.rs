@@ -171,6 +171,8 @@ pub(crate) enum CaError {
     Data,
     #[error("cannot read {file}")]
     File { file: String, source: std::io::Error },
+    #[error("{file} is not a PEM bundle of certificate authorities")]
+    Invalid { file: String },
 }
 
 /// Why a kubeconfig and flags give no usable connection.

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 
-use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
+use super::pem;
 use crate::cli::ConnectionArgs;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -75,21 +75,15 @@ impl fmt::Debug for ProxyTls {
 }
 
 fn authority(file: &OsString) -> Result<String, ProxyTlsError> {
-    let pem = read(AUTHORITY, "CERTIFICATE", file)?;
-    let mut roots = RootCertStore::empty();
-    let is_usable = certificates(&pem)
-        .is_some_and(|all| all.into_iter().all(|certificate| roots.add(certificate).is_ok()));
-    if is_usable {
-        Ok(pem)
-    } else {
-        Err(invalid(AUTHORITY, file, "it is not a PEM bundle of certificate authorities"))
-    }
+    pem::authorities(&read(AUTHORITY, file)?)
+        .ok_or_else(|| invalid(AUTHORITY, file, "it is not a PEM bundle of certificate authorities"))
 }
 
 fn certificate(chain_file: &OsString, key_file: &OsString) -> Result<(String, String), ProxyTlsError> {
-    let (chain, key) = (read(CHAIN, "CERTIFICATE", chain_file)?, read(KEY, "PRIVATE KEY", key_file)?);
+    let chain = pem::blocks(&read(CHAIN, chain_file)?, "CERTIFICATE");
+    let key = pem::blocks(&read(KEY, key_file)?, "PRIVATE KEY");
     let certificates =
-        certificates(&chain).ok_or_else(|| invalid(CHAIN, chain_file, "it is not a PEM certificate"))?;
+        pem::certificates(&chain).ok_or_else(|| invalid(CHAIN, chain_file, "it is not a PEM certificate"))?;
     let private = PrivateKeyDer::from_pem_slice(key.as_bytes())
         .map_err(|_| invalid(KEY, key_file, "it is not a PEM private key without a password"))?;
     CertifiedKey::from_der(certificates, private, &default_provider()).map_err(|_| {
@@ -101,29 +95,12 @@ fn certificate(chain_file: &OsString, key_file: &OsString) -> Result<(String, St
     Ok((chain, key))
 }
 
-fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
-    let all = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>().ok()?;
-    Some(all).filter(|all| !all.is_empty())
-}
-
-/// The blocks of one kind in a PEM file. Comments and other blocks, such as a key beside its certificate,
-/// stay out of the Secret and of printed commands.
-fn read(flag: &'static str, kind: &str, file: &OsString) -> Result<String, ProxyTlsError> {
-    let text = std::fs::read_to_string(file).map_err(|source| ProxyTlsError::Read {
+fn read(flag: &'static str, file: &OsString) -> Result<String, ProxyTlsError> {
+    std::fs::read_to_string(file).map_err(|source| ProxyTlsError::Read {
         flag,
         file: file.to_string_lossy().into_owned(),
         source,
-    })?;
-    let (mut blocks, mut wanted) = (String::new(), false);
-    for line in text.lines().map(str::trim_end) {
-        let label = line.strip_prefix("-----BEGIN ").and_then(|rest| rest.strip_suffix("-----"));
-        wanted = label.map_or(wanted, |label| label.ends_with(kind));
-        if wanted {
-            blocks.extend([line, "\n"]);
-        }
-        wanted &= !line.starts_with("-----END ");
-    }
-    Ok(blocks)
+    })
 }
 
 fn invalid(flag: &'static str, file: &OsString, reason: &'static str) -> ProxyTlsError {

@@ -1,7 +1,7 @@
 //! Implements `kubectl mc join --renew` and `--all-expired`: requests new tokens for members whose tokens
 //! expired while the host was off, or whose token lifetime changes. A member's kubeconfig context is found by
 //! the uid of its kube-system in the registration, so no token is requested from another cluster. An agent
-//! that was disconnected for too long gets a new token as well.
+//! that was disconnected for too long gets a new token as well, and by a flag another CA of the host.
 
 use std::time::Duration;
 
@@ -13,8 +13,10 @@ use tokio::time::Instant;
 
 use super::agent::account::AgentGranted;
 use super::agent::member as agent_member;
+use super::agent::plan::PlanError;
 use super::agent::renew::{self as agent_renew, Which};
 use super::agent::token::Claims;
+use super::agent::trust::Trust;
 use super::agent::wait::{CONNECTED, Waiting};
 use super::side::Side;
 use super::tokens::{Granted, Tokens};
@@ -41,6 +43,7 @@ pub(crate) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
+    let trust = Trust::read(&arguments.by_agent).map_err(PlanError::from)?;
     connection::run(async {
         let host = Side { role: "host", at: connection::connect(options, env).await? };
         let members = match name {
@@ -60,7 +63,7 @@ pub(crate) fn run(
                 contexts
             }
         };
-        renew(&host, members, &contexts, arguments, printer).await
+        renew(&host, members, &contexts, arguments, trust.as_ref(), printer).await
     })
 }
 
@@ -88,6 +91,8 @@ struct Renewed {
     agent: Option<AgentGranted>,
     /// The member, if its agent has to reconnect.
     waits_for: Option<Side>,
+    /// Whether the agent's pods are replaced, if it verifies the host in another way.
+    replaces_pods: Option<bool>,
 }
 
 async fn one(host: &Side, name: &ClusterName) -> Result<Member, Failure> {
@@ -131,13 +136,14 @@ async fn renew(
     members: Vec<Member>,
     contexts: &Contexts,
     arguments: &JoinArgs,
+    trust: Option<&Trust>,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let namespace = survey::namespace(host).await?;
     let (total, mut written, mut failures) = (members.len(), Vec::new(), Vec::new());
     for member in members {
         let step = Progress::new(printer).step(&format!("requesting tokens of {}", member.name));
-        match renewed(host, &member, contexts, &namespace, arguments).await {
+        match renewed(host, &member, contexts, &namespace, arguments, trust).await {
             Ok(Some(renewed)) => {
                 step.done();
                 written.push(renewed);
@@ -160,7 +166,7 @@ async fn renew(
     let deadline = Instant::now() + arguments.timeout(by_agent);
     for renewed in written {
         match accepted(host, &renewed, deadline, printer).await {
-            Ok(()) => told(host, &renewed, printer),
+            Ok(()) => told(host, &renewed, trust, printer),
             Err(error) => failures.push(error),
         }
     }
@@ -186,6 +192,7 @@ async fn renewed(
     contexts: &Contexts,
     namespace: &str,
     arguments: &JoinArgs,
+    trust: Option<&Trust>,
 ) -> Result<Option<Renewed>, Failure> {
     let Member { name, need, .. } = member;
     let by_agent = agent_renew::is_by_agent(host, namespace, name).await?;
@@ -196,19 +203,23 @@ async fn renewed(
         Err(_) if *need == Need::Agent => return Ok(None),
         side => side?,
     };
-    let mut agent = None;
+    let (mut agent, mut replaces_pods) = (None, None);
     if by_agent {
         let which = if *need == Need::Agent { Which::Aged } else { Which::Any };
         let wanted = arguments.by_agent.agent_token;
         let failed = |source| RenewError::Agent { name: name.clone(), source };
         agent = agent_renew::renew(name, host, side, wanted, which).await.map_err(failed)?;
+        if let Some(trust) = trust {
+            let written = trust.write(side).await;
+            replaces_pods = Some(written.map_err(|error| failed(error.into()))?);
+        }
     }
     if *need == Need::Agent && agent.is_none() {
         return Ok(None);
     }
     let granted = tokens(name, host, side, namespace, arguments.token_duration).await?;
     let waits_for = by_agent.then(|| side.clone());
-    Ok(Some(Renewed { name: name.clone(), granted, agent, waits_for }))
+    Ok(Some(Renewed { name: name.clone(), granted, agent, waits_for, replaces_pods }))
 }
 
 /// Waits until the agent is connected and the member's tokens are accepted.
@@ -218,13 +229,16 @@ async fn accepted(
     deadline: Instant,
     printer: &Printer,
 ) -> Result<(), Failure> {
-    let Renewed { name, waits_for, .. } = renewed;
+    let Renewed { name, waits_for, replaces_pods, .. } = renewed;
     let left = || deadline.saturating_duration_since(Instant::now());
     if let Some(member) = waits_for {
         let mut step =
             Progress::new(printer).step(&format!("waiting until the agent of {name} is connected"));
         let waiting = Waiting { name, host, member, server: "the host" };
         let failed = |source| RenewError::Agent { name: name.clone(), source };
+        if *replaces_pods == Some(true) {
+            waiting.until_replaced(left(), &mut step).await.map_err(failed)?;
+        }
         waiting.until_connected(left(), &mut step).await.map_err(failed)?;
         step.done();
     }
@@ -236,11 +250,19 @@ async fn accepted(
     Ok(())
 }
 
-fn told(host: &Side, renewed: &Renewed, printer: &Printer) {
-    let Renewed { name, granted, agent, .. } = renewed;
+fn told(host: &Side, renewed: &Renewed, trust: Option<&Trust>, printer: &Printer) {
+    let Renewed { name, granted, agent, waits_for, replaces_pods } = renewed;
     let kubectl_mc = host.at.cluster.kubectl_mc();
     printer.out_line(&format!("{name} has new tokens: {}", granted.outage()));
     agent.iter().for_each(|agent| printer.out_line(&format!("{name}: {}", agent.absence())));
+    trust.iter().for_each(|trust| printer.out_line(&format!("{name}: {}", trust.outcome())));
+    if let (Some(false), Some(member)) = (replaces_pods, waits_for) {
+        printer.note_line(&format!(
+            "warning: the pods of the agent of {name} are not replaced, and open tunnels do not try the CA: {} -n \
+             {AGENT_NAMESPACE} rollout restart deployment/{AGENT}",
+            member.at.cluster.kubectl()
+        ));
+    }
     let of_agent = agent.and_then(|agent| agent.warning(&kubectl_mc, name));
     for warning in granted.warning(&kubectl_mc, name).into_iter().chain(of_agent) {
         printer.note_line(&format!("warning: {warning}"));

@@ -10,7 +10,7 @@ use crate::bed::{Bed, Ran};
 use crate::tls_server::{Authority, TlsServer};
 
 /// A host that does not answer, and a member on a loopback address.
-fn bed() -> Bed {
+pub(super) fn bed() -> Bed {
     let bed = Bed::unreachable();
     let kubeconfig = r#"{"current-context": "host",
         "clusters": [{"name": "h", "cluster": {"server": "https://host.invalid:6443", "certificate-authority-data": "UEVN"}},
@@ -23,7 +23,7 @@ fn bed() -> Bed {
     bed
 }
 
-fn join(bed: &Bed, flags: &[&str]) -> Ran {
+pub(super) fn join(bed: &Bed, flags: &[&str]) -> Ran {
     bed.run(&[&["join", "m1", "--member-context=m1"], flags].concat())
 }
 
@@ -63,6 +63,7 @@ fn flags_of_an_agent_need_the_agent() {
         "--agent-values=file",
         "--agent-server=https://h",
         "--agent-server-ca=file",
+        "--agent-trust-system-roots",
         "--agent-tls-server-name=h",
         "--agent-proxy=http://p",
         "--agent-token=forever",
@@ -70,13 +71,16 @@ fn flags_of_an_agent_need_the_agent() {
         let ran = join(&bed, &[flag]);
         let (code, error) = ran.failed();
         assert!(code == 2 && error.contains("--agent\n"), "{flag}: {error}");
-        if flag != "--agent-token=forever" {
+        if !RENEWED.contains(&flag) {
             let ran = join(&bed, &["--agent", "--renew", flag]);
             let (code, error) = ran.failed();
             assert!(code == 2 && error.contains("'--renew' cannot be used with"), "{flag}: {error}");
         }
     }
 }
+
+/// What `--renew` changes on an agent.
+const RENEWED: [&str; 3] = ["--agent-token=forever", "--agent-server-ca=file", "--agent-trust-system-roots"];
 
 #[test]
 fn agent_without_an_image_or_a_host_is_refused() {
@@ -300,6 +304,7 @@ fn enrollment_refuses_the_name_of_another_hubs_member() {
         "--enroll",
         "--agent-image=i",
         "--agent-server=https://h.example",
+        SYSTEM_ROOTS,
     ]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{ran:?}");
     assert!(ran.err.contains("error: cannot join: the name m1 is taken: Karmada registers it\n"), "{ran:?}");
@@ -332,16 +337,24 @@ fn agent_of_an_interrupted_change_is_noticed() {
     }
 }
 
-#[test]
-fn enrollment_warns_that_the_manifest_resets_refusals() {
-    let bed = host_with(|path| match path {
+/// The kubeconfig of the fake host has no CA.
+const SYSTEM_ROOTS: &str = "--agent-trust-system-roots";
+
+/// A host that enrolls m1.
+pub(super) fn enrolling() -> Bed {
+    host_with(|path| match path {
         path if path.ends_with("/selfsubjectaccessreviews") => None,
         path if path.ends_with("/token") => Some(json!({"status": {"token": "the-token"}})),
         path if path.ends_with("/memberclusters") => Some(json!({"items": []})),
         path if path.contains("/kubectl-mc-agents/secrets/") => Some(Value::Null),
         _ => Some(json!({"metadata": {"name": "m1", "resourceVersion": "1", "uid": "u"}})),
-    });
-    let flags = ["--agent", "--enroll", "--agent-image=i", "--agent-server=https://h.example"];
+    })
+}
+
+#[test]
+fn enrollment_warns_that_the_manifest_resets_refusals() {
+    let bed = enrolling();
+    let flags = ["--agent", "--enroll", "--agent-image=i", "--agent-server=https://h.example", SYSTEM_ROOTS];
     let ran = bed.run(&[&["join", "m1"], &flags[..]].concat());
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let text = "the manifest resets the refused names and the bindable roles in ConfigMap and ValidatingAdmissionPolicy";
@@ -361,7 +374,7 @@ fn failed_enrollment_names_what_it_applied() {
     // The patch of the MemberCluster.
     let bed = host_with(|path| path.contains("/memberclusters/m1?").then_some(Value::Null));
     let words = ["join", "m1", "--agent", "--enroll", "--agent-image=i", "--agent-server=https://h.example"];
-    let ran = bed.run(&words);
+    let ran = bed.run(&[&words[..], &[SYSTEM_ROOTS]].concat());
     let (code, text) = ran.failed();
     assert_eq!(code, 1, "{text}");
     let (applied, error) = text.split_once("error: ").unwrap();

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod agent_join;
+mod agent_trust;
 mod answers;
 mod audit;
 mod authz;

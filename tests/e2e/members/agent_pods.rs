@@ -10,6 +10,7 @@ use harness::bed::{bed, host};
 use harness::both_sides::both;
 use harness::caller::Caller;
 use harness::own_agent::until;
+use harness::proxy_authority::ProxyAuthority;
 use harness::spare_host::{SIDECAR, SpareHost};
 use harness::tool::{Output, Tool};
 use harness::turn::Turn;
@@ -18,7 +19,7 @@ use tempfile::NamedTempFile;
 use testbed::programs;
 
 use super::EXPIRED;
-use super::agent_join::Objects;
+use super::agent_join::{Objects, text};
 use super::joined::follow;
 use crate::plugin;
 
@@ -130,6 +131,32 @@ fn renewal_restores_an_agent_whose_account_was_deleted() -> Result<()> {
     }
     let said = plugin(&member.both)?.ok(&["join", "--all-expired"])?;
     ensure!(said == "no member needs new tokens\n", "{said}");
+    member.unjoin()
+}
+
+#[test]
+fn changed_ca_of_the_host_is_tried_by_new_pods() -> Result<()> {
+    let member = Member::take()?;
+    member.join(&member.flags())?.success()?;
+    let file = NamedTempFile::new()?;
+    let flag = format!("--agent-server-ca={}", file.path().display());
+    let renew = |authorities: &str, timeout: &str| -> Result<Output> {
+        std::fs::write(file.path(), authorities)?;
+        let words = ["join", NAME, "--agent", "--renew", "--member-context=member", &flag, timeout];
+        plugin(&member.both)?.run(&words)
+    };
+    let (present, other) = (std::fs::read_to_string(&bed()?.host.ca_certificate)?, ProxyAuthority::new()?);
+    let said = renew(&other.pem(), "--timeout=10s")?;
+    said.failure(&[&format!("the agent of {NAME}"), "is not connected", "--agent-server-ca"])?;
+    // The old pods go on.
+    plugin(&member.both)?.ok(&["-C", NAME, "get", "namespaces"])?;
+    let said = renew(&format!("{present}{}", other.pem()), "--timeout=60s")?.success()?;
+    let line = format!("{NAME}: its agent verifies the host by the CA of --agent-server-ca\n");
+    ensure!(said.contains(&line), "{said}");
+    let secret =
+        Api::admin(member.spare.cluster)?.get("/api/v1/namespaces/kubectl-mc-agent/secrets/mc-agent")?;
+    ensure!(text(&secret, "ca.crt")?.matches("BEGIN").count() == 2, "{secret}");
+    plugin(&member.both)?.ok(&["-C", NAME, "get", "namespaces"])?;
     member.unjoin()
 }
 

@@ -16,6 +16,7 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::join::address;
 use crate::join::agent::survey::Found;
+use crate::join::agent::trust::Trust;
 use crate::join::endpoint::{self, CaError, Endpoint};
 
 /// The agent to run on the member.
@@ -26,8 +27,10 @@ pub(crate) struct AgentPlan {
     pub(crate) host: HostConnection,
     /// Whether a flag gave the host's server, whose address is then not checked for locality.
     is_given: bool,
-    /// Whether a flag gave the CA or the TLS server name.
-    is_trust_given: bool,
+    /// How the agent verifies the host, if a flag says so.
+    trust: Option<Trust>,
+    /// Whether a flag gave the TLS server name.
+    is_name_given: bool,
     pub(crate) token: Option<AgentTokenLife>,
 }
 
@@ -46,7 +49,9 @@ impl AgentPlan {
             agent_image,
             agent_values,
             agent_server,
-            agent_server_ca,
+            // Read together.
+            agent_server_ca: _,
+            agent_trust_system_roots: _,
             agent_tls_server_name,
             agent_proxy,
             agent_token,
@@ -62,12 +67,13 @@ impl AgentPlan {
         let cluster = host.map(|(_, cluster)| cluster);
         let server = agent_server.clone().or_else(|| host.map(|(server, _)| server.to_owned()));
         let server = server.ok_or(PlanError::NoHost)?;
-        let ca = match agent_server_ca {
-            Some(file) => Some(endpoint::read(&file.to_string_lossy())?),
+        let trust = Trust::read(arguments)?;
+        let ca = match &trust {
+            Some(trust) => trust.ca().map(str::to_owned),
             None => cluster.map(endpoint::ca).transpose()?.flatten(),
         };
         let is_unverified = |cluster: &Cluster| cluster.insecure_skip_tls_verify == Some(true);
-        if ca.is_none() && agent_server.is_none() && cluster.is_some_and(is_unverified) {
+        if trust.is_none() && ca.is_none() && agent_server.is_none() && cluster.is_some_and(is_unverified) {
             return Err(PlanError::Unverified);
         }
         let of_context = || cluster.and_then(|cluster| cluster.tls_server_name.clone());
@@ -85,7 +91,8 @@ impl AgentPlan {
             values,
             host,
             is_given: agent_server.is_some(),
-            is_trust_given: agent_server_ca.is_some() || agent_tls_server_name.is_some(),
+            trust,
+            is_name_given: agent_tls_server_name.is_some(),
             token: *agent_token,
         })
     }
@@ -93,7 +100,8 @@ impl AgentPlan {
     /// Verifies the host's direct endpoint with the CA that the host publishes, if the agent dials that
     /// endpoint and no flag gave the CA or the TLS server name.
     pub(crate) fn with_direct_endpoint(mut self, config_map: &Value) -> Self {
-        let published = direct::published(config_map).filter(|_| self.is_given && !self.is_trust_given);
+        let is_trust_given = self.trust.is_some() || self.is_name_given;
+        let published = direct::published(config_map).filter(|_| self.is_given && !is_trust_given);
         if let Some((_, ca)) = published.filter(|(server, _)| server.url() == self.host.server) {
             self.host.ca = ca;
             self.host.tls_server_name = None;
@@ -119,10 +127,17 @@ impl AgentPlan {
 
     /// The same plan, without a request to the host for a better address.
     pub(crate) fn for_others(self) -> Result<Self, PlanError> {
-        match self.locality() {
-            Some(what) => Err(PlanError::Local { server: self.host.server, what }),
-            None => Ok(self),
+        match (self.unpinned(), self.locality()) {
+            (_, Some(what)) => Err(PlanError::Local { server: self.host.server, what }),
+            (Some(unpinned), None) => Err(unpinned),
+            (None, None) => Ok(self),
         }
+    }
+
+    /// Why the agent cannot verify the host: neither a CA nor the flag to do without is there.
+    pub(crate) fn unpinned(&self) -> Option<PlanError> {
+        let is_unpinned = self.host.ca.is_none() && self.trust != Some(Trust::SystemRoots);
+        is_unpinned.then(|| PlanError::Unpinned { server: self.host.server.clone() })
     }
 
     /// The member's connection, which the agent carries. An agent that another tool installed keeps its
@@ -164,6 +179,11 @@ pub(crate) enum PlanError {
     Local { server: String, what: &'static str },
     #[error("the host's context does not verify the host's certificate, and an agent must")]
     Unverified,
+    #[error(
+        "the certificate authority of the host's server {server} is unknown: the agent would send its token to any server \
+         of that name with a certificate of a public authority"
+    )]
+    Unpinned { server: String },
     #[error("the host's address is unknown: its context is not in the kubeconfig")]
     NoHost,
 }
@@ -173,6 +193,12 @@ impl Explain for PlanError {
         match self {
             Self::Values { .. } | Self::Target(_) => None,
             Self::Ca(_) | Self::Unverified => Some("set it by --agent-server-ca=FILE".to_owned()),
+            Self::Unpinned { .. } => Some(
+                "write the root certificate of the host's authority into FILE, and add --agent-server-ca=FILE: \
+                 `openssl s_client -connect HOST:443 </dev/null` names it at the greatest depth; to accept every public \
+                 authority: --agent-trust-system-roots"
+                    .to_owned(),
+            ),
             Self::Server { .. } | Self::Local { .. } | Self::NoHost => {
                 Some("set the URL of the host that the member reaches: --agent-server=https://…".to_owned())
             }
@@ -266,6 +292,32 @@ mod tests {
         assert!(of("http://h", &cluster()).contains("it must be https"));
         let unknown = AgentPlan::of(&name(), &AgentArgs::default(), None).err().unwrap();
         assert!(unknown.hint().unwrap().contains("--agent-server="));
+    }
+
+    #[test]
+    fn host_without_a_known_ca_needs_a_flag() {
+        let of = |arguments: &AgentArgs, cluster: &Cluster| {
+            AgentPlan::of(&name(), arguments, Some(("https://h", cluster))).unwrap()
+        };
+        let (none, default) = (Cluster::default(), AgentArgs::default());
+        let error = of(&default, &none).for_others().err().unwrap();
+        assert!(error.to_string().contains("authority of the host's server https://h is unknown"), "{error}");
+        let hint = error.hint().unwrap();
+        assert!(hint.contains("--agent-server-ca=FILE") && hint.contains("--agent-trust-system-roots"));
+        assert!(of(&default, &cluster()).unpinned().is_none());
+        let system = AgentArgs { agent_trust_system_roots: true, ..AgentArgs::default() };
+        let insecure = Cluster { insecure_skip_tls_verify: Some(true), ..Cluster::default() };
+        for known in [&none, &cluster(), &insecure] {
+            let plan = of(&system, known);
+            assert!(plan.unpinned().is_none() && plan.host.ca.is_none());
+        }
+        // The published CA of the direct endpoint decides, not that of the context.
+        let endpoint = |data| {
+            let arguments = AgentArgs { agent_server: Some("https://mc".to_owned()), ..AgentArgs::default() };
+            of(&arguments, &cluster()).with_direct_endpoint(&serde_json::json!({"data": data})).unpinned()
+        };
+        assert!(endpoint(serde_json::json!({"server": "https://mc", "ca.crt": "PEM"})).is_none());
+        assert!(endpoint(serde_json::json!({"server": "https://mc"})).is_some());
     }
 
     #[test]

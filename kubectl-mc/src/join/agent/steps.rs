@@ -12,7 +12,7 @@ use super::account::{self, Account, AgentGranted};
 use super::plan::AgentPlan;
 use super::survey::Found;
 use super::wait::Waiting;
-use super::{AgentError, member};
+use super::{AgentError, member, trust};
 use crate::apply::delete::Delete;
 use crate::apply::{Applied, Apply, Change};
 use crate::cli::AgentTokenLife;
@@ -49,6 +49,11 @@ impl AgentSteps<'_> {
         let is_changed = |one: &Applied| one.object.kind() == "Secret" && one.outcome() == Change::Configured;
         let mut is_new = applied.iter().any(is_changed);
         let secret = found.secret.as_ref();
+        // A CA that the agent or a renewal has written is no field of the applied Secret.
+        if plan.host.ca.is_none() && secret.is_some_and(|secret| secret["data"]["ca.crt"].is_string()) {
+            trust::store(member, None).await?;
+            is_new = true;
+        }
         let mut granted = None;
         if !member::has_certificate(secret) {
             let account = Account { name, host };
@@ -108,4 +113,50 @@ pub(crate) async fn remove(
 /// `Secret kubectl-mc-agent/mc-agent`, for messages.
 pub(crate) fn secret_name() -> String {
     format!("{AGENT_NAMESPACE}/{AGENT}")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use kube::config::Cluster;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::AgentArgs;
+    use crate::join::side::fake;
+
+    /// Another writer of the Secret, such as a renewal, keeps the key when the join applies it without one.
+    #[tokio::test]
+    async fn system_roots_remove_an_earlier_ca() {
+        let printer = Printer::default();
+        let secret = json!({"metadata": {"name": AGENT, "namespace": AGENT_NAMESPACE},
+            "data": {"ca.crt": "UEVN", "tls.crt": "eA==", "tls.key": "eA=="}});
+        let found = Found {
+            deployment: Some(json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}}})),
+            secret: Some(secret.clone()),
+            ..Found::default()
+        };
+        let (host, _) = fake::side("host", |_, _| (200, json!({})));
+        let name: ClusterName = "m1".parse().unwrap();
+        let of_host = Cluster { certificate_authority_data: Some("UEVN".to_owned()), ..Cluster::default() };
+        for agent_trust_system_roots in [true, false] {
+            let answer = secret.clone();
+            let (member, requests) = fake::side("member", move |_, _| (200, answer.clone()));
+            let flags = AgentArgs { agent_trust_system_roots, ..AgentArgs::default() };
+            let plan = AgentPlan::of(&name, &flags, Some(("https://h", &of_host))).unwrap();
+            let steps = AgentSteps {
+                name: &name,
+                plan: &plan,
+                found: &found,
+                host: &host,
+                member: &member,
+                clock: None,
+            };
+            steps.start(&printer).await.unwrap();
+            let removal = json!({"data": {"ca.crt": null}});
+            let is_removed =
+                requests.try_iter().any(|(method, _, body)| method == Method::PATCH && body == removal);
+            assert_eq!(is_removed, agent_trust_system_roots);
+        }
+    }
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::plan::AgentPlan;
 use crate::cli::AgentTokenLife;
+use crate::error::Explain;
 use crate::join::address;
 use crate::join::preflight::{Finding, Names, rights};
 use crate::join::side::{Side, SideError};
@@ -110,6 +111,10 @@ impl AgentSurvey {
                 hint,
             ));
         }
+        findings.extend(
+            plan.unpinned()
+                .map(|unpinned| Finding::Refused(unpinned.to_string(), unpinned.hint().unwrap_or_default())),
+        );
         findings.extend(rights("host", kubectl, &self.missing_on_host));
         findings
     }

@@ -10,6 +10,12 @@ fn survey() -> AgentSurvey {
 
 /// The texts of the refusals, with their hints.
 fn refusals(survey: &AgentSurvey, server: &str) -> Vec<String> {
+    let known = Cluster { certificate_authority_data: Some("UEVN".to_owned()), ..Cluster::default() };
+    refusals_with(survey, server, &known)
+}
+
+/// The same for a host's cluster of this kubeconfig.
+fn refusals_with(survey: &AgentSurvey, server: &str, host: &Cluster) -> Vec<String> {
     let cluster = "m1".parse().unwrap();
     let names = Names {
         cluster: &cluster,
@@ -17,7 +23,7 @@ fn refusals(survey: &AgentSurvey, server: &str) -> Vec<String> {
         member_kubectl: "kubectl --context=m1",
         member_context: Some("m1"),
     };
-    let plan = AgentPlan::of(&cluster, &AgentArgs::default(), Some((server, &Cluster::default()))).unwrap();
+    let plan = AgentPlan::of(&cluster, &AgentArgs::default(), Some((server, host))).unwrap();
     let findings = survey.findings(&names, &plan).into_iter();
     findings
         .filter_map(|finding| match finding {
@@ -66,6 +72,13 @@ fn unknown_authority_of_the_member_is_refused() {
         said.contains("kube-root-ca.crt") && said.contains("kubectl --context=m1 -n kube-system"),
         "{said}"
     );
+}
+
+#[test]
+fn fault_45_unknown_authority_of_the_host_is_refused() {
+    let said = refusals_with(&survey(), "https://h", &Cluster::default()).join("");
+    assert!(said.contains("the certificate authority of the host's server https://h is unknown"), "{said}");
+    assert!(said.contains("--agent-server-ca=FILE"), "{said}");
 }
 
 #[test]

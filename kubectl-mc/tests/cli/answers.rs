@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::bed::{Answer, Bed, Ran};
+use crate::bed::{Answer, Bed, Ran, status};
 
 fn ok(body: &str) -> Answer {
     Answer::from((200, "application/json", body.to_owned())).of("member")
@@ -96,6 +96,41 @@ fn fault_81_poisoned_object_of_a_member_is_its_failure() {
             fails_of_m2(&format!("{words:?} with {poison:?}"), &ran);
         }
     }
+}
+
+/// As in client-go: an overloaded server says when to come again.
+#[test]
+fn retry_after_is_waited_for_within_the_timeout() {
+    let asked = std::sync::Mutex::new(0);
+    let bed = Bed::serving(move |path| {
+        let mut asked = asked.lock().unwrap();
+        let is_first = path.contains("/m2/") && {
+            *asked += 1;
+            *asked <= 2
+        };
+        match path {
+            _ if is_first => status(429, "member", "too many").with("Retry-After", "0"),
+            path if path.contains("/m3/") => status(503, "member", "later").with("Retry-After", "3600"),
+            path if path.contains("/m4/") => {
+                status(503, "member", "later").with("Retry-After", "Fri, 31 Dec 2100 23:59:59 GMT")
+            }
+            path => ok(&good(path)),
+        }
+    });
+    let ran = bed.run(&["-C", "m1,m2,m3,m4", "--cluster-timeout=30s", "get", "pods", "-o", "name"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(4), "m1 | pod/web\nm2 | pod/web\n"), "{ran:?}");
+    assert!(ran.err.contains("2 of 4 clusters failed"), "{ran:?}");
+    let requests = bed.requests();
+    let requests = |cluster: &str| requests.iter().filter(|head| head.contains(cluster)).count();
+    assert_eq!((requests("/m2/"), requests("/m3/"), requests("/m4/")), (3, 1, 1));
+}
+
+#[test]
+fn endless_retry_after_ends() {
+    let bed = Bed::answering(status(503, "member", "never").with("Retry-After", "0"));
+    let ran = bed.run(&["-C", "m1,m2", "get", "pods", "-o", "name"]);
+    assert!(ran.code == Some(5) && ran.err.contains("never"), "{ran:?}");
+    assert_eq!(bed.requests().iter().filter(|head| head.contains("/m1/")).count(), 11);
 }
 
 /// With one cluster kubectl has the last word.

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, header, request};
+use http::{Method, Request, Response, StatusCode, header, request};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kubectl_mc_api::path;
@@ -172,13 +173,14 @@ impl Member {
         self.login.renew(round).await.map_err(|error| self.client_failure(&error))
     }
 
-    /// Sends one request; returns the response, or its failure.
+    /// Sends one request; returns the response, or its failure. As in client-go, an answer with `Retry-After` in
+    /// seconds is waited for, as often and as long as the member's timeout allows.
     async fn send(
         &self,
         client: &kube::Client,
         call: &Call<'_>,
     ) -> Result<Result<Response<Body>, MemberFailure>, MemberFailure> {
-        let mut tries = TRIES;
+        let (mut tries, mut waits) = (TRIES, WAITS);
         let response = loop {
             let request = call
                 .request()
@@ -186,10 +188,14 @@ impl Member {
                 .extension(StreamId(self.place))
                 .body(call.review.cloned().map_or_else(Body::empty, Body::from))
                 .map_err(|error| MemberFailure::Said(error.to_string()))?;
-            tries -= 1;
             match self.in_time(client.send(request)).await? {
-                Ok(response) => break response,
-                Err(error) if tries > 0 && pool::was_not_seen(&error) => {}
+                Ok(response) => {
+                    let pause = retry_after(&response).filter(|pause| *pause < self.deadline.left());
+                    let Some(pause) = pause.filter(|_| waits > 0) else { break response };
+                    waits -= 1;
+                    self.in_time(tokio::time::sleep(pause)).await?;
+                }
+                Err(error) if tries > 1 && pool::was_not_seen(&error) => tries -= 1,
                 Err(error) => return Err(self.client_failure(&client::failed(error))),
             }
         };
@@ -244,6 +250,16 @@ impl Member {
         }
         Ok(whole.into())
     }
+}
+
+/// How long the server asks to wait before the request is sent again (`checkWait` of client-go).
+fn retry_after(response: &Response<Body>) -> Option<Duration> {
+    let status = response.status();
+    if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
+        return None;
+    }
+    let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
 }
 
 /// The next data of a response; `None` at its end.
@@ -331,6 +347,8 @@ const MAX_ANSWER: usize = 256 * 1024 * 1024;
 const MAX_ERROR: usize = 1024 * 1024;
 /// Enough attempts to get an open connection after a closed one.
 const TRIES: usize = 4;
+/// As often as client-go waits for `Retry-After`.
+const WAITS: usize = 10;
 
 #[cfg(test)]
 mod tests {

@@ -38,11 +38,23 @@ impl MemberDeadline {
         Self { time, used: None }
     }
 
+    /// The time that is left for the next request.
+    pub(super) fn left(&self) -> Duration {
+        self.time.saturating_sub(self.used.as_deref().map_or(Duration::ZERO, |used| used.borrow().so_far()))
+    }
+
     /// Runs a future within the remaining time.
     pub(super) async fn limit<T>(&self, what: impl Future<Output = T>) -> Result<T, MemberFailure> {
         let running = self.used.as_deref().map(Running::begin);
         let left = self.time.saturating_sub(running.as_ref().map_or(Duration::ZERO, Running::used));
         tokio::time::timeout(left, what).await.map_err(|_| MemberFailure::TimedOut(self.time))
+    }
+}
+
+impl Used {
+    fn so_far(&self) -> Duration {
+        let running = if self.running > 0 { self.since.elapsed() } else { Duration::ZERO };
+        self.before + running
     }
 }
 
@@ -61,8 +73,7 @@ impl<'a> Running<'a> {
     }
 
     fn used(&self) -> Duration {
-        let used = self.0.borrow();
-        used.before + used.since.elapsed()
+        self.0.borrow().so_far()
     }
 }
 

@@ -217,6 +217,14 @@ const PACE: Duration = Duration::from_millis(250);
 pub const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
+impl Cutoff {
+    /// Whether the client took every part that it was given.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.unread.elapsed(Instant::now()).is_none()
+    }
+}
+
+#[cfg(test)]
 impl Listed {
     /// An entry for a request without a deadline.
     pub(crate) fn alone() -> Self {

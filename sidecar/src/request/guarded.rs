@@ -6,15 +6,20 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::Version;
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 
 use crate::panics::{self, Panicked};
 use crate::request::body::Body;
+use crate::request::cutoff::Toward;
 use crate::request::record::Record;
+
+mod small_pieces;
+
+use small_pieces::SmallPieces;
 
 /// A body that holds its request's record until the end of the stream.
 pub struct Guarded<B = Body> {
-    body: B,
+    body: SmallPieces<B>,
     /// False for a short document, which needs no supervision.
     watched: bool,
     over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -41,7 +46,9 @@ impl Guarded {
     pub fn new(body: Body, record: Record, version: Version) -> Self {
         let is_long_document = matches!(&body, Body::Full(document) if document.len() > SMALL);
         let watched = is_long_document || matches!(body, Body::Upstream(_) | Body::Stream(_));
-        let in_pieces = is_long_document || (watched && version == Version::HTTP_2);
+        let is_http2_stream = watched && version == Version::HTTP_2;
+        let in_pieces = is_long_document || is_http2_stream;
+        let body = SmallPieces::new(body, is_http2_stream);
         Self { body, watched, over: None, rest: Bytes::new(), in_pieces, record }
     }
 }
@@ -50,11 +57,12 @@ impl Guarded {
 impl<B> Guarded<B> {
     /// A guarded stream for tests.
     pub(crate) fn watched(body: B, record: Record) -> Self {
+        let body = SmallPieces::new(body, false);
         Self { body, watched: true, over: None, rest: Bytes::new(), in_pieces: false, record }
     }
 }
 
-impl<B: http_body::Body> Guarded<B> {
+impl<B: http_body::Body<Data = Bytes> + Unpin> Guarded<B> {
     /// The next piece of `data` for the client. hyper waits for a window of at least one byte, and then moves
     /// a whole chunk into HTTP/2's buffers. After the last chunk the request is over for the sidecar, while
     /// its bytes stay in memory for as long as the client wants. So chunks are small, and the last byte of a
@@ -101,7 +109,12 @@ where
         if this.watched && frame.is_pending() {
             // Most bodies never wait, and need no timer.
             let over = this.over.get_or_insert_with(|| this.record.hold().over());
-            this.record.hold().cutoff().taken();
+            let cutoff = this.record.hold().cutoff();
+            if this.body.are_waiting() {
+                cutoff.blocked(Toward::Caller);
+            } else {
+                cutoff.taken();
+            }
             ready!(over.as_mut().poll(cx));
             return Poll::Ready(Some(Err(Error::Over)));
         }
@@ -145,7 +158,7 @@ mod tests {
     use crate::request::metrics::Metrics;
     use crate::server::peer::Peer;
 
-    fn record() -> Record {
+    pub(super) fn record() -> Record {
         let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
         let audit_id = AuditId::of(&mut HeaderMap::new());
         Record::begin(Arc::new(Metrics::default()), peer, Listed::alone(), &Method::GET, audit_id)

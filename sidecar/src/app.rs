@@ -251,6 +251,7 @@ impl Bound {
             goaway,
             cors,
             cutoffs: Cutoffs::new(),
+            direct_uploads: Arc::default(),
             places: Arc::default(),
             log_level,
             auditor,
@@ -295,6 +296,7 @@ impl Bound {
         let (connections, probes) = (TaskTracker::new(), TaskTracker::new());
         let stop_admin = CancellationToken::new();
         let _cutoffs = AbortOnDropHandle::new(tokio::spawn(services.cutoffs.clone().run()));
+        let _uploads = AbortOnDropHandle::new(tokio::spawn(services.direct_uploads.clone().run()));
         let _unread = AbortOnDropHandle::new(tokio::spawn(services.agent_tunnels.unread().clone().run()));
         let _caches = AbortOnDropHandle::new(tokio::spawn(forget_expired(services.clone())));
         let respond = admin::of_services(services.clone(), &admin);

@@ -23,6 +23,7 @@ use crate::request::metrics::Metrics;
 use crate::request::record::Record;
 use crate::request::revalidation::{self, Revalidation};
 use crate::request::upgrade::Tunnels;
+use crate::request::upload::direct::DirectUploads;
 use crate::server::cors::Cors;
 use crate::server::goaway::Goaway;
 use crate::server::places::Places;
@@ -53,6 +54,7 @@ pub struct Services {
     pub goaway: Goaway,
     pub cors: Option<Cors>,
     pub cutoffs: Arc<Cutoffs>,
+    pub direct_uploads: Arc<DirectUploads>,
     pub places: Arc<Places>,
     pub log_level: LogLevel,
     /// `None`: no audit.

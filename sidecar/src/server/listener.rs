@@ -26,8 +26,8 @@ use crate::random;
 use crate::request::cutoff::{Cutoff, UNREAD_TIMEOUT};
 use crate::request::handler::{self, Arrival};
 use crate::request::services::Services;
-use crate::request::upload::Upload;
-use crate::request::upload::small_frames::{self, SmallFrames};
+use crate::request::upload::small_frames;
+use crate::request::upload::{Account, Upload};
 use crate::server::head_limit::HeadLimit;
 use crate::server::peer::Peer;
 use crate::server::places::{Place, Proof};
@@ -135,22 +135,29 @@ async fn serve(
         // whose client is alive and reads nothing (tcp(7)). HTTP/2 stops single streams, and has pings.
         SockRef::from(stream.get_ref().0).set_tcp_user_timeout(None)?;
     }
-    let small_frames: Option<Arc<SmallFrames>> = (is_http2 && proof == Proof::FrontProxy).then(Arc::default);
+    let account = is_http2.then(|| match proof {
+        Proof::FrontProxy => Account::Streams(Arc::default()),
+        Proof::User | Proof::Nothing => {
+            Account::Connection(services.direct_uploads.connection(peer.holder()))
+        }
+    });
     let serve = |peer: &Arc<Peer>, cutoff: Arc<Cutoff>, request: Request<Incoming>| {
-        let request = request.map(|body| Upload::new(body, small_frames.as_ref(), &cutoff));
+        let request = request.map(|body| Upload::new(body, account.as_ref(), &cutoff));
         let arrival = Arrival { waiting: peer.request_of_stranger(), cutoff };
         let (services, peer) = (services.clone(), peer.clone());
         async move { Ok::<_, Infallible>(handler::handle(services, peer, arrival, request).await) }
     };
-    if is_http2 {
+    if let Some(account) = &account {
         let streams = Streams::default();
         let builder = http2(proof, streams.clone());
         // hyper keeps the future that made the answer's head for as long as the stream is open. It is boxed,
         // so that a watch does not keep memory that it no longer needs.
         let service = service_fn(|request| Box::pin(serve(&peer, streams.begin(), request)));
-        let stream = GatedStream::new(stream, Gate::new(peer.clone(), small_frames.clone()));
+        let stream = GatedStream::new(stream, Gate::new(peer.clone(), account.clone()));
         let connection = builder.serve_connection(TokioIo::new(stream), service);
-        Ok(drive(connection, http2::Connection::graceful_shutdown, &peer, &shutdown, true).await?)
+        let driven = drive(connection, http2::Connection::graceful_shutdown, &peer, &shutdown, true);
+        UnlessCut::new(driven, account.cutoff()).await.transpose()?;
+        Ok(())
     } else {
         // There is one request at a time, so its cutoff can close the connection.
         let cutoff: Arc<Cutoff> = Arc::default();

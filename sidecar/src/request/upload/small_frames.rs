@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use ahash::{HashMap, HashMapExt};
 
+use super::frame_memory::{ENTRY, FrameMemory};
 use crate::locked::Locked;
 use crate::request::cutoff::Cutoff;
 use crate::request::limits::Caller;
@@ -34,10 +35,7 @@ struct State {
 #[derive(Debug)]
 struct Unread {
     holder: Holder,
-    frames: usize,
-    memory: usize,
-    /// The read buffer of the last unread frame.
-    buffer: Option<usize>,
+    frames: FrameMemory,
     cutoff: Arc<Cutoff>,
 }
 
@@ -65,11 +63,13 @@ pub struct Data {
 }
 
 /// What a connection must do after a frame has arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Then {
     GoOn,
-    /// Take no more requests: h2's own limit comes near.
+    /// Take no more requests: a limit comes near.
     Retire,
+    /// Close at once.
+    End,
 }
 
 impl SmallFrames {
@@ -89,7 +89,7 @@ impl SmallFrames {
         let stream = self.0.with(|state| {
             let stream = state.opened.take()?;
             let (holder, cutoff) = (Holder::Stream(stream), cutoff.clone());
-            state.uploads.insert(stream, Unread { holder, frames: 0, memory: 0, buffer: None, cutoff });
+            state.uploads.insert(stream, Unread { holder, frames: FrameMemory::default(), cutoff });
             Some(stream)
         })?;
         Some(Counted { frames: self.clone(), stream })
@@ -102,7 +102,7 @@ impl SmallFrames {
         }
         self.0.with(|state| {
             match state.uploads.get_mut(&data.stream) {
-                Some(unread) => state.memory += unread.add(data),
+                Some(unread) => state.memory += unread.frames.add(data),
                 None => state.lost += 1,
             }
             while state.memory > MAX_UNREAD
@@ -130,40 +130,17 @@ impl State {
     fn largest(&self) -> Option<u32> {
         let mut holders = HashMap::<_, usize>::new();
         for unread in self.uploads.values() {
-            *holders.entry(unread.holder).or_default() += unread.memory;
+            *holders.entry(unread.holder).or_default() += unread.frames.total();
         }
         let (holder, _) = holders.into_iter().max_by_key(|(_, memory)| *memory)?;
         let streams = self.uploads.iter().filter(|(_, unread)| unread.holder == holder);
-        streams.max_by_key(|(_, unread)| unread.memory).map(|(stream, _)| *stream)
+        streams.max_by_key(|(_, unread)| unread.frames.total()).map(|(stream, _)| *stream)
     }
 
     fn remove(&mut self, stream: u32) -> Option<Arc<Cutoff>> {
         let unread = self.uploads.remove(&stream)?;
-        self.memory -= unread.memory;
+        self.memory -= unread.frames.total();
         Some(unread.cutoff)
-    }
-}
-
-impl Unread {
-    /// Returns the memory that the frame takes.
-    fn add(&mut self, data: Data) -> usize {
-        let buffer = data.position / READ_BUFFER;
-        let shares = self.buffer.replace(buffer) == Some(buffer);
-        let memory = ENTRY + if shares { 0 } else { READ_BUFFER };
-        self.frames += 1;
-        self.memory += memory;
-        memory
-    }
-
-    /// Returns the memory that a frame has taken. All frames of the upload count alike.
-    fn read(&mut self) -> usize {
-        let memory = self.memory.checked_div(self.frames).unwrap_or_default();
-        self.frames = self.frames.saturating_sub(1);
-        self.memory -= memory;
-        if self.frames == 0 {
-            self.buffer = None;
-        }
-        memory
     }
 }
 
@@ -179,7 +156,7 @@ impl Counted {
     pub(super) fn read(&self) {
         self.frames.0.with(|state| {
             if let Some(unread) = state.uploads.get_mut(&self.stream) {
-                state.memory -= unread.read();
+                state.memory -= unread.frames.remove();
             }
         });
     }
@@ -206,10 +183,6 @@ pub const fn is_small(length: usize) -> bool {
 
 /// 32 larger frames fill a stream's window, so there are few of them.
 const SMALL: usize = 2 * 1024;
-/// h2's entry for a frame that is not read. Its list does not shrink until the connection ends.
-const ENTRY: usize = 256;
-/// The size of h2's read buffers (tokio-util: `INITIAL_CAPACITY`).
-const READ_BUFFER: usize = 8 * 1024;
 /// Enough for some unread frames of every stream, each in a read buffer of its own.
 const MAX_UNREAD: usize = 8 * 1024 * 1024;
 const MAX_LOST: usize = 256 * 1024;

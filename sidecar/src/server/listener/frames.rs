@@ -52,7 +52,7 @@ impl Frames {
         }
     }
 
-    /// Reads at most [`Frames::room`] bytes. Padding counts as data: the front proxy sends none.
+    /// Reads at most [`Frames::room`] bytes.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Option<Found> {
         self.position += bytes.len();
         let (skipped, head) = bytes.split_at(bytes.len().min(self.skipped));
@@ -75,7 +75,12 @@ impl Frames {
         let ends_block = flags & END_HEADERS != 0;
         match kind {
             DATA if length == 0 => return (flags & END_STREAM == 0).then_some(Found::EmptyData),
-            DATA => return Some(Found::Data(Data { stream, length: self.skipped, position: self.position })),
+            DATA => {
+                // A frame with padding counts as the shortest one that it can be.
+                let length =
+                    if flags & PADDED == 0 { length } else { length.saturating_sub(MAX_PADDING).max(1) };
+                return Some(Found::Data(Data { stream, length: length as usize, position: self.position }));
+            }
             HEADERS if stream > self.newest => {
                 self.newest = stream;
                 self.block = if ends_block { Block::Last(stream) } else { Block::Begun(stream) };
@@ -103,6 +108,9 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
+const PADDED: u8 = 8;
+/// With the field of its length (6.1).
+const MAX_PADDING: u32 = 256;
 const END_HEADERS: u8 = 4;
 /// The first bit is reserved.
 const STREAM: u32 = 0x7fff_ffff;
@@ -129,6 +137,8 @@ mod tests {
             frame(DATA, END_STREAM, 1, 0),
             // The reserved bit is set.
             frame(DATA, 0, 1 << 31 | 3, 16_384),
+            frame(DATA, PADDED, 3, 2_200),
+            frame(DATA, PADDED, 3, 10),
             // Trailers.
             frame(HEADERS, END_HEADERS | END_STREAM, 3, 20),
             frame(HEADERS, END_HEADERS, 7, 20),
@@ -150,6 +160,8 @@ mod tests {
                     data(3, 255, 216),
                     Found::EmptyData,
                     data(3, 16_384, 498),
+                    data(3, 1_944, 16_891),
+                    data(3, 1, 19_100),
                     Found::Request(7)
                 ],
                 "in pieces of {size}"

@@ -3,8 +3,8 @@
 //! the first token. So reading stops while [`MAX_WAITING`] requests wait for that, or after as many bytes as
 //! one of them may need; the TCP window (RFC 9293, 3.8) then stops the client.
 //!
-//! The front proxy is known from its handshake. On its connection the gate counts small DATA frames by stream:
-//! see [`SmallFrames`]. hyper does not give the service the number of its stream, so the gate pauses after
+//! The gate counts small DATA frames: see [`ConnectionFrames`] and [`SmallFrames`]. The front proxy is known
+//! from its handshake, and on its connection frames count by stream. hyper does not give the service the number of its stream, so the gate pauses after
 //! each request's head, until hyper has called the service for it or refused it. Other connections do not
 //! pause, or h2 would not see the resets of requests that it has not given to hyper (CVE-2023-44487).
 
@@ -17,6 +17,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::frames::{Found, Frames};
 use crate::io_hook::{Hooked, IoHook};
+use crate::request::upload::Account;
+use crate::request::upload::direct::ConnectionFrames;
 use crate::request::upload::small_frames::{SmallFrames, Then};
 use crate::server::peer::Peer;
 
@@ -29,22 +31,38 @@ pub(super) struct Gate {
     peer: Arc<Peer>,
     /// Bytes read since the last time when no request waited.
     read: usize,
-    counted: Option<Counted>,
+    counted: Counted,
 }
 
-/// What has arrived on a connection whose small frames are counted.
+/// What has arrived on a connection.
 #[derive(Debug)]
-struct Counted {
+enum Counted {
+    ByStream(ByStream),
+    Together(Frames, Arc<ConnectionFrames>),
+}
+
+/// What has arrived on the front proxy's connection.
+#[derive(Debug)]
+struct ByStream {
     frames: Frames,
     small: Arc<SmallFrames>,
     /// Whether a request's head has just arrived.
     pauses: bool,
 }
 
+/// Too many small frames of a connection are not read.
+#[derive(Debug, thiserror::Error)]
+#[error("too many small frames are unread")]
+struct TooManyFrames;
+
 impl Gate {
-    pub(super) fn new(peer: Arc<Peer>, frames: Option<Arc<SmallFrames>>) -> Self {
-        let counted = |small| Counted { frames: Frames::default(), small, pauses: false };
-        Self { peer, read: 0, counted: frames.map(counted) }
+    pub(super) fn new(peer: Arc<Peer>, account: Account) -> Self {
+        let frames = Frames::default();
+        let counted = match account {
+            Account::Streams(small) => Counted::ByStream(ByStream { frames, small, pauses: false }),
+            Account::Connection(account) => Counted::Together(frames, account),
+        };
+        Self { peer, read: 0, counted }
     }
 
     /// How much may be read now; `None` once the peer is known.
@@ -68,6 +86,33 @@ impl Gate {
 }
 
 impl Counted {
+    /// How much may be read now, if that is limited.
+    fn poll_room(&mut self, cx: &Context<'_>) -> Poll<Option<usize>> {
+        match self {
+            Self::ByStream(streams) => streams.poll_room(cx).map(Some),
+            Self::Together(..) => Poll::Ready(None),
+        }
+    }
+
+    fn arrived(&mut self, mut bytes: &[u8]) -> Then {
+        match self {
+            Self::ByStream(streams) => streams.arrived(bytes),
+            Self::Together(frames, account) => {
+                let mut then = Then::GoOn;
+                while !bytes.is_empty() {
+                    let (piece, rest) = bytes.split_at(frames.room().min(bytes.len()));
+                    if let Some(Found::Data(data)) = frames.read(piece) {
+                        then = then.max(account.arrived(data));
+                    }
+                    bytes = rest;
+                }
+                then
+            }
+        }
+    }
+}
+
+impl ByStream {
     /// How much may be read now. h2 has handled everything before it reads again, and hyper accepts a request
     /// as soon as h2 waits.
     fn poll_room(&mut self, cx: &Context<'_>) -> Poll<usize> {
@@ -100,25 +145,25 @@ impl IoHook for Gate {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let room = ready!(self.poll_room(cx));
-        let counted = self.counted.as_mut();
-        let room = match counted.map(|counted| counted.poll_room(cx)) {
-            None => room,
-            Some(counted) => Some(ready!(counted).min(room.unwrap_or(usize::MAX))),
-        };
-        let Some(room) = room else { return Pin::new(stream).poll_read(cx, buf) };
-        let room = room.min(buf.remaining());
-        let mut some = ReadBuf::new(buf.initialize_unfilled_to(room));
-        let read = Pin::new(stream).poll_read(cx, &mut some);
-        if let Some(counted) = &mut self.counted
-            && counted.arrived(some.filled()) == Then::Retire
-        {
-            self.peer.retire();
+        let rooms = [ready!(self.poll_room(cx)), ready!(self.counted.poll_room(cx))];
+        let before = buf.filled().len();
+        match rooms.into_iter().flatten().min() {
+            None => ready!(Pin::new(stream).poll_read(cx, buf))?,
+            Some(room) => {
+                let room = room.min(buf.remaining());
+                let mut some = ReadBuf::new(buf.initialize_unfilled_to(room));
+                ready!(Pin::new(stream).poll_read(cx, &mut some))?;
+                let filled = some.filled().len();
+                buf.advance(filled);
+                self.read += filled;
+            }
         }
-        let filled = some.filled().len();
-        buf.advance(filled);
-        self.read += filled;
-        read
+        match self.counted.arrived(&buf.filled()[before..]) {
+            Then::GoOn => {}
+            Then::Retire => self.peer.retire(),
+            Then::End => return Poll::Ready(Err(io::Error::other(TooManyFrames))),
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -140,11 +185,14 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::request::limits::Caller;
+    use crate::request::upload::direct::DirectUploads;
 
     fn pair() -> (GatedStream<DuplexStream>, DuplexStream, Arc<Peer>) {
         let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
         let (stream, client) = duplex(1024 * 1024);
-        (GatedStream::new(stream, Gate::new(peer.clone(), None)), client, peer)
+        let account = Account::Connection(DirectUploads::default().connection(Caller::of_hash(1)));
+        (GatedStream::new(stream, Gate::new(peer.clone(), account)), client, peer)
     }
 
     async fn reads(stream: &mut GatedStream<DuplexStream>) -> Option<usize> {

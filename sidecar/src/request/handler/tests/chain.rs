@@ -75,6 +75,7 @@ pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, imp
         agent_tunnels: AgentTunnels::none(),
         agent_accounts: Accounts::new(client.clone(), tokio::sync::watch::channel(None).1),
         cutoffs: Cutoffs::new(),
+        direct_uploads: Arc::default(),
         auditor: None,
         places: Arc::default(),
         log_level: Default::default(),

@@ -3,6 +3,7 @@
 use std::task::{Context, Waker};
 
 use super::*;
+use crate::request::upload::frame_memory::READ_BUFFER;
 
 const JANE: Caller = Caller::of_hash(1);
 const EVE: Caller = Caller::of_hash(2);

@@ -1,4 +1,4 @@
-//! Tests of the gate of a front proxy's connection below hyper and h2.
+//! Tests of the gate of a connection below hyper and h2.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use super::*;
 use crate::request::cutoff::Cutoff;
 use crate::request::limits::Caller;
 use crate::request::upload::Upload;
+use crate::request::upload::direct::DirectUploads;
 use crate::server::listener::http2;
 use crate::server::listener::streams::Streams;
 use crate::server::places::Proof;
@@ -30,7 +31,7 @@ struct Accepted {
     cutoff: Arc<Cutoff>,
 }
 
-/// The front proxy's end of a connection. The service answers no request.
+/// The client's end of a connection. The service answers no request.
 struct Client {
     write: WriteHalf<DuplexStream>,
     accepted: mpsc::UnboundedReceiver<Accepted>,
@@ -39,18 +40,29 @@ struct Client {
 }
 
 impl Client {
+    /// A front proxy.
     async fn connect() -> Self {
+        Self::connect_as(Proof::FrontProxy, Account::Streams(Arc::default())).await
+    }
+
+    /// A direct caller, and the count of its frames.
+    async fn connect_directly() -> (Self, Arc<ConnectionFrames>) {
+        let frames = DirectUploads::default().connection(Caller::of_hash(1));
+        (Self::connect_as(Proof::User, Account::Connection(frames.clone())).await, frames)
+    }
+
+    async fn connect_as(proof: Proof, account: Account) -> Self {
         let (near, far) = duplex(1024 * 1024);
         let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
         peer.mark_authenticated();
-        let (small, streams) = (Arc::<SmallFrames>::default(), Streams::default());
-        let stream = GatedStream::new(far, Gate::new(peer, Some(small.clone())));
-        let builder = http2(Proof::FrontProxy, streams.clone());
+        let streams = Streams::default();
+        let stream = GatedStream::new(far, Gate::new(peer, account.clone()));
+        let builder = http2(proof, streams.clone());
         let (accept, accepted) = mpsc::unbounded_channel();
         let service = service_fn(move |request: Request<Incoming>| {
             let cutoff = streams.begin();
             let sent_on = request.headers()["x-stream"].to_str().unwrap().parse().unwrap();
-            let body = Upload::new(request.into_body(), Some(&small), &cutoff);
+            let body = Upload::new(request.into_body(), Some(&account), &cutoff);
             accept.send(Accepted { sent_on, body, cutoff }).unwrap();
             std::future::pending::<Result<Response<Empty<Bytes>>, Infallible>>()
         });
@@ -177,10 +189,49 @@ async fn fault_37_flood_of_small_frames_ends_only_its_own_request() {
     assert!(frames.iter().all(|(kind, _)| *kind != GOAWAY), "{frames:?}");
 }
 
+#[tokio::test]
+async fn fault_37_direct_flood_of_small_frames_ends_its_connection() {
+    let (mut client, frames) = Client::connect_directly().await;
+    let (flood, head) = client.request("/");
+    client.send(&head).await;
+    let _eve = client.accepted().await;
+    // A frame of an unknown type is ignored, and fills the read buffer that the small one keeps.
+    let small = [frame(DATA, 0, flood, b"x"), frame(UNKNOWN, 0, 0, &[0; 8 * 1024])].concat();
+    let mut sent = 0;
+    while client.write.write_all(&small).await.is_ok() {
+        sent += 1;
+    }
+    assert!((2_500..4_000).contains(&sent), "{sent}");
+    assert!(frames.unread() < 25 * 1024 * 1024);
+}
+
+#[tokio::test]
+async fn read_or_dropped_body_is_not_unread() {
+    let (mut client, frames) = Client::connect_directly().await;
+    for is_read in [true, false] {
+        let (stream, head) = client.request("/");
+        client.send(&head).await;
+        client.send(&frame(DATA, 0, stream, b"x").repeat(1_000)).await;
+        let mut upload = client.accepted().await.body;
+        // An entry for each frame, and the first read buffer at least.
+        while frames.unread() < 1_000 * 256 + 8 * 1024 {
+            tokio::task::yield_now().await;
+        }
+        if is_read {
+            client.send(&frame(DATA, END_STREAM, stream, b"")).await;
+            assert_eq!((&mut upload).collect().await.unwrap().to_bytes().len(), 1_000);
+        } else {
+            drop(upload);
+        }
+        assert_eq!(frames.unread(), 0);
+    }
+}
+
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
+const UNKNOWN: u8 = 0xee;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;

@@ -29,6 +29,14 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     let_pause(&SockRef::from(stream))
 }
 
+/// The same for a connection whose peer reads what it gets: it detects a peer that acknowledges nothing.
+pub(crate) fn prepare_timed(stream: &TcpStream) -> io::Result<()> {
+    prepare(stream)?;
+    #[cfg(target_os = "linux")]
+    SockRef::from(stream).set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    Ok(())
+}
+
 /// Lets the peer of a connection read nothing for as long as it wants, and still detects a dead one.
 pub(crate) fn let_pause(socket: &Socket) -> io::Result<()> {
     #[cfg(target_os = "linux")]
@@ -94,6 +102,14 @@ pub(crate) fn assert_prepared(stream: &TcpStream) {
     assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
     assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE);
     assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEPALIVE_INTERVAL);
+}
+
+/// Asserts that the peer of a connection may read nothing for as long as it wants.
+#[cfg(test)]
+pub(crate) fn assert_untimed(stream: &TcpStream) {
+    assert_prepared(stream);
+    #[cfg(target_os = "linux")]
+    assert_eq!(SockRef::from(stream).tcp_user_timeout().unwrap(), None);
 }
 
 /// Asserts the options of a connection of a connector.

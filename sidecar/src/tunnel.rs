@@ -18,6 +18,7 @@ pub(crate) mod frame_limit;
 pub(crate) mod keep_alive;
 pub(crate) mod link;
 pub mod peers;
+pub(crate) mod purpose;
 pub mod registry;
 pub(crate) mod stream;
 pub(crate) mod unread;

@@ -22,6 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::causes::{causes, innermost};
 use crate::retry;
 use crate::tcp;
+use crate::tunnel::purpose::Purpose;
 use crate::tunnel::registry::{AgentTunnels, DialError};
 
 pub mod breaker;
@@ -151,7 +152,11 @@ impl Upstream {
     pub async fn upgrade(&self, prepared: Prepared) -> Result<Exchange, Error> {
         let _attempt = self.admit().await?;
         let lost = |error| self.failed(Failed::New(error));
-        let io = self.connector.connect().await.map_err(|error| self.failed(Failed::Connect(error)))?;
+        let io = self
+            .connector
+            .connect(Purpose::Any)
+            .await
+            .map_err(|error| self.failed(Failed::Connect(error)))?;
         let (transport, _) = io.inner().get_ref().get_ref();
         let (socket, stream) = (connect::socket(transport), connect::agent_stream(transport));
         let before_head = io.inner().hook().clone();
@@ -225,7 +230,7 @@ impl Upstream {
     async fn try_out(&self, attempt: &mut Attempt<'_>) -> Result<(), Error> {
         let connector = self.connector.clone();
         attempt.hand_over();
-        let opened = tokio::spawn(async move { connector.connect().await.map(drop) });
+        let opened = tokio::spawn(async move { connector.connect(Purpose::Requests).await.map(drop) });
         match timeout(TRIAL_WAIT, opened).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(error))) => Err(self.failed(Failed::Connect(error))),

@@ -21,6 +21,7 @@ use crate::io_hook::Hooked;
 use crate::tunnel::enrollment::CAPABILITY;
 use crate::tunnel::frame_limit::FrameLimit;
 use crate::tunnel::link::{About, CredentialLife};
+use crate::tunnel::purpose::Purpose;
 use crate::tunnel::unread::Unread;
 use crate::tunnel::web_socket::WebSocket;
 use crate::tunnel::{
@@ -140,7 +141,8 @@ async fn answer(
     let (status, answer) = match (&parts.method, parts.uri.path()) {
         (&Method::CONNECT, _) => {
             let (target, asked) = (&agent.config.target, parts.uri.authority());
-            return target::carry(target, asked, body, respond, &unread).await;
+            let purpose = Purpose::of(&parts.headers);
+            return target::carry(target, asked, purpose, body, respond, &unread).await;
         }
         (&Method::GET, paths::ABOUT) => (StatusCode::OK, about(&agent)),
         (&Method::GET, paths::ENROLL) => match agent.enrollment.hand_over().await {

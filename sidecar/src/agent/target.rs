@@ -14,6 +14,7 @@ use tracing::debug;
 
 use crate::last_words::{Broken, LAST_WORDS};
 use crate::tcp;
+use crate::tunnel::purpose::Purpose;
 use crate::tunnel::registry::Reason as Failed;
 use crate::tunnel::stream::TunnelStream;
 use crate::tunnel::stream::copy::copy;
@@ -24,6 +25,7 @@ use crate::tunnel::{DIAL_HEADER, DIAL_TIMEOUT};
 pub(super) async fn carry(
     target: &Authority,
     asked: Option<&Authority>,
+    purpose: Purpose,
     body: RecvStream,
     mut respond: SendResponse<Bytes>,
     unread: &Unread,
@@ -39,7 +41,7 @@ pub(super) async fn carry(
     let connected = tokio::select! {
         biased;
         _ = poll_fn(|cx| respond.poll_reset(cx)) => return,
-        connected = timeout(DIAL_TIMEOUT, connect(target)) => connected,
+        connected = timeout(DIAL_TIMEOUT, connect(target, purpose)) => connected,
     };
     let member = match connected.unwrap_or(Err(Failed::Timeout)) {
         Ok(member) => member,
@@ -68,13 +70,17 @@ pub(super) async fn carry(
     }
 }
 
-async fn connect(target: &Authority) -> Result<TcpStream, Failed> {
+async fn connect(target: &Authority, purpose: Purpose) -> Result<TcpStream, Failed> {
+    let prepare = match purpose {
+        Purpose::Requests => tcp::prepare_timed,
+        Purpose::Any => tcp::prepare,
+    };
     let host = target.host().trim_matches(['[', ']']);
     let addresses = lookup_host((host, target.port_u16().unwrap_or(443))).await.map_err(|_| Failed::Dns)?;
     let mut failed = Failed::Dns;
     for address in addresses {
         match TcpStream::connect(address).await {
-            Ok(stream) => return tcp::prepare(&stream).map(|()| stream).map_err(|_| Failed::Network),
+            Ok(stream) => return prepare(&stream).map(|()| stream).map_err(|_| Failed::Network),
             Err(error) => {
                 failed = match error.kind() {
                     ErrorKind::ConnectionRefused => Failed::Refused,
@@ -108,7 +114,7 @@ mod tests {
     async fn target_connection_detects_a_dead_member() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let target = listener.local_addr().unwrap().to_string().parse().unwrap();
-        let stream = connect(&target).await.unwrap();
-        tcp::assert_prepared(&stream);
+        tcp::assert_timed(&connect(&target, Purpose::Requests).await.unwrap());
+        tcp::assert_untimed(&connect(&target, Purpose::Any).await.unwrap());
     }
 }

@@ -19,8 +19,10 @@ use crate::tunnel::enrollment::Request;
 use crate::tunnel::link;
 use crate::tunnel::link::tests::no_accounts;
 use crate::tunnel::peers::answer::answer;
+use crate::tunnel::purpose::Purpose;
 use crate::tunnel::registry::{AgentTunnels, DialError, Reason};
 
+mod dead_member;
 mod enrollment;
 mod silent;
 mod unread;
@@ -89,7 +91,7 @@ async fn joined_with(target: &str, max_streams: u32) -> Joined {
 
 impl Joined {
     async fn open(&self) -> Result<crate::tunnel::stream::TunnelStream, DialError> {
-        self.tunnels.open_here(&self.cluster, &self.agent.config.target).await
+        self.tunnels.open_here(&self.cluster, &self.agent.config.target, Purpose::Any).await
     }
 }
 
@@ -147,7 +149,7 @@ async fn fault_65_last_bytes_of_a_closed_target_arrive() {
 async fn agent_connects_only_to_its_target() {
     let joined = joined(&echo().await.to_string()).await;
     let other: Authority = "127.0.0.1:1".parse().unwrap();
-    let refused = joined.tunnels.open_here(&joined.cluster, &other).await.unwrap_err();
+    let refused = joined.tunnels.open_here(&joined.cluster, &other, Purpose::Any).await.unwrap_err();
     assert!(matches!(refused, DialError::NotTheTarget(_)), "{refused}");
 }
 
@@ -206,7 +208,7 @@ async fn agent_leaves_a_draining_replica_after_its_connections() {
     assert_eq!(back, "still");
     joined.sidecar.await.unwrap();
     assert!(matches!(
-        joined.tunnels.open_here(&joined.cluster, &joined.agent.config.target).await,
+        joined.tunnels.open_here(&joined.cluster, &joined.agent.config.target, Purpose::Any).await,
         Err(DialError::NoAgent { .. })
     ));
 }
@@ -234,7 +236,7 @@ async fn ended_tunnel_ends_its_connections() {
     assert!(stream.read(&mut [0]).await.is_err());
     assert!(matches!(joined.left.await.unwrap(), Left::Ended(_)));
     assert!(matches!(
-        joined.tunnels.open_here(&joined.cluster, &joined.agent.config.target).await,
+        joined.tunnels.open_here(&joined.cluster, &joined.agent.config.target, Purpose::Any).await,
         Err(DialError::NoAgent { .. })
     ));
 }

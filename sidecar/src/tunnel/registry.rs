@@ -23,6 +23,7 @@ use tracing::info;
 
 use super::DIAL_TIMEOUT;
 use super::peers::Peers;
+use super::purpose::Purpose;
 use super::stream::TunnelStream;
 use super::unread::{Unread, UnreadLimit};
 use crate::locked::Locked;
@@ -169,8 +170,13 @@ impl AgentTunnels {
     }
 
     /// Opens a connection to `target` through an agent of the cluster, at whichever replica its tunnel ends.
-    pub async fn open(&self, cluster: &ClusterName, target: &Authority) -> Result<Opened, DialError> {
-        match self.open_here(cluster, target).await {
+    pub(crate) async fn open(
+        &self,
+        cluster: &ClusterName,
+        target: &Authority,
+        purpose: Purpose,
+    ) -> Result<Opened, DialError> {
+        match self.open_here(cluster, target, purpose).await {
             Ok(stream) => Ok(Opened::Here(stream)),
             Err(error) if error.is_of_the_tunnel() => match self.peers.open(cluster, target).await {
                 Some(opened) => opened.map(Opened::AtPeer),
@@ -194,6 +200,7 @@ impl AgentTunnels {
         &self,
         cluster: &ClusterName,
         target: &Authority,
+        purpose: Purpose,
     ) -> Result<TunnelStream, DialError> {
         let tunnels = self.by_preference(cluster)?;
         let mut failed = DialError::Full;
@@ -203,7 +210,7 @@ impl AgentTunnels {
                 break;
             }
             let Some(place) = tunnel.place() else { continue };
-            let opening = dial::open(tunnel.sender.clone(), target, place);
+            let opening = dial::open(tunnel.sender.clone(), target, purpose, place);
             let attempt_end = match at + 1 < tunnels.len() {
                 true => end.min(Instant::now() + ATTEMPT_TIMEOUT),
                 false => end,

@@ -32,6 +32,7 @@ use super::is_timeout;
 use super::stream::{BeforeHead, MemberStream};
 use crate::causes::innermost;
 use crate::tcp;
+use crate::tunnel::purpose::Purpose;
 use crate::tunnel::registry::{AgentTunnel, AgentTunnels, DialError, Opened};
 use crate::tunnel::stream::{Directions, TunnelStream};
 
@@ -109,10 +110,10 @@ impl Connector {
     }
 
     /// Opens a connection.
-    pub(super) async fn connect(&self) -> Result<TokioIo<MemberStream>, BoxError> {
+    pub(super) async fn connect(&self, purpose: Purpose) -> Result<TokioIo<MemberStream>, BoxError> {
         let endpoint = &self.0;
         let opening = Opening { breaker: &endpoint.breaker, began: Instant::now(), over: false };
-        let opened = match timeout(CONNECT_TIMEOUT, endpoint.open()).await {
+        let opened = match timeout(CONNECT_TIMEOUT, endpoint.open(purpose)).await {
             Ok(Err(error)) if is_timeout(error.as_ref()) => Err(Silent.into()),
             Ok(opened) => opened,
             Err(_) => Err(Silent.into()),
@@ -123,8 +124,8 @@ impl Connector {
 }
 
 impl Endpoint {
-    async fn open(&self) -> Result<TokioIo<MemberStream>, BoxError> {
-        let transport = self.route.clone().open(self.address.clone()).await;
+    async fn open(&self, purpose: Purpose) -> Result<TokioIo<MemberStream>, BoxError> {
+        let transport = self.route.clone().open(self.address.clone(), purpose).await;
         let transport = transport.map_err(|error| AtProxy::name(self.proxy.as_ref(), error))?;
         let tunnel = agent_tunnel(&transport);
         let stream =
@@ -167,7 +168,7 @@ pub(crate) async fn open(connection: &Connection) -> Result<TokioIo<MemberStream
     let route = Route::new(connection.proxy.as_ref())?;
     let proxy = connection.proxy.as_ref().map(|proxy| without_credentials(&proxy.url)).transpose()?;
     let opening = async {
-        let transport = route.open(connection.address()?).await;
+        let transport = route.open(connection.address()?, Purpose::Any).await;
         let transport = transport.map_err(|error| AtProxy::name(proxy.as_ref(), error))?;
         secured(transport, &connection.server_name, &connection.tls).await
     };
@@ -240,7 +241,7 @@ impl Route {
         })
     }
 
-    async fn open(self, address: Uri) -> Result<Transport, BoxError> {
+    async fn open(self, address: Uri, purpose: Purpose) -> Result<Transport, BoxError> {
         let plain = |io: TokioIo<TcpStream>| Either::Left(io.into_inner());
         Ok(match self {
             Self::Direct(mut tcp) => plain(tcp.call(address).await?),
@@ -250,7 +251,7 @@ impl Route {
                 Either::Right(Either::Left(Box::new(tunnel.call(address).await?.into_inner())))
             }
             Self::Agent(ThroughAgent { tunnels, cluster, target }) => {
-                Either::Right(match tunnels.open(&cluster, &target).await? {
+                Either::Right(match tunnels.open(&cluster, &target, purpose).await? {
                     Opened::Here(stream) => Either::Right(Box::new(stream)),
                     Opened::AtPeer(stream) => Either::Left(stream),
                 })

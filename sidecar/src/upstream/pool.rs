@@ -25,6 +25,7 @@ use super::outgoing::Outgoing;
 use super::stream::{BeforeHead, MemberStream};
 use crate::locked::Locked;
 use crate::request::limits::Caller;
+use crate::tunnel::purpose::Purpose;
 use crate::tunnel::registry::AgentTunnel;
 use crate::tunnel::stream::Directions;
 use crate::workers;
@@ -133,7 +134,7 @@ impl Pool {
     }
 
     async fn open(&self) -> Result<Connection, Failed> {
-        let io = self.connector.connect().await.map_err(Failed::Connect)?;
+        let io = self.connector.connect(Purpose::Requests).await.map_err(Failed::Connect)?;
         let (transport, _) = io.inner().get_ref().get_ref();
         let (tunnel, stream) = (connect::agent_tunnel(transport), connect::agent_stream(transport));
         let before_head = io.inner().hook().clone();

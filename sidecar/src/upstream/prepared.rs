@@ -62,6 +62,14 @@ impl Prepared {
     }
 }
 
+#[cfg(test)]
+impl Prepared {
+    /// A request for a test without a member.
+    pub(super) fn empty() -> Self {
+        Self { request: Request::new(super::outgoing::nothing()), inner_proxy: false }
+    }
+}
+
 /// A credential without an identity would act as the sidecar itself, so such a request is not sent.
 fn self_check(headers: &HeaderMap) -> Result<(), member::Error> {
     let users = headers.get_all(USER).iter().count();

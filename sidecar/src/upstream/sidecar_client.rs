@@ -34,6 +34,7 @@ use super::connection::{self, Connection};
 use super::outgoing::{self, Outgoing};
 use super::stream::BeforeHead;
 use crate::json_values;
+use crate::tunnel::purpose::Purpose;
 use crate::tunnel::registry::AgentTunnels;
 
 mod failure;
@@ -72,7 +73,11 @@ pub struct Answer {
 impl Upstream {
     /// Opens a connection, even while the breaker is open: this may detect that the member has recovered.
     pub async fn open(&self) -> Result<Own<'_>, Failure> {
-        let io = self.connector.connect().await.map_err(|error| Failure::of_connecting(error.as_ref()))?;
+        let io = self
+            .connector
+            .connect(Purpose::Requests)
+            .await
+            .map_err(|error| Failure::of_connecting(error.as_ref()))?;
         let before_head = io.inner().hook().clone();
         // A member may send data before it gets a request.
         before_head.begin();

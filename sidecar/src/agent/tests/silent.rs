@@ -99,7 +99,8 @@ async fn agent_that_only_carries_connections_stays_connected() {
     let tunnel = tunnels.oldest(&cluster).unwrap();
     assert!(tunnel.about().await.is_none() && !tunnel.renew_credential("token").await);
     tunnel.drain().await;
-    let mut stream = tunnels.open_here(&cluster, &"127.0.0.1:1".parse().unwrap()).await.unwrap();
+    let mut stream =
+        tunnels.open_here(&cluster, &"127.0.0.1:1".parse().unwrap(), Purpose::Any).await.unwrap();
     let mut heard = String::new();
     stream.read_to_string(&mut heard).await.unwrap();
     assert_eq!(heard, "hello");

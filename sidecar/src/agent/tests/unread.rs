@@ -15,7 +15,7 @@ async fn fault_66_upload_that_the_member_does_not_read_is_reset() {
     while tunnels.oldest(&cluster).is_none() {
         tokio::task::yield_now().await;
     }
-    let mut stream = tunnels.open_here(&cluster, &agent.config.target).await.unwrap();
+    let mut stream = tunnels.open_here(&cluster, &agent.config.target, Purpose::Any).await.unwrap();
     let _unread = listener.accept().await.unwrap();
     let writing = async { while stream.write_all(&[0; 16 * 1024]).await.is_ok() {} };
     let sweeping = async {

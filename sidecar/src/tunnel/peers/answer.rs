@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::question::{self, CONNECTED, NO, Question, YES};
 use crate::last_words::Broken;
+use crate::tunnel::purpose::Purpose;
 use crate::tunnel::registry::AgentTunnels;
 
 /// Answers one question; a connection to a member is carried until it ends, or `stopped` resolves.
@@ -36,7 +37,7 @@ where
             let opened = tokio::select! {
                 biased;
                 () = &mut stopped => return Ok(()),
-                opened = tunnels.open_here(&cluster, &target) => opened,
+                opened = tunnels.open_here(&cluster, &target, Purpose::Any) => opened,
             };
             match opened {
                 Ok(member) => (format!("{CONNECTED}\n"), Some(member)),

@@ -16,6 +16,7 @@ use crate::server::tls::authority::{self, Content, State};
 use crate::server::tls::certificates::ServingCertificate;
 use crate::tunnel::link;
 use crate::tunnel::link::tests::no_accounts;
+use crate::tunnel::purpose::Purpose;
 use crate::tunnel::registry::{AgentTunnels, Opened};
 use crate::tunnel::stream::TunnelStream;
 
@@ -98,7 +99,7 @@ fn target() -> Authority {
 }
 
 async fn open(replica: &Replica) -> Result<Opened, DialError> {
-    replica.tunnels.open(&m1(), &target()).await
+    replica.tunnels.open(&m1(), &target(), Purpose::Any).await
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::Place;
 use crate::tunnel::DIAL_HEADER;
+use crate::tunnel::purpose::Purpose;
 use crate::tunnel::stream::TunnelStream;
 
 /// Why there is no connection through a tunnel.
@@ -88,12 +89,14 @@ impl std::fmt::Display for Reason {
 pub(super) async fn open(
     sender: SendRequest<Bytes>,
     target: &Authority,
+    purpose: Purpose,
     place: Place,
 ) -> Result<TunnelStream, DialError> {
     let mut request = Request::new(());
     *request.method_mut() = Method::CONNECT;
     *request.version_mut() = Version::HTTP_2;
     *request.uri_mut() = Uri::from(target.clone());
+    purpose.tell(request.headers_mut());
     let (response, send) = sender.ready().await?.send_request(request, false)?;
     let response = response.await?;
     match response.status() {

@@ -64,7 +64,10 @@ async fn attempts_of_a_cluster_are_bounded() {
 #[tokio::test]
 async fn missing_tunnel_error_has_its_start_time() {
     let tunnels = AgentTunnels::none();
-    let error = tunnels.open_here(&m1(), &"kubernetes.default.svc:443".parse().unwrap()).await.unwrap_err();
+    let error = tunnels
+        .open_here(&m1(), &"kubernetes.default.svc:443".parse().unwrap(), Purpose::Any)
+        .await
+        .unwrap_err();
     let DialError::NoAgent { since } = error else { panic!("{error}") };
     assert_eq!(since, tunnels.began);
 }
@@ -84,7 +87,7 @@ async fn silent_tunnel_is_not_waited_for_until_the_caller_gives_up() {
     let opening = async {
         let begin = Instant::now();
         let target = "kubernetes.default.svc:443".parse().unwrap();
-        let error = tunnels.open(&m1(), &target).await.unwrap_err();
+        let error = tunnels.open(&m1(), &target, Purpose::Any).await.unwrap_err();
         assert!(matches!(error, DialError::Silent), "{error}");
         begin.elapsed()
     };

@@ -13,6 +13,7 @@ use super::*;
 use crate::tunnel::STREAM_WINDOW;
 use crate::tunnel::link;
 use crate::tunnel::link::tests::no_accounts;
+use crate::tunnel::purpose::Purpose;
 use crate::tunnel::registry::AgentTunnels;
 
 const WINDOW: usize = STREAM_WINDOW as usize;
@@ -74,7 +75,7 @@ impl Tunnels {
     /// A connection with `unread` bytes.
     async fn open(&self, target: &str, unread: usize) -> TunnelStream {
         let (cluster, target) = ("m1".parse().unwrap(), target.parse().unwrap());
-        let stream = self.tunnels.open_here(&cluster, &target).await.unwrap();
+        let stream = self.tunnels.open_here(&cluster, &target, Purpose::Any).await.unwrap();
         unread_reaches(&stream, unread).await;
         stream
     }

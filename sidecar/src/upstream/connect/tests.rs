@@ -3,14 +3,20 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
+use crate::tunnel::link;
+use crate::tunnel::link::tests::no_accounts;
+use crate::upstream::Upstream;
+use crate::upstream::prepared::Prepared;
 
 #[tokio::test]
 async fn connection_detects_a_dead_peer() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("https://{}/", listener.local_addr().unwrap()).parse().unwrap();
-    let Either::Left(stream) = Route::new(None).unwrap().open(address).await.unwrap() else {
+    let Either::Left(stream) = Route::new(None).unwrap().open(address, Purpose::Requests).await.unwrap()
+    else {
         panic!("TLS to a proxy that is not there")
     };
     tcp::assert_timed(&stream);
@@ -50,7 +56,8 @@ async fn through_proxy(scheme: &str) -> Transport {
     };
     let proxy_url = format!("{scheme}://{address}").parse().unwrap();
     let route = Route::new(Some(&Proxy { url: proxy_url, tls })).unwrap();
-    let (opened, _proxy) = tokio::join!(route.open("https://member.example/".parse().unwrap()), proxy);
+    let (opened, _proxy) =
+        tokio::join!(route.open("https://member.example/".parse().unwrap(), Purpose::Requests), proxy);
     opened.unwrap()
 }
 
@@ -66,14 +73,44 @@ async fn connection_to_a_proxy_detects_a_dead_proxy() {
     }
 }
 
-/// A missing tunnel says nothing about the member, and the next request is the trial.
-#[tokio::test]
-async fn missing_tunnel_leaves_the_breaker_undecided() {
+/// The connection to a member by an agent.
+fn by_agent() -> Connection {
     let key = rcgen::KeyPair::generate().unwrap();
     let ca = rcgen::CertificateParams::default().self_signed(&key).unwrap().pem();
     let data = [("server", "https://kubernetes.default.svc"), ("via", "agent"), ("ca.crt", &ca)];
     let data = data.map(|(key, value)| (key.to_owned(), ByteString(value.as_bytes().to_vec())));
-    let connection = Connection::parse_any(&data.into()).unwrap();
+    Connection::parse_any(&data.into()).unwrap()
+}
+
+#[tokio::test]
+async fn only_upgrades_may_pause_for_long_through_an_agent() {
+    let (tunnels, cluster): (_, ClusterName) = (AgentTunnels::none(), "m1".parse().unwrap());
+    let (io, _sidecar) = link::tests::joined(&tunnels, no_accounts(), "instance");
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let _agent = AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut connection = h2::server::handshake(io).await.unwrap();
+        while let Some(Ok((request, mut respond))) = connection.accept().await {
+            if request.method() == http::Method::CONNECT {
+                tell.send(Purpose::of(request.headers())).unwrap();
+            }
+            let refused = http::Response::builder().status(502).body(()).unwrap();
+            respond.send_response(refused, true).unwrap();
+        }
+    }));
+    while tunnels.oldest(&cluster).is_none() {
+        tokio::task::yield_now().await;
+    }
+    let upstream = || Upstream::new(cluster.clone(), by_agent(), Gauge::default(), &tunnels).unwrap();
+    upstream().pool.send(Prepared::empty().into_request()).await.unwrap_err();
+    assert_eq!(told.recv().await, Some(Purpose::Requests));
+    assert!(upstream().upgrade(Prepared::empty()).await.is_err());
+    assert_eq!(told.recv().await, Some(Purpose::Any));
+}
+
+/// A missing tunnel says nothing about the member, and the next request is the trial.
+#[tokio::test]
+async fn missing_tunnel_leaves_the_breaker_undecided() {
+    let connection = by_agent();
     let cluster: ClusterName = "m1".parse().unwrap();
     let breaker = Arc::new(Breaker::new(cluster.clone(), Gauge::default()));
     let tunnels = AgentTunnels::none();
@@ -83,7 +120,7 @@ async fn missing_tunnel_leaves_the_breaker_undecided() {
         let mut attempt = breaker.admit().unwrap();
         assert!(attempt.is_trial());
         attempt.hand_over();
-        let error = connector.connect().await.unwrap_err();
+        let error = connector.connect(Purpose::Requests).await.unwrap_err();
         assert!(matches!(error.downcast_ref(), Some(DialError::NoAgent { .. })), "{error}");
     }
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use http::Request;
 use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,7 +26,6 @@ use crate::random;
 use crate::request::cutoff::{Cutoff, UNREAD_TIMEOUT};
 use crate::request::handler::{self, Arrival};
 use crate::request::services::Services;
-use crate::request::upload::small_frames;
 use crate::request::upload::{Account, Upload};
 use crate::server::head_limit::HeadLimit;
 use crate::server::peer::Peer;
@@ -38,12 +37,13 @@ use crate::workers::Workers;
 
 mod frames;
 mod gate;
+mod h2_connection;
 mod header_timeout;
 mod metrics;
 mod own_waker;
 mod streams;
 
-use gate::{Gate, GatedStream};
+use h2_connection::Connection;
 use header_timeout::{HeaderTimeout, HeaderTimeoutStream};
 pub use metrics::Metrics;
 use own_waker::WithOwnWaker;
@@ -149,15 +149,13 @@ async fn serve(
     };
     if let Some(account) = &account {
         let streams = Streams::default();
-        let builder = http2(proof, streams.clone());
+        let executor = streams.clone();
         // hyper keeps the future that made the answer's head for as long as the stream is open. It is boxed,
         // so that a watch does not keep memory that it no longer needs.
         let service = service_fn(|request| Box::pin(serve(&peer, streams.begin(), request)));
-        let stream = GatedStream::new(stream, Gate::new(peer.clone(), account.clone()));
-        let connection = builder.serve_connection(TokioIo::new(stream), service);
-        let driven = drive(connection, http2::Connection::graceful_shutdown, &peer, &shutdown, true);
-        UnlessCut::new(driven, account.cutoff()).await.transpose()?;
-        Ok(())
+        let connection =
+            Connection { stream, account: account.clone(), proof, peer: &peer, streams: executor };
+        Ok(connection.serve(service, &shutdown).await?)
     } else {
         // There is one request at a time, so its cutoff can close the connection.
         let cutoff: Arc<Cutoff> = Arc::default();
@@ -255,45 +253,12 @@ fn http1(proof: Proof) -> http1::Builder {
     builder
 }
 
-fn http2(proof: Proof, streams: Streams) -> http2::Builder<Streams> {
-    let mut builder = http2::Builder::new(streams);
-    // All streams share the connection's window. It is large enough for all of them, so that one unread upload
-    // does not stop the others (kubernetes/kubernetes#67902).
-    let (heads, window) = match proof {
-        // Cancelled streams and protocol errors of the host's clients are not counted for this connection,
-        // because one user could end it for all others. Instead the permits of cancelled requests stay taken
-        // for a while, and `SmallFrames` ends requests before h2 ends the connection.
-        Proof::FrontProxy => {
-            builder.max_pending_accept_reset_streams(usize::MAX).max_local_error_reset_streams(None);
-            (HeadLimit::FRONT_PROXY, small_frames::CONNECTION_WINDOW)
-        }
-        Proof::User | Proof::Nothing => (HeadLimit::CALLER, STREAM_WINDOW * MAX_STREAMS),
-    };
-    builder
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(MAX_STREAMS)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(window)
-        .max_send_buf_size(STREAM_WINDOW as usize)
-        .max_header_list_size(u32::try_from(heads.bytes).unwrap_or(u32::MAX))
-        // A client cannot answer a ping in the middle of a head.
-        .keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT);
-    builder
-}
-
 const MAX_BUFFER: usize = 64 * 1024;
 /// The aggregator has the same timeout.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// Go's timeout, and half of its interval: the sum is less than [`header_timeout::TIMEOUT`].
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
-const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// The same as in a kube-apiserver.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// For more streams Go opens another connection.
-const MAX_STREAMS: u32 = 250;
-const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_AGE: Duration = Duration::from_secs(600);
 /// How long a connection may stay without a login. Discovery needs no login; its clients reconnect.
 const STRANGERS_AGE: Duration = Duration::from_secs(60);
@@ -304,6 +269,7 @@ const CONNECTION_AGE_JITTER: f64 = 0.2;
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
+    use hyper::server::conn::http2;
     use hyper_util::rt::TokioExecutor;
 
     use super::*;
@@ -348,7 +314,8 @@ mod tests {
             retiring.retire();
             async { Ok::<_, Infallible>(http::Response::new(String::from("answer"))) }
         });
-        let server = http2(Proof::User, Streams::default()).serve_connection(TokioIo::new(server), service);
+        let server = h2_connection::builder(Proof::User, Streams::default())
+            .serve_connection(TokioIo::new(server), service);
         let (mut sender, client) =
             hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client)).await.unwrap();
         let client = tokio::spawn(client);

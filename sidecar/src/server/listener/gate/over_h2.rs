@@ -8,18 +8,18 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::request::cutoff::Cutoff;
 use crate::request::limits::Caller;
 use crate::request::upload::Upload;
 use crate::request::upload::direct::DirectUploads;
-use crate::server::listener::http2;
+use crate::server::listener::h2_connection::Connection;
 use crate::server::listener::streams::Streams;
 use crate::server::places::Proof;
 
@@ -56,17 +56,20 @@ impl Client {
         let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
         peer.mark_authenticated();
         let streams = Streams::default();
-        let stream = GatedStream::new(far, Gate::new(peer, account.clone()));
-        let builder = http2(proof, streams.clone());
+        let executor = streams.clone();
         let (accept, accepted) = mpsc::unbounded_channel();
+        let counted = account.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             let cutoff = streams.begin();
             let sent_on = request.headers()["x-stream"].to_str().unwrap().parse().unwrap();
-            let body = Upload::new(request.into_body(), Some(&account), &cutoff);
+            let body = Upload::new(request.into_body(), Some(&counted), &cutoff);
             accept.send(Accepted { sent_on, body, cutoff }).unwrap();
             std::future::pending::<Result<Response<Empty<Bytes>>, Infallible>>()
         });
-        tokio::spawn(builder.serve_connection(TokioIo::new(stream), service));
+        tokio::spawn(async move {
+            let connection = Connection { stream: far, account, proof, peer: &peer, streams: executor };
+            connection.serve(service, &CancellationToken::new()).await
+        });
         let (read, mut write) = split(near);
         write.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
         let mut client = Self { write, accepted, frames: tokio::spawn(frames(read)), next: 1 };
@@ -203,6 +206,17 @@ async fn fault_37_direct_flood_of_small_frames_ends_its_connection() {
     }
     assert!((2_500..4_000).contains(&sent), "{sent}");
     assert!(frames.unread() < 25 * 1024 * 1024);
+}
+
+#[tokio::test]
+async fn direct_connection_ends_when_its_frames_are_too_many() {
+    let (mut client, frames) = Client::connect_directly().await;
+    let (_, head) = client.request("/");
+    client.send(&head).await;
+    let _eve = client.accepted().await;
+    frames.cutoff().cut();
+    // Before the server notices that its pings are not answered.
+    timeout(Duration::from_secs(10), &mut client.frames).await.expect("it goes on").unwrap();
 }
 
 #[tokio::test]

@@ -39,6 +39,7 @@ mod frames;
 mod gate;
 mod h2_connection;
 mod header_timeout;
+mod lingering;
 mod metrics;
 mod own_waker;
 mod streams;

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::gate::{Gate, GatedStream};
+use super::lingering::Lingering;
 use super::streams::{Streams, UnlessCut};
 use super::{Error, drive};
 use crate::request::upload::{Account, small_frames};
@@ -42,7 +43,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     {
         let Self { stream, account, proof, peer, streams } = self;
         let cutoff = account.cutoff();
-        let stream = TokioIo::new(GatedStream::new(stream, Gate::new(peer.clone(), account)));
+        let stream = TokioIo::new(GatedStream::new(Lingering::new(stream), Gate::new(peer.clone(), account)));
         let served = builder(proof, streams).serve_connection(stream, service);
         let driven = drive(served, http2::Connection::graceful_shutdown, peer, shutdown, true);
         UnlessCut::new(driven, cutoff).await.unwrap_or(Ok(()))

@@ -104,9 +104,6 @@ fn difference<'a>(
     cluster: &ClusterName,
     registered: &'a Registered,
 ) -> Option<(&'a Secret, Result<String, String>)> {
-    if registered.origin.is_hub() {
-        return None;
-    }
     let secret = registered.connection.as_deref()?;
     let metadata = &secret.metadata;
     let record = Registration::record(&registered.member)?.map_err(|error| error.to_string());

@@ -19,7 +19,7 @@ if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
 else
     echo "tests of the image: pods are needed to run it, and those need root on Linux" >>"${SKIPPED:-/dev/stderr}"
     for filter in agents::private:: upgrades::attach:: clients:: copy:: endurance:: exec:: install:: killed_pods:: kubectl_versions:: logs:: \
-        port_forward:: tail:: upgrades::konnectivity:: vanished:: may_not_exec past_two_dashes in_a_pod_no_kubeconfig; do
+        port_forward:: rollouts:: tail:: upgrades::konnectivity:: vanished:: may_not_exec past_two_dashes in_a_pod_no_kubeconfig; do
         leave_out "$filter" "they need a node, and that needs root on Linux"
     done
 fi

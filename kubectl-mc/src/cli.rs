@@ -113,6 +113,20 @@ pub(crate) struct Flags {
     /// Start no further batch after a cluster has failed
     #[arg(long, requires = "batch", global = true, help_heading = SEVERAL)]
     pub(crate) pause_on_failure: bool,
+    /// Wait after each batch until the workloads have rolled out [default: for apply, patch, replace, scale, set and
+    /// rollout]; a batch that fails is the last one
+    #[arg(long, value_name = "BOOL", requires = "batch", num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true, help_heading = SEVERAL)]
+    pub(crate) batch_wait: Option<bool>,
+    /// Timeout of the rollout of a batch, as in 2m [default: 5m]
+    #[arg(long, value_name = "DURATION", value_parser = parse_flag, requires = "batch", global = true, help_heading = SEVERAL)]
+    pub(crate) batch_timeout: Option<Duration>,
+    /// A kubectl command that must succeed on each cluster of a batch before the next one begins, as in
+    /// 'kubectl get --raw /readyz'
+    #[arg(long, value_name = "COMMAND", requires = "batch", global = true, help_heading = SEVERAL)]
+    pub(crate) batch_check: Option<String>,
+    /// Time between two batches, as in 30s
+    #[arg(long, value_name = "DURATION", value_parser = parse_flag, requires = "batch", global = true, help_heading = SEVERAL)]
+    pub(crate) batch_pause: Option<Duration>,
     /// Change several clusters without asking for confirmation
     #[arg(long, short = 'y', global = true, help_heading = SEVERAL)]
     pub(crate) yes: bool,

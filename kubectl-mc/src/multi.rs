@@ -21,6 +21,7 @@ mod output;
 mod pause;
 mod ports;
 mod progress;
+mod rollout;
 mod run_folder;
 pub(crate) mod selection;
 #[cfg(unix)]
@@ -42,6 +43,7 @@ pub(crate) use lines::Lines;
 pub(crate) use options::Options;
 pub(crate) use outcome::{Fault, Outcome};
 pub(crate) use progress::ClusterProgress;
+pub(crate) use rollout::Rollout;
 pub(crate) use run_folder::RunFolder;
 pub(crate) use straggler_timer::StragglerTimer;
 pub(crate) use summary::Summary;
@@ -231,10 +233,12 @@ async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>
             result: output.end(&target.name, Err(fault)),
         };
         let stops = match ended {
-            Ok(ended) => {
+            Ok(mut ended) => {
+                // A change that has not rolled out is no success, and the next batch would spread it.
+                let is_settled = job.options.batches.is_none() || settle(job, turn, &mut ended).await;
                 outcomes.extend(ended);
                 let is_failure = |outcome: &Outcome| outcome.result.as_ref().is_err_and(Fault::is_failure);
-                job.options.pause_on_failure && outcomes.iter().any(is_failure)
+                !is_settled || job.options.pause_on_failure && outcomes.iter().any(is_failure)
             }
             Err(failure) if outcomes.is_empty() => return Err(failure),
             // The batches before it need their summary.
@@ -248,9 +252,32 @@ async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>
             outcomes.extend(rest.iter().map(|target| end(target, Fault::NotBegun)));
             break;
         }
+        if !rest.is_empty() {
+            tokio::time::sleep(job.options.rollout.pause).await;
+        }
     }
     output.finish();
     Ok(outcomes)
+}
+
+/// Waits for the changes of a batch. Returns whether all have rolled out; where not, the cluster has failed.
+async fn settle(job: &Job<'_>, batch: &[&SelectedCluster], outcomes: &mut [Outcome]) -> bool {
+    let succeeded = |target: &&&SelectedCluster| {
+        outcomes.iter().any(|outcome| outcome.cluster == target.name && outcome.result.is_ok())
+    };
+    let changed: Vec<_> = batch.iter().filter(succeeded).copied().collect();
+    let mut faults = rollout::settle(job, &changed).await.unwrap_or_else(|failure| {
+        // The batches before it need their summary.
+        let fault = Fault::Other(failure.to_string());
+        changed.iter().map(|target| (target.name.clone(), fault.clone())).collect()
+    });
+    let is_settled = faults.is_empty();
+    for outcome in outcomes {
+        if let Some(fault) = faults.remove(&outcome.cluster) {
+            outcome.result = Err(fault);
+        }
+    }
+    is_settled
 }
 
 /// Reads the standard input for each cluster, if the command reads any.

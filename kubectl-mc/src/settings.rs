@@ -19,7 +19,7 @@ use crate::exit::ExitStatus;
 use crate::multi::selection::{
     Choice, ContextFilter, ContextFilterError, FieldFilter, FieldFilterError, Kind, TermError,
 };
-use crate::multi::{self, Batches};
+use crate::multi::{self, Batches, Rollout};
 
 /// The choice of clusters and host, and the options for several clusters.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -55,6 +55,10 @@ impl Settings {
             cluster_timeout,
             batch,
             pause_on_failure,
+            batch_wait,
+            batch_timeout,
+            batch_check,
+            batch_pause,
             yes,
             keep,
             dry_run,
@@ -106,6 +110,12 @@ impl Settings {
                 timeout: cluster_timeout.or(file.defaults.cluster_timeout),
                 batches: batch.as_deref().map(Batches::parse).transpose()?,
                 pause_on_failure: *pause_on_failure,
+                rollout: Rollout {
+                    wait: *batch_wait,
+                    timeout: batch_timeout.unwrap_or(Rollout::default().timeout),
+                    check: batch_check.as_deref().map(check).transpose()?,
+                    pause: batch_pause.unwrap_or_default(),
+                },
                 yes: *yes,
                 keep: *keep,
                 color: color.or(file.defaults.color).unwrap_or_default(),
@@ -119,6 +129,17 @@ impl Settings {
     /// The options for the host alone.
     pub(crate) fn host_of(flags: &Flags, env: &Env) -> Result<HostOptions, SettingsError> {
         host(flags, env, &ConfigFile::load(env)?)
+    }
+}
+
+/// The arguments of kubectl in the command of a check.
+fn check(command: &str) -> Result<Vec<OsString>, SettingsError> {
+    let mut words = shlex::split(command).unwrap_or_default().into_iter();
+    let program = words.next();
+    let words: Vec<OsString> = words.map(OsString::from).collect();
+    match program.as_deref() {
+        Some("kubectl") if !words.is_empty() => Ok(words),
+        _ => Err(SettingsError::Check(command.to_owned())),
     }
 }
 
@@ -186,6 +207,8 @@ pub(crate) enum SettingsError {
     ContextSelector(#[source] ContextFilterError),
     #[error("{0} and {1} contradict each other")]
     Contradiction(&'static str, &'static str),
+    #[error("--batch-check: {0:?} is no command of kubectl")]
+    Check(String),
     #[error("--batch")]
     Batches(#[from] multi::BatchesError),
     #[error("invalid log level {level:?} of {origin}: expected a number")]
@@ -213,6 +236,10 @@ impl Explain for SettingsError {
                 Some("--context-selector chooses contexts by server, user and namespace".to_owned())
             }
             Self::Batches(_) => Some("for example: --batch=1,25%,rest".to_owned()),
+            Self::Check(_) => Some(
+                "for example: --batch-check='kubectl get --raw /readyz'; it runs on each cluster of the batch"
+                    .to_owned(),
+            ),
             Self::ConfigFile(error) => error.hint(),
             Self::Contradiction(..)
             | Self::NotText { .. }

@@ -17,6 +17,7 @@ mod logs;
 mod many_clusters;
 mod other_tools;
 mod renewed_login;
+mod rollouts;
 mod several_clusters;
 mod tail;
 mod version;

@@ -26,13 +26,23 @@ pub(super) fn confirm(job: &Job<'_>) -> Result<(), ConfirmError> {
     let command = shown(job.scanned.kubectl.iter().map(|word| word.as_os_str()));
     let names: Vec<_> = job.targets.names().map(ToString::to_string).collect();
     let begin = format!(
-        "This changes {} of {}:\n  {}\nby:\n  kubectl {command}\n",
+        "This changes {} of {}:\n  {}\nby:\n  kubectl {command}\n{}",
         count(clusters),
         job.reach.describe(),
-        names.join(", ")
+        names.join(", "),
+        batches(job)
     );
     let confirmed = ask(&begin, clusters, &mut input, &mut io::stderr()).map_err(refused)?;
     if confirmed { Ok(()) } else { Err(ConfirmError::Declined) }
+}
+
+/// The line about the batches, if there are any.
+fn batches(job: &Job<'_>) -> String {
+    let Some(batches) = &job.options.batches else { return String::new() };
+    let sizes: Vec<_> = batches.sizes(job.targets.len()).iter().map(ToString::to_string).collect();
+    let steps = job.options.rollout.described(job.scanned);
+    let steps = steps.map(|steps| format!("; {steps}")).unwrap_or_default();
+    format!("in batches of {}{steps}\n", sizes.join(", "))
 }
 
 fn ask(begin: &str, clusters: usize, input: &mut dyn BufRead, output: &mut dyn Write) -> io::Result<bool> {

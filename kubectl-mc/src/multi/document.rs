@@ -52,12 +52,18 @@ impl Document {
 
     /// Renders the whole list.
     pub(crate) fn render(self) -> String {
-        let metadata = list_metadata(self.errors);
-        let list = json!({"apiVersion": "v1", "items": self.items, "kind": "List", "metadata": metadata});
-        match self.format {
+        let format = self.format;
+        let list = self.into_list();
+        match format {
             Format::Json => json::text(&list, 0) + "\n",
             Format::Yaml => yaml::text(&list, 0),
         }
+    }
+
+    /// The whole list.
+    pub(super) fn into_list(self) -> Value {
+        let metadata = list_metadata(self.errors);
+        json!({"apiVersion": "v1", "items": self.items, "kind": "List", "metadata": metadata})
     }
 
     /// Adds output of kubectl for the current cluster.

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use super::Batches;
+use super::{Batches, Rollout};
 use crate::cli::Color;
 
 /// The options from the flags and the configuration.
@@ -16,6 +16,8 @@ pub(crate) struct Options {
     /// Roll a change out in batches.
     pub(crate) batches: Option<Batches>,
     pub(crate) pause_on_failure: bool,
+    /// How each batch is waited for.
+    pub(crate) rollout: Rollout,
     /// Skip the confirmation of a change.
     pub(crate) yes: bool,
     /// Restart a port-forward when its connection is lost.

@@ -1,6 +1,7 @@
 //! Merges the output of the children into lines, a table or a document.
 
 use crate::cluster::cluster_id::ClusterId;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::document::{Document, Format};
@@ -91,6 +92,14 @@ impl<'a> Output<'a> {
             Merger::Lines | Merger::Document(_) => return,
         };
         self.lines.printer().out(&text);
+    }
+
+    /// The merged list of a document; null for any other output.
+    pub(super) fn into_list(self) -> Value {
+        match self.form {
+            Merger::Document(document) => document.into_list(),
+            Merger::Lines | Merger::Tables(_) | Merger::Ports(_) => Value::Null,
+        }
     }
 
     /// Prints the output that needs the results of all clusters.

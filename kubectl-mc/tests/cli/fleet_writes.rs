@@ -82,10 +82,21 @@ fn batches_run_in_order_and_stop_at_a_failure() {
         "ls began.* 2>/dev/null | wc -l > before.$cluster; : > began.$cluster; [ $cluster != m2 ]",
     );
     let all = "m1,m2,m3,m4,m5";
-    let words = ["--yes", "--batch", "1,40%,rest", "--pause-on-failure", "-C", all, "apply", "-f", "a b"];
+    let no_wait = "--batch-wait=false";
+    let words =
+        ["--yes", "--batch", "1,40%,rest", no_wait, "--pause-on-failure", "-C", all, "apply", "-f", "a b"];
     let ran = bed.run(&words);
-    let go_on =
-        ["--retry-failed", "--yes", "--batch", "1,40%,rest", "--pause-on-failure", "apply", "-f", "'a b'"];
+    let go_on = [
+        "--retry-failed",
+        "--yes",
+        "--batch",
+        "1,40%,rest",
+        no_wait,
+        "--pause-on-failure",
+        "apply",
+        "-f",
+        "'a b'",
+    ];
     let summary = "1 of 5 clusters failed: 1 failed (m2); 2 not begun (m4, m5)";
     assert_eq!(
         (ran.code, ran.err),

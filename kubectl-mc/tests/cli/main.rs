@@ -41,6 +41,7 @@ mod plugin_policy;
 mod preflight;
 mod promises;
 mod revoke;
+mod rollouts;
 mod route;
 mod server_text;
 mod short_token;

@@ -76,7 +76,8 @@ pub(super) fn run(
     let has_members = targets.names().any(|cluster| cluster.member().is_some());
     if settings.show_clusters {
         let host = has_members.then(|| found.get()).transpose()?;
-        printer.out(&multi::show(&scanned, &Reach { host: host.map(HostReach::unused) }, &targets));
+        let reach = Reach { host: host.map(HostReach::unused) };
+        printer.out(&multi::show(&scanned, &reach, &targets, &settings.fleet));
         return Ok(ExitStatus::Success);
     }
     // Passes the terminal to kubectl for a cluster that the user picked or named, and for a command that

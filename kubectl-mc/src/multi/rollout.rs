@@ -1,0 +1,165 @@
+//! Waits after a batch until the workloads that it changed have rolled out: an API server accepts a change long
+//! before it is known whether its pods run. kubectl itself finds the workloads (`get` of the objects of the
+//! command) and waits for them (`rollout status`); a check of the user's own may follow.
+
+mod command;
+mod workloads;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use self::workloads::Workload;
+use super::children::Children;
+use super::dry_run;
+use super::options::Options;
+use super::output::{Output, OutputShape};
+use super::selection::SelectedCluster;
+use super::{ClusterProgress, Fault, Job, Outcome};
+use crate::argv::{self, Scanned};
+use crate::cluster::cluster_id::ClusterId;
+use crate::error::Failure;
+use crate::kubectl::verb::Effect;
+use crate::multi::document::Format;
+use crate::next_command::shown;
+
+/// How a batch is waited for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rollout {
+    /// Whether to wait; `None` depends on the command.
+    pub(crate) wait: Option<bool>,
+    /// For the rollout of all workloads of a batch.
+    pub(crate) timeout: Duration,
+    /// Arguments of kubectl that must succeed on each cluster of the batch.
+    pub(crate) check: Option<Vec<OsString>>,
+    /// Time between two batches.
+    pub(crate) pause: Duration,
+}
+
+impl Default for Rollout {
+    fn default() -> Self {
+        Self { wait: None, timeout: TIMEOUT, check: None, pause: Duration::ZERO }
+    }
+}
+
+impl Rollout {
+    /// Whether the batches of this command wait for their workloads.
+    pub(super) fn waits(&self, scanned: &Scanned) -> bool {
+        let is_tried = scanned.value("dry-run").is_some_and(|dry_run| dry_run != "none");
+        !is_tried && self.wait.unwrap_or_else(|| command::changes_workloads(scanned))
+    }
+
+    /// How the batches go on, for people: `each after the rollout of the one before, for 5m at most`.
+    pub(super) fn described(&self, scanned: &Scanned) -> Option<String> {
+        let mut steps = Vec::new();
+        if self.waits(scanned) {
+            steps.push(format!("waits up to {} s for its rollout", self.timeout.as_secs()));
+        }
+        if let Some(check) = &self.check {
+            steps.push(format!("is checked by kubectl {}", shown(check.iter().map(OsString::as_os_str))));
+        }
+        if !self.pause.is_zero() {
+            steps.push(format!("is followed by a pause of {} s", self.pause.as_secs()));
+        }
+        (!steps.is_empty()).then(|| format!("each {}", steps.join(" and ")))
+    }
+}
+
+/// Waits for a batch. Returns the faults of clusters whose change has not rolled out, or whose check failed.
+pub(super) async fn settle(
+    job: &Job<'_>,
+    batch: &[&SelectedCluster],
+) -> Result<BTreeMap<ClusterId, Fault>, Failure> {
+    let rollout = &job.options.rollout;
+    let mut faults = BTreeMap::new();
+    if rollout.waits(job.scanned) {
+        let end = Instant::now() + rollout.timeout;
+        let workloads = changed(job, batch, &mut faults).await?;
+        for (workload, clusters) in &workloads {
+            let targets: Vec<_> =
+                batch.iter().filter(|target| clusters.contains(&target.name)).copied().collect();
+            let left = end.saturating_duration_since(Instant::now()).max(LEAST);
+            let words = workload.status(&command::caller(job.scanned), left);
+            let ended = run(job, words, left + GRACE, &targets).await?;
+            let failed = note(ended, &mut faults);
+            if !failed.is_empty() {
+                undo(job, workload, &failed);
+            }
+        }
+    }
+    if let Some(check) = &rollout.check {
+        let targets: Vec<_> =
+            batch.iter().filter(|target| !faults.contains_key(&target.name)).copied().collect();
+        note(run(job, check.clone(), rollout.timeout, &targets).await?, &mut faults);
+    }
+    Ok(faults)
+}
+
+/// The workloads of the command on each cluster.
+async fn changed(
+    job: &Job<'_>,
+    batch: &[&SelectedCluster],
+    faults: &mut BTreeMap<ClusterId, Fault>,
+) -> Result<BTreeMap<Workload, Vec<ClusterId>>, Failure> {
+    let scanned = argv::scan(command::objects(job.scanned));
+    let options = Options { timeout: Some(READ), ..job.options.clone() };
+    let job =
+        Job { scanned: &scanned, options: &options, effect: Effect::Reads, input: job.input.clone(), ..*job };
+    let mut output = Output::new(&job, OutputShape::Document(Format::Json));
+    let children = Children::new(&job, scanned.clone()).await?;
+    let ended = children.run(batch, &mut output, &ClusterProgress::default()).await?;
+    note(ended, faults);
+    Ok(workloads::of(&output.into_list(), batch.iter().map(|target| &target.name)))
+}
+
+/// Runs kubectl on these clusters, and prints what it says.
+async fn run(
+    job: &Job<'_>,
+    words: Vec<OsString>,
+    timeout: Duration,
+    targets: &[&SelectedCluster],
+) -> Result<Vec<Outcome>, Failure> {
+    if targets.is_empty() {
+        return Ok(Vec::new());
+    }
+    let scanned = argv::scan(words);
+    let options = Options { timeout: Some(timeout), ..job.options.clone() };
+    let job = Job { scanned: &scanned, options: &options, effect: Effect::Reads, input: None, ..*job };
+    let mut output = Output::new(&job, OutputShape::Lines);
+    let children = Children::new(&job, scanned.clone()).await?;
+    let ended = children.run(targets, &mut output, &ClusterProgress::default()).await?;
+    output.finish();
+    Ok(ended)
+}
+
+/// Notes the faults; returns their clusters.
+fn note(ended: Vec<Outcome>, faults: &mut BTreeMap<ClusterId, Fault>) -> Vec<ClusterId> {
+    let mut failed = Vec::new();
+    for Outcome { cluster, result } in ended {
+        if let Err(fault) = result {
+            failed.push(cluster.clone());
+            faults.entry(cluster).or_insert(fault);
+        }
+    }
+    failed
+}
+
+/// The command that undoes the change of a workload.
+fn undo(job: &Job<'_>, workload: &Workload, clusters: &[ClusterId]) {
+    let Some(first) = clusters.first() else { return };
+    let choice = clusters.iter().map(|cluster| cluster.as_term().to_string()).collect::<Vec<_>>().join(",");
+    let mut words = vec![OsString::from(format!("--cluster={choice}"))];
+    words.extend(workload.undo());
+    let program = dry_run::program(job.reach, first);
+    let words = shown(words.iter().map(OsString::as_os_str));
+    job.printer.note(&format!("undo with: {program} {words}\n"));
+}
+
+/// kubectl's own deadline for progress is ten minutes by default.
+const TIMEOUT: Duration = Duration::from_secs(300);
+/// The first answer of `rollout status` is of no use without some time.
+const LEAST: Duration = Duration::from_secs(1);
+/// kubectl reports the end of its own timeout by itself.
+const GRACE: Duration = Duration::from_secs(10);
+/// For the list of the objects.
+const READ: Duration = Duration::from_secs(30);

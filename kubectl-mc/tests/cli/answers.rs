@@ -1,6 +1,8 @@
 //! An answer that is not what was asked for is a failure of its cluster, never an empty result: gateways and
 //! servers that answer a list with `200 {}`, with another kind, or with half of it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
 
 use crate::bed::{Answer, Bed, Ran, status};
@@ -101,13 +103,9 @@ fn fault_81_poisoned_object_of_a_member_is_its_failure() {
 /// As in client-go: an overloaded server says when to come again.
 #[test]
 fn retry_after_is_waited_for_within_the_timeout() {
-    let asked = std::sync::Mutex::new(0);
+    let asked = AtomicUsize::new(0);
     let bed = Bed::serving(move |path| {
-        let mut asked = asked.lock().unwrap();
-        let is_first = path.contains("/m2/") && {
-            *asked += 1;
-            *asked <= 2
-        };
+        let is_first = path.contains("/m2/") && asked.fetch_add(1, Ordering::Relaxed) < 2;
         match path {
             _ if is_first => status(429, "member", "too many").with("Retry-After", "0"),
             path if path.contains("/m3/") => status(503, "member", "later").with("Retry-After", "3600"),

@@ -19,6 +19,22 @@ fn policy_is_that_of_the_first_preferences() {
     assert_eq!(parse::rule("kind: Preference"), Err("no valid preferences found".to_owned()));
 }
 
+/// A kubectl that the plugin starts must not run what a policy that nobody can read may forbid.
+#[test]
+fn unreadable_policy_denies_the_plugins_of_children() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kuberc");
+    let env: Env = [(env::KUBERC, file.clone())].into_iter().collect();
+    let scanned = crate::argv::scan(vec!["get".into()]);
+    let of_children = |text: &str| {
+        fs::write(&file, text).unwrap();
+        without_preferences(&scanned, &env).map(|kuberc| String::from_utf8(kuberc).unwrap())
+    };
+    let denied = of_children("kind: Preference").unwrap();
+    assert!(denied.contains(r#""credentialPluginPolicy":"DenyAll""#), "{denied}");
+    assert_eq!(of_children("apiVersion: kubectl.config.k8s.io/v1beta1\nkind: Preference\naliases: []"), None);
+}
+
 #[cfg(unix)]
 #[test]
 fn allowlist_compares_the_files_that_run() {

@@ -10,6 +10,7 @@
 //! - [`inventory`]: the list of clusters behind the host
 //! - [`route`]: through the host, or by the sidecar's direct endpoint
 //! - [`reach`]: the routes to all clusters of a command
+//! - [`transport`]: what client-go's transport uses for a context
 //! - [`pods`]: why pods are not ready
 
 pub(crate) mod client;
@@ -28,3 +29,4 @@ pub(crate) mod reach;
 pub(crate) mod route;
 pub(crate) mod shared_credentials;
 pub(crate) mod sidecar_version;
+pub(crate) mod transport;

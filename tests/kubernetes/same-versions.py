@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Pins the dependencies of Go modules of the tests to the versions of a Kubernetes here, so that shared packages are compiled
-once: same-versions.py v1.36.3 cert-manager cluster-inventory helm konnectivity
+once: same-versions.py v1.36.3 cert-manager cluster-inventory helm konnectivity kubeconfig
 
 Run it again when the default version or one of the modules changes. Such a program is then not built with the dependencies
 that its project released it with, so modules that do not compile with these versions stay as they are. The

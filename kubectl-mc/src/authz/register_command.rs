@@ -4,12 +4,11 @@
 use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kube::config::Kubeconfig;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::cluster::context::ClusterContext;
+use crate::cluster::context::{ClusterContext, read_kubeconfig};
 use crate::error::Failure;
 use crate::join::side::Side;
 use crate::next_command::quoted;
@@ -37,7 +36,7 @@ impl Endpoint {
     }
 
     fn published(kubeconfig: &str) -> Option<Self> {
-        let kubeconfig = Kubeconfig::from_yaml(kubeconfig).ok()?;
+        let kubeconfig = read_kubeconfig(kubeconfig.as_bytes()).ok()?;
         let cluster = kubeconfig.clusters.first()?.cluster.as_ref()?;
         let authority = STANDARD.decode(cluster.certificate_authority_data.as_deref()?).ok()?;
         Some(Self { address: address(cluster.server.as_deref()?), pin: Some(pin(&authority)?) })

@@ -9,7 +9,7 @@ use http::{Request, StatusCode, header, response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jiff::Timestamp;
 use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::KubeConfigOptions;
 use kubectl_mc_api::dialect::Dialect;
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -19,20 +19,21 @@ use crate::child_output::LIMIT;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::credential::{Obtained, Plugin};
 use crate::cluster::hop::{self, Hop, Refusal};
+use crate::cluster::transport::Transport;
 use crate::env::Env;
 use crate::error::{Explain, causes, chain};
 use crate::log::Log;
 use crate::server_text::ServerText;
 
+mod authorized;
+mod build;
 mod identity;
 mod logged;
-mod proxy;
-mod renewed;
 mod traced;
 
+pub(crate) use authorized::authorized;
 pub(crate) use identity::trust;
 pub(crate) use logged::logged;
-pub(crate) use proxy::from_environment as proxy_from_environment;
 pub(crate) use traced::traced;
 
 /// A response of a server, with any status.
@@ -212,27 +213,28 @@ async fn connect(
     read_timeout: Option<Duration>,
 ) -> Result<kube::Client, ClientError> {
     let (host, source) = with_credential(host, scanned, env).await?;
-    let mut config = kube_config(&host, scanned, env).await?;
-    config.read_timeout = read_timeout;
-    if source.is_some() {
-        config.auth_info.token = None;
-    }
-    let client = kube::Client::try_from(config).map_err(|error| ClientError::Setup(Box::new(error)))?;
-    let client = match source {
-        Some((plugin, obtained)) => renewed::renewed(client, plugin, obtained),
-        None => client,
-    };
+    let transport = transport_of(&host, scanned, env)?;
+    let client = without_credential(&transport, read_timeout)?;
+    let client = authorized(client, transport.authorization, source);
     Ok(traced(logged(client, &host.server, Log::new(env))))
 }
 
 /// The address of the host and the identity of the caller. Runs the credential plugin if there is one.
-pub(crate) async fn config(
+pub(crate) async fn transport(
     host: &ClusterContext,
     scanned: &Scanned,
     env: &Env,
-) -> Result<kube::Config, ClientError> {
+) -> Result<Transport, ClientError> {
     let (host, _) = with_credential(host, scanned, env).await?;
-    kube_config(&host, scanned, env).await
+    transport_of(&host, scanned, env)
+}
+
+/// A client without a credential in `Authorization`.
+pub(crate) fn without_credential(
+    transport: &Transport,
+    read_timeout: Option<Duration>,
+) -> Result<kube::Client, ClientError> {
+    build::client(transport, read_timeout).map_err(|error| ClientError::Setup(Box::new(error)))
 }
 
 /// The host with the credential of its plugin, and the source of a token that expires.
@@ -248,39 +250,17 @@ async fn with_credential(
     Ok((host, is_renewable.then_some((plugin, obtained))))
 }
 
-/// The configuration of kube for a context whose plugin has already run.
-async fn kube_config(
+/// The connection of a context whose plugin has already run. kube gets no kubeconfig, so that it runs no program
+/// of one.
+pub(crate) fn transport_of(
     host: &ClusterContext,
     scanned: &Scanned,
     env: &Env,
-) -> Result<kube::Config, ClientError> {
-    let setup = |error: Box<dyn Error + Send + Sync>| ClientError::Setup(error);
+) -> Result<Transport, ClientError> {
     let (mut kubeconfig, options) = (host.kubeconfig.clone(), options(host, scanned));
-    identity::apply(&mut kubeconfig, &options, scanned).map_err(setup)?;
-    remove_programs(&mut kubeconfig);
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    let mut config = config.map_err(|error| setup(Box::new(error)))?;
-    config.cluster_url = host.server.parse().map_err(|error| setup(Box::new(error)))?;
-    if host.cluster.proxy_url.as_deref().is_none_or(str::is_empty) {
-        config.proxy_url = proxy::from_environment(&config.cluster_url, env);
-    }
-    config.connect_timeout = Some(CONNECT_TIMEOUT);
-    // kube's default timeout would end quiet watches.
-    config.read_timeout = None;
-    // The first response is the one to report.
-    config.default_retry = false;
-    Ok(config)
-}
-
-/// Removes every program that kube would run. Only the plugin runs credential plugins, by the user's policy;
-/// kubectl runs no command of an `auth-provider` since 1.26.
-fn remove_programs(kubeconfig: &mut Kubeconfig) {
-    for user in kubeconfig.auth_infos.iter_mut().filter_map(|entry| entry.auth_info.as_mut()) {
-        user.exec = None;
-        if let Some(provider) = &mut user.auth_provider {
-            provider.config.remove("cmd-path");
-        }
-    }
+    identity::apply(&mut kubeconfig, &options, scanned).map_err(ClientError::Setup)?;
+    let transport = Transport::of(kubeconfig, &options, &host.server, env);
+    transport.map_err(|error| ClientError::Setup(Box::new(error)))
 }
 
 fn options(host: &ClusterContext, scanned: &Scanned) -> KubeConfigOptions {
@@ -328,20 +308,6 @@ mod tests {
     fn server_clock_comes_from_the_date_header() {
         let there = http_date("Sat, 21 Nov 2026 20:50:41 GMT").unwrap();
         assert_eq!(there.to_string(), "2026-11-21T20:50:41Z");
-    }
-
-    #[test]
-    fn fault_81_kube_gets_no_program_of_a_kubeconfig() {
-        let mut kubeconfig = Kubeconfig::from_yaml(
-            "users:\n- name: a\n  user: {exec: {command: x}}\n\
-             - name: b\n  user: {auth-provider: {name: gcp, config: {cmd-path: x, access-token: t}}}\n",
-        )
-        .unwrap();
-        remove_programs(&mut kubeconfig);
-        let users: Vec<_> = kubeconfig.auth_infos.iter().filter_map(|user| user.auth_info.as_ref()).collect();
-        assert!(users[0].exec.is_none());
-        let provider = users[1].auth_provider.as_ref().unwrap();
-        assert_eq!(provider.config.keys().collect::<Vec<_>>(), ["access-token"]);
     }
 
     #[test]

@@ -2,6 +2,9 @@
 //! or the cluster of the pod's service account.
 
 mod all;
+mod config;
+mod document;
+mod fields;
 mod in_cluster;
 mod load;
 mod parse;
@@ -9,9 +12,12 @@ mod parse;
 use std::path::{Path, PathBuf};
 
 pub(crate) use all::contexts;
+pub(crate) use config::INTERACTIVE_MODE;
+pub(crate) use document::json as read_yaml;
 use jiff::Timestamp;
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedExtension};
 use kubectl_mc_api::dialect::OtherServer;
+pub(crate) use parse::parsed as read_kubeconfig;
 
 use crate::argv::Scanned;
 use crate::cli::HubChoice;
@@ -157,7 +163,10 @@ impl ClusterContext {
         let Some(server) = cluster.server.as_deref().filter(|server| !server.is_empty()) else {
             return Err(HostError::NoServer { role: HOST, context: name, cluster: context.cluster });
         };
-        let server = with_scheme(server, &cluster, user.as_deref(), &kubeconfig);
+        let Some(server) = base_url(server) else {
+            let server = without_credential(server);
+            return Err(HostError::InvalidServer { role: HOST, context: name, server });
+        };
         Ok(Self {
             context: Some(name),
             server,
@@ -266,21 +275,28 @@ fn overlay_host(context: &Context) -> Option<OverlayHost> {
     Some(host.map_or(OverlayHost::Pod, |host| OverlayHost::Context(host.to_owned())))
 }
 
-/// Adds the scheme. A server may be written `host:port`; client-go then uses https if any TLS setting is
-/// present. A server with a path needs a scheme.
-fn with_scheme(server: &str, cluster: &Cluster, user: Option<&str>, kubeconfig: &Kubeconfig) -> String {
-    let server = server.trim_end_matches('/');
-    if server.contains("://") {
-        return server.to_owned();
-    }
-    let user = kubeconfig.auth_infos.iter().find(|entry| Some(entry.name.as_str()) == user);
-    let user = user.and_then(|entry| entry.auth_info.as_ref());
-    let tls = cluster.certificate_authority.is_some()
-        || cluster.certificate_authority_data.is_some()
-        || cluster.insecure_skip_tls_verify == Some(true)
-        || user
-            .is_some_and(|user| user.client_certificate.is_some() || user.client_certificate_data.is_some());
-    format!("{}://{server}", if tls { "https" } else { "http" })
+/// The URL of a server without a trailing slash, a query and a fragment (client-go: `DefaultServerURL`). A server
+/// may be written `host:port`: client-go then uses http, whatever the entry says of TLS.
+fn base_url(server: &str) -> Option<String> {
+    let (address, path) = match server.split_once("://") {
+        Some((scheme, rest))
+            if is_scheme(scheme) && !rest.starts_with(['/', '?', '#']) && !rest.is_empty() =>
+        {
+            let rest = rest.split(['?', '#']).next().unwrap_or_default();
+            return Some(format!("{}://{}", scheme.to_ascii_lowercase(), rest.trim_end_matches('/')));
+        }
+        _ => server.split_once('/').unwrap_or((server, "")),
+    };
+    let is_address = !address.is_empty()
+        && path.is_empty()
+        && !address.starts_with("https:")
+        && !address.starts_with("http:");
+    is_address.then(|| format!("http://{address}"))
+}
+
+fn is_scheme(scheme: &str) -> bool {
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
 }
 
 /// The flags of kubectl that replace the context's user.
@@ -294,6 +310,8 @@ pub(crate) enum HostError {
     UnknownContext { role: &'static str, name: String, files: Vec<PathBuf> },
     #[error("no {role}: context {context:?} has no server: cluster {cluster:?} has none")]
     NoServer { role: &'static str, context: String, cluster: String },
+    #[error("no {role}: the server of context {context:?} is neither a URL nor host:port: {server:?}")]
+    InvalidServer { role: &'static str, context: String, server: String },
     #[error("no {role}: context {context:?} names user {user:?}, which does not exist{}", in_files(files))]
     NoUser { role: &'static str, context: String, user: String, files: Vec<PathBuf> },
     #[error("cannot use --hub")]
@@ -308,7 +326,10 @@ impl HostError {
     /// The same for a context that is not the host of the command.
     pub(crate) fn in_role(mut self, other: &'static str) -> Self {
         match &mut self {
-            Self::UnknownContext { role, .. } | Self::NoServer { role, .. } | Self::NoUser { role, .. } => {
+            Self::UnknownContext { role, .. }
+            | Self::NoServer { role, .. }
+            | Self::InvalidServer { role, .. }
+            | Self::NoUser { role, .. } => {
                 *role = other;
             }
             Self::NoContext { .. } | Self::Hub(_) | Self::Read { .. } | Self::Parse { .. } => {}
@@ -338,6 +359,7 @@ impl Explain for HostError {
                 quoted(context.as_ref())
             )),
             Self::Hub(_) => Some("give the path alone: --hub=template=/PATH/{cluster}".to_owned()),
+            Self::InvalidServer { .. } => Some("write it as https://HOST:PORT".to_owned()),
             Self::Read { .. } | Self::Parse { .. } => None,
         }
     }

@@ -17,7 +17,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use kube::config::{AuthInfo, Cluster, ExecConfig, ExecInteractiveMode};
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 pub(crate) use self::cluster_info::cluster_info;
@@ -26,7 +26,8 @@ pub(crate) use self::policy::{PolicyError, permitted, without_preferences};
 use crate::argv::Scanned;
 use crate::child_output::{LIMIT, output_within};
 use crate::cluster::client::{self, ClientError};
-use crate::cluster::context::{ClusterContext, User};
+use crate::cluster::context::{ClusterContext, User, read_yaml};
+use crate::cluster::transport;
 use crate::env::Env;
 
 /// The flags of kubectl that set a credential, so that kubectl ignores the user's credential plugin.
@@ -95,6 +96,10 @@ impl Plugin {
     /// The plugin that kubectl would run, if any.
     pub(crate) fn of(host: &ClusterContext, scanned: &Scanned, env: &Env) -> Option<Self> {
         let User::Named(named) = &host.user else { return None };
+        // client-go sends a credential by TLS only.
+        if !host.server.starts_with("https://") {
+            return None;
+        }
         // kubectl skips the plugin if a flag sets another credential.
         if CREDENTIAL_FLAGS.iter().any(|flag| scanned.value(flag).is_some()) {
             return None;
@@ -165,8 +170,20 @@ impl Plugin {
             return Err(format!("the credential plugin {program} failed: {}", output.status).into());
         }
         // Error messages omit the output, which may be a credential.
-        let answer: Value = serde_json::from_slice(&output.stdout)
-            .map_err(|_| format!("the credential plugin {program} returned no ExecCredential"))?;
+        let answer = read_yaml(&output.stdout).unwrap_or_default();
+        let kind = answer.get("kind").and_then(Value::as_str);
+        if !answer.is_object() || kind.is_some_and(|kind| kind != "ExecCredential") {
+            return Err(format!("the credential plugin {program} returned no ExecCredential").into());
+        }
+        let version = answer.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        let expected = self.exec.api_version.as_deref().unwrap_or_default();
+        if version != expected {
+            let user = &self.user;
+            return Err(format!(
+                "the credential plugin {program} returned version {version:?}, and user {user:?} has {expected:?}"
+            )
+            .into());
+        }
         let text = |key: &str| answer.pointer(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         let obtained = Obtained {
             token: text("/status/token").map(str::to_owned),
@@ -174,8 +191,15 @@ impl Plugin {
             key: text("/status/clientKeyData").map(|pem| STANDARD.encode(pem)),
             expires: text("/status/expirationTimestamp").and_then(|time| time.parse().ok()),
         };
-        if obtained.token.is_none() && obtained.certificate.is_none() {
+        if obtained.token.is_none() && obtained.certificate.is_none() && obtained.key.is_none() {
             return Err("the credential plugin returned neither a token nor a certificate".into());
+        }
+        if obtained.certificate.is_none() != obtained.key.is_none() {
+            return Err("the credential plugin returned a certificate or a key, and not both".into());
+        }
+        if let Some(token) = &obtained.token {
+            let field = format!("status.token of the credential plugin {program}");
+            transport::bearer(&field, token).map_err(|reason| format!("user {:?}: {reason}", self.user))?;
         }
         Ok(obtained)
     }
@@ -183,6 +207,12 @@ impl Plugin {
     /// The command, for messages.
     fn describe(&self) -> String {
         format!("the credential plugin {}", self.exec.command.as_deref().unwrap_or_default())
+    }
+
+    /// The entry of the plugin.
+    #[cfg(test)]
+    pub(crate) fn exec(&self) -> &ExecConfig {
+        &self.exec
     }
 
     /// The name of the user.
@@ -243,9 +273,14 @@ fn program(user: &str, exec: &ExecConfig, scanned: &Scanned, env: &Env) -> Resul
 /// Whether the user's entry has a credential beside its plugin, which kubectl then does not run.
 fn has_credential(user: &AuthInfo) -> bool {
     let is_set = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
-    let has_token = user.token.as_ref().is_some_and(|token| !token.expose_secret().is_empty());
+    let has_secret =
+        |secret: &Option<SecretString>| secret.as_ref().is_some_and(|text| !text.expose_secret().is_empty());
     let has_certificate = is_set(&user.client_certificate) || is_set(&user.client_certificate_data);
-    has_token || is_set(&user.token_file) || is_set(&user.username) || has_certificate
+    let has_key = is_set(&user.client_key) || has_secret(&user.client_key_data);
+    has_secret(&user.token)
+        || is_set(&user.token_file)
+        || is_set(&user.username)
+        || has_certificate && has_key
 }
 
 /// Why a plugin does not run.

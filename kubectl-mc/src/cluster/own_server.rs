@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use crate::cluster::context::read_kubeconfig;
+
 /// The ConfigMap that kubeadm, kind and others publish for joining nodes.
 pub(crate) const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
 /// The EndpointSlice in which kube-apiserver publishes its own address.
@@ -10,7 +12,7 @@ pub(crate) const ENDPOINTS: &str = "/apis/discovery.k8s.io/v1/namespaces/default
 
 /// The server of [`CLUSTER_INFO`].
 pub(crate) fn published(info: &Value) -> Option<String> {
-    let kubeconfig = kube::config::Kubeconfig::from_yaml(info["data"]["kubeconfig"].as_str()?).ok()?;
+    let kubeconfig = read_kubeconfig(info["data"]["kubeconfig"].as_str()?.as_bytes()).ok()?;
     kubeconfig.clusters.into_iter().next()?.cluster?.server
 }
 

@@ -1,5 +1,6 @@
 //! Runs the plugin in a temporary folder, with a fake kubectl and a fake host.
 
+use std::cell::OnceCell;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,6 +8,11 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::tls_server::{Authority, front};
 
 /// A kubectl that prints its arguments, its KUBECONFIG and its standard input, and exits with 42.
 const KUBECTL: &str = r#"#!/bin/sh
@@ -54,6 +60,10 @@ pub(crate) struct Bed {
     folder: tempfile::TempDir,
     requests: Option<Receiver<String>>,
     server: String,
+    port: u16,
+    /// The server and its entry in the kubeconfig, once it has TLS.
+    secure: OnceCell<String>,
+    trusted: OnceCell<serde_json::Value>,
     /// Whether kubectl runs the commands that the plugin could run directly.
     by_kubectl: bool,
 }
@@ -120,7 +130,15 @@ impl Bed {
                 "users": [{{"name": "u", "user": {{"token": "secret"}}}}]}}"#
         );
         fs::write(folder.path().join("kubeconfig"), kubeconfig).unwrap();
-        let bed = Self { folder, requests, server, by_kubectl: false };
+        let bed = Self {
+            folder,
+            requests,
+            server,
+            port,
+            secure: OnceCell::new(),
+            trusted: OnceCell::new(),
+            by_kubectl: false,
+        };
         bed.script("bin/kubectl", KUBECTL);
         bed
     }
@@ -145,8 +163,25 @@ impl Bed {
         path
     }
 
+    /// Gives the host TLS, without which no credential is sent.
+    pub(crate) fn secure(&self) -> &Self {
+        let authority = Authority::new();
+        let server = format!("https://127.0.0.1:{}/pre", front(&authority, self.port));
+        let mut config: serde_json::Value = serde_json::from_str(&self.read("kubeconfig")).unwrap();
+        let trusted = serde_json::json!({
+            "server": server, "certificate-authority-data": STANDARD.encode(authority.pem())});
+        config["clusters"][0]["cluster"] = trusted.clone();
+        self.trusted.set(trusted).unwrap();
+        fs::write(self.path("kubeconfig"), config.to_string()).unwrap();
+        self.secure.set(server).unwrap();
+        self
+    }
+
     /// Gives the user a credential plugin in place of the token.
     pub(crate) fn credential_plugin(&self, script: &str) {
+        if self.secure.get().is_none() {
+            self.secure();
+        }
         let program = self.script("plugin", &format!("#!/bin/sh\n{script}\n"));
         let text = fs::read_to_string(self.path("kubeconfig")).unwrap();
         let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -157,21 +192,28 @@ impl Bed {
 
     /// Leaves kubectl's discovery cache for cluster m1 as a run of kubectl would.
     pub(crate) fn warm(&self) {
-        let host = self.server.strip_prefix("http://").unwrap().replace(':', "_");
+        let host = self.server().split_once("://").unwrap().1.replace(':', "_");
         let member = "apis/proxy.kubectl_mc.dev/v1alpha1/clusters/m1/proxy";
         let folder = self.path("home/.kube/cache/discovery").join(host).join(member);
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("servergroups.json"), "{}").unwrap();
     }
 
+    /// A cluster of a kubeconfig whose server is below the path of the host.
+    pub(crate) fn cluster_below(&self, path: &str) -> serde_json::Value {
+        let mut cluster = self.trusted.get().cloned().unwrap_or_else(|| serde_json::json!({}));
+        cluster["server"] = format!("{}/{path}", self.server()).into();
+        cluster
+    }
+
     /// The host's URL.
     pub(crate) fn server(&self) -> &str {
-        &self.server
+        self.secure.get().unwrap_or(&self.server)
     }
 
     /// `host "host" (…)`, as messages name it.
     pub(crate) fn host(&self) -> String {
-        format!("host \"host\" ({})", self.server)
+        format!("host \"host\" ({})", self.server())
     }
 
     /// A kubectl that runs `script`, a function of the shell's variable `cluster`.
@@ -206,6 +248,10 @@ impl Bed {
             .stdin(Stdio::null());
         if self.by_kubectl {
             command.env("KUBECTL_MC_DIRECT", "0");
+        }
+        if self.secure.get().is_some() {
+            // Only a host with TLS is asked for a direct endpoint, which this one has not.
+            command.env("KUBECTL_MC_ROUTE", "host");
         }
         command
     }

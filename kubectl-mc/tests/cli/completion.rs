@@ -214,8 +214,9 @@ fn completion_times_out_on_a_silent_host_or_kubectl() {
 #[test]
 fn credential_plugin_cannot_prompt() {
     let bed = bed();
+    bed.secure();
     let kubeconfig = bed.read("kubeconfig").replace(
-        r#"{"token": "secret"}"#,
+        r#"{"token":"secret"}"#,
         r#"{"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "login", "interactiveMode": "IfAvailable"}}"#,
     );
     fs::write(bed.path("kubeconfig"), kubeconfig).unwrap();

@@ -19,7 +19,17 @@ fn rendered(ran: &Ran) -> String {
 
 /// A server with a cluster below each path, and a kubeconfig without a current context.
 fn bed() -> Bed {
+    of(Bed::serving(answer))
+}
+
+/// The same with TLS, so that credentials are sent.
+fn secure_bed() -> Bed {
     let bed = Bed::serving(answer);
+    bed.secure();
+    of(bed)
+}
+
+fn of(bed: Bed) -> Bed {
     kubeconfig(&bed, &[]);
     // Prints its arguments and the current context of its kubeconfig.
     let script = "cat \"${KUBECONFIG%%:*}\" >overlay-of-kubectl; echo \"[$*]\" | tr -d '\\n'; \
@@ -29,8 +39,7 @@ fn bed() -> Bed {
 }
 
 fn kubeconfig(bed: &Bed, more: &[(&str, &str, serde_json::Value)]) {
-    let cluster =
-        |name: &str| json!({"name": name, "cluster": {"server": format!("{}/{name}", bed.server())}});
+    let cluster = |name: &str| json!({"name": name, "cluster": bed.cluster_below(name)});
     let mut contexts = vec![
         json!({"name": "kind-a", "context": {"cluster": "a", "user": "ann", "namespace": "web"}}),
         json!({"name": "arn:aws:eks:eu-1:1:cluster/B", "context": {"cluster": "b", "user": "ben"}}),
@@ -75,7 +84,7 @@ fn answer(path: &str) -> Answer {
 
 #[test]
 fn requests_use_credential_and_namespace_of_each_context() {
-    let bed = bed();
+    let bed = secure_bed();
     let ran = bed.run(&["--contexts", "-C", "*,!closed", "get", "pods"]);
     assert_snapshot!(rendered(&ran), @r"
     exit code: 0

@@ -173,7 +173,7 @@ fn interrupt_leaves_no_process_and_no_file() {
     let bed = Bed::with_kubectl(
         "echo $$ > pid.$cluster.tmp; mv pid.$cluster.tmp pid.$cluster; echo begun; exec sleep 1000",
     );
-    bed.credential_plugin("echo '{\"status\": {\"token\": \"obtained\"}}'");
+    bed.credential_plugin("echo '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\": {\"token\": \"obtained\"}}'");
     let mut command = bed.command(&["-C", "m1,m2", "logs", "-f", "deploy/x"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -303,7 +303,7 @@ fn unused_standard_input_is_not_read() {
 #[test]
 fn credential_plugin_runs_once_for_all_clusters() {
     let bed = Bed::with_kubectl("grep -o 'obtained' \"${KUBECONFIG%%:*}\"; stat -c %a \"${KUBECONFIG%%:*}\"");
-    bed.credential_plugin("echo run >> runs; echo '{\"status\": {\"token\": \"obtained\"}}'");
+    bed.credential_plugin("echo run >> runs; echo '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\": {\"token\": \"obtained\"}}'");
     let ran = bed.run(&["-C", "m*,m1,m2,m3", "--cluster=m4", "describe", "x"]);
     // The host lists nothing, so that the glob adds nothing and exact names are unknown.
     assert_eq!(ran.code, Some(3), "{ran:?}");

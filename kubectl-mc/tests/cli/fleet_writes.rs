@@ -144,7 +144,7 @@ fn later_batches_get_a_new_credential() {
         let status =
             format!("\\\"token\\\": \\\"token-$n\\\", \\\"expirationTimestamp\\\": \\\"{expires}\\\"");
         bed.credential_plugin(&format!(
-            "echo run >> runs; n=$(wc -l < runs); echo \"{{\\\"status\\\": {{{status}}}}}\""
+            "echo run >> runs; n=$(wc -l < runs); echo \"{{\\\"apiVersion\\\": \\\"client.authentication.k8s.io/v1\\\", \\\"status\\\": {{{status}}}}}\""
         ));
         let ran = bed.run(&["-C", "m1,m2", "--yes", "--batch=1", "delete", "pod", "x"]);
         let [first, second] = tokens;

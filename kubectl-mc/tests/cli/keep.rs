@@ -40,8 +40,7 @@ fn restarted_port_forward_gets_a_new_credential() {
         echo \"Forwarding from 127.0.0.1:8080 -> 80\"
         [ ! -e cut.$cluster ] || { : > again.$cluster; exec sleep 1000; }; : > cut.$cluster; exit 1",
     );
-    let expired =
-        r#"{\"status\": {\"token\": \"token-$n\", \"expirationTimestamp\": \"2020-01-01T00:00:00Z\"}}"#;
+    let expired = r#"{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"status\": {\"token\": \"token-$n\", \"expirationTimestamp\": \"2020-01-01T00:00:00Z\"}}"#;
     bed.credential_plugin(&format!("echo run >> runs; n=$(wc -l < runs); echo \"{expired}\""));
     let words = ["--yes", "-C", "m1,m2", "--keep", "port-forward", "svc/web", "8080:80"];
     let mut child = bed.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

@@ -165,7 +165,7 @@ fn standalone_copies_users_without_secrets() {
           apiVersion: client.authentication.k8s.io/v1
           args:
           - get-token
-          command: FOLDER/./login
+          command: FOLDER/login
           interactiveMode: Never
           provideClusterInfo: false
     --- stderr

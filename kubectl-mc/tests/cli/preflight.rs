@@ -10,6 +10,7 @@ use crate::bed::{Answer, Bed, status};
 #[test]
 fn cold_cache_costs_one_request_and_warm_cache_none() {
     let bed = Bed::answering((200, "application/json", "{}".to_owned())).by_kubectl();
+    bed.secure();
     assert_eq!(bed.run(&["-C", "m1", "get", "pods"]).code, Some(42));
     let requests = bed.requests();
     assert_eq!(requests.len(), 1, "{requests:?}");
@@ -225,6 +226,7 @@ fn member_cannot_pose_as_the_host_or_the_sidecar() {
 #[test]
 fn preflight_uses_the_credential_that_kubectl_will_use() {
     let bed = Bed::answering((200, "application/json", "{}".to_owned()));
+    bed.secure();
     let flags = [
         "--as=joe",
         "--as-group",
@@ -252,6 +254,7 @@ fn preflight_uses_the_credential_that_kubectl_will_use() {
 #[test]
 fn credential_plugin_does_not_consume_standard_input() {
     let bed = Bed::answering((200, "application/json", "{}".to_owned()));
+    bed.secure();
     let plugin = r#"#!/bin/sh
 cat > eaten
 echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "fresh"}}'
@@ -259,7 +262,7 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
     bed.script("credentials", plugin);
     let kubeconfig = std::fs::read_to_string(bed.path("kubeconfig")).unwrap();
     let exec = r#"{"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./credentials", "interactiveMode": "IfAvailable"}}"#;
-    std::fs::write(bed.path("kubeconfig"), kubeconfig.replace(r#"{"token": "secret"}"#, exec)).unwrap();
+    std::fs::write(bed.path("kubeconfig"), kubeconfig.replace(r#"{"token":"secret"}"#, exec)).unwrap();
     let mut command = bed.command(&["-C", "m1", "apply", "-f", "-"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"data\n").unwrap();

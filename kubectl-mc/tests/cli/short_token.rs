@@ -18,7 +18,7 @@ fn expired_token_is_renewed_before_the_next_request() {
     let bed = Bed::answering((200, "application/json", LIST.to_owned()));
     bed.credential_plugin(
         "echo run >>runs; n=$(wc -l <runs)\n\
-         echo '{\"kind\": \"ExecCredential\", \"status\": {\"token\": \"t'$n'\", \"expirationTimestamp\": \"'$END'\"}}'",
+         echo '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\": {\"token\": \"t'$n'\", \"expirationTimestamp\": \"'$END'\"}}'",
     );
     for (end, are_renewed) in [("2020-01-01T00:00:00Z", true), ("2100-01-01T00:00:00Z", false), ("", false)] {
         let ran = bed.run_with("END", end, &["access", "list"]);

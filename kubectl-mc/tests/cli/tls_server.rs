@@ -34,6 +34,30 @@ impl Authority {
     }
 }
 
+/// Serves TLS in front of a server without it, on the returned port.
+pub(crate) fn front(authority: &Authority, behind: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let acceptor = tokio_rustls::TlsAcceptor::from(authority.config());
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            listener.set_nonblocking(true).unwrap();
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            loop {
+                let (socket, _) = listener.accept().await.unwrap();
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    let mut stream = acceptor.accept(socket).await?;
+                    let mut plain = tokio::net::TcpStream::connect(("127.0.0.1", behind)).await?;
+                    tokio::io::copy_bidirectional(&mut stream, &mut plain).await
+                });
+            }
+        });
+    });
+    port
+}
+
 type Answer = Arc<dyn Fn(&str) -> (u16, String) + Send + Sync>;
 
 pub(crate) struct TlsServer {

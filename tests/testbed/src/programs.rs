@@ -12,9 +12,9 @@ use crate::progress;
 mod beside;
 
 pub use beside::{
-    build_helm, build_krew, build_prometheus, cert_manager, cert_manager_definitions, collector,
-    karmada_agent, karmada_chart, karmadactl, konnectivity, openid_provider, profile_consumer,
-    profile_definition, prometheus,
+    build_helm, build_krew, build_kubeconfig_reader, build_prometheus, cert_manager,
+    cert_manager_definitions, collector, karmada_agent, karmada_chart, karmadactl, konnectivity,
+    openid_provider, profile_consumer, profile_definition, prometheus,
 };
 pub(crate) use beside::{build_karmada, karmada_server};
 
@@ -203,8 +203,8 @@ pub const OPTIMIZED: &str = "TESTBED_OPTIMIZED";
 
 /// The modules that have the dependencies of the default version, in its versions
 /// (`tests/kubernetes/same-versions.py`). With the same flags, they use what was compiled for it.
-const SAME_DEPENDENCIES: [&str; 5] =
-    ["cert-manager", "cluster-inventory", CONFORMANCE, "helm", "konnectivity"];
+const SAME_DEPENDENCIES: [&str; 6] =
+    ["cert-manager", "cluster-inventory", CONFORMANCE, "helm", "konnectivity", "kubeconfig"];
 
 /// Whether programs are compiled with all of the compiler's optimizations, as upstream compiles them.
 fn is_compiled_as_upstream(version: &str, module: &Path) -> bool {
@@ -240,13 +240,25 @@ fn stamp(version: &str, module: &Path) -> Result<String> {
     let unknown = || format!("no such version here: {version}: tests/kubernetes/add-version.sh adds one");
     let go_mod = fs::read_to_string(module.join("go.mod")).with_context(unknown)?;
     let go_sum = fs::read_to_string(module.join("go.sum")).with_context(unknown)?;
-    let own = fs::read_to_string(module.join("main.go")).ok();
+    let own = own_sources(module);
     let slower = (!is_compiled_as_upstream(version, module)).then(|| compiler_flags(false).to_owned());
-    Ok([Some(go_mod), Some(go_sum), Some(ldflags(version)), slower, own]
+    Ok([Some(go_mod), Some(go_sum), Some(ldflags(version)), slower]
         .into_iter()
         .flatten()
+        .chain(own)
         .collect::<Vec<_>>()
         .join("\n"))
+}
+
+/// The sources of a module that has a program of its own, in order.
+fn own_sources(module: &Path) -> Vec<String> {
+    if !module.join("main.go").is_file() {
+        return Vec::new();
+    }
+    let files = fs::read_dir(module).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut files: Vec<_> = files.filter(|file| file.extension().is_some_and(|end| end == "go")).collect();
+    files.sort_unstable();
+    files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect()
 }
 
 fn folder(version: &str) -> PathBuf {

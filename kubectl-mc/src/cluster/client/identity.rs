@@ -48,6 +48,9 @@ pub(crate) fn trust(cluster: &mut Cluster, scanned: &Scanned) {
     }
     if scanned.has("insecure-skip-tls-verify") {
         cluster.insecure_skip_tls_verify = Some(true);
+        if text("certificate-authority").is_none() {
+            (cluster.certificate_authority, cluster.certificate_authority_data) = (None, None);
+        }
     }
     cluster.tls_server_name = text("tls-server-name").or_else(|| cluster.tls_server_name.take());
 }

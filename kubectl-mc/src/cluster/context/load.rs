@@ -3,14 +3,13 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use kube::config::{Kubeconfig, KubeconfigError};
+use kube::config::Kubeconfig;
 
 use super::{HostError, parse};
 use crate::cluster::context::HostOptions;
 use crate::env::{self, Env};
-use crate::error::chain;
 
 /// The files to read, in order: `--kubeconfig`, else `KUBECONFIG`, else `~/.kube/config`.
 pub(super) fn files(options: &HostOptions, env: &Env) -> Vec<PathBuf> {
@@ -30,27 +29,17 @@ pub(super) fn files(options: &HostOptions, env: &Env) -> Vec<PathBuf> {
 pub(super) fn merged(files: &[PathBuf], required: bool) -> Result<Kubeconfig, HostError> {
     let mut merged = Kubeconfig::default();
     for file in files {
-        let text = match std::fs::read_to_string(file) {
-            Ok(text) => text,
+        let bytes = match std::fs::read(file) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !required => continue,
             Err(source) => return Err(HostError::Read { file: file.clone(), source }),
         };
-        let parse = |error: KubeconfigError| {
-            // The following lines quote the file, which may contain a secret.
-            let reason = chain(&error).lines().next().unwrap_or_default().to_owned();
-            let reason = reason.rsplit_once("YAML: ").map_or(reason.as_str(), |(_, reason)| reason);
-            let reason = reason.strip_prefix("error: ").unwrap_or(reason).to_owned();
-            HostError::Parse { file: file.clone(), reason }
-        };
-        let mut next = parse::parsed(&text).map_err(parse)?;
+        let parse = |reason| HostError::Parse { file: file.clone(), reason };
+        let mut next = parse::parsed(&bytes).map_err(parse)?;
         let absolute =
             std::path::absolute(file).map_err(|source| HostError::Read { file: file.clone(), source })?;
         resolve_paths(&mut next, absolute.parent().unwrap_or_else(|| Path::new("/")));
-        // An empty current context counts as absent: the next file may set one.
-        next.current_context = next.current_context.filter(|context| !context.is_empty());
-        // client-go ignores differences in these two fields.
-        (next.kind, next.api_version) = (None, None);
-        merged = merged.merge(next).map_err(parse)?;
+        merged = merged.merge(next).map_err(|error| parse(error.to_string()))?;
     }
     Ok(merged)
 }
@@ -62,7 +51,7 @@ fn resolve_paths(kubeconfig: &mut Kubeconfig, folder: &Path) {
         if let Some(path) =
             path.as_mut().filter(|path| !path.is_empty() && Path::new(path.as_str()).is_relative())
         {
-            *path = folder.join(&*path).to_string_lossy().into_owned();
+            *path = clean(&folder.join(&*path)).to_string_lossy().into_owned();
         }
     };
     for cluster in kubeconfig.clusters.iter_mut().filter_map(|entry| entry.cluster.as_mut()) {
@@ -78,4 +67,17 @@ fn resolve_paths(kubeconfig: &mut Kubeconfig, folder: &Path) {
             resolve(&mut exec.command);
         }
     }
+}
+
+/// Go's `filepath.Clean` of an absolute path.
+fn clean(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => _ = clean.pop(),
+            component => clean.push(component),
+        }
+    }
+    clean
 }

@@ -2,6 +2,22 @@ use std::fs;
 
 use super::*;
 
+#[test]
+fn server_is_a_url_or_a_host_as_for_client_go() {
+    for (given, expected) in [
+        ("https://h:6443/", Some("https://h:6443")),
+        ("HTTPS://h/a/?q#f", Some("https://h/a")),
+        ("h", Some("http://h")),
+        ("10.0.0.1:6443", Some("http://10.0.0.1:6443")),
+        ("[::1]:6443/", Some("http://[::1]:6443")),
+        ("h/prefix", None),
+        ("https://", None),
+        ("https:h", None),
+    ] {
+        assert_eq!(base_url(given).as_deref(), expected, "{given}");
+    }
+}
+
 /// A temporary folder with kubeconfig files.
 struct Files(tempfile::TempDir);
 
@@ -49,7 +65,7 @@ const B: &str = r#"
 current-context: a
 clusters:
 - {name: c, cluster: {server: "https://wrong"}}
-- {name: only-in-b, cluster: {server: "b.example/prefix/", insecure-skip-tls-verify: true, certificate-authority: ""}}
+- {name: only-in-b, cluster: {server: "b.example:6443/", insecure-skip-tls-verify: true, certificate-authority: ""}}
 users:
 - {name: u, user: {token: t}}
 "#;
@@ -83,8 +99,9 @@ fn cluster_entry_is_kept_with_paths_relative_to_its_file() {
 fn server_without_scheme_gets_the_default_of_kubectl() {
     let files = Files::new(&[("a", A), ("b", B)]);
     let host = load(&files.env(&["a", "b"]), Some("elsewhere")).unwrap();
-    assert_eq!((host.server.as_str(), host.prefix()), ("https://b.example/prefix", "/prefix"));
-    assert_eq!(host.cluster.certificate_authority.as_deref(), Some(""), "an empty path stays empty");
+    // kubectl decides before it reads the trust: without TLS.
+    assert_eq!((host.server.as_str(), host.prefix()), ("http://b.example:6443", ""));
+    assert!(host.cluster.certificate_authority.is_none(), "an empty path is none");
     assert!(matches!(host.user, User::Named(None)));
 }
 

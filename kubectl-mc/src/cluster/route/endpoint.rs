@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use crate::argv::Scanned;
 use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::context::ClusterContext;
+use crate::cluster::transport;
 use crate::env::Env;
 use crate::server_text::ServerText;
 
@@ -78,7 +79,7 @@ impl Endpoint {
         let fault = |reason: String| Fault::NotReached { server: self.server.clone(), reason: reason.into() };
         let url: http::Uri =
             self.server.parse().map_err(|error: http::uri::InvalidUri| fault(error.to_string()))?;
-        if client::proxy_from_environment(&url, env).is_some() {
+        if transport::proxy_from_environment(&url, env).map_err(fault)?.is_some() {
             return Ok(());
         }
         let host = url.host().unwrap_or_default().trim_matches(['[', ']']);

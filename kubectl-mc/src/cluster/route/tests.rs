@@ -7,7 +7,7 @@ fn host(cluster: &str, user: &str) -> ClusterContext {
         "current-context: c\n\
          contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
          clusters: [{{name: k, cluster: {{server: 'https://host', certificate-authority-data: b3du, {cluster}}}}}]\n\
-         users: [{{name: u, user: {{{user}}}}}, {{name: other, user: {{username: n, password: p}}}}]\n"
+         users: [{{name: u, user: {{{user}}}}}, {{name: other, user: {{username: name, password: p}}}}]\n"
     );
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config");
@@ -34,7 +34,7 @@ fn commands_that_need_the_host_go_through_the_host() {
     for user in [
         &format!("{exec}Always}}"),
         &format!("{exec}Never, provideClusterInfo: true}}"),
-        "username: n, password: p",
+        "username: name, password: p",
         "auth-provider: {name: oidc, config: {}}",
     ] {
         assert!(needs("", user).is_some(), "{user}");

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::OidcError;
 use crate::cluster::client::{self, ClientError, Reply};
+use crate::cluster::transport::{Transport, proxy_from_environment};
 use crate::env::Env;
 use crate::log::Log;
 
@@ -70,19 +71,16 @@ impl HttpClient {
         let authority = uri.authority().cloned().filter(|_| uri.scheme_str() == Some("https"));
         let authority = authority.ok_or_else(|| OidcError::NotHttps(url.to_owned()))?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        let unreachable = |error| OidcError::Unreachable { url: url.to_owned(), error };
+        let unreachable = |error: ClientError| OidcError::Unreachable { url: url.to_owned(), error };
         let setup = |error| unreachable(ClientError::Setup(error));
-        let proxy_url = client::proxy_from_environment(&uri, &self.env);
+        let proxy_url = proxy_from_environment(&uri, &self.env).map_err(|error| setup(error.into()))?;
         // The request contains the path, because kube prepends the path of the server.
         let origin = format!("https://{authority}");
         let server = Uri::builder().scheme("https").authority(authority).path_and_query("/").build();
-        let mut config = kube::Config::new(server.map_err(|error| setup(Box::new(error)))?);
-        config.root_cert.clone_from(&self.authorities);
-        config.proxy_url = proxy_url;
-        config.default_retry = false;
-        config.connect_timeout = Some(client::CONNECT_TIMEOUT);
-        config.read_timeout = Some(client::READ_TIMEOUT);
-        let client = kube::Client::try_from(config).map_err(|error| setup(Box::new(error)))?;
+        let server = server.map_err(|error| setup(Box::new(error)))?;
+        let transport = Transport::to(server, self.authorities.clone(), proxy_url);
+        let client =
+            client::without_credential(&transport, Some(client::READ_TIMEOUT)).map_err(unreachable)?;
         let client = client::logged(client, &origin, Log::new(&self.env));
         let request = request
             .uri(path)

@@ -23,8 +23,9 @@ use tokio::sync::Semaphore;
 use tower::{BoxError, Layer, Service};
 
 use crate::argv::Scanned;
-use crate::cluster::client::{self, ClientError};
+use crate::cluster::client::{self, CONNECT_TIMEOUT, ClientError};
 use crate::cluster::context::ClusterContext;
+use crate::cluster::transport::Transport;
 use crate::env::Env;
 use crate::error::causes;
 use crate::log::Log;
@@ -36,24 +37,24 @@ pub(super) async fn open(
     env: &Env,
     streams: usize,
 ) -> Result<kube::Client, ClientError> {
-    let (config, log) = (client::config(host, scanned, env).await?, Log::new(env));
+    let log = Log::new(env);
     let setup = |error: kube::Error| ClientError::Setup(Box::new(error));
-    if config.proxy_url.is_some() {
-        // kube's own client supports every kind of proxy, but uses HTTP/1.1 with a connection for each
-        // request.
-        let client = kube::Client::try_from(config).map_err(setup)?;
+    let transport = client::transport(host, scanned, env).await?;
+    if transport.proxy.is_some() {
+        // The client for proxies uses HTTP/1.1 with a connection for each request.
+        let client = client::without_credential(&transport, None)?;
+        let client = client::authorized(client, transport.authorization, None);
         return Ok(client::traced(client::logged(client, &host.server, log)));
     }
     let connections = streams.div_ceil(STREAMS).max(1);
     // Loaded once, because certificates may come from files.
-    let tls = config.rustls_client_config().map_err(setup)?;
-    let shards = (0..connections).map(|_| Shard::new(&config, tls.clone())).collect();
+    let tls = transport.tls().map_err(setup)?;
+    let shards = (0..connections).map(|_| Shard::new(&transport, tls.clone())).collect();
+    let config = transport.config();
     let service = config.base_uri_layer().layer(Shards(shards));
     let service = config.extra_headers_layer().map_err(setup)?.layer(service);
-    let client = match config.auth_layer().map_err(setup)? {
-        Some(auth) => kube::Client::new(auth.layer(service), config.default_namespace),
-        None => kube::Client::new(service, config.default_namespace),
-    };
+    let client = kube::Client::new(service, config.default_namespace);
+    let client = client::authorized(client, transport.authorization, None);
     Ok(client::traced(client::logged(client, &host.server, log)))
 }
 
@@ -84,18 +85,18 @@ struct Shard {
 }
 
 impl Shard {
-    fn new(config: &kube::Config, tls: rustls::ClientConfig) -> Self {
+    fn new(transport: &Transport, tls: rustls::ClientConfig) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        tcp.set_connect_timeout(config.connect_timeout);
+        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         // HTTP/1.1 has no ping.
         tcp.set_keepalive(Some(PING));
         tcp.set_keepalive_interval(Some(PROBE));
         tcp.set_keepalive_retries(Some(PROBES));
         let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
-        if let Some(name) = config.tls_server_name.clone().and_then(|name| name.try_into().ok()) {
-            https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+        if let Some(name) = &transport.server_name {
+            https = https.with_server_name_resolver(FixedServerNameResolver::new(name.clone()));
         }
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())

@@ -4,14 +4,14 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{bed, kubeconfig};
+use super::{kubeconfig, secure_bed};
 
 #[test]
 fn plugin_of_several_contexts_runs_once_and_leaves_no_file() {
-    let bed = bed();
+    let bed = secure_bed();
     let plugin = bed.script(
         "login",
-        "#!/bin/sh\necho asked >>asked\necho '{\"kind\":\"ExecCredential\",\"status\":{\"token\":\"from-plugin\"}}'\n",
+        "#!/bin/sh\necho asked >>asked\necho '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"from-plugin\"}}'\n",
     );
     let exec = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never"}});
     let other = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "args": ["other"],
@@ -31,8 +31,8 @@ fn plugin_of_several_contexts_runs_once_and_leaves_no_file() {
 
 #[test]
 fn every_batch_has_the_credential_of_its_plugin() {
-    let bed = bed();
-    let script = "#!/bin/sh\necho '{\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t\"}}'\n";
+    let bed = secure_bed();
+    let script = "#!/bin/sh\necho '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t\"}}'\n";
     let plugin = bed.script("login", script);
     let exec = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never"}});
     kubeconfig(&bed, &[("one", "a", exec.clone()), ("two", "b", exec.clone()), ("three", "b", exec)]);
@@ -52,7 +52,7 @@ fn every_batch_has_the_credential_of_its_plugin() {
 
 #[test]
 fn hanging_credential_plugin_fails_only_its_context() {
-    let bed = bed();
+    let bed = secure_bed();
     let plugin = bed.script("login", "#!/bin/sh\nexec sleep 1000\n");
     let exec = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never"}});
     kubeconfig(&bed, &[("hung", "b", exec)]);
@@ -66,9 +66,9 @@ fn hanging_credential_plugin_fails_only_its_context() {
 
 #[test]
 fn plugin_that_hangs_at_its_renewal_fails_only_its_context() {
-    let bed = bed();
+    let bed = secure_bed();
     let script = "#!/bin/sh\n[ ! -e asked ] || exec sleep 1000\n: >asked\n\
-                  echo '{\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t\"}}'\n";
+                  echo '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t\"}}'\n";
     let plugin = bed.script("login", script);
     let exec = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never"}});
     kubeconfig(&bed, &[("expired", "closed", exec)]);

@@ -11,12 +11,13 @@ use crate::bed::Bed;
 #[test]
 fn two_hundred_contexts_are_one_table_and_one_failure_is_named() {
     let bed = Bed::serving(answer);
+    bed.secure();
     let names: Vec<_> = (0..199).map(|at| format!("shop-{at:03}")).chain(["closed".to_owned()]).collect();
     let each =
         |entry: &dyn Fn(&str) -> serde_json::Value| names.iter().map(|name| entry(name)).collect::<Vec<_>>();
     let kubeconfig = json!({
         "apiVersion": "v1", "kind": "Config",
-        "clusters": each(&|name| json!({"name": name, "cluster": {"server": format!("{}/{name}", bed.server())}})),
+        "clusters": each(&|name| json!({"name": name, "cluster": bed.cluster_below(name)})),
         "users": each(&|name| json!({"name": name, "user": {"token": format!("token-of-{name}")}})),
         "contexts": each(&|name| json!({"name": name, "context": {"cluster": name, "user": name}})),
     });

@@ -141,10 +141,11 @@ fn each_credential_plugin_that_cannot_run_has_its_fix() {
         ),
     ] {
         let bed = bed(|_| None);
+        bed.secure();
         let exec = format!(
             r#""exec": {{"apiVersion": "client.authentication.k8s.io/v1", "command": "{program}", "interactiveMode": "{mode}"}}"#
         );
-        let kubeconfig = bed.read("kubeconfig").replace(r#""token": "secret""#, &exec);
+        let kubeconfig = bed.read("kubeconfig").replace(r#""token":"secret""#, &exec);
         std::fs::write(bed.path("kubeconfig"), kubeconfig).unwrap();
         let found = diagnosed(&bed, &[]);
         assert_eq!(found, expected);

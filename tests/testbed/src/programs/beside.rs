@@ -17,6 +17,8 @@ const COLLECTOR: &str = "otlp-collector";
 /// A consumer of ClusterProfiles that uses the library of their API.
 const PROFILE_CONSUMER: &str = "cluster-profile-consumer";
 const KONNECTIVITY: [&str; 2] = ["konnectivity-server", "konnectivity-agent"];
+/// Prints what client-go makes of a kubeconfig.
+const KUBECONFIG_READER: &str = "kubeconfig-reader";
 const PROMETHEUS: [&str; 2] = ["prometheus", "promtool"];
 /// The server of Karmada's Clusters, which beds start on request, and programs that are used with it.
 const KARMADA: [&str; 3] = ["karmada-aggregated-apiserver", "karmadactl", "karmada-agent"];
@@ -38,7 +40,7 @@ pub(super) fn package(program: &str) -> Option<String> {
         HELM => "helm.sh/helm/v3/cmd/helm".to_owned(),
         "krew" | "validate-krew-manifest" => format!("sigs.k8s.io/krew/cmd/{program}"),
         // Our own programs, in the module itself.
-        CERT_MANAGER | OPENID_PROVIDER | COLLECTOR | PROFILE_CONSUMER => ".".to_owned(),
+        CERT_MANAGER | OPENID_PROVIDER | COLLECTOR | PROFILE_CONSUMER | KUBECONFIG_READER => ".".to_owned(),
         "konnectivity-server" => "sigs.k8s.io/apiserver-network-proxy/cmd/server".to_owned(),
         "konnectivity-agent" => "sigs.k8s.io/apiserver-network-proxy/cmd/agent".to_owned(),
         "karmada-aggregated-apiserver" => "github.com/karmada-io/karmada/cmd/aggregated-apiserver".to_owned(),
@@ -53,6 +55,12 @@ pub(super) fn package(program: &str) -> Option<String> {
 pub fn build_helm() -> Result<PathBuf> {
     build_from(&root().join("tests/helm"), DEFAULT_VERSION, &[HELM])?;
     Ok(path(DEFAULT_VERSION, HELM))
+}
+
+/// Builds the program that reads kubeconfigs by client-go, and returns its path.
+pub fn build_kubeconfig_reader() -> Result<PathBuf> {
+    build_from(&root().join("tests/kubeconfig"), DEFAULT_VERSION, &[KUBECONFIG_READER])?;
+    Ok(path(DEFAULT_VERSION, KUBECONFIG_READER))
 }
 
 /// Builds krew and its validator, and kubectl, which runs krew; returns their paths.

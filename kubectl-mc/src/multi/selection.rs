@@ -107,9 +107,17 @@ impl Choice {
         }
     }
 
-    /// Whether the choice is a single context name.
-    pub(crate) fn is_exact_context(&self) -> bool {
-        matches!(self.terms.as_slice(), [Term { exclude: false, pattern: Pattern::Context(_) }])
+    /// Whether the choice is a single context name, which these targets were chosen by.
+    pub(crate) fn is_exact_context(&self, targets: &SelectedClusters) -> bool {
+        let [Term { exclude: false, pattern }] = self.terms.as_slice() else { return false };
+        match pattern {
+            Pattern::Context(_) => true,
+            Pattern::ContextGlob(name) => {
+                let context = targets.only().and_then(|only| only.name.context());
+                context.is_some_and(|context| context.raw_name() == name)
+            }
+            _ => false,
+        }
     }
 
     /// Whether the choice may match other clusters later.

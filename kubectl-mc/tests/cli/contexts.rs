@@ -365,3 +365,26 @@ fn hostile_context_name_is_escaped_in_output_and_paths() {
     let mode = bed.path("home/.cache/kubectl-mc").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
 }
+
+#[test]
+fn exact_name_of_a_context_precedes_a_glob() {
+    let bed = bed();
+    let names = ["br[a]cket", "bracket", "default/[fd00::1]:6443/kube:admin", "open["];
+    let contexts = names.map(|name| json!({"name": name, "context": {"cluster": "a", "user": "ann"}}));
+    let text = bed.read("kubeconfig");
+    let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
+    config["contexts"] = contexts.to_vec().into();
+    fs::write(bed.path("kubeconfig"), config.to_string()).unwrap();
+    let chosen = |term: &str| bed.run(&["--contexts", "-C", term, "--dry-run=clusters", "get", "pods"]);
+    for name in names {
+        let ran = chosen(name);
+        assert!(ran.code == Some(0) && ran.out.contains(name), "{ran:?}");
+        assert_eq!(ran.out.contains("bracket"), name == "bracket", "{ran:?}");
+    }
+    // Without such a context it is a glob.
+    let ran = chosen("brac[k]et");
+    assert!(ran.out.contains("bracket"), "{ran:?}");
+    assert_eq!(chosen("br[").code, Some(2));
+    let ran = bed.run(&["--contexts", "-C", "*,!br[a]cket", "--dry-run=clusters", "get", "pods"]);
+    assert!(ran.out.contains("bracket") && !ran.out.contains("br[a]cket"), "{ran:?}");
+}

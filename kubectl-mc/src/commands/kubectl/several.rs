@@ -82,7 +82,7 @@ pub(super) fn run(
     }
     // Passes the terminal to kubectl for a cluster that the user picked or named, and for a command that
     // needs a single one.
-    let alone = picked || choice.is_exact_context() || verb::needs_one_cluster(&scanned).is_some();
+    let alone = picked || choice.is_exact_context(&targets) || verb::needs_one_cluster(&scanned).is_some();
     if let Some(only) = targets.only().filter(|_| alone).map(|only| only.name.clone()) {
         match &only {
             ClusterId::Member(name) => return super::one(scanned, name.clone(), &settings, env, printer),

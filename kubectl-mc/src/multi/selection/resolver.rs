@@ -32,6 +32,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
         selector: Option<&str>,
         filter: &FieldFilter,
     ) -> Result<Vec<SelectedCluster>, SelectionError> {
+        let terms = &self.among_contexts(terms)?;
         let included = || terms.iter().filter(|term| !term.exclude).map(|term| &term.pattern);
         let mut chosen = Vec::new();
         let members = ListOf::Members(selector.map(str::to_owned));
@@ -86,6 +87,21 @@ impl<'a, 'b> Resolver<'a, 'b> {
         }
         chosen.retain(|target| filter.matches(target));
         Ok(chosen)
+    }
+
+    /// The terms, in which a glob that is the name of a context is that name.
+    fn among_contexts(&mut self, terms: &[Term]) -> Result<Vec<Term>, SelectionError> {
+        let mut resolved = Vec::new();
+        for term in terms {
+            let names = match term.pattern {
+                Pattern::ContextGlob(_) => self.universe(ListOf::Contexts)?,
+                _ => &[],
+            };
+            let names = || names.iter().filter_map(|target| target.name.context());
+            let pattern = term.pattern.among(|name| names().any(|context| context.raw_name() == name))?;
+            resolved.push(Term { exclude: term.exclude, pattern });
+        }
+        Ok(resolved)
     }
 
     fn set(
@@ -144,7 +160,10 @@ impl<'a, 'b> Resolver<'a, 'b> {
         let (name, from) = match pattern {
             Pattern::Exact(name) => (name.as_str(), ListOf::Members(None)),
             Pattern::Context(name) => (name.as_str(), ListOf::Contexts),
-            Pattern::Expression(_) | Pattern::ContextExpression(_) | Pattern::Set(_) => return Ok(()),
+            Pattern::Expression(_)
+            | Pattern::ContextExpression(_)
+            | Pattern::ContextGlob(_)
+            | Pattern::Set(_) => return Ok(()),
         };
         let is_in = |all: &[SelectedCluster]| all.iter().any(|target| pattern.matches(&target.name));
         if is_in(chosen) {

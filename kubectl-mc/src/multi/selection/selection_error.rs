@@ -36,6 +36,8 @@ pub(crate) enum SelectionError {
     #[error("the set @{name} of the configuration: where")]
     SetFilter { name: String, source: FieldFilterError },
     #[error(transparent)]
+    Term(#[from] TermError),
+    #[error(transparent)]
     List(#[from] InventoryError),
 }
 
@@ -78,6 +80,7 @@ impl Explain for SelectionError {
             }
             Self::Circle { .. } => None,
             Self::Set { source, .. } => source.hint(),
+            Self::Term(error) => error.hint(),
             Self::SetFilter { source, .. } => source.hint(),
             Self::List(error) => error.hint(),
         }
@@ -94,6 +97,7 @@ impl Explain for SelectionError {
             | Self::NoSet { .. }
             | Self::Circle { .. }
             | Self::Set { .. }
+            | Self::Term(_)
             | Self::SetFilter { .. } => ExitStatus::Usage,
             Self::List(error) => error.status(),
         }

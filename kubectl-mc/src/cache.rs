@@ -2,6 +2,8 @@
 //! the temporary files if the home folder is missing or not writable. Only its owner can read it. The name of
 //! an overlay is the hash of its content, so two commands never write different content to one file.
 
+mod run_folder;
+
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,6 +14,7 @@ use aws_lc_rs::digest;
 
 use crate::env::{self, Env};
 use crate::error::Explain;
+pub(crate) use run_folder::{RunFolder, RunFolderError};
 
 /// The private folder.
 #[derive(Debug)]
@@ -132,9 +135,20 @@ pub(crate) fn store_lasting(content: &[u8], env: &Env) -> Result<PathBuf, CacheE
 
 /// Whether the plugin created the file, in one of its private folders.
 pub(crate) fn is_own_file(path: &Path, env: &Env) -> bool {
+    if is_copy(path) {
+        return false;
+    }
     let folders = [CACHE, STATE].into_iter().filter_map(|folder| of_user(folder, env));
     folders.chain([temporary(env)]).any(|folder| path.starts_with(folder))
 }
+
+/// Whether the file is the copy of a kubeconfig that came through a pipe. It is deleted when the command ends.
+pub(crate) fn is_copy(path: &Path) -> bool {
+    path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(COPY))
+}
+
+/// Begins the name of the copy of a kubeconfig that came through a pipe.
+pub(crate) const COPY: &str = "kubeconfig-of-a-pipe-";
 
 /// Writes a temporary file, then renames it, so that readers never see a partial file.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {

@@ -15,6 +15,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::argv::{self, Scanned};
 use crate::cli;
+use crate::cluster::context::Piped;
 use crate::cluster::hub;
 use crate::env::Env;
 use crate::error::Failure;
@@ -39,6 +40,12 @@ pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Res
     let scanned = argv::scan(arguments.clone());
     let given = GivenFlags::of_words(if builtin::is_verb(&scanned) { &arguments } else { &scanned.own });
     let env = settings::with_log_level(scanned.value("v"), env)?;
+    // Its copies are deleted when the command has ended.
+    let piped = Piped::take(&arguments, &env)?;
+    let (arguments, scanned, env) = match &piped {
+        Some(piped) => (piped.words.clone(), argv::scan(piped.words.clone()), piped.env.clone()),
+        None => (arguments, scanned, env),
+    };
     trace::begin(scanned.verb(), &env)?;
     let mut ran = dispatch(arguments.clone(), scanned.clone(), &env, printer);
     if ran.is_err() && hub::found().is_some() {

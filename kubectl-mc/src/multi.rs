@@ -22,7 +22,6 @@ mod pause;
 mod ports;
 mod progress;
 mod rollout;
-mod run_folder;
 pub(crate) mod selection;
 #[cfg(unix)]
 mod signals;
@@ -35,6 +34,7 @@ use std::collections::HashSet;
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, OnceLock};
 
+pub(crate) use crate::cache::RunFolder;
 pub(crate) use batches::{Batches, BatchesError};
 pub(crate) use dry_run::show;
 pub(crate) use keep::run_one as keep_one;
@@ -44,7 +44,6 @@ pub(crate) use options::Options;
 pub(crate) use outcome::{Fault, Outcome};
 pub(crate) use progress::ClusterProgress;
 pub(crate) use rollout::Rollout;
-pub(crate) use run_folder::RunFolder;
 pub(crate) use straggler_timer::StragglerTimer;
 pub(crate) use summary::Summary;
 pub(crate) use unmarked::{unmarked, unmarked_file};

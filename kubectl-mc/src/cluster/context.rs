@@ -8,6 +8,7 @@ mod fields;
 mod in_cluster;
 mod load;
 mod parse;
+mod piped;
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,7 @@ use jiff::Timestamp;
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedExtension};
 use kubectl_mc_api::dialect::OtherServer;
 pub(crate) use parse::parsed as read_kubeconfig;
+pub(crate) use piped::Piped;
 
 use crate::argv::Scanned;
 use crate::cli::HubChoice;

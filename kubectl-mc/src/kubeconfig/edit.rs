@@ -34,7 +34,8 @@ impl UserFile {
             let contexts = parse(&text)?.get("contexts")?.as_array()?.clone();
             contexts.iter().any(|context| context["name"].as_str() == host.context.as_deref()).then_some(())
         };
-        let mut own = host.files.iter().filter(|file| !cache::is_own_file(file, env));
+        let is_kept = |file: &&PathBuf| !cache::is_own_file(file, env) && !cache::is_copy(file);
+        let mut own = host.files.iter().filter(is_kept);
         let path = own.find(|file| holds_host(file).is_some()).cloned();
         let path = path.ok_or_else(|| EditError::NoFile { host: host.context_name() })?;
         let file = LockedFile::open(&path)?;

@@ -30,6 +30,16 @@ pub(crate) fn run(
         return Ok(ExitStatus::Success);
     }
     let chosen = Chosen::resolve(clusters, flags, env, printer)?;
+    if chosen.files().iter().any(|file| cache::is_copy(file)) {
+        return Err(Failure::usage(
+            "the kubeconfig came through a pipe, and the environment of a shell needs a file that stays",
+            format!(
+                "save it in a file, or run the tools below it: {} shell {}",
+                chosen.kubectl_mc(),
+                chosen.terms()
+            ),
+        ));
+    }
     let overlay = cache::store_lasting(overlay::text(&chosen)?.as_bytes(), env)?;
     let list = overlay::list(&overlay, &chosen, env)?;
     printer.out(&assignment(syntax, &list)?);

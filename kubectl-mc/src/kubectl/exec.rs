@@ -85,6 +85,10 @@ impl Kubectl {
         input: Option<File>,
     ) -> Result<ExitStatus, KubectlError> {
         use std::os::unix::process::CommandExt;
+        if std::env::split_paths(&invocation.kubeconfig).any(|file| cache::is_copy(&file)) {
+            // The copy is deleted after kubectl has ended.
+            return self.run_child(invocation, input);
+        }
         let source = self.child(invocation).stdin(input.map_or_else(Stdio::inherit, Stdio::from)).exec();
         Err(KubectlError::Start { path: self.path.clone(), source })
     }

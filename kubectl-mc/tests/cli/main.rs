@@ -37,6 +37,7 @@ mod man;
 mod old_member;
 mod one_cluster;
 mod partial;
+mod piped_kubeconfig;
 mod plugin_policy;
 mod preflight;
 mod promises;

@@ -46,7 +46,7 @@ pub(super) fn merged(files: &[PathBuf], required: bool) -> Result<Kubeconfig, Ho
 
 /// client-go's `ResolveLocalPaths`: an empty path stays empty, and an exec command is a path only
 /// when it has a separator.
-fn resolve_paths(kubeconfig: &mut Kubeconfig, folder: &Path) {
+pub(super) fn resolve_paths(kubeconfig: &mut Kubeconfig, folder: &Path) {
     let resolve = |path: &mut Option<String>| {
         if let Some(path) =
             path.as_mut().filter(|path| !path.is_empty() && Path::new(path.as_str()).is_relative())

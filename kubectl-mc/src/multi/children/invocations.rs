@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
+use crate::cache::{RunFolder, RunFolderError};
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::{ClusterContext, User};
 use crate::cluster::credential;
@@ -21,7 +22,6 @@ use crate::kubectl::self_review::Subresource;
 use crate::kubectl::trace_proxy::TraceProxy;
 use crate::multi::Job;
 use crate::multi::local_port;
-use crate::multi::run_folder::{RunFolder, RunFolderError};
 
 /// The input of all invocations.
 pub(super) struct Invocations {

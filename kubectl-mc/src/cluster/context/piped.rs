@@ -1,0 +1,136 @@
+//! Copies kubeconfigs that come through a pipe, as in `--kubeconfig <(sops -d k)`: a pipe is read once, and the
+//! programs of a command read their kubeconfig several times. Only the user can read a copy, and it is deleted when
+//! the command ends.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{load, parse};
+use crate::cache::{self, COPY, CacheError, RunFolder, RunFolderError};
+use crate::env::{self, Env};
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+
+/// A command line and an environment that name the copies.
+pub(crate) struct Piped {
+    pub(crate) words: Vec<OsString>,
+    pub(crate) env: Env,
+    _folder: RunFolder,
+}
+
+impl Piped {
+    /// Copies the pipes that the flags and `KUBECONFIG` name; `None` if there are none.
+    pub(crate) fn take(words: &[OsString], env: &Env) -> Result<Option<Self>, PipedError> {
+        let list: Vec<_> =
+            env.var(env::KUBECONFIG).map(|list| std::env::split_paths(list).collect()).unwrap_or_default();
+        let by_flag = flags(words).map(|(_, file)| PathBuf::from(file));
+        let pipes: Vec<PathBuf> = by_flag.chain(list.iter().cloned()).filter(|file| is_pipe(file)).collect();
+        if pipes.is_empty() {
+            return Ok(None);
+        }
+        let folder = RunFolder::new(&cache::state_folder(env)?);
+        let mut copies = BTreeMap::new();
+        for pipe in pipes {
+            if !copies.contains_key(&pipe) {
+                let bytes =
+                    std::fs::read(&pipe).map_err(|source| PipedError::Read { file: pipe.clone(), source })?;
+                let copy = folder.write(&format!("{COPY}{}", copies.len()), &with_paths(bytes, &pipe))?;
+                copies.insert(pipe, copy);
+            }
+        }
+        let mut copied = words.to_vec();
+        for (at, file) in flags(words) {
+            let Some(copy) = copies.get(Path::new(&file)) else { continue };
+            copied[at] = match name_of(&words[at]) {
+                Some(name) => {
+                    let mut word = OsString::from(format!("{name}="));
+                    word.push(copy);
+                    word
+                }
+                None => copy.into(),
+            };
+        }
+        let mut env = env.clone();
+        if list.iter().any(|file| copies.contains_key(file)) {
+            let list = list.iter().map(|file| copies.get(file).unwrap_or(file));
+            // The copies have no separator in their names.
+            env = std::env::join_paths(list).map_or(env.clone(), |list| env.with(env::KUBECONFIG, &list));
+        }
+        Ok(Some(Self { words: copied, env, _folder: folder }))
+    }
+}
+
+/// The flags that name a kubeconfig: the position of the word with the file, and the file.
+fn flags(words: &[OsString]) -> impl Iterator<Item = (usize, OsString)> {
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    (0..end).filter_map(move |at| {
+        if let Some(name) = name_of(&words[at]) {
+            let value = &words[at].as_encoded_bytes()[name.len() + 1..];
+            return Some((at, OsString::from(str::from_utf8(value).ok()?)));
+        }
+        let is_value = at > 0 && FLAGS.iter().any(|flag| words[at - 1] == *flag);
+        is_value.then(|| (at, words[at].clone()))
+    })
+}
+
+/// The flag of `--flag=value`.
+fn name_of(word: &OsStr) -> Option<&'static str> {
+    let (name, _) = word.to_str()?.split_once('=')?;
+    FLAGS.into_iter().find(|flag| *flag == name)
+}
+
+#[cfg(unix)]
+fn is_pipe(file: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata(file).is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &Path) -> bool {
+    false
+}
+
+/// The kubeconfig with the paths that it has in the folder of the pipe. A text that is no kubeconfig stays as it
+/// is, for the error that names it.
+fn with_paths(bytes: Vec<u8>, pipe: &Path) -> Vec<u8> {
+    let (Ok(mut kubeconfig), Ok(absolute)) = (parse::parsed(&bytes), std::path::absolute(pipe)) else {
+        return bytes;
+    };
+    load::resolve_paths(&mut kubeconfig, absolute.parent().unwrap_or_else(|| Path::new("/")));
+    serde_json::to_vec(&kubeconfig).unwrap_or(bytes)
+}
+
+/// Why a kubeconfig from a pipe cannot be copied.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PipedError {
+    #[error("cannot read kubeconfig {}", file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Folder(#[from] RunFolderError),
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+}
+
+impl Explain for PipedError {
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+const FLAGS: [&str; 2] = ["--kubeconfig", "--member-kubeconfig"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_before_a_double_dash_name_kubeconfigs() {
+        let words =
+            ["-C", "m1", "--kubeconfig", "/a", "get", "--member-kubeconfig=/b", "--", "--kubeconfig=/c"];
+        let words = words.map(OsString::from);
+        let found: Vec<_> = flags(&words).collect();
+        assert_eq!(found, [(3, "/a".into()), (5, "/b".into())]);
+    }
+}

@@ -19,7 +19,7 @@ use crate::child_output::LIMIT;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::credential::{Obtained, Plugin};
 use crate::cluster::hop::{self, Hop, Refusal};
-use crate::cluster::transport::Transport;
+use crate::cluster::transport::{Refused, Transport};
 use crate::env::Env;
 use crate::error::{Explain, causes, chain};
 use crate::log::Log;
@@ -127,6 +127,11 @@ impl ClientError {
             Self::Setup(_) | Self::TooLarge(_) => ("cannot use", chain(self), None),
         };
         NoAnswer { failed, cluster, reason, hint }
+    }
+
+    /// Whether kubectl would connect where the plugin refuses the server's key.
+    pub(crate) fn is_of_a_key(&self) -> bool {
+        matches!(self, Self::Tls(error) if error.downcast_ref().is_some_and(Refused::is_of_a_key))
     }
 
     /// The message of the innermost error, because "client error (Connect)" is too vague.
@@ -281,6 +286,8 @@ pub(crate) fn failed(error: kube::Error) -> ClientError {
     };
     if matches!(error.downcast_ref(), Some(kube::Error::Auth(_))) {
         ClientError::Setup(error)
+    } else if let Some(refused) = Refused::among(causes(&*error)) {
+        ClientError::Tls(Box::new(refused))
     } else if causes(&*error).any(|cause| cause.is::<rustls::Error>()) {
         ClientError::Tls(error)
     } else {

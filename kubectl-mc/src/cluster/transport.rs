@@ -28,6 +28,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 pub(crate) use self::credential::{Authorization, bearer, from_file as token_of_file};
 pub(crate) use self::proxy::from_environment as proxy_from_environment;
 use self::trust::Trust;
+pub(crate) use self::verifier::Refused;
 use crate::env::Env;
 
 /// The connection to the server of a context.

@@ -37,7 +37,8 @@ pub(crate) fn is_needed(
     !seen || cache.is_none_or(|cache| !is_warm(&discovery_folder(&cache, &server), now))
 }
 
-/// Sends the request. Only a refusal by a hop before the member is an error. If the request fails, or the
+/// Sends the request. Only a refusal by a hop before the member is an error, and a key of the host that the
+/// plugin refuses on every way. If the request fails otherwise, or the
 /// member itself responds, kubectl reports the result.
 pub(crate) fn run(
     host: &ClusterContext,
@@ -46,7 +47,13 @@ pub(crate) fn run(
     env: &Env,
 ) -> Result<(), Failure> {
     let path = format!("{}{VERSION}", host.hub.root(cluster));
-    let refusal = of_answer(host, client::get(host, scanned, env, &path, "application/json"));
+    let answer = client::get(host, scanned, env, &path, "application/json");
+    if let Err(error) = &answer
+        && error.is_of_a_key()
+    {
+        return Err(error.of(host.describe()).into());
+    }
+    let refusal = of_answer(host, answer);
     let Some(refusal) = refusal else { return Ok(()) };
     if refusal.may_lack_the_sidecar()
         && let Some(other) = Hub::find_at(host, scanned, env)

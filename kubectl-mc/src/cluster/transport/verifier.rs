@@ -63,8 +63,12 @@ impl Verifier {
         let Err(error) = verified else { return verified };
         let expired = self.roots.iter().any(|root| has_expired(root, now));
         let is_unknown = error == unknown();
-        // Only a signature that cannot be verified is due to the size of a key.
-        let weak = intermediates.iter().chain(&self.roots).find_map(|certificate| weak_key(certificate));
+        // Only a signature that cannot be verified is due to the size of an issuer's key.
+        let presented = || std::iter::once(end_entity).chain(intermediates);
+        let signs = |authority: &&CertificateDer<'_>| {
+            presented().any(|certificate| is_issuer(authority, certificate))
+        };
+        let weak = intermediates.iter().chain(&self.roots).filter(signs).find_map(|issuer| weak_key(issuer));
         Err(match weak {
             Some(bits) if is_signature(&error) => refused(Refused::WeakAuthority(bits)),
             _ if is_unknown && expired => refused(Refused::ExpiredAuthority),
@@ -173,6 +177,12 @@ fn weak_key(certificate: &CertificateDer<'_>) -> Option<usize> {
     }
 }
 
+/// Whether the certificate names this issuer.
+fn is_issuer(issuer: &CertificateDer<'_>, certificate: &CertificateDer<'_>) -> bool {
+    let (issuer, certificate) = (parsed(issuer), parsed(certificate));
+    issuer.zip(certificate).is_some_and(|(issuer, certificate)| issuer.subject() == certificate.issuer())
+}
+
 fn is_signature(error: &Error) -> bool {
     matches!(
         error,
@@ -185,7 +195,7 @@ fn refused(reason: Refused) -> Error {
 }
 
 /// Why a certificate is refused that rustls has no word for.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Refused {
     /// The server's key.
     WeakKey(usize),
@@ -214,5 +224,27 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+impl Refused {
+    /// The refusal among the causes of an error.
+    pub(crate) fn among<'a>(
+        mut causes: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>,
+    ) -> Option<Self> {
+        causes.find_map(|cause| match cause.downcast_ref()? {
+            Error::InvalidCertificate(CertificateError::Other(OtherError(reason))) => {
+                reason.downcast_ref().cloned()
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether kubectl accepts the certificate, because its key is only too short for rustls.
+    pub(crate) fn is_of_a_key(&self) -> bool {
+        matches!(self, Self::WeakKey(_) | Self::WeakAuthority(_))
+    }
+}
+
 /// The smallest RSA key whose signatures rustls verifies.
 const RSA_BITS: usize = 2048;
+
+#[cfg(test)]
+mod tests;

@@ -71,6 +71,7 @@ pub(super) fn run_through(
     let results = client::runtime()?.block_on(plan.run(&task, &mut text));
     let may_take_over = held.as_ref().is_some_and(Printer::holds_all);
     let failure = results.map(|results| results.into_iter().find_map(|(_, result)| result.err()));
+    let is_key = matches!(failure, Ok(Some(MemberFailure::RefusedKey(_))));
     match (failure, &reach.host, cluster.member()) {
         (Ok(Some(MemberFailure::OtherHub(other))), ..) => Err(other.into()),
         // On a terminal kubectl colors its warnings.
@@ -91,7 +92,7 @@ pub(super) fn run_through(
             printer.release();
             Ok(Some(ExitStatus::Failed))
         }
-        (Ok(Some(_)) | Err(_), ..) if may_take_over => Ok(None),
+        (Ok(Some(_)) | Err(_), ..) if may_take_over && !is_key => Ok(None),
         (Ok(Some(MemberFailure::Unreachable(reason))), ..) => {
             printer.release();
             let (verb, context) = (scanned.verb().unwrap_or_default(), cluster.to_string());

@@ -26,6 +26,9 @@ pub(crate) enum MemberFailure {
     /// The member's own error, in kubectl's format.
     #[error("{}", outcome::words_of_kubectl(reason, message))]
     Server { code: u16, reason: ServerText, message: ServerText },
+    /// The server's key is refused, on every way alike.
+    #[error("cannot establish TLS: {0}")]
+    RefusedKey(ServerText),
     /// The server of a context is unreachable.
     #[error("unreachable: {0}")]
     Unreachable(ServerText),
@@ -94,6 +97,7 @@ impl MemberFailure {
             ClientError::Unreachable(_) => {
                 Self::Refused(Refusal { hop: Hop::HostUnreachable, message: error.reason().into() })
             }
+            error if error.is_of_a_key() => Self::RefusedKey(error.reason().into()),
             _ => Self::Said(crate::error::chain(error)),
         }
     }
@@ -144,6 +148,7 @@ impl MemberFailure {
             Self::NotReady(_)
             | Self::OtherHub(_)
             | Self::Unreadable(_)
+            | Self::RefusedKey(_)
             | Self::NegativeAnswer
             | Self::Said(_) => false,
         }

@@ -97,7 +97,9 @@ impl From<MemberFailure> for Fault {
             MemberFailure::TimedOut(time) => Self::TimedOut(time),
             MemberFailure::NegativeAnswer => Self::NegativeAnswer,
             MemberFailure::Unreachable(reason) => Self::Unreachable(reason),
-            MemberFailure::Unreadable(_) | MemberFailure::BrokenOff(_) => Self::Other(failure.to_string()),
+            MemberFailure::Unreadable(_) | MemberFailure::BrokenOff(_) | MemberFailure::RefusedKey(_) => {
+                Self::Other(failure.to_string())
+            }
             MemberFailure::Said(words) => {
                 Self::Other(words.strip_prefix("error: ").unwrap_or(&words).to_owned())
             }

@@ -113,10 +113,13 @@ pub(crate) struct Flags {
     /// Start no further batch after a cluster has failed
     #[arg(long, requires = "batch", global = true, help_heading = SEVERAL)]
     pub(crate) pause_on_failure: bool,
-    /// Wait after each batch until the workloads have rolled out [default: for apply, patch, replace, scale, set and
-    /// rollout]; a batch that fails is the last one
-    #[arg(long, value_name = "BOOL", requires = "batch", num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true, help_heading = SEVERAL)]
-    pub(crate) batch_wait: Option<bool>,
+    /// Wait after each batch until the workloads have rolled out, and begin no further one if they do not [default: for
+    /// apply, patch, replace, scale, set and rollout]
+    #[arg(long, requires = "batch", global = true, help_heading = SEVERAL)]
+    pub(crate) batch_wait: bool,
+    /// Begin the next batch when the change is accepted
+    #[arg(long, requires = "batch", conflicts_with = "batch_wait", global = true, help_heading = SEVERAL)]
+    pub(crate) no_batch_wait: bool,
     /// Timeout of the rollout of a batch, as in 2m [default: 5m]
     #[arg(long, value_name = "DURATION", value_parser = parse_flag, requires = "batch", global = true, help_heading = SEVERAL)]
     pub(crate) batch_timeout: Option<Duration>,

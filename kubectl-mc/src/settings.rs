@@ -56,6 +56,7 @@ impl Settings {
             batch,
             pause_on_failure,
             batch_wait,
+            no_batch_wait,
             batch_timeout,
             batch_check,
             batch_pause,
@@ -111,7 +112,7 @@ impl Settings {
                 batches: batch.as_deref().map(Batches::parse).transpose()?,
                 pause_on_failure: *pause_on_failure,
                 rollout: Rollout {
-                    wait: *batch_wait,
+                    wait: (*batch_wait || *no_batch_wait).then_some(*batch_wait),
                     timeout: batch_timeout.unwrap_or(Rollout::default().timeout),
                     check: batch_check.as_deref().map(check).transpose()?,
                     pause: batch_pause.unwrap_or_default(),

@@ -162,6 +162,7 @@ const BUILTIN_FLAGS: &[(&str, BuiltinFlag)] = &[
     ("batch", flag(FlagKind::Value, Place::KnownVerbs)),
     ("pause-on-failure", flag(FlagKind::Switch, Place::KnownVerbs)),
     ("batch-wait", flag(FlagKind::Switch, Place::KnownVerbs)),
+    ("no-batch-wait", flag(FlagKind::Switch, Place::KnownVerbs)),
     ("batch-timeout", flag(FlagKind::Value, Place::KnownVerbs)),
     ("batch-check", flag(FlagKind::Value, Place::KnownVerbs)),
     ("batch-pause", flag(FlagKind::Value, Place::KnownVerbs)),

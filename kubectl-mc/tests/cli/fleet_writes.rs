@@ -82,7 +82,7 @@ fn batches_run_in_order_and_stop_at_a_failure() {
         "ls began.* 2>/dev/null | wc -l > before.$cluster; : > began.$cluster; [ $cluster != m2 ]",
     );
     let all = "m1,m2,m3,m4,m5";
-    let no_wait = "--batch-wait=false";
+    let no_wait = "--no-batch-wait";
     let words =
         ["--yes", "--batch", "1,40%,rest", no_wait, "--pause-on-failure", "-C", all, "apply", "-f", "a b"];
     let ran = bed.run(&words);

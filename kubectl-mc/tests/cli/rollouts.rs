@@ -93,7 +93,7 @@ fn unreadable_list_of_the_changed_objects_is_a_failure() {
 fn nothing_is_waited_for_without_a_change_of_workloads() {
     for words in [
         &["--batch=1", "label", "pod", "x", "a=b"][..],
-        &["--batch=1", "--batch-wait=false", "apply", "-f", "x"],
+        &["--batch=1", "--no-batch-wait", "apply", "-f", "x"],
         &["--batch=1", "apply", "-f", "x", "--dry-run=server"],
         &["apply", "-f", "x"],
     ] {

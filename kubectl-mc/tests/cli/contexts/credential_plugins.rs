@@ -42,7 +42,7 @@ fn every_batch_has_the_credential_of_its_plugin() {
         "one,two,three",
         "--yes",
         "--batch=1",
-        "--batch-wait=false",
+        "--no-batch-wait",
         "rollout",
         "restart",
         "deploy/x",

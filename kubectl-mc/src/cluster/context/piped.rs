@@ -56,7 +56,9 @@ impl Piped {
         if list.iter().any(|file| copies.contains_key(file)) {
             let list = list.iter().map(|file| copies.get(file).unwrap_or(file));
             // The copies have no separator in their names.
-            env = std::env::join_paths(list).map_or(env.clone(), |list| env.with(env::KUBECONFIG, &list));
+            if let Ok(list) = std::env::join_paths(list) {
+                env = env.with(env::KUBECONFIG, &list);
+            }
         }
         Ok(Some(Self { words: copied, env, _folder: folder }))
     }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use hyper_util::client::proxy::matcher::Matcher;
 use k8s_openapi::ByteString;
 use kubectl_mc_api::direct::Publication;
+use kubectl_mc_api::environment_proxy::Environment;
 use kubectl_mc_api::names::AGENTS;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
@@ -235,13 +235,21 @@ impl Login {
     }
 }
 
-/// `HTTPS_PROXY`, unless `NO_PROXY` excludes the server.
+/// `HTTPS_PROXY`, unless `NO_PROXY` excludes the server, by Go's rules.
 fn proxy_of_the_environment(server: Option<&ByteString>) -> Option<String> {
-    let server = std::str::from_utf8(&server?.0).ok()?.trim().parse().ok()?;
-    Matcher::from_env().intercept(&server)?;
-    ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok().filter(|url| !url.is_empty()))
+    proxy_of(server, |name| std::env::var(name).ok())
+}
+
+fn proxy_of(server: Option<&ByteString>, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let server: http::Uri = std::str::from_utf8(&server?.0).ok()?.trim().parse().ok()?;
+    let first = |names: &[&str]| {
+        let values = names.iter().filter_map(|name| variable(name));
+        values.into_iter().find(|value| !value.is_empty()).unwrap_or_default()
+    };
+    // Go knows no ALL_PROXY; other programs of an edge do.
+    let https = first(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]);
+    let environment = Environment { https: &https, http: "", no: &first(&["NO_PROXY", "no_proxy"]) };
+    environment.proxy("https", server.host()?, server.port_u16())
 }
 
 const TOKEN: &str = "token";

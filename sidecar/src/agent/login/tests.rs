@@ -215,3 +215,21 @@ fn missing_file_of_a_flag_is_an_error() {
     login.files.insert("ca.crt", "/does/not/exist".into());
     assert!(login.connection().unwrap_err().to_string().contains("/does/not/exist"));
 }
+
+#[test]
+fn proxy_of_the_environment_has_the_rules_of_go() {
+    let server = ByteString(b"https://api.example.com:6443\n".to_vec());
+    let proxy = |https: &str, no: &str| {
+        let variable = |name: &str| match name {
+            "all_proxy" => Some(https.to_owned()),
+            "NO_PROXY" => Some(no.to_owned()),
+            _ => None,
+        };
+        proxy_of(Some(&server), variable)
+    };
+    assert_eq!(proxy("p:3128", "").as_deref(), Some("http://p:3128"));
+    assert_eq!(proxy("socks5h://p", "example.com:443").as_deref(), Some("socks5h://p"));
+    for no in ["*", "example.com:6443", ".example.com"] {
+        assert_eq!(proxy("p:3128", no), None, "{no}");
+    }
+}

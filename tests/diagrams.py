@@ -122,7 +122,7 @@ def quickstart_session(c):
 
 
 def quickstart_explain(c):
-    lines = quickstart_text("$ kubectl mc access explain --as=jane -C m1 delete pods")
+    lines = quickstart_text("$ kubectl mc access explain --as=jane --as-group=system:authenticated -C m1 delete pods")
     return screen(lines, 820, "access explain names each hop that refuses jane's request, and the command that would allow it", c)
 
 

@@ -71,6 +71,6 @@ show kubectl mc --all-clusters get deployments -o name
 printf '\n# Another user\n'
 show kubectl mc access grant view --user=jane -C "$first"
 show kubectl mc access explain --as=jane -C "$first" get pods
-show kubectl mc access explain --as=jane -C "$first" delete pods || true
+show kubectl mc access explain --as=jane --as-group=system:authenticated -C "$first" delete pods || true
 
 printf '\n# Go on:\nexport KUBECONFIG=%s PATH=%s:$PATH\n' "$KUBECONFIG" "$PWD/target/debug"

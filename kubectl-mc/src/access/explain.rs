@@ -4,22 +4,26 @@
 mod fix;
 mod hops;
 mod member;
+mod needs;
 mod proxy_right;
 
 use http::Method;
+use kubectl_mc_api::access::sent::AUTHENTICATED;
 use kubectl_mc_api::member_cluster::ServiceAccounts;
 use kubectl_mc_api::{ClusterName, Origin, names, path};
 use serde_json::json;
 
 use self::fix::Fix;
 use self::hops::{Hops, Verdict};
-use self::member::{Question, Right};
+use self::member::Question;
+use self::needs::KubectlCommand;
 use self::proxy_right::ProxyRight;
 use super::grant;
 use super::identity::Identity;
 use super::rules::Rules;
 use super::through;
 use crate::cli::ExplainArgs;
+use crate::cluster::context::ClusterContext;
 use crate::cluster::fields::into_items;
 use crate::env::Env;
 use crate::error::Failure;
@@ -35,10 +39,20 @@ pub(super) async fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let ExplainArgs { user, groups, namespace, verb, resource, object, after_object: _ } = arguments;
+    let ExplainArgs { user, groups, .. } = arguments;
+    let command = KubectlCommand::of(arguments);
+    let KubectlCommand { verb, resource, object, .. } = &command;
     if let Some(unknown) = hops::unknown_verb(verb).filter(|_| !resource.starts_with('/')) {
         return Err(unknown.into());
     }
+    if resource.is_empty() {
+        let hint = format!("kubectl mc access explain -C {cluster} {verb} TYPE/NAME");
+        return Err(Failure::usage(format!("{verb} needs an object"), hint));
+    }
+    let namespace = match arguments.all_namespaces {
+        true => None,
+        false => Some(namespace(&command, arguments, &host.at.cluster)),
+    };
     let member = through::member(&host.at.cluster, cluster, env).await?;
     let mut hops = Hops::default();
 
@@ -69,14 +83,27 @@ pub(super) async fn run(
         rules: &rules,
         origin,
         learns,
-        right: Right::default(),
+        // The host adds the groups of a service account itself.
+        has_unknown_groups: user.is_some() && groups.is_empty() && who.groups == [AUTHENTICATED],
+        rights: Vec::new(),
+        unknown: None,
     };
-    question.right = question.resolve(arguments).await;
-    let fix = Fix::find(&question, &question.right.attributes).await;
+    question.resolve(&command, namespace.as_deref()).await;
+    let fix = Fix::find(&question).await;
     // A grant does not help if the member does not serve the resource.
-    let grant = || if question.right.is_unknown() { question.resources() } else { fix.command() };
+    let grant = || if question.unknown.is_some() { question.resources() } else { fix.command() };
     let right = ProxyRight { host, who: &who, is_self: user.is_none(), cluster, origin };
-    hops.add("host authorization", right.verdict(verb, &grant).await?);
+    let mut verbs: Vec<&str> = Vec::new();
+    for verb in question.rights.iter().map(|right| hops::proxy_verb(&right.attributes)) {
+        if !verbs.contains(&verb) {
+            verbs.push(verb);
+        }
+    }
+    let proxy = match right.verdict_of_all(&verbs, &grant).await? {
+        Verdict::No(why, _) => question.refused(why, &grant),
+        verdict => verdict,
+    };
+    hops.add("host authorization", proxy);
     hops.add("sidecar", sidecar);
     let asked = match (user, accounts) {
         (Some(_), Ok(accounts)) => question.of_another(accounts, &grant).await,
@@ -93,7 +120,10 @@ pub(super) async fn run(
         }
     }
     let object = object.as_ref().map(|object| format!(" {object}")).unwrap_or_default();
-    let place = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+    let in_namespace =
+        |right: &member::Right| right.attributes["resourceAttributes"]["namespace"].is_string();
+    let namespace = namespace.filter(|_| question.rights.iter().any(in_namespace));
+    let place = namespace.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
     printer.out_line(&format!("May {} {verb} {resource}{object}{place} on {cluster}?", who.user));
     printer.out(&hops.table());
     // For the caller, the request went through the sidecar itself, so no rules were assumed.
@@ -101,6 +131,12 @@ pub(super) async fn run(
         printer.note(note);
     }
     Ok(if hops.all_yes() { ExitStatus::Success } else { ExitStatus::Failed })
+}
+
+/// The namespace of the command, as kubectl chooses it.
+fn namespace(command: &KubectlCommand, arguments: &ExplainArgs, host: &ClusterContext) -> String {
+    let given = command.namespace.as_ref().or(arguments.namespace.as_ref());
+    given.or(host.namespace.as_ref()).map_or("default", String::as_str).to_owned()
 }
 
 /// The caller's identity, as the host reports it.
@@ -152,7 +188,8 @@ async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Registered, Failu
             Verdict::no("mc-sidecar is not installed on the host".to_owned(), format!("{kubectl_mc} install"))
         }
         http::StatusCode::NOT_FOUND => {
-            Verdict::no(format!("no cluster {cluster} is registered"), format!("{kubectl_mc} clusters"))
+            let why = format!("{cluster} is not registered, or not visible to you");
+            Verdict::no(why, format!("{kubectl_mc} clusters"))
         }
         status if status.is_server_error() => Verdict::no(
             format!("the sidecar does not answer: {}", answer.message()),

@@ -126,16 +126,19 @@ pub(crate) struct ExplainArgs {
     /// User to explain the access of [default: yourself]
     #[arg(long = "as", value_name = "USER")]
     pub(crate) user: Option<String>,
-    /// Group of that user; may be repeated
+    /// Group of that user; may be repeated. Without it, a right that no rule gives the user by name is unknown
     #[arg(long = "as-group", value_name = "GROUP", requires = "user")]
     pub(crate) groups: Vec<String>,
-    /// Namespace on the cluster
+    /// Namespace on the cluster [default: the context's, then default]
     #[arg(long, short = 'n', value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// Cluster, unless given by -C, then a verb of RBAC or kubectl: get, list, create, exec, logs …
+    /// Ask for all namespaces
+    #[arg(long, short = 'A', conflicts_with = "namespace")]
+    pub(crate) all_namespaces: bool,
+    /// Cluster, unless given by -C, then a verb of RBAC or a command of kubectl: get, list, create, exec, rollout restart …
     #[arg(value_name = "[CLUSTER] VERB")]
     pub(crate) verb: String,
-    /// Resource (pods, deployments.apps, pods/log), object (pod/web) or a path such as /healthz
+    /// Resource (pods, deployments.apps, pods/log), object (pod/web), a pod (for exec, logs …) or a path such as /healthz
     #[arg(value_name = "RESOURCE")]
     pub(crate) resource: String,
     /// Name of the object
@@ -143,24 +146,33 @@ pub(crate) struct ExplainArgs {
     pub(crate) object: Option<String>,
     #[arg(hide = true)]
     pub(crate) after_object: Option<String>,
+    /// Further words of a command of kubectl.
+    #[arg(hide = true)]
+    pub(crate) rest: Vec<String>,
 }
 
 impl ExplainArgs {
-    /// Separates the cluster, which precedes the verb. With a flag for the cluster, three words are a verb, a
-    /// resource and an object, unless only the second is a verb.
+    /// Separates the cluster, which precedes the verb. A first word that is a verb is no cluster, unless no flag names one
+    /// and the second word is a verb too. With a flag, three words without a verb are a verb, a resource and an object.
     pub(crate) fn split(&self, is_flag_given: bool) -> (Option<String>, Self) {
         let Self { verb, resource, object: Some(object), after_object, .. } = self else {
             return (None, self.clone());
         };
         let is_verb = |word: &String| KUBECTL_VERBS.iter().chain(RBAC_VERBS).any(|verb| verb == word);
-        if is_flag_given && after_object.is_none() && (is_verb(verb) || !is_verb(resource)) {
+        let is_request = match (is_verb(verb), is_verb(resource)) {
+            (true, second) => is_flag_given || !second,
+            (false, second) => is_flag_given && !second && after_object.is_none(),
+        };
+        if is_request {
             return (None, self.clone());
         }
+        let mut further = self.rest.iter().cloned();
         let rest = Self {
             verb: resource.clone(),
             resource: object.clone(),
             object: after_object.clone(),
-            after_object: None,
+            after_object: further.next(),
+            rest: further.collect(),
             ..self.clone()
         };
         (Some(verb.clone()), rest)
@@ -218,7 +230,10 @@ Examples:
   kubectl mc access explain m1 get pods -n shop
 
   # May I open a shell in this pod?
-  kubectl mc access explain -C m1 exec pod/web -n shop
+  kubectl mc access explain -C m1 exec web -n shop
+
+  # May I restart this Deployment?
+  kubectl mc access explain -C m1 rollout restart deploy/web -n shop
 
   # May jane, who is in the group dev?
   kubectl mc access explain m1 create deploy -n shop --as=jane --as-group=dev";
@@ -249,6 +264,9 @@ mod tests {
             ("m1 get pods web", true, "m1: get pods web"),
             ("get get pods", true, "get get pods"),
             ("custom widgets w", true, "custom widgets w"),
+            ("exec web ls", false, "exec web ls"),
+            ("rollout restart deploy web", true, "rollout restart deploy"),
+            ("m1 rollout restart deploy web", true, "m1: rollout restart deploy"),
         ] {
             let mut words = line.split(' ').map(str::to_owned);
             let arguments = ExplainArgs {
@@ -256,6 +274,7 @@ mod tests {
                 resource: words.next().unwrap(),
                 object: words.next(),
                 after_object: words.next(),
+                rest: words.collect(),
                 ..ExplainArgs::default()
             };
             let (cluster, ExplainArgs { verb, resource, object, .. }) = arguments.split(is_flag_given);

@@ -38,14 +38,24 @@ fn bed() -> Bed {
                 let all = [
                     resource("pods", "Pod", true),
                     resource("pods/log", "Pod", true),
+                    resource("pods/exec", "Pod", true),
                     resource("nodes", "Node", false),
                 ];
                 ok(json!({"resources": all})).sent_by_member()
             }
-            "/apis" => ok(json!({"groups": []})).sent_by_member(),
-            "/api/v1/namespaces/shop/pods?limit=1" | "/api/v1/namespaces/shop/pods/web" => {
-                ok(json!({"items": []})).sent_by_member()
+            "/apis" => {
+                let apps = json!({"name": "apps", "preferredVersion": {"groupVersion": "apps/v1"}});
+                ok(json!({"groups": [apps]})).sent_by_member()
             }
+            "/apis/apps/v1" => {
+                let deployments = json!({"name": "deployments", "singularName": "deployment", "kind": "Deployment",
+                    "shortNames": ["deploy"], "namespaced": true});
+                ok(json!({"resources": [deployments]})).sent_by_member()
+            }
+            "/api/v1/namespaces/ns/pods?limit=1"
+            | "/api/v1/pods?limit=1"
+            | "/api/v1/namespaces/shop/pods?limit=1"
+            | "/api/v1/namespaces/shop/pods/web" => ok(json!({"items": []})).sent_by_member(),
             _ => refused(),
         }
     })
@@ -103,6 +113,118 @@ fn unknown_verb_and_resource_are_named() {
         "{ran:?}"
     );
     // A grant on the host would not help either.
-    let ran = explain(&["--as=eve", "get", "podz"]);
+    let ran = explain(&["--as=eve", "--as-group=dev", "get", "podz"]);
     assert!(ran.out.contains("host authorization    no") && !ran.out.contains("access grant"), "{ran:?}");
+}
+
+/// A caller whom host and member let do everything but what a path of `refused` names.
+fn bed_of_an_editor(hidden: bool) -> Bed {
+    Bed::serving(move |path| {
+        let created = |body: Value| Answer::from((201, "application/json", body.to_string()));
+        let ok = |body: Value| Answer::from((200, "application/json", body.to_string()));
+        let resource = |name: &str, kind: &str| json!({"name": name, "singularName": kind.to_lowercase(), "kind": kind, "shortNames": [], "namespaced": true});
+        let Some((_, member)) = path.split_once("/clusters/m1/proxy") else {
+            return match path {
+                path if path.ends_with("/selfsubjectreviews") => {
+                    created(json!({"status": {"userInfo": {"username": "jane", "groups": ["dev"]}}}))
+                }
+                path if path.ends_with("accessreviews") => created(json!({"status": {"allowed": true}})),
+                path if path.ends_with("/clusters/m1") && !hidden => {
+                    ok(json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}))
+                }
+                _ => status(404, "sidecar", "clusters \"m1\" not found"),
+            };
+        };
+        match member {
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" => {
+                created(json!({"status": {"allowed": true}})).sent_by_member()
+            }
+            "/api/v1" => ok(json!({"resources": [resource("pods", "Pod")]})).sent_by_member(),
+            "/apis" => {
+                let apps = json!({"name": "apps", "preferredVersion": {"groupVersion": "apps/v1"}});
+                ok(json!({"groups": [apps]})).sent_by_member()
+            }
+            "/apis/apps/v1" => {
+                ok(json!({"resources": [resource("deployments", "Deployment")]})).sent_by_member()
+            }
+            _ => status(404, "member", "not found").sent_by_member(),
+        }
+    })
+}
+
+#[test]
+fn explain_takes_the_words_of_kubectl() {
+    let bed = bed_of_an_editor(false);
+    for (words, host) in [
+        (&["exec", "web"][..], "create"),
+        (&["exec", "deployment/web"], "create"),
+        (&["attach", "web"], "create"),
+        (&["logs", "web"], "get"),
+        (&["port-forward", "web", "8080:80"], "create"),
+        (&["cp", "shop/web:/etc/hosts", "."], "create"),
+        (&["scale", "deployment", "web"], "patch"),
+        (&["rollout", "restart", "deployment/web"], "patch"),
+        (&["rollout", "status", "deployment", "web"], "get"),
+        (&["set", "image", "deployment/web", "web=nginx"], "patch"),
+        (&["label", "pod", "web", "a=b"], "patch"),
+        (&["annotate", "pod/web", "a=b"], "patch"),
+        (&["edit", "deployment", "web"], "patch"),
+        (&["apply", "deployment/web"], "patch"),
+        (&["describe", "pod", "web"], "get"),
+        (&["top", "pod", "web"], "get"),
+        (&["run", "web"], "create"),
+    ] {
+        let ran = bed.run(&[&["access", "explain", "-C", "m1"], words].concat());
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{words:?}: {ran:?}");
+        let line = format!("host authorization    yes  {host} clusters/proxy of m1\n");
+        assert!(ran.out.contains(&line), "{words:?}: {ran:?}");
+    }
+    // The namespace is the one of the path, of -n, or of the context, as in kubectl.
+    let question = |words: &[&str]| {
+        let ran = bed.run(&[&["access", "explain", "-C", "m1"], words].concat());
+        ran.out.lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(question(&["cp", "shop/web:/etc/hosts", "."]), "May jane cp pods web in shop on m1?");
+    assert_eq!(question(&["exec", "web"]), "May jane exec web in ns on m1?");
+    assert_eq!(question(&["get", "pods", "-n", "shop"]), "May jane get pods in shop on m1?");
+    assert_eq!(question(&["get", "pods", "-A"]), "May jane get pods on m1?");
+    let ran = bed.run(&["access", "explain", "-C", "m1", "rollout", "retsart", "deploy/web"]);
+    let text = "error: unknown verb: \"rollout retsart\"\nhint: did you mean rollout restart?\n";
+    assert_eq!((ran.code, ran.err.as_str()), (Some(2), text));
+}
+
+#[test]
+fn exec_without_its_right_names_the_right() {
+    // This caller may only read: the host refuses the upgrade, and the member was not asked.
+    let ran = explain(&["exec", "web", "-n", "shop"]);
+    assert!(!ran.out.contains("serves no resource"), "{ran:?}");
+    assert!(ran.out.contains("member authorization  ?    the request does not reach the member"), "{ran:?}");
+}
+
+#[test]
+fn refusal_without_known_groups_is_unknown() {
+    let ran = explain(&["--as=eve", "get", "pods", "-n", "shop"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let unknown = "host authorization    ?    by the name alone, may not get clusters/proxy of m1; the groups of eve are unknown\n\
+                   \x20                          fix: repeat with --as-group=GROUP for each group of eve \
+                   (--as-group=system:authenticated if there is none)\n";
+    assert!(ran.out.contains(unknown), "{ran:?}");
+    assert!(
+        ran.out.contains("member authorization  ?    by the name alone, nothing on m1 allows it"),
+        "{ran:?}"
+    );
+    assert!(!ran.out.contains("access grant"), "{ran:?}");
+    // With all groups named, a refusal is one.
+    let ran = explain(&["--as=eve", "--as-group=system:authenticated", "get", "pods", "-n", "shop"]);
+    assert!(ran.out.contains("host authorization    no   may not get"), "{ran:?}");
+    assert!(ran.out.contains("access grant view --user=eve -n shop -C m1"), "{ran:?}");
+}
+
+#[test]
+fn hidden_cluster_may_be_registered() {
+    let ran = bed_of_an_editor(true).run(&["access", "explain", "-C", "m1", "get", "pods"]);
+    assert!(
+        ran.out.contains("sidecar               no   m1 is not registered, or not visible to you\n"),
+        "{ran:?}"
+    );
 }

@@ -16,40 +16,43 @@ pub(super) struct Fix {
     cluster: ClusterName,
     /// The flags of `access grant` for the user.
     subject: String,
-    attributes: Value,
-    /// The role that includes the right.
+    /// The rights of the request, the one that names a new role last.
+    attributes: Vec<Value>,
+    /// The role that includes the rights.
     role: Option<String>,
 }
 
 impl Fix {
     /// Checks the member's default roles, or the built-in knowledge of them if the caller may not read them.
-    pub(super) async fn find(question: &Question<'_>, attributes: &Value) -> Self {
+    pub(super) async fn find(question: &Question<'_>) -> Self {
+        let attributes: Vec<Value> = question.rights.iter().map(|right| right.attributes.clone()).collect();
         let mut role = None;
         for name in USUAL {
             let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}");
             let Question { host, member, cluster, .. } = question;
             let answer = through::ask(member, &host.at.cluster, cluster, Method::GET, &path, None).await;
             match answer.ok().filter(|answer| answer.status.is_success()) {
-                Some(answer) if includes(&answer.json(), attributes) => {
+                Some(answer) if attributes.iter().all(|right| includes(&answer.json(), right)) => {
                     role = Some(name.to_owned());
                     break;
                 }
                 Some(_) => {}
                 None => {
-                    role = usual(attributes).map(str::to_owned);
+                    role = usual_of_all(&attributes).map(str::to_owned);
                     break;
                 }
             }
         }
         let (cluster, subject) = (question.cluster.clone(), subject_flags(&question.who.user));
         let kubectl_mc = question.host.at.cluster.kubectl_mc();
-        Self { kubectl_mc, cluster, subject, attributes: attributes.clone(), role }
+        Self { kubectl_mc, cluster, subject, attributes, role }
     }
 
     /// `kubectl mc access grant view --user=jane -n shop -C m1`
     pub(super) fn command(&self) -> String {
         let Self { kubectl_mc, cluster, subject, attributes, role } = self;
-        let right = &attributes["resourceAttributes"];
+        let last = attributes.last().cloned().unwrap_or_default();
+        let right = &last["resourceAttributes"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let place = match text(&right["namespace"]) {
             // A right on a cluster-scoped resource is granted without a namespace.
@@ -60,26 +63,46 @@ impl Fix {
         if let Some(role) = role {
             return grant(role);
         }
-        let (verb, what, flag) = match right.is_null() {
+        let (what, all, flag) = match right.is_null() {
             true => {
-                let url = &attributes["nonResourceAttributes"];
-                (text(&url["verb"]), text(&url["path"]), "non-resource-url")
+                let url = &last["nonResourceAttributes"];
+                (text(&url["path"]), vec![(text(&url["verb"]), text(&url["path"]))], "non-resource-url")
             }
-            false => (text(&right["verb"]), resource(right), "resource"),
+            false => {
+                let of = |right: &Value| {
+                    let right = &right["resourceAttributes"];
+                    (text(&right["verb"]), resource(right))
+                };
+                (resource(right), attributes.iter().map(of).collect(), "resource")
+            }
         };
-        let (reads, verbs) = match verb.as_str() {
-            "get" | "list" | "watch" if flag == "resource" => {
-                ("read".to_owned(), "get,list,watch".to_owned())
-            }
-            verb => (verb.to_owned(), verb.to_owned()),
+        let is_read = all
+            .iter()
+            .all(|(verb, _)| flag == "resource" && ["get", "list", "watch"].contains(&verb.as_str()));
+        let verb = all.last().map(|(verb, _)| verb.clone()).unwrap_or_default();
+        let (reads, verbs) = match is_read {
+            true => ("read".to_owned(), "get,list,watch".to_owned()),
+            false => (verb, unique(all.iter().map(|(verb, _)| verb.as_str()))),
         };
         let plain = what.trim_matches('/').replace(['/', '.', '*'], "-");
         let name = quoted(format!("{reads}-{plain}").as_ref());
+        let resources = unique(all.iter().map(|(_, resource)| resource.as_str()));
         let [verb, what] =
-            [format!("--verb={verbs}"), format!("--{flag}={what}")].map(|word| quoted(word.as_ref()));
+            [format!("--verb={verbs}"), format!("--{flag}={resources}")].map(|word| quoted(word.as_ref()));
         let create = format!("{kubectl_mc} -C {cluster} create clusterrole {name} {verb} {what}");
         format!("{create} && {}", grant(&name))
     }
+}
+
+/// The words in their order, each once, as a list for a flag.
+fn unique<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    let mut all: Vec<&str> = Vec::new();
+    for word in words {
+        if !all.contains(&word) {
+            all.push(word);
+        }
+    }
+    all.join(",")
 }
 
 /// `deployments.apps/scale`
@@ -140,6 +163,13 @@ fn usual(attributes: &Value) -> Option<&'static str> {
         ) => Some(if reads { "view" } else { "edit" }),
         _ => None,
     }
+}
+
+/// The first default role that usually includes all the rights.
+fn usual_of_all(attributes: &[Value]) -> Option<&'static str> {
+    let roles = attributes.iter().map(usual).collect::<Option<Vec<_>>>()?;
+    // Each role includes those before it.
+    USUAL.into_iter().rfind(|role| roles.contains(role))
 }
 
 /// The flags of `access grant` for a user.
@@ -205,7 +235,8 @@ mod tests {
         let fix = |attributes: Value, role: Option<&str>| {
             let (cluster, subject) = ("m1".parse().unwrap(), subject_flags("a; b"));
             let kubectl_mc = "kubectl mc".to_owned();
-            Fix { kubectl_mc, cluster, subject, attributes, role: role.map(str::to_owned) }.command()
+            Fix { kubectl_mc, cluster, subject, attributes: vec![attributes], role: role.map(str::to_owned) }
+                .command()
         };
         let mut pods = right("list", "", "pods", "");
         pods["resourceAttributes"]["namespace"] = "$(x)".into();
@@ -222,7 +253,8 @@ mod tests {
         let fix = |attributes: Value, role: Option<&str>| {
             let (cluster, subject) = ("m1".parse().unwrap(), subject_flags("jane"));
             let kubectl_mc = "kubectl mc".to_owned();
-            Fix { kubectl_mc, cluster, subject, attributes, role: role.map(str::to_owned) }.command()
+            Fix { kubectl_mc, cluster, subject, attributes: vec![attributes], role: role.map(str::to_owned) }
+                .command()
         };
         let mut pods = right("list", "", "pods", "");
         pods["resourceAttributes"]["namespace"] = "shop".into();

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::needs::{self, KubectlCommand, Need, NeededObject};
 use crate::access::kinds::ResourceAttributes;
-use crate::cli::ExplainArgs;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::server_text::escaped;
@@ -61,21 +61,30 @@ impl Hops {
     }
 }
 
-/// The verb on `clusters/proxy` that belongs to a verb of kubectl or RBAC.
-pub(super) fn proxy_verb(verb: &str) -> &'static str {
-    match verb {
-        "get" | "list" | "watch" | "logs" | "describe" | "top" => "get",
-        "update" | "replace" => "update",
-        "patch" | "apply" | "edit" | "label" | "annotate" | "scale" => "patch",
-        "delete" | "deletecollection" => "delete",
-        // Also exec, attach and port-forward: an upgrade needs create.
+/// The verb on `clusters/proxy` that belongs to a right on the member.
+pub(super) fn proxy_verb(attributes: &Value) -> &'static str {
+    let right = match &attributes["nonResourceAttributes"] {
+        Value::Null => &attributes["resourceAttributes"],
+        url => url,
+    };
+    let text = |field: &str| right[field].as_str().unwrap_or_default();
+    match (text("verb"), text("subresource")) {
+        // An upgrade needs create.
+        (_, "exec" | "attach" | "portforward") => "create",
+        ("get" | "list" | "watch", _) => "get",
+        ("update", _) => "update",
+        ("patch", _) => "patch",
+        ("delete" | "deletecollection", _) => "delete",
         _ => "create",
     }
 }
 
-/// An error for a word that is neither a verb of RBAC nor a known verb of kubectl.
+/// An error for a word that is neither a verb of RBAC nor a known command of kubectl.
 pub(super) fn unknown_verb(verb: &str) -> Option<UnknownVerb> {
-    (!VERBS.contains(&verb)).then(|| UnknownVerb(verb.to_owned()))
+    let (first, second) = verb.split_once(' ').unwrap_or((verb, ""));
+    let seconds = needs::second_words(first);
+    let is_known = VERBS.contains(&first) && (seconds.is_empty() || seconds.contains(&second));
+    (!is_known).then(|| UnknownVerb(verb.to_owned()))
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -84,9 +93,15 @@ pub(super) struct UnknownVerb(String);
 
 impl Explain for UnknownVerb {
     fn hint(&self) -> Option<String> {
-        Some(match suggestion::nearest(&self.0, VERBS.iter().copied()) {
-            Some(nearest) => format!("did you mean {nearest}?"),
-            None => format!("the verbs are {}", VERBS.join(", ")),
+        let (first, second) = self.0.split_once(' ').unwrap_or((&self.0, ""));
+        let (before, typed, known) = match needs::second_words(first) {
+            [] => (String::new(), first, VERBS),
+            seconds => (format!("{first} "), second, seconds),
+        };
+        Some(match suggestion::nearest(typed, known.iter().copied()) {
+            Some(nearest) => format!("did you mean {before}{nearest}?"),
+            None if before.is_empty() => format!("the verbs are {}", known.join(", ")),
+            None => format!("{before}takes {}", known.join(", ")),
         })
     }
 
@@ -100,49 +115,61 @@ impl Explain for UnknownVerb {
 const VERBS: &[&str] = &[
     "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "approve", "attest", "bind",
     "escalate", "impersonate", "sign", "use",
-    "annotate", "apply", "attach", "cp", "describe", "edit", "exec", "label", "logs", "port-forward", "replace",
-    "scale", "top",
+    "annotate", "apply", "attach", "autoscale", "certificate", "cordon", "cp", "debug", "describe", "diff", "drain",
+    "edit", "exec", "expose", "label", "logs", "port-forward", "replace", "rollout", "run", "scale", "set", "taint",
+    "top", "uncordon", "wait",
 ];
 
-/// The attributes for the member's authorizer; a verb of kubectl becomes a verb of RBAC.
-pub(super) fn attributes(arguments: &ExplainArgs, resource: &ResourceAttributes) -> Value {
-    let ExplainArgs { namespace, verb, resource: typed, object, .. } = arguments;
+/// The attributes for the member's authorizer of each right that the command needs.
+pub(super) fn attributes(
+    command: &KubectlCommand,
+    namespace: Option<&str>,
+    resource: &ResourceAttributes,
+) -> Vec<Value> {
+    let KubectlCommand { verb, resource: typed, object, .. } = command;
     if typed.starts_with('/') {
-        return json!({"nonResourceAttributes": {"path": typed, "verb": verb}});
+        return vec![json!({"nonResourceAttributes": {"path": typed, "verb": verb}})];
     }
     let mut resource = resource.clone();
-    let object = object.as_ref().or(resource.object.as_ref());
-    let (verb, subresource) = match verb.as_str() {
-        "logs" => ("get", Some("log")),
-        "exec" | "cp" => ("create", Some("exec")),
-        "attach" => ("create", Some("attach")),
-        "port-forward" => ("create", Some("portforward")),
-        "describe" => ("get", None),
-        "apply" | "edit" | "label" | "annotate" => ("patch", None),
-        "scale" => ("patch", Some("scale")),
-        "replace" => ("update", None),
-        "top" => {
-            resource.group = METRICS.to_owned();
-            (if object.is_some() { "get" } else { "list" }, None)
-        }
-        // `kubectl get` without a name is a list.
-        "get" if object.is_none() && resource.subresource.is_none() => ("list", None),
-        verb => (verb, None),
+    if verb == "top" {
+        resource.group = METRICS.to_owned();
+    }
+    // A subresource is part of the typed resource; its object is another word.
+    let object = resource.object.as_ref().or(object.as_ref());
+    let place = |namespaced: bool| namespace.filter(|_| namespaced);
+    let right =
+        |verb: &str, group: &str, resource: &str, subresource: &str, namespaced, name: Option<&String>| {
+            let mut right = json!({"verb": verb, "group": group, "resource": resource});
+            let rest = [
+                ("subresource", Some(subresource)),
+                ("name", name.map(String::as_str)),
+                ("namespace", place(namespaced)),
+            ];
+            for (field, text) in rest {
+                if let Some(text) = text.filter(|text| !text.is_empty()) {
+                    right[field] = text.into();
+                }
+            }
+            json!({"resourceAttributes": right})
+        };
+    let typed_subresource = resource.subresource.as_deref().unwrap_or_default();
+    let given = |verb: &str, subresource: &str| {
+        let subresource = if typed_subresource.is_empty() { subresource } else { typed_subresource };
+        right(verb, &resource.group, &resource.resource, subresource, resource.namespaced, object)
     };
-    if let Some(subresource) = subresource {
-        resource.subresource.get_or_insert_with(|| subresource.to_owned());
-    }
-    let mut attributes = json!({"verb": verb, "group": resource.group, "resource": resource.resource});
-    if let Some(subresource) = &resource.subresource {
-        attributes["subresource"] = subresource.as_str().into();
-    }
-    if let Some(name) = object {
-        attributes["name"] = name.as_str().into();
-    }
-    if let Some(namespace) = namespace.as_ref().filter(|_| resource.namespaced) {
-        attributes["namespace"] = namespace.as_str().into();
-    }
-    json!({"resourceAttributes": attributes})
+    let needs = needs::of(verb, &resource.resource, object.is_some());
+    let Some(needs) = needs else {
+        // `kubectl get` without a name is a list.
+        let is_list = verb == "get" && object.is_none() && typed_subresource.is_empty();
+        return vec![given(if is_list { "list" } else { verb }, "")];
+    };
+    let is_pod = (resource.group.as_str(), resource.resource.as_str()) == ("", "pods");
+    let of_need = |need: &Need| match need.object {
+        NeededObject::Given => given(need.verb, need.subresource),
+        NeededObject::Pod => right(need.verb, "", "pods", need.subresource, true, object.filter(|_| is_pod)),
+        NeededObject::All(group, resource) => right(need.verb, group, resource, need.subresource, true, None),
+    };
+    needs.iter().map(of_need).collect()
 }
 
 const METRICS: &str = "metrics.k8s.io";
@@ -165,6 +192,16 @@ pub(super) fn right_in_words(right: &Value) -> String {
     format!("{what} {:?}", text("name"))
 }
 
+/// `create pods/exec`
+pub(super) fn attributes_in_words(attributes: &Value) -> String {
+    let right = &attributes["resourceAttributes"];
+    let text = |field: &str| right[field].as_str().unwrap_or_default();
+    let group = if text("group").is_empty() { String::new() } else { format!(".{}", text("group")) };
+    let sub =
+        if text("subresource").is_empty() { String::new() } else { format!("/{}", text("subresource")) };
+    format!("{} {}{group}{sub}", text("verb"), text("resource"))
+}
+
 /// Appends the authorizer's reason if there is one.
 pub(super) fn with_reason(text: &str, reason: &str) -> String {
     if reason.is_empty() { text.to_owned() } else { format!("{text}: {reason}") }
@@ -174,13 +211,12 @@ pub(super) fn with_reason(text: &str, reason: &str) -> String {
 mod tests {
     use super::*;
 
-    fn asked(verb: &str, resource: &str, object: Option<&str>, namespace: Option<&str>) -> Value {
-        let arguments = ExplainArgs {
-            namespace: namespace.map(str::to_owned),
+    fn asked(verb: &str, resource: &str, object: Option<&str>, namespace: Option<&str>) -> Vec<Value> {
+        let command = KubectlCommand {
             verb: verb.to_owned(),
             resource: resource.to_owned(),
             object: object.map(str::to_owned),
-            ..ExplainArgs::default()
+            namespace: None,
         };
         let (name, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let resource = ResourceAttributes {
@@ -191,30 +227,49 @@ mod tests {
             root: None,
             object: None,
         };
-        attributes(&arguments, &resource)
+        attributes(&command, namespace, &resource)
     }
 
     #[test]
     fn kubectl_verbs_map_to_rbac_verbs() {
         assert_eq!(
             asked("get", "pods", None, Some("shop")),
-            json!({"resourceAttributes": {"verb": "list", "group": "", "resource": "pods", "namespace": "shop"}})
+            [
+                json!({"resourceAttributes": {"verb": "list", "group": "", "resource": "pods", "namespace": "shop"}})
+            ]
         );
-        assert_eq!(asked("get", "pods", Some("web"), None)["resourceAttributes"]["verb"], "get");
-        let exec = asked("exec", "pods", Some("web"), Some("shop"));
-        assert_eq!(exec["resourceAttributes"]["subresource"], "exec");
-        assert_eq!(exec["resourceAttributes"]["verb"], "create");
-        assert_eq!(asked("get", "pods/log", Some("web"), None)["resourceAttributes"]["subresource"], "log");
-        assert_eq!(asked("list", "nodes", None, Some("shop"))["resourceAttributes"].get("namespace"), None);
-        let top = asked("top", "nodes", None, None);
+        assert_eq!(asked("get", "pods", Some("web"), None)[0]["resourceAttributes"]["verb"], "get");
+        let pod = |verb: &str, more: Value| {
+            let mut right =
+                json!({"verb": verb, "group": "", "resource": "pods", "name": "web", "namespace": "shop"});
+            right.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            json!({"resourceAttributes": right})
+        };
         assert_eq!(
-            (&top["resourceAttributes"]["verb"], &top["resourceAttributes"]["group"]),
-            (&json!("list"), &json!(METRICS))
+            asked("exec", "pods", Some("web"), Some("shop")),
+            [pod("get", json!({})), pod("create", json!({"subresource": "exec"}))]
         );
-        assert_eq!(asked("edit", "pods", Some("web"), None)["resourceAttributes"]["verb"], "patch");
+        // The pod of a Deployment can have any name.
+        let through = asked("logs", "deployments", Some("web"), Some("shop"));
+        assert_eq!(through.len(), 4);
+        assert_eq!(
+            through[3],
+            json!({"resourceAttributes": {"verb": "get", "group": "", "resource": "pods", "subresource": "log", "namespace": "shop"}})
+        );
+        assert_eq!(
+            asked("get", "pods/log", Some("web"), None)[0]["resourceAttributes"]["subresource"],
+            "log"
+        );
+        assert_eq!(
+            asked("list", "nodes", None, Some("shop"))[0]["resourceAttributes"].get("namespace"),
+            None
+        );
+        let top = &asked("top", "nodes", None, None)[0]["resourceAttributes"];
+        assert_eq!((&top["verb"], &top["group"]), (&json!("list"), &json!(METRICS)));
+        assert_eq!(asked("edit", "pods", Some("web"), None)[1]["resourceAttributes"]["verb"], "patch");
         assert_eq!(
             asked("get", "/healthz", None, None),
-            json!({"nonResourceAttributes": {"path": "/healthz", "verb": "get"}})
+            [json!({"nonResourceAttributes": {"path": "/healthz", "verb": "get"}})]
         );
     }
 
@@ -226,20 +281,27 @@ mod tests {
             ("unknown verb: \"lits\"", Some("did you mean list?"))
         );
         assert!(unknown_verb("zzz").unwrap().hint().unwrap().contains("port-forward"));
-        assert!(["get", "exec", "impersonate", "top"].iter().all(|verb| unknown_verb(verb).is_none()));
+        let hint = |verb: &str| unknown_verb(verb).unwrap().hint().unwrap();
+        assert_eq!(hint("rollout retsart"), "did you mean rollout restart?");
+        assert!(hint("rollout ").starts_with("rollout takes history, pause"));
+        let known = ["get", "exec", "impersonate", "top", "rollout restart", "set image"];
+        assert!(known.iter().all(|verb| unknown_verb(verb).is_none()));
     }
 
     #[test]
     fn host_verb_comes_from_the_http_method() {
-        for (verb, proxy) in [
-            ("list", "get"),
-            ("logs", "get"),
-            ("exec", "create"),
-            ("apply", "patch"),
-            ("deletecollection", "delete"),
+        for (verb, subresource, proxy) in [
+            ("list", "", "get"),
+            ("get", "log", "get"),
+            ("create", "exec", "create"),
+            ("get", "exec", "create"),
+            ("patch", "scale", "patch"),
+            ("deletecollection", "", "delete"),
         ] {
-            assert_eq!(proxy_verb(verb), proxy);
+            let right = json!({"resourceAttributes": {"verb": verb, "subresource": subresource}});
+            assert_eq!(proxy_verb(&right), proxy);
         }
+        assert_eq!(proxy_verb(&json!({"nonResourceAttributes": {"verb": "get"}})), "get");
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! Determines the verdicts of the member by reviews through the caller's proxy path.
 
 use http::{Method, StatusCode};
+use kubectl_mc_api::access::sent::AUTHENTICATED;
 use kubectl_mc_api::member_cluster::ServiceAccounts;
 use kubectl_mc_api::{ClusterName, Origin};
 use serde_json::{Value, json};
 
 use super::hops::{self, Verdict};
+use super::needs::{self, KubectlCommand, ObjectWords};
 use super::{REVIEWS, SELF_REVIEWS};
 use crate::access::identity::Identity;
 use crate::access::impersonator;
 use crate::access::kinds::{self, ResourceAttributes};
 use crate::access::rules::Rules;
 use crate::access::through;
-use crate::cli::ExplainArgs;
 use crate::cluster::client::Reply;
 use crate::cluster::hop::{Hop, Refusal};
 use crate::error::Failure;
@@ -31,24 +32,21 @@ pub(super) struct Question<'a> {
     pub(super) learns: bool,
     /// The inventory that lists the member.
     pub(super) origin: Origin,
-    pub(super) right: Right,
+    /// Whether the groups of the user are unknown, so that no rule's silence is a refusal.
+    pub(super) has_unknown_groups: bool,
+    /// What the command needs, in the order of its requests.
+    pub(super) rights: Vec<Right>,
+    /// The resource as typed, if the member does not serve it.
+    pub(super) unknown: Option<String>,
 }
 
-/// The right to check.
+/// A right to check.
 #[derive(Debug, Default)]
 pub(super) struct Right {
     /// The attributes of a review.
     pub(super) attributes: Value,
     /// The path of a GET that needs exactly this right.
     read: Option<String>,
-    /// The resource as typed, if the member does not serve it.
-    unknown: Option<String>,
-}
-
-impl Right {
-    pub(super) fn is_unknown(&self) -> bool {
-        self.unknown.is_some()
-    }
 }
 
 type Verdicts = Vec<(&'static str, Verdict)>;
@@ -56,24 +54,61 @@ type Verdicts = Vec<(&'static str, Verdict)>;
 impl Question<'_> {
     /// Resolves the attributes for the member's authorizer; uses the words as typed if the member's resources
     /// cannot be read.
-    pub(super) async fn resolve(&self, arguments: &ExplainArgs) -> Right {
-        let Self { host, member, cluster, .. } = self;
-        let typed = &arguments.resource;
+    pub(super) async fn resolve(&mut self, command: &KubectlCommand, namespace: Option<&str>) {
+        let Self { host, member, cluster, .. } = *self;
+        let typed = &command.resource;
         if typed.starts_with('/') {
-            let read = (arguments.verb == "get").then(|| typed.clone());
-            let attributes = hops::attributes(arguments, &ResourceAttributes::typed(typed));
-            return Right { attributes, read, unknown: None };
+            let read = (command.verb == "get").then(|| typed.clone());
+            let attributes = hops::attributes(command, namespace, &ResourceAttributes::typed(typed));
+            self.rights =
+                attributes.into_iter().map(|attributes| Right { attributes, read: read.clone() }).collect();
+            return;
         }
-        let found = kinds::find(typed, member, &host.at.cluster, cluster).await;
-        if matches!(found, Ok(None)) {
-            let attributes = hops::attributes(arguments, &ResourceAttributes::typed(typed));
-            return Right { attributes, read: Some("/version".to_owned()), unknown: Some(typed.clone()) };
+        let resolve = async |typed: &str| kinds::find(typed, member, &host.at.cluster, cluster).await;
+        let mut named = command.clone();
+        let mut found = match needs::words(&command.verb) {
+            ObjectWords::New(resource) => {
+                named.object = None;
+                resolve(resource).await
+            }
+            ObjectWords::Resource | ObjectWords::NameOf(_) | ObjectWords::PodPath => resolve(typed).await,
+        };
+        // In `exec web` the only word is the name of a pod.
+        let names = match needs::words(&command.verb) {
+            ObjectWords::NameOf(resource) => Some(resource),
+            ObjectWords::PodPath => Some("pods"),
+            ObjectWords::Resource | ObjectWords::New(_) => None,
+        };
+        let is_name = match &found {
+            Ok(found) => found.is_none(),
+            Err(_) => command.object.is_none(),
+        };
+        if let Some(resource) = names.filter(|_| is_name && !typed.contains('/')) {
+            named = KubectlCommand { resource: resource.to_owned(), object: Some(typed.clone()), ..named };
+            if found.is_ok() {
+                found = resolve(resource).await;
+            }
         }
+        let typed = &named.resource;
+        let is_unserved = matches!(found, Ok(None));
         let resource = found.ok().flatten().unwrap_or_else(|| ResourceAttributes::typed(typed));
-        let attributes = hops::attributes(arguments, &resource);
-        let read =
-            resource.root.as_deref().and_then(|root| read_path(root, &attributes["resourceAttributes"]));
-        Right { attributes, read, unknown: None }
+        let right = |attributes: Value| {
+            let review = &attributes["resourceAttributes"];
+            // Only the root of the given resource is known.
+            let is_given = review["group"] == resource.group && review["resource"] == resource.resource;
+            let root = resource.root.as_deref().filter(|_| is_given);
+            let read = match is_unserved {
+                true => Some("/version".to_owned()),
+                false => root.and_then(|root| read_path(root, review)),
+            };
+            Right { attributes, read }
+        };
+        self.unknown = is_unserved.then(|| typed.clone());
+        self.rights = hops::attributes(&named, namespace, &resource).into_iter().map(right).collect();
+        if is_unserved {
+            // The member answers for the resource itself.
+            self.rights.truncate(1);
+        }
     }
 
     /// Checks by SubjectAccessReviews: for the sidecar's account and for the impersonated user.
@@ -110,21 +145,36 @@ impl Question<'_> {
         } else {
             Verdict::no(format!("{account} may not impersonate {}", missing.join(", ")), self.diff())
         };
-        let (allowed, reason) = self.ask(&there.review(&self.right.attributes)).await?;
-        Ok(vec![
-            ("member impersonation", impersonation),
-            ("member authorization", self.authorization(allowed, &reason, grant)),
-        ])
+        let mut authorization = Verdict::yes("allowed".to_owned());
+        for right in &self.rights {
+            let (allowed, reason) = self.ask(&there.review(&right.attributes)).await?;
+            authorization = self.authorization(right, allowed, &reason, grant);
+            if !matches!(authorization, Verdict::Yes(_)) {
+                break;
+            }
+        }
+        Ok(vec![("member impersonation", impersonation), ("member authorization", authorization)])
     }
 
     /// Checks by a SelfSubjectAccessReview, which every user may make. A review that reaches the member
     /// proves the impersonation.
     pub(super) async fn of_oneself(&self, grant: &impl Fn() -> String) -> Result<Verdicts, Failure> {
-        let Self { member, cluster, .. } = self;
         if let Err(why) = self.who.on_member(self.rules, ServiceAccounts::default()) {
             return Ok(without_identity(why));
         }
-        let review = hops::self_review(&self.right.attributes);
+        let mut verdicts = Vec::new();
+        for right in &self.rights {
+            verdicts = self.of_own_right(right, grant).await?;
+            if verdicts.iter().any(|(_, verdict)| !matches!(verdict, Verdict::Yes(_))) {
+                break;
+            }
+        }
+        Ok(verdicts)
+    }
+
+    async fn of_own_right(&self, right: &Right, grant: &impl Fn() -> String) -> Result<Verdicts, Failure> {
+        let Self { member, cluster, .. } = self;
+        let review = hops::self_review(&right.attributes);
         let ask = || member.send(Method::POST, SELF_REVIEWS, Some(("application/json", &review)));
         let mut answer = ask().await?;
         if is_just_granted(&answer) {
@@ -132,7 +182,7 @@ impl Question<'_> {
         }
         // A review is a POST. For callers with read-only access the read itself is made instead.
         let only_reads = answer.refusal().is_some_and(|refusal| refusal.hop == Hop::HostAuthorization);
-        let read = self.right.read.as_ref().filter(|_| only_reads);
+        let read = right.read.as_ref().filter(|_| only_reads);
         if let Some(path) = read {
             answer = member.send(Method::GET, path, None).await?;
         }
@@ -154,10 +204,12 @@ impl Question<'_> {
                 (
                     "member authorization",
                     match answer.status {
-                        StatusCode::FORBIDDEN => self.authorization(false, answer.message().raw(), grant),
+                        StatusCode::FORBIDDEN => {
+                            self.authorization(right, false, answer.message().raw(), grant)
+                        }
                         StatusCode::UNAUTHORIZED => not_asked(answer.message().to_string()),
                         // Any other status, such as 404, means that the member authorized the read.
-                        _ => self.authorization(true, "", grant),
+                        _ => self.authorization(right, true, "", grant),
                     },
                 ),
             ],
@@ -166,7 +218,10 @@ impl Question<'_> {
                 let reason = status["reason"].as_str().unwrap_or_default();
                 vec![
                     ("member impersonation", Verdict::yes(format!("{cluster} accepted the impersonation"))),
-                    ("member authorization", self.authorization(status["allowed"] == true, reason, grant)),
+                    (
+                        "member authorization",
+                        self.authorization(right, status["allowed"] == true, reason, grant),
+                    ),
                 ]
             }
             None => {
@@ -197,8 +252,14 @@ impl Question<'_> {
         format!("{} -C {} api-resources", self.host.at.cluster.kubectl_mc(), self.cluster)
     }
 
-    fn authorization(&self, allowed: bool, reason: &str, grant: &impl Fn() -> String) -> Verdict {
-        if let Some(typed) = &self.right.unknown {
+    fn authorization(
+        &self,
+        right: &Right,
+        allowed: bool,
+        reason: &str,
+        grant: &impl Fn() -> String,
+    ) -> Verdict {
+        if let Some(typed) = &self.unknown {
             let Self { cluster, .. } = self;
             let why = format!("{cluster} serves no resource {typed:?}");
             return Verdict::no(why, self.resources());
@@ -206,7 +267,25 @@ impl Question<'_> {
         if allowed {
             return Verdict::yes(hops::with_reason("allowed", reason));
         }
-        Verdict::no(hops::with_reason(&format!("nothing on {} allows it", self.cluster), reason), grant())
+        // One of several rights is named.
+        let what = match self.rights.len() {
+            1 => "it".to_owned(),
+            _ => hops::attributes_in_words(&right.attributes),
+        };
+        let why = hops::with_reason(&format!("nothing on {} allows {what}", self.cluster), reason);
+        self.refused(why, grant)
+    }
+
+    /// A refusal by an authorizer, which counts only if it was asked about the user's groups too.
+    pub(super) fn refused(&self, why: String, grant: &impl Fn() -> String) -> Verdict {
+        if !self.has_unknown_groups {
+            return Verdict::no(why, grant());
+        }
+        let user = &self.who.user;
+        let hint = format!(
+            "repeat with --as-group=GROUP for each group of {user} (--as-group={AUTHENTICATED} if there is none)"
+        );
+        Verdict::Unknown(format!("by the name alone, {why}; the groups of {user} are unknown"), Some(hint))
     }
 }
 

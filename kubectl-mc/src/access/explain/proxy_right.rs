@@ -32,8 +32,23 @@ enum Answer {
 }
 
 impl ProxyRight<'_> {
-    pub(super) async fn verdict(&self, verb: &str, grant: &impl Fn() -> String) -> Result<Verdict, Failure> {
-        let needed = hops::proxy_verb(verb);
+    /// The verdict about several verbs is that about the first one that is not allowed, or about the last.
+    pub(super) async fn verdict_of_all(
+        &self,
+        verbs: &[&'static str],
+        grant: &impl Fn() -> String,
+    ) -> Result<Verdict, Failure> {
+        let mut verdict = Verdict::Unknown("the request is unknown".to_owned(), None);
+        for verb in verbs {
+            verdict = self.verdict(verb, grant).await?;
+            if !matches!(verdict, Verdict::Yes(_)) {
+                break;
+            }
+        }
+        Ok(verdict)
+    }
+
+    async fn verdict(&self, needed: &str, grant: &impl Fn() -> String) -> Result<Verdict, Failure> {
         let what = format!("{needed} clusters/proxy of {}", self.cluster);
         let own = self.ask(needed, Origin::MemberCluster).await?;
         if !self.origin.is_hub() {

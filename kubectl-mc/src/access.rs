@@ -39,11 +39,13 @@ pub(crate) fn run(
     match &arguments.command {
         AccessCommand::Grant(arguments) => {
             let (argument, arguments) = arguments.split();
+            subject::check_words(argument.as_deref(), &arguments, flags)?;
             let selection = selection::resolve(argument.as_deref(), flags, &options, env)?;
             connection::run(grant::grant(&arguments, selection, env, printer))
         }
         AccessCommand::Revoke(arguments) => {
             let (argument, arguments) = arguments.split();
+            subject::check_words(argument.as_deref(), &arguments, flags)?;
             if let (Some(name), None) = (&arguments.name, &arguments.role) {
                 return connection::run(async {
                     grant::revoke_named(name, arguments.dry_run, &connect().await?, printer).await

@@ -222,12 +222,15 @@ pub(crate) enum ApplyError {
 impl Explain for ApplyError {
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Refused { object, status, kubectl, .. } if status.is_not_found() => {
+            Self::Refused { object, cluster, status, kubectl, .. } if status.is_not_found() => {
                 let namespace = object.namespace()?;
+                let hint = format!("namespace {namespace} is missing there: check its name, or create it");
                 let kubectl_mc = kubectl.replacen("kubectl", "kubectl mc", 1);
-                Some(format!(
-                    "if namespace {namespace} is that of the sidecar, install the sidecar first: {kubectl_mc} install"
-                ))
+                // Members have no sidecar.
+                Some(match cluster.starts_with("host") {
+                    true => format!("{hint}; if it is that of the sidecar, install the sidecar first: {kubectl_mc} install"),
+                    false => hint,
+                })
             }
             Self::Refused { object, status, verb, kubectl, .. } => status.is_forbidden().then(|| {
                 format!(
@@ -295,8 +298,16 @@ mod tests {
         );
         assert!(forbidden.hint().unwrap().contains("`kubectl --context=m1 auth can-i --list -n n`"));
         let homeless = refused(status(json!({"reason": "NotFound", "code": 404})));
-        let hint = "install the sidecar first: kubectl mc --context=m1 install";
-        assert!(homeless.hint().unwrap().ends_with(hint));
+        let hint = "namespace n is missing there: check its name, or create it";
+        assert_eq!(homeless.hint().as_deref(), Some(hint));
+        let ApplyError::Refused { verb, object, kubectl, status: missing, .. } = homeless else {
+            panic!("not refused")
+        };
+        let cluster = "host, context \"h\" (https://h)".to_owned();
+        let at_host = ApplyError::Refused { verb, object, cluster, kubectl, status: missing };
+        assert!(
+            at_host.hint().unwrap().ends_with("install the sidecar first: kubectl mc --context=m1 install")
+        );
         let silent = refused(status(json!({"code": 500})));
         assert!(silent.to_string().ends_with("it answers 500") && silent.hint().is_none());
     }

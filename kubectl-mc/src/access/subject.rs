@@ -9,9 +9,35 @@ use kubectl_mc_api::member_cluster::ServiceAccounts;
 use kubectl_mc_api::names::HOST_ADMINS;
 use serde_json::{Value, json};
 
-use crate::cli::WhoArgs;
-use crate::error::Explain;
+use crate::cli::{Flags, GrantArgs, WhoArgs};
+use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
+use crate::next_command::quoted;
+
+/// Refuses `view jane`, where the name of a user stands in the place of the role.
+pub(super) fn check_words(
+    argument: Option<&str>,
+    arguments: &GrantArgs,
+    flags: &Flags,
+) -> Result<(), Failure> {
+    let (Some(first), Some(second)) = (argument, &arguments.role) else { return Ok(()) };
+    let WhoArgs { user, group, serviceaccount } = &arguments.who;
+    let is_without_subject = user.is_empty() && group.is_empty() && serviceaccount.is_empty();
+    let is_chosen = !flags.cluster.is_empty() || flags.cluster_selector.is_some() || flags.all_clusters;
+    let is_cluster = is_chosen && flags.cluster.join(",") == first;
+    if !is_without_subject || is_cluster || !(is_chosen || USUAL_ROLES.contains(&first)) {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!(
+            "the role is {first}, and {second} is no flag: a flag names the user, group or service account"
+        ),
+        format!("did you mean {}?", quoted(format!("--user={second}").as_ref())),
+    ))
+}
+
+/// The roles that Kubernetes has in every cluster.
+pub(crate) const USUAL_ROLES: &[&str] = &["view", "edit", "admin", "cluster-admin"];
 
 /// A subject that may get a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]

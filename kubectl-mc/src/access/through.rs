@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::cluster::client::Reply;
 use crate::cluster::connection;
 use crate::cluster::context::ClusterContext;
+use crate::cluster::hop::Asked;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -32,7 +33,7 @@ pub(crate) async fn ask(
     match answer.refusal() {
         Some(refusal) => Err(OnTheWay {
             text: format!("cluster {cluster} through {}: {refusal}", host.describe()),
-            hint: refusal.hint(host, Some(cluster)),
+            hint: refusal.hint(host, Some(cluster), &Asked::default()),
             status: refusal.exit_status(),
         }
         .into()),

@@ -308,6 +308,8 @@ const CREDENTIAL_FLAGS: &[&str] = &["user", "token", "username", "client-certifi
 pub(crate) enum HostError {
     #[error("no host: no kubeconfig names a current context{}", in_files(files))]
     NoContext { files: Vec<PathBuf> },
+    #[error("no contexts{}", in_files(files))]
+    NoContexts { files: Vec<PathBuf> },
     #[error("no {role}: context {name:?} does not exist{}", in_files(files))]
     UnknownContext { role: &'static str, name: String, files: Vec<PathBuf> },
     #[error("no {role}: context {context:?} has no server: cluster {cluster:?} has none")]
@@ -334,7 +336,11 @@ impl HostError {
             | Self::NoUser { role, .. } => {
                 *role = other;
             }
-            Self::NoContext { .. } | Self::Hub(_) | Self::Read { .. } | Self::Parse { .. } => {}
+            Self::NoContext { .. }
+            | Self::NoContexts { .. }
+            | Self::Hub(_)
+            | Self::Read { .. }
+            | Self::Parse { .. } => {}
         }
         self
     }
@@ -350,6 +356,9 @@ impl Explain for HostError {
                 "choose the host by --context=NAME, {} or `kubectl config use-context NAME`",
                 env::CONTEXT
             )),
+            Self::NoContexts { .. } => {
+                Some("name a kubeconfig by --kubeconfig=FILE or KUBECONFIG".to_owned())
+            }
             Self::UnknownContext { .. } => {
                 Some("`kubectl config get-contexts` lists the contexts".to_owned())
             }

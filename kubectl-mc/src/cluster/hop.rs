@@ -4,14 +4,18 @@
 //! trusted, because a member can write any body. A response without the header comes from the host, which is
 //! trusted, and is classified by its status.
 
+mod asked;
+
 use http::{HeaderMap, StatusCode};
 use kubectl_mc_api::dialect::Dialect;
 use kubectl_mc_api::{ClusterName, hop, names, path};
 
 use crate::cluster::context::ClusterContext;
 use crate::exit::ExitStatus;
+use crate::next_command::quoted;
 use crate::server_text::ServerText;
 
+pub(crate) use asked::Asked;
 pub(crate) use kubectl_mc_api::Hop;
 
 /// The hop that the response header names; `None` for a response of the host.
@@ -85,8 +89,8 @@ impl Refusal {
     }
 
     /// The next step for the user.
-    pub(crate) fn hint(&self, host: &ClusterContext, cluster: Option<&ClusterName>) -> String {
-        hint(self.hop, host, cluster)
+    pub(crate) fn hint(&self, host: &ClusterContext, cluster: Option<&ClusterName>, asked: &Asked) -> String {
+        hint(self, host, cluster, asked)
     }
 
     pub(crate) fn exit_status(&self) -> ExitStatus {
@@ -151,10 +155,15 @@ fn of_the_host(status: StatusCode, message: &str, body: &[u8]) -> Option<Hop> {
     }
 }
 
-fn hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> String {
-    if let Some(hint) = hub_hint(hop, host, cluster) {
+fn hint(refusal: &Refusal, host: &ClusterContext, cluster: Option<&ClusterName>, asked: &Asked) -> String {
+    let Refusal { hop, message } = refusal;
+    if *hop == Hop::HostAuthorization && is_impersonation(message.raw()) {
+        return refused_as(message.raw(), &host.kubectl(), asked);
+    }
+    if let Some(hint) = hub_hint(*hop, host, cluster) {
         return hint;
     }
+    let message = message.raw();
     let (kubectl, kubectl_mc) = (host.kubectl(), host.kubectl_mc());
     let name = cluster.map_or("NAME", ClusterName::as_str);
     match hop {
@@ -179,8 +188,9 @@ fn hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> Strin
             path::PROXY_GROUP
         ),
         Hop::HostAuthorization => format!(
-            "see: {kubectl_mc} access explain -C {name} get pods; an admin of the host grants access: \
-             {kubectl_mc} access grant view --user=USER -C {name}"
+            "see: {kubectl_mc} {}; an admin of the host grants access: {kubectl_mc} {}",
+            asked.explain(name),
+            asked.grant(message, cluster)
         ),
         Hop::Sidecar => {
             "try again; if the error stays, an admin of the host reads the log of mc-sidecar".to_owned()
@@ -190,6 +200,11 @@ fn hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> Strin
                 .to_owned()
         }
         Hop::ClusterUnknown => "`kubectl mc clusters` lists the clusters".to_owned(),
+        // The sidecar's message about a member that waits for its agent.
+        Hop::ProxyOff if message.contains(" --agent --enroll") => format!(
+            "an admin of {name} applies the manifest of `{kubectl_mc} join {name} --agent --enroll`, which an admin of the \
+             host runs again if the time is over; see condition CredentialValid: {kubectl} describe membercluster {name}"
+        ),
         Hop::ProxyOff => format!(
             "{name} has no credential; an admin of the host and of {name} runs: \
              {kubectl_mc} join {name} --member-context=NAME"
@@ -200,16 +215,38 @@ fn hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> Strin
             names::AGENT_NAMESPACE,
             names::AGENT
         ),
-        Hop::MemberUnreachable => "`kubectl mc clusters` shows the state of the clusters".to_owned(),
+        Hop::MemberUnreachable if message.contains("certificate") && host.hub.dialect.is_own() => format!(
+            "the server of {name} does not have a certificate of the CA, or for the name, that its registration has; an admin of \
+             the host and of {name} registers it anew: {kubectl_mc} join {name} --member-context=NAME"
+        ),
+        Hop::MemberUnreachable => format!(
+            "{name} did not answer this request; `{kubectl_mc} clusters` shows it as Ready until the third failed probe; an \
+             admin of {name} checks its API server and the network to it"
+        ),
         Hop::MemberAuthentication => format!(
             "{name} refuses the sidecar's credential; an admin of the host and of {name} renews it: \
              {kubectl_mc} join {name} --renew"
         ),
         Hop::MemberImpersonation => {
-            format!("{name} does not let the sidecar impersonate you; see: {kubectl_mc} access diff {name}")
+            let who = asked.who();
+            format!("{name} does not let the sidecar impersonate {who}; see: {kubectl_mc} access diff {name}")
         }
-        Hop::Member => format!("see: {kubectl_mc} access explain -C {name} get pods"),
+        Hop::Member => format!("see: {kubectl_mc} {}", asked.explain(name)),
     }
+}
+
+fn refused_as(message: &str, kubectl: &str, asked: &Asked) -> String {
+    let (who, user) = (asked::refused_user(message).unwrap_or("you"), asked.who());
+    let question = quoted(format!("users/{user}").as_ref());
+    format!(
+        "{who} may not act as {user}, and whether {user} has the right was not asked; without --as the command runs as {who}; \
+         see: {kubectl} auth can-i impersonate {question}"
+    )
+}
+
+/// Whether the host refused `--as`, and not the request.
+fn is_impersonation(message: &str) -> bool {
+    message.contains("\" cannot impersonate resource \"")
 }
 
 /// The hint for the hub of another project, where hints about kubectl-mc's sidecar do not apply.

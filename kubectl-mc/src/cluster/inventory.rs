@@ -11,7 +11,7 @@ use crate::argv::Scanned;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::{ClusterContext, HostError};
 use crate::cluster::fields::condition;
-use crate::cluster::hop::{self, Hop, Refusal};
+use crate::cluster::hop::{self, Asked, Hop, Refusal};
 use crate::cluster::hub::{Hub, OtherHub};
 use crate::env::Env;
 use crate::error::Explain;
@@ -60,7 +60,8 @@ pub(crate) fn list(
     };
     let refused = |refusal: Refusal| {
         let refusal = refusal.at_hub(dialect);
-        InventoryError::Refused { host: host.describe(), hint: refusal.hint(host, None), refusal }
+        let hint = refusal.hint(host, None, &Asked::of(scanned));
+        InventoryError::Refused { host: host.describe(), hint, refusal }
     };
     let reply = match client::get(host, scanned, env, &path, accept) {
         Ok(reply) => reply,

@@ -18,7 +18,7 @@ use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::connection::Connection;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::fields::condition;
-use crate::cluster::hop::{Hop, Refusal};
+use crate::cluster::hop::{Asked, Hop, Refusal};
 use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 use crate::cluster::sidecar_version::SidecarVersion;
 use crate::join::side::Side;
@@ -86,7 +86,7 @@ fn reached(host: &ClusterContext, reply: &Reply, took: Duration) -> Finding {
     let version = reply.json()["gitVersion"].as_str().unwrap_or_default().to_owned();
     match (reply.refusal(), KubernetesVersion::parse(&version)) {
         (Some(refusal), _) if refusal.hop == Hop::HostAuthentication => {
-            Finding::problem("host", refusal.to_string(), Some(refusal.hint(host, None)))
+            Finding::problem("host", refusal.to_string(), Some(refusal.hint(host, None, &Asked::default())))
         }
         // The API server is not ready, or a proxy before it answers.
         _ if reply.status.is_server_error() => Finding::problem(
@@ -207,7 +207,11 @@ async fn sidecar(host: &ClusterContext, client: &kube::Client) -> Finding {
                 "an admin of the host binds ClusterRole system:discovery to system:authenticated",
             );
         }
-        return Finding::problem("sidecar", refusal.to_string(), Some(refusal.hint(host, None)));
+        return Finding::problem(
+            "sidecar",
+            refusal.to_string(),
+            Some(refusal.hint(host, None, &Asked::default())),
+        );
     }
     let document = client::get_by(client, &SidecarVersion::path(), JSON).await;
     match document.ok().and_then(|reply| SidecarVersion::of(&reply).ok()) {

@@ -13,6 +13,7 @@ use super::streams;
 use crate::cluster::client::{ClientError, Reply};
 use crate::cluster::context::ClusterContext;
 use crate::cluster::fields::into_items;
+use crate::cluster::hop::Asked;
 use crate::cluster::kubernetes_version::{KubernetesVersion, MEMBER_MINIMUM};
 use crate::kubectl::exec;
 use crate::next_command::quoted;
@@ -36,6 +37,11 @@ pub(super) async fn check(context: &CheckContext, name: &ClusterName, findings: 
     if host.hub.is_foreign() {
         // The list of another hub was already read for the choice, and the other checks use its responses.
     } else if let Some(object) = listed(host_client, name).await {
+        // All else follows from it.
+        if let Some(waiting) = enrollment(&object, host, name) {
+            findings.push(waiting);
+            return;
+        }
         findings.extend(conditions(&object, host, name));
     }
     let begin = Instant::now();
@@ -76,6 +82,16 @@ fn conditions(object: &Value, host: &ClusterContext, name: &ClusterName) -> Vec<
     let of_hub = object["metadata"]["labels"][names::INVENTORY].is_string();
     let fixes = Fixes { name, kubectl: host.kubectl(), kubectl_mc: host.kubectl_mc(), by_agent, of_hub };
     conditions.into_iter().filter_map(|condition| of_condition(condition, &fixes)).collect()
+}
+
+/// The one problem of a member whose agent has not enrolled it.
+fn enrollment(object: &Value, host: &ClusterContext, name: &ClusterName) -> Option<Finding> {
+    let mut credential = object.clone();
+    credential["status"]["conditions"].as_array_mut()?.retain(|condition| {
+        let reason = condition["reason"].as_str().unwrap_or_default();
+        condition["type"] == "CredentialValid" && reason.starts_with("Enrollment")
+    });
+    conditions(&credential, host, name).pop()
 }
 
 /// The commands that repair a member.
@@ -174,7 +190,11 @@ fn read(
         Finding::problem("request", host::reason(&error), Some(fix))
     })?;
     if let Some(refusal) = reply.refusal_before(&host.hub.dialect, "/version") {
-        return Err(Finding::problem("request", refusal.to_string(), Some(refusal.hint(host, Some(name)))));
+        return Err(Finding::problem(
+            "request",
+            refusal.to_string(),
+            Some(refusal.hint(host, Some(name), &Asked::default())),
+        ));
     }
     match reply.json()["gitVersion"].as_str() {
         Some(version) => Ok(version.into()),

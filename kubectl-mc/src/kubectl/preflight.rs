@@ -13,7 +13,7 @@ use crate::argv::Scanned;
 use crate::cache;
 use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::context::ClusterContext;
-use crate::cluster::hop::{Hop, Refusal};
+use crate::cluster::hop::{Asked, Hop, Refusal};
 use crate::cluster::hub::Hub;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
@@ -105,7 +105,7 @@ impl PreflightError {
         let verb = scanned.verb().unwrap_or_default().to_string_lossy();
         Self {
             message: format!("{program} {verb} on cluster {cluster} through {}: {refusal}", host.describe()),
-            hint: refusal.hint(host, Some(cluster)),
+            hint: refusal.hint(host, Some(cluster), &Asked::of(scanned)),
             status: refusal.exit_status(),
         }
     }

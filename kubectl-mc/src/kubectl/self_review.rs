@@ -81,7 +81,7 @@ pub(crate) async fn refusal(host: &kube::Client, cluster: &ClusterName) -> Optio
     is_refused.then(|| Refusal {
         hop: Hop::HostAuthorization,
         message: format!(
-            "you may not create clusters/proxy of {cluster}, which a review needs: it is a POST"
+            "the right to create clusters/proxy of {cluster} is missing, which a review needs: it is a POST"
         )
         .into(),
     })
@@ -123,7 +123,13 @@ fn hint(scanned: &Scanned, host: &ClusterContext, cluster: &ClusterName) -> Stri
         value.map(|value| format!(" {}", quoted(format!("--{name}={value}").as_ref()))).unwrap_or_default()
     };
     let question = question.join(" ");
-    format!("ask by reads: {} access explain -C {cluster} {question}{}", host.kubectl_mc(), flag("namespace"))
+    let groups = scanned.values("as-group").map(|group| {
+        let flag = format!("--as-group={}", group.to_string_lossy());
+        format!(" {}", quoted(flag.as_ref()))
+    });
+    let user = flag("as") + &groups.collect::<String>();
+    let kubectl_mc = host.kubectl_mc();
+    format!("ask by reads: {kubectl_mc} access explain{user} -C {cluster} {question}{}", flag("namespace"))
 }
 
 /// The refusal of the host, with a hint.

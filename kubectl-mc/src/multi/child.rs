@@ -234,7 +234,7 @@ mod tests {
             ("", "failed"),
         ] {
             let fault = judge(code(1), said, false).unwrap_err();
-            assert_eq!(fault.cause(), cause, "{said}");
+            assert_eq!(fault.cause(&"m1".parse().unwrap()), cause, "{said}");
         }
         assert_eq!(judge(code(2), "", true), kubectl(Some(2), None));
     }

@@ -91,10 +91,10 @@ impl Document {
 
 /// The entry of a cluster whose objects are missing; `None` if it did not fail.
 pub(super) fn cluster_error(cluster: &ClusterId, fault: &Fault) -> Option<Value> {
-    let message = || fault.detail().unwrap_or_else(|| fault.cause());
+    let message = || fault.detail().unwrap_or_else(|| fault.cause(cluster));
     fault
         .is_failure()
-        .then(|| json!({"cluster": cluster.as_str(), "cause": fault.cause(), "message": message()}))
+        .then(|| json!({"cluster": cluster.as_str(), "cause": fault.cause(cluster), "message": message()}))
 }
 
 /// The metadata of a list, with the clusters whose objects are missing.

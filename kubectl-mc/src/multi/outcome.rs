@@ -42,8 +42,10 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// The group of this fault in a summary.
-    pub(crate) fn cause(&self) -> String {
+    /// The group of this fault of a cluster in a summary.
+    pub(crate) fn cause(&self, cluster: &ClusterId) -> String {
+        // For a context there is no other hop.
+        let by = if cluster.member().is_some() { " by the member" } else { "" };
         match self {
             Self::NotReady(_) => "not ready".to_owned(),
             Self::Refused(Refusal { hop, .. }) => match hop {
@@ -57,9 +59,9 @@ impl Fault {
             Self::Unreachable(_) => "unreachable".to_owned(),
             Self::TimedOut(after) => format!("timed out after {}", in_words(*after)),
             Self::Answered { reason, .. } => match reason.raw() {
-                "Forbidden" => "forbidden by the member".to_owned(),
+                "Forbidden" => format!("forbidden{by}"),
                 "NotFound" => "not found".to_owned(),
-                "" => "refused by the member".to_owned(),
+                "" => format!("refused{by}"),
                 _ => reason.to_string(),
             },
             // kubectl's text does not distinguish errors of the member, the host and the sidecar.

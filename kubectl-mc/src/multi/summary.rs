@@ -28,7 +28,7 @@ impl Summary {
                 Err(Fault::NotBegun) => summary.not_begun.push(cluster.to_string()),
                 Err(fault) if fault.is_failure() => {
                     summary.failed += 1;
-                    summary.causes.entry(fault.cause()).or_default().push(cluster.to_string());
+                    summary.causes.entry(fault.cause(cluster)).or_default().push(cluster.to_string());
                 }
                 Err(_) => summary.said_no = true,
                 Ok(()) => summary.succeeded.push(cluster.to_string()),

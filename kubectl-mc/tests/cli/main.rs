@@ -23,6 +23,7 @@ mod explain;
 mod fleet;
 mod fleet_per_cluster;
 mod fleet_writes;
+mod hints;
 mod hub_api;
 mod hub_limits;
 mod hub_profiles;

@@ -50,8 +50,8 @@ fn refused_self_review_names_the_command_that_reads() {
     ] {
         let ran = bed.run(&[&["-C", "m1"], words].concat());
         let said = format!(
-            "error: kubectl auth {} on cluster m1 through {}: host authorization: you may not create clusters/proxy of \
-             m1, which a review needs: it is a POST\nhint: {hint}\n",
+            "error: kubectl auth {} on cluster m1 through {}: host authorization: the right to create \
+             clusters/proxy of m1 is missing, which a review needs: it is a POST\nhint: {hint}\n",
             words[1],
             bed.host()
         );
@@ -60,7 +60,8 @@ fn refused_self_review_names_the_command_that_reads() {
     let ran = bed.run(&["-C", "m1,m2", "auth", "whoami"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(5), ""));
     assert!(
-        ran.err.contains("m2 | error: host authorization: you may not create clusters/proxy of m2"),
+        ran.err
+            .contains("m2 | error: host authorization: the right to create clusters/proxy of m2 is missing"),
         "{ran:?}"
     );
 }
@@ -128,7 +129,7 @@ fn refusing_hop_is_named_and_kubectl_is_not_started() {
             (403, "application/json", format!(r#"{{"kind": "Status", "message": {forbidden:?}}}"#)).into(),
             1,
             &*format!("host authorization: {forbidden}"),
-            "kubectl mc --context=host access explain -C m1 get pods; an admin of the host grants access: kubectl mc --context=host access grant view --user=USER -C m1",
+            "kubectl mc --context=host access explain -C m1 get pods; an admin of the host grants access: kubectl mc --context=host access grant view --user=theo -C m1",
         ),
         (
             text(404, "404 page not found"),
@@ -153,7 +154,7 @@ fn refusing_hop_is_named_and_kubectl_is_not_started() {
             of("member unreachable", 502, "connection refused"),
             1,
             "member unreachable: connection refused",
-            "kubectl mc clusters",
+            "m1 did not answer this request; `kubectl mc --context=host clusters` shows it as Ready until",
         ),
         (
             of("member authentication", 502, "expired"),

@@ -9,9 +9,13 @@ use super::{ClusterContext, EXTENSION, HostError, HostOptions, load};
 use crate::cluster::cluster_id::KubeconfigContext;
 use crate::env::Env;
 
-/// The contexts in the files of `options` and `env`, sorted by name. Contexts without a server are omitted.
+/// The contexts in the files of `options` and `env`, sorted by name. Contexts without a server are omitted. That no file
+/// exists is an error.
 pub(crate) fn contexts(options: &HostOptions, env: &Env) -> Result<Vec<KubeconfigContext>, HostError> {
     let files = load::files(options, env);
+    if !files.is_empty() && files.iter().all(|file| !file.exists()) && options.kubeconfig.is_none() {
+        return Err(HostError::NoContexts { files });
+    }
     let Kubeconfig { clusters, auth_infos, contexts, .. } =
         load::merged(&files, options.kubeconfig.is_some())?;
     let clusters: HashMap<_, _> = clusters.into_iter().map(|entry| (entry.name.clone(), entry)).collect();

@@ -50,7 +50,7 @@ fn every_hop_has_a_message_and_a_hint() {
         ("cluster unknown", "`kubectl mc clusters` lists"),
         ("proxy off", "join m1 --member-context=NAME"),
         ("agent", "get membercluster m1 -o yaml"),
-        ("member unreachable", "`kubectl mc clusters` shows"),
+        ("member unreachable", "m1 did not answer this request"),
         ("member authentication", "join m1 --renew"),
         ("member impersonation", "access diff m1"),
     ] {
@@ -58,7 +58,7 @@ fn every_hop_has_a_message_and_a_hint() {
         for body in [status("no route", wire), format!("{wire}: no route\n")] {
             let refusal = Refusal::of(StatusCode::BAD_GATEWAY, Some(hop), body.as_bytes()).unwrap();
             assert_eq!(refusal.to_string(), format!("{wire}: no route"));
-            assert!(refusal.hint(&host(), Some(&m1)).contains(hint), "{wire}");
+            assert!(refusal.hint(&host(), Some(&m1), &Asked::default()).contains(hint), "{wire}");
         }
     }
     let told = Hop::ALL.iter().filter(|hop| refusal(502, Some(**hop), "x").is_some());
@@ -159,7 +159,8 @@ fn other_hubs_have_their_own_hints() {
     for dialect in Dialect::HUBS {
         let host = at(dialect);
         for hop in Hop::ALL {
-            let hint = hint(hop, &host, Some(&m1));
+            let refusal = Refusal { hop, message: "certificate".into() };
+            let hint = refusal.hint(&host, Some(&m1), &Asked::default());
             for word in ["sidecar", "kubectl mc --context=h install", "access", "join"] {
                 let is_general = matches!(
                     hop,
@@ -174,6 +175,46 @@ fn other_hubs_have_their_own_hints() {
         }
     }
     let karmada = at(Dialect::Karmada);
-    let hub = hint(Hop::Hub, &karmada, Some(&m1));
+    let hub = Refusal { hop: Hop::Hub, message: "x".into() };
+    let hub = hub.hint(&karmada, Some(&m1), &Asked::default());
     assert!(hub.contains("get --raw /apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy/version"), "{hub}");
+}
+
+#[test]
+fn hint_says_what_was_seen_at_the_member() {
+    let m1 = "m1".parse().unwrap();
+    let hint = |hop: Hop, message: &str, line: &str| {
+        let asked = Asked::of(&crate::argv::scan(line.split(' ').map(Into::into).collect()));
+        Refusal { hop, message: message.into() }.hint(&host(), Some(&m1), &asked)
+    };
+    let untrusted = hint(Hop::MemberUnreachable, "m1: invalid peer certificate: UnknownIssuer", "get pods");
+    assert!(
+        untrusted.contains("join m1 --member-context=NAME") && untrusted.contains("of the CA"),
+        "{untrusted}"
+    );
+    let waiting =
+        "gets its credential when the member's agent enrolls: `kubectl mc join m1 --agent --enroll`";
+    let waiting = hint(Hop::ProxyOff, waiting, "get pods");
+    assert!(
+        waiting.contains("join m1 --agent --enroll") && !waiting.contains("--member-context"),
+        "{waiting}"
+    );
+    let jane = hint(Hop::MemberImpersonation, "x", "get pods --as=jane");
+    assert!(jane.starts_with("m1 does not let the sidecar impersonate jane; "), "{jane}");
+}
+
+#[test]
+fn refused_as_is_no_missing_right_of_the_user() {
+    let message =
+        r#"users "jane" is forbidden: User "theo" cannot impersonate resource "users" in API group """#;
+    let asked = Asked::of(&crate::argv::scan(["get", "pods", "--as=jane"].map(Into::into).to_vec()));
+    for cluster in ["m1".parse().ok(), None] {
+        let hint = Refusal { hop: Hop::HostAuthorization, message: message.into() }.hint(
+            &host(),
+            cluster.as_ref(),
+            &asked,
+        );
+        assert!(hint.starts_with("theo may not act as jane") && !hint.contains("grant"), "{hint}");
+        assert!(hint.ends_with("kubectl --context=h auth can-i impersonate users/jane"), "{hint}");
+    }
 }

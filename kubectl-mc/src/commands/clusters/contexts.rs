@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{given_names, served_by_kubectl};
 use crate::cli::{ClustersArgs, Flags, Output};
 use crate::cluster::cluster_id::KubeconfigContext;
-use crate::cluster::context;
+use crate::cluster::context::{self, HostError};
 use crate::config_file;
 use crate::env::Env;
 use crate::error::Failure;
@@ -31,7 +31,14 @@ pub(super) fn run(
     let filter = flags.context_selector.as_deref().map(ContextFilter::parse).transpose();
     let filter = filter.map_err(SettingsError::ContextSelector)?;
     let settings = Settings::resolve(flags, env)?;
-    let found = SelectedCluster::of_contexts(context::contexts(&settings.host, env)?);
+    let contexts = match context::contexts(&settings.host, env) {
+        Err(none @ HostError::NoContexts { .. }) => {
+            printer.note_line(&none.to_string());
+            return Ok(ExitStatus::Success);
+        }
+        contexts => contexts?,
+    };
+    let found = SelectedCluster::of_contexts(contexts);
     let is_wanted = |chosen: &&SelectedCluster| {
         let context = chosen.name.context();
         filter.as_ref().is_none_or(|filter| context.is_some_and(|context| filter.matches(context)))

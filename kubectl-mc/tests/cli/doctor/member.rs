@@ -191,7 +191,8 @@ fn each_refusal_of_a_request_has_its_fix() {
             |path| version(path, || status(503, "member unreachable", "refused")),
             &["m1"],
             "problem request member unreachable: refused\n\
-         fix: `kubectl mc FLAGS clusters` shows the state of the clusters",
+         fix: m1 did not answer this request; `kubectl mc FLAGS clusters` shows it as Ready until the third failed probe; an \
+         admin of m1 checks its API server and the network to it",
         ),
         (
             |path| version(path, || status(503, "proxy off", "no credential")),
@@ -341,5 +342,30 @@ fn cluster_that_breaks_off_or_never_ends_has_its_fix() {
         diagnosed(&silent, &["m2", "--cluster-timeout=1s"]),
         "problem request no answer within 1 s\n\
          fix: wait longer: kubectl mc FLAGS doctor m2 --cluster-timeout=DURATION"
+    );
+}
+
+#[test]
+fn member_that_waits_for_its_agent_has_one_problem() {
+    let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason, "message": "found"});
+    let conditions = [
+        condition("Connected", "False", "NoAgent"),
+        condition("Reachable", "Unknown", "NotEnrolled"),
+        condition("CredentialValid", "False", "EnrollmentOpen"),
+        condition("AuthSynced", "False", "ManagerUnusable"),
+    ];
+    let list = json!({"items": [{"metadata": {"name": "m1"}, "status": {"conditions": conditions}}]});
+    let bed = Bed::serving(move |path: &str| match path {
+        path if path.contains("/clusters?") => ok(&list),
+        path if path.contains("/clusters/m1/proxy") => {
+            answer(503, &json!({"kind": "Status", "message": "proxy off: x"})).of("proxy off")
+        }
+        path => healthy(path),
+    });
+    install(&bed, "v1.36.1");
+    assert_eq!(
+        diagnosed(&bed, &["m1"]),
+        "problem credential EnrollmentOpen: found\n\
+         fix: an admin of m1 applies the manifest of: kubectl mc FLAGS join m1 --agent --enroll"
     );
 }

@@ -101,7 +101,8 @@ impl Scanned {
             let is_long = word.as_encoded_bytes().starts_with(b"--");
             let meant = flags::meant_choice(name).filter(|_| is_long)?;
             let value = value.map(|value| format!("={}", value.to_string_lossy())).unwrap_or_default();
-            Some(format!("--{meant}{value}"))
+            let one = if name == "all" { ", or -C NAME for one cluster" } else { "" };
+            Some(format!("--{meant}{value}{one}"))
         })
     }
 

@@ -36,6 +36,7 @@ use std::sync::{Arc, OnceLock};
 
 pub(crate) use crate::cache::RunFolder;
 pub(crate) use batches::{Batches, BatchesError};
+pub(crate) use confirm::confirm_one;
 pub(crate) use dry_run::show;
 pub(crate) use keep::run_one as keep_one;
 pub(crate) use last_failed::recall;
@@ -92,6 +93,12 @@ impl Job<'_> {
 /// Refuses commands that make no sense for so many clusters, before anything is read or sent.
 pub(crate) fn check(scanned: &Scanned, targets: &SelectedClusters) -> Result<(), Failure> {
     let clusters = targets.len();
+    if let Some(what) = verb::deletes_nothing(scanned) {
+        return Err(Failure::usage(
+            format!("{what} names no object"),
+            "name objects (pod NAME, pod/NAME, -f FILE), choose them by -l, or delete all of a type by --all",
+        ));
+    }
     if let Some(why) = verb::needs_one_cluster(scanned) {
         return Err(Failure::usage(
             format!("the command needs {why} and works on one cluster only, but {clusters} are chosen"),

@@ -54,7 +54,11 @@ pub(super) fn own(name: &str) -> Option<BuiltinFlag> {
 pub(super) fn meant_choice(name: &str) -> Option<&'static str> {
     let is_known = KUBECTL_LONG.binary_search(&name).is_ok() || KUBECTL_SWITCHES.contains(&name);
     let choices = ["cluster", "cluster-selector", "all-clusters", "contexts", "context-selector"];
-    if is_known { None } else { suggestion::nearest(name, choices) }
+    match name {
+        _ if is_known => None,
+        "all" => Some("all-clusters"),
+        name => suggestion::nearest(name, choices),
+    }
 }
 
 /// Switches of kubectl that resemble a flag that chooses clusters.

@@ -80,8 +80,14 @@ pub(super) fn run(
         printer.note_line(&format!("hub: {}", host.hub.dialect.title()));
     }
     match output {
-        None => table(&answer, false, *no_headers, printer),
-        Some(Output::Wide | Output::Template(_)) => table(&answer, true, *no_headers, printer),
+        None | Some(Output::Wide | Output::Template(_)) => {
+            let is_filtered = !filter.is_empty() || selector.is_some();
+            match render_table(&answer, output.is_some(), *no_headers).0 {
+                text if text.is_empty() && is_filtered => printer.note("No resources found\n"),
+                text if text.is_empty() => printer.note_line(&nothing_visible(&host)),
+                text => printer.out(&text),
+            }
+        }
         Some(Output::Name) => {
             for name in render_table(&answer, false, true).1 {
                 printer.out_line(&format!("cluster.{}/{name}", path::PROXY_GROUP));
@@ -147,11 +153,17 @@ fn by_kubectl(arguments: &ClustersArgs, host: &ClusterContext, env: &Env) -> Res
     Ok(Kubectl::find(env)?.run(Invocation { arguments, kubeconfig }, None)?)
 }
 
-fn table(answer: &Value, wide: bool, no_headers: bool, printer: &Printer) {
-    match render_table(answer, wide, no_headers).0 {
-        text if text.is_empty() => printer.note("No resources found\n"),
-        text => printer.out(&text),
+/// The sidecar lists the clusters that the caller may use, so an empty list has two causes.
+fn nothing_visible(host: &ClusterContext) -> String {
+    let host_name = host.describe();
+    if host.hub.is_foreign() {
+        return format!("No clusters found: {host_name} shows you none");
     }
+    format!(
+        "No clusters found: {host_name} has none, or none that you may use; an admin of the host grants access: {} access \
+         grant view --user=NAME -C CLUSTER",
+        host.kubectl_mc()
+    )
 }
 
 /// Converts a list into a `v1` `List`, as kubectl prints every list.

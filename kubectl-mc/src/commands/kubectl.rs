@@ -20,7 +20,7 @@ use crate::cluster::reach::Reach;
 use crate::cluster::route::{self, RouteError, Through};
 use crate::commands::builtin;
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::Kubectl;
 use crate::kubectl::overlay;
@@ -66,8 +66,9 @@ pub(super) fn run(
     let settings = Settings { choice: choice(&scanned, &settings, env, printer)?, ..settings };
     match settings.choice.as_ref().and_then(Choice::exact) {
         Some(cluster) if !settings.show_clusters => {
-            let cluster = cluster.clone();
-            one(scanned, cluster, &settings, env, printer)
+            let (cluster, given) = (cluster.clone(), scanned.clone());
+            let ran = one(scanned, cluster.clone(), &settings, env, printer);
+            ran.map_err(|failure| with_visible(failure, &cluster, &given, &settings, env))
         }
         _ => several::run(scanned, settings, env, printer),
     }
@@ -92,6 +93,27 @@ fn choice(
         printer.note_line(&format!("cluster {cluster}, chosen by `kubectl mc use`"));
     }
     Ok(Some(Choice::names([cluster.into()])))
+}
+
+/// Names the clusters that the caller sees, for a name that the host does not know.
+fn with_visible(
+    mut failure: Failure,
+    cluster: &ClusterName,
+    scanned: &Scanned,
+    settings: &Settings,
+    env: &Env,
+) -> Failure {
+    if failure.status != ExitStatus::NoSuchCluster {
+        return failure;
+    }
+    let Ok(host) = ClusterContext::load_for(scanned, &settings.host, env) else { return failure };
+    let Ok(list) = inventory::list(&host, scanned, env, None, ListFormat::Objects) else { return failure };
+    let known: Vec<_> =
+        SelectedCluster::of_list(&list).iter().filter_map(|cluster| cluster.member().cloned()).collect();
+    if !known.is_empty() {
+        failure.hint = SelectionError::Unknown { name: cluster.clone(), known }.hint();
+    }
+    failure
 }
 
 /// Refuses a credential plugin by the user's policy, which a kubectl before 1.35 does not keep. A command

@@ -8,6 +8,7 @@ use crate::argv::{self, Scanned};
 use crate::env::{self, Env};
 use crate::error::Failure;
 use crate::kubectl::exec;
+use crate::next_command::{quoted, shown};
 use crate::suggestion;
 
 pub(super) fn check(scanned: &Scanned, env: &Env) -> Result<(), Failure> {
@@ -17,13 +18,44 @@ pub(super) fn check(scanned: &Scanned, env: &Env) -> Result<(), Failure> {
         return Ok(());
     }
     let nearest = suggestion::nearest(given, known());
-    match nearest {
-        Some(nearest) if !exec::has_plugin(scanned, env) && !is_alias(given, env) => Err(Failure::usage(
-            format!("unknown command {given:?}: no plugin kubectl-{given} is in PATH"),
-            format!("did you mean {nearest}?"),
-        )),
-        _ => Ok(()),
+    let mut rest = scanned.plugin_words().skip(1);
+    let is_before_verb = rest.next().is_some_and(|next| known().any(|known| next == known));
+    if (nearest.is_none() && !is_before_verb) || is_elsewhere(given, scanned, env) {
+        return Ok(());
     }
+    let hint = match (nearest, is_before_verb) {
+        (Some(nearest), true) => format!("did you mean {nearest}? {}", as_cluster(given, scanned)),
+        (Some(nearest), false) => format!("did you mean {nearest}?"),
+        (None, _) => as_cluster(given, scanned),
+    };
+    Err(unknown(given, hint))
+}
+
+/// Refuses an unknown verb before the question for a cluster, which it would make useless.
+pub(super) fn check_before_question(scanned: &Scanned, env: &Env) -> Result<(), Failure> {
+    let Some(given) = scanned.verb().and_then(OsStr::to_str) else { return Ok(()) };
+    let is_known = builtin::names().any(|known| known == given) || scanned.verb_is_builtin();
+    if is_known || given.starts_with("__") || is_elsewhere(given, scanned, env) {
+        return Ok(());
+    }
+    Err(unknown(given, as_cluster(given, scanned)))
+}
+
+fn unknown(given: &str, hint: String) -> Failure {
+    Failure::usage(format!("unknown command {given:?}: no plugin kubectl-{given} is in PATH"), hint)
+}
+
+/// Whether another plugin or an alias of the user has the word.
+fn is_elsewhere(given: &str, scanned: &Scanned, env: &Env) -> bool {
+    exec::has_plugin(scanned, env) || is_alias(given, env)
+}
+
+/// The same command, if the word in the place of the verb is a cluster.
+fn as_cluster(given: &str, scanned: &Scanned) -> String {
+    let words = scanned.kubectl.iter().filter(|word| *word != given);
+    let rest = shown(words.map(|word| word.as_os_str()));
+    let rest = if rest.is_empty() { "COMMAND".to_owned() } else { rest };
+    format!("if {given} is a cluster: kubectl mc -C {} {rest}", quoted(given.as_ref()))
 }
 
 /// Whether kubectl's preferences file contains the word, which may then be an alias.

@@ -101,6 +101,12 @@ impl Answer {
         words.into_iter().filter_map(|word| Candidate::new(word, "")).collect()
     }
 
+    /// These candidates, then the other ones.
+    pub(super) fn or_also(mut self, other: Self) -> Self {
+        self.candidates.extend(other.candidates);
+        self
+    }
+
     /// Parses the response of kubectl to the typed word; empty if kubectl failed.
     pub(super) fn parse(text: &str, typed: &str) -> Self {
         let mut lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();

@@ -44,11 +44,18 @@ pub(super) fn of_argument(session: &Session<'_>, argument: &Arg, typed: &str) ->
         "CONTEXT" => contexts(session, typed),
         "CLUSTERS" => clusters::several(session, typed),
         // The word before ROLE or VERB is the cluster, unless a flag names it.
-        "CLUSTER" | "[CLUSTER] ROLE" | "[CLUSTER] VERB" => clusters::one(session, typed),
+        "[CLUSTER] ROLE" => roles(typed).or_also(clusters::one(session, typed)),
+        _ if id == "after_role" => roles(typed),
+        "CLUSTER" | "[CLUSTER] VERB" => clusters::one(session, typed),
         "FILE" => Answer::files(),
         "HUB" => Answer::words(HubChoice::words()).beginning_with(typed),
         _ => Answer::default(),
     }
+}
+
+/// The roles that every cluster has.
+fn roles(typed: &str) -> Answer {
+    Answer::words(["view", "edit", "admin", "cluster-admin"]).beginning_with(typed)
 }
 
 /// The fields of `--context-selector`. Only the first is completed: bash ends a word at `=`, so it would

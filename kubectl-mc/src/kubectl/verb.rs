@@ -70,6 +70,21 @@ pub(crate) fn needs_one_cluster(scanned: &Scanned) -> Option<&'static str> {
     }
 }
 
+/// The words of a `delete` that names no object, which kubectl refuses too.
+pub(crate) fn deletes_nothing(scanned: &Scanned) -> Option<String> {
+    let chooses = ["filename", "kustomize", "raw", "selector", "field-selector", "all", "help"];
+    let is_chosen = chooses.iter().any(|flag| scanned.has(flag));
+    if is_chosen || scanned.verb().is_none_or(|verb| verb != "delete") {
+        return None;
+    }
+    let words: Vec<_> = scanned.words_after_verb().map(|(_, word)| word.to_string_lossy()).collect();
+    match words.as_slice() {
+        [] => Some("delete".to_owned()),
+        [one] if !one.contains('/') => Some(format!("delete {one}")),
+        _ => None,
+    }
+}
+
 /// The local path that the command writes to, if it copies from a pod or writes a dump.
 pub(crate) fn local_target(scanned: &Scanned) -> Option<&OsStr> {
     match scanned.verb()?.to_str()? {
@@ -176,6 +191,27 @@ mod tests {
             assert!(reads_stdin(&of(line)), "{line}");
         }
         assert!(!reads_stdin(&of("apply -f a.yaml,b-")));
+    }
+
+    #[test]
+    fn delete_names_its_objects() {
+        for line in ["delete", "delete pods", "delete -n x pods,svc"] {
+            assert!(deletes_nothing(&of(line)).is_some(), "{line}");
+        }
+        for line in [
+            "delete pod web",
+            "delete pod/web",
+            "delete pods --all",
+            "delete pods -l a=b",
+            "delete pods --field-selector=a=b",
+            "delete -f x",
+            "delete -k x",
+            "delete --raw /x",
+            "get",
+            "delete --help",
+        ] {
+            assert_eq!(deletes_nothing(&of(line)), None, "{line}");
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 
 use super::Job;
+use crate::argv::Scanned;
+use crate::cluster::cluster_id::ClusterId;
 use crate::confirm::is_yes;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -14,23 +16,44 @@ pub(super) fn confirm(job: &Job<'_>) -> Result<(), ConfirmError> {
     if job.options.yes {
         return Ok(());
     }
-    let clusters = job.targets.len();
+    let names: Vec<_> = job.targets.names().map(ToString::to_string).collect();
+    confirm_change(job.scanned, &names, &format!(" of {}", job.reach.describe()), &batches(job))
+}
+
+/// Prompts for a change on one cluster of this host.
+pub(crate) fn confirm_one(
+    scanned: &Scanned,
+    cluster: &ClusterId,
+    host: Option<&str>,
+) -> Result<(), ConfirmError> {
+    let place = host.map(|host| format!(" of {host}")).unwrap_or_default();
+    confirm_change(scanned, &[cluster.to_string()], &place, "")
+}
+
+fn confirm_change(
+    scanned: &Scanned,
+    names: &[String],
+    place: &str,
+    batches: &str,
+) -> Result<(), ConfirmError> {
+    let clusters = names.len();
     // After the verb of another plugin, the flag would belong to that plugin.
-    let plugin = job.scanned.verb().filter(|_| !job.scanned.verb_is_builtin());
+    let plugin = scanned.verb().filter(|_| !scanned.verb_is_builtin());
     let plugin = plugin.map(|verb| verb.to_string_lossy().into_owned());
     let refused = |_| ConfirmError::NoTerminal { clusters, plugin: plugin.clone() };
     if !io::stderr().is_terminal() {
         return Err(ConfirmError::NoTerminal { clusters, plugin });
     }
     let mut input = terminal().map_err(refused)?;
-    let command = shown(job.scanned.kubectl.iter().map(|word| word.as_os_str()));
-    let names: Vec<_> = job.targets.names().map(ToString::to_string).collect();
+    let command = shown(scanned.kubectl.iter().map(|word| word.as_os_str()));
     let begin = format!(
-        "This changes {} of {}:\n  {}\nby:\n  kubectl {command}\n{}",
+        "This changes {}{place}:
+  {}
+by:
+  kubectl {command}
+{batches}",
         count(clusters),
-        job.reach.describe(),
-        names.join(", "),
-        batches(job)
+        names.join(", ")
     );
     let confirmed = ask(&begin, clusters, &mut input, &mut io::stderr()).map_err(refused)?;
     if confirmed { Ok(()) } else { Err(ConfirmError::Declined) }

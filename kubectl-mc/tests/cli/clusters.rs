@@ -166,9 +166,17 @@ fn label_selector_is_passed_on() {
 
 #[test]
 fn empty_list_message_goes_to_stderr() {
-    let ran = answering(r#"{"kind": "Table", "columnDefinitions": [{"name": "Name"}], "rows": []}"#)
-        .run(&["clusters"]);
-    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(0), "", "No resources found\n"));
+    let bed = answering(r#"{"kind": "Table", "columnDefinitions": [{"name": "Name"}], "rows": []}"#);
+    let ran = bed.run(&["clusters"]);
+    // A caller without rights gets an empty list too.
+    let said = format!(
+        "No clusters found: {} has none, or none that you may use; an admin of the host grants access: \
+         kubectl mc --context=host access grant view --user=NAME -C CLUSTER\n",
+        bed.host()
+    );
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(0), "", said.as_str()));
+    let filtered = bed.run(&["clusters", "-l", "a=b"]);
+    assert_eq!((filtered.code, filtered.err.as_str()), (Some(0), "No resources found\n"));
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn clusters_complete_wherever_they_are_named() {
         ("clusters eu-1 |u", "us-1 :4"),
         ("unjoin |us", "us-1 :4"),
         ("access explain |us", "us-1 :4"),
-        ("access grant us-1 |", ":4"),
+        ("access grant us-1 |", "view edit admin cluster-admin :4"),
         // Words after `--` are not the plugin's.
         ("exec web -- sh -C |", "__complete+exec+web+--+sh+-C++on:eu-1 :4"),
     ] {
@@ -112,6 +112,8 @@ fn verbs_and_flags_come_from_the_parser() {
         // After the verb of another plugin only these are ours.
         (&["neat", "--"], &["--cluster", "--context"], &["--yes"]),
         (&["install", "--"], &["--image", "--context"], &["--cluster", "--batch"]),
+        (&["access", "grant", ""], &["view", "edit", "admin", "cluster-admin", "eu-1"], &[":1"]),
+        (&["access", "revoke", "eu-1", "v"], &["view"], &["edit", "eu-1"]),
         (&["access", "grant", "--u"], &["--user"], &["--cluster"]),
         (&["tail", "--exclude"], &["--exclude-pod", "--exclude"], &[]),
         (&["--color", ""], &["auto", "always", "never"], &[]),

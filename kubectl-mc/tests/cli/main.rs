@@ -20,6 +20,7 @@ mod doctor;
 mod documents;
 mod error_texts;
 mod explain;
+mod first_contact;
 mod fleet;
 mod fleet_per_cluster;
 mod fleet_writes;

@@ -11,14 +11,14 @@ use crate::cluster::context::{self, ClusterContext, HostError, HostOptions};
 use crate::cluster::credential::Login;
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::cluster::reach::{HostReach, Reach};
-use crate::commands::builtin;
+use crate::commands::{builtin, misspelled};
 use crate::config_file;
 use crate::env::{self, Env};
 use crate::error::{Failure, chain};
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::rewrite;
-use crate::kubectl::verb;
+use crate::kubectl::verb::{self, Effect};
 use crate::log::Log;
 use crate::multi::selection::{self, Choice, Growth, Kind, List, ListOf, Picked, SelectedCluster};
 use crate::multi::{self, Job};
@@ -84,6 +84,9 @@ pub(super) fn run(
     // needs a single one.
     let alone = picked || choice.is_exact_context(&targets) || verb::needs_one_cluster(&scanned).is_some();
     if let Some(only) = targets.only().filter(|_| alone).map(|only| only.name.clone()) {
+        if picked {
+            confirm_picked(&scanned, &only, &found, &settings, printer)?;
+        }
         match &only {
             ClusterId::Member(name) => return super::one(scanned, name.clone(), &settings, env, printer),
             ClusterId::Context(context) => {
@@ -114,6 +117,25 @@ pub(super) fn run(
         effect,
         input,
     })
+}
+
+/// Names the cluster that the user has picked, and asks before a change there. An interactive command is not asked about:
+/// its user sees where it runs, and ends it.
+fn confirm_picked(
+    scanned: &Scanned,
+    cluster: &ClusterId,
+    host: &LazyHost<'_>,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    let is_change = builtin::effect(scanned) == Effect::Writes && verb::needs_one_cluster(scanned).is_none();
+    if !is_change || settings.fleet.yes {
+        let word = if cluster.member().is_some() { "cluster" } else { "context" };
+        printer.note_line(&format!("{word} {cluster}"));
+        return Ok(());
+    }
+    let place = cluster.member().map(|_| host.get()).transpose()?.map(|host| host.describe());
+    Ok(multi::confirm_one(scanned, cluster, place.as_deref())?)
 }
 
 /// The host, loaded on first use.
@@ -157,6 +179,11 @@ fn local(scanned: Scanned, host: &HostOptions, env: &Env) -> Result<ExitStatus, 
 /// Handles a command without a choice: prompts at a terminal, and otherwise fails with the list of clusters.
 /// Returns `None` if the user cancels.
 fn ask(scanned: &Scanned, list: &mut List<'_>, kind: Kind, env: &Env) -> Result<Option<Choice>, Failure> {
+    // A prompt would only repeat the misspelled choice.
+    if let Some(meant) = scanned.misspelled_choice() {
+        return Err(no_cluster(kind, format!("did you mean {meant}?")));
+    }
+    misspelled::check_before_question(scanned, env)?;
     let (all, unlisted) = match kind {
         Kind::Members => match list(&ListOf::Members(None)) {
             Ok(all) => (all, None),
@@ -164,10 +191,6 @@ fn ask(scanned: &Scanned, list: &mut List<'_>, kind: Kind, env: &Env) -> Result<
         },
         Kind::Contexts => (list(&ListOf::Contexts)?, None),
     };
-    // A prompt would only repeat the misspelled choice.
-    if let Some(meant) = scanned.misspelled_choice() {
-        return Err(no_cluster(kind, format!("did you mean {meant}?")));
-    }
     match selection::pick(&all, kind, env) {
         Picked::Choice(choice) => Ok(Some(choice)),
         Picked::Cancelled => Ok(None),

@@ -127,7 +127,10 @@ pub(crate) fn what_there_is<T: Display>(known: &[T], kind: Kind) -> String {
         Kind::Contexts => "`kubectl mc clusters --contexts` lists",
     };
     if known.is_empty() {
-        return format!("{list} the {}s", kind.word());
+        return match kind {
+            Kind::Members => format!("{list} the clusters that you may use"),
+            Kind::Contexts => format!("{list} the contexts"),
+        };
     }
     let shown: Vec<_> = known.iter().take(SHOWN).map(T::to_string).collect();
     let shown = shown.join(", ");

@@ -338,6 +338,24 @@ Examples:
   kubectl mc use m1
   kubectl mc logs -f deploy/web";
 
+/// What the plugin prints without arguments.
+pub(crate) const OVERVIEW: &str = "\
+Run kubectl against the member clusters behind a host cluster
+
+  kubectl mc clusters                       the clusters behind this host
+  kubectl mc -C m1 get pods                 any kubectl command, on one cluster
+  kubectl mc -C m1,m2 get pods              on several; 'eu-*', --all-clusters
+  kubectl mc use m1                         the cluster of the next commands
+  kubectl mc shell m1                       helm, k9s and other tools on m1
+  kubectl mc access explain -C m1 get pods  which hop refuses a request, and why
+  kubectl mc doctor                         what is wrong, and how to fix it
+";
+
+/// Its last lines.
+pub(crate) const OVERVIEW_END: &str = "\
+Flags and examples: kubectl mc --help; one command: kubectl mc COMMAND --help
+";
+
 const CLUSTERS_EXAMPLES: &str = "\
 Examples:
   # All clusters, with every column

@@ -26,14 +26,14 @@ pub(super) fn run(
     let Some(format) = output else {
         printer.out_line(&client_line());
         if let Some(SidecarVersion { version, commit }) = server {
-            printer.out_line(&format!("Server Version: {}", cli::with_commit(version.raw(), commit.raw())));
+            printer.out_line(&format!("Sidecar Version: {}", cli::with_commit(version.raw(), commit.raw())));
         }
         return Ok(ExitStatus::Success);
     };
     let object = |version: &str, commit: &str| json!({"gitCommit": commit, "gitVersion": version});
     let mut versions = json!({"clientVersion": object(cli::GIT_VERSION, cli::GIT_COMMIT)});
     if let Some(SidecarVersion { version, commit }) = server {
-        versions["serverVersion"] = object(version.raw(), commit.raw());
+        versions["sidecarVersion"] = object(version.raw(), commit.raw());
     }
     printer.out(&match format {
         DataFormat::Json => json::text(&versions, 0) + "\n",

@@ -7,13 +7,21 @@ fn help_before_the_verb_is_the_plugins() {
     let bed = Bed::unreachable();
     let help = bed.run(&["--help"]);
     assert_eq!((help.code, help.err.as_str()), (Some(0), ""));
-    for same in [&[][..], &["-h"], &["help"]] {
+    for same in [&["-h"][..], &["help"]] {
         assert_eq!(bed.run(same), help, "{same:?}");
     }
     assert!(help.out.contains("kubectl mc --cluster=m1 get pods -A"), "{}", help.out);
     assert!(!help.out.contains("\n\n\n"), "{}", help.out);
     for page in [&help, &bed.run(&["join", "--help"]), &bed.run(&["help", "install"])] {
         assert!(page.out.lines().all(|line| line.chars().count() <= 80), "{}", page.out);
+    }
+    // Without a word, an overview fits the screen.
+    let overview = bed.run(&[]);
+    assert_eq!((overview.code, overview.err.as_str()), (Some(0), ""));
+    let lines: Vec<_> = overview.out.lines().collect();
+    assert!(lines.len() <= 20 && lines.iter().all(|line| line.chars().count() <= 80), "{}", overview.out);
+    for part in ["kubectl mc -C m1 get pods", "Commands of the plugin: clusters, use,", "kubectl mc --help"] {
+        assert!(overview.out.contains(part), "{}", overview.out);
     }
     assert!(bed.run(&["clusters", "--help"]).out.contains("Usage: kubectl mc clusters [OPTIONS]"));
 }
@@ -331,21 +339,21 @@ fn version_names_plugin_and_sidecar() {
     let ran = bed.run(&["version"]);
     assert_eq!(
         (ran.out, ran.err.as_str()),
-        (format!("Client Version: v{own}\nServer Version: v9.8.7 (commit abc)\n"), "")
+        (format!("Client Version: v{own}\nSidecar Version: v9.8.7 (commit abc)\n"), "")
     );
     let ran = bed.run(&["version", "-o", "json"]);
     let versions: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     let server = serde_json::json!({"gitVersion": "v9.8.7", "gitCommit": "abc"});
     assert_eq!(
-        (&versions["serverVersion"], &versions["clientVersion"]["gitVersion"]),
+        (&versions["sidecarVersion"], &versions["clientVersion"]["gitVersion"]),
         (&server, &format!("v{own}").into())
     );
     assert!(
         bed.run(&["version", "-oyaml"])
             .out
-            .contains("\nserverVersion:\n  gitCommit: abc\n  gitVersion: v9.8.7\n")
+            .contains("\nsidecarVersion:\n  gitCommit: abc\n  gitVersion: v9.8.7\n")
     );
     let member = Bed::answering((404, "text/plain", "404 page not found".to_owned()));
     let ran = member.run(&["version", "-o", "yaml"]);
-    assert!(!ran.out.contains("serverVersion") && ran.err.contains("sidecar not installed"), "{ran:?}");
+    assert!(!ran.out.contains("sidecarVersion") && ran.err.contains("sidecar not installed"), "{ran:?}");
 }

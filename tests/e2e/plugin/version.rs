@@ -12,7 +12,7 @@ fn version_of_the_sidecar_reaches_every_user() -> Result<()> {
     let said = nobody.run(&["version", "-o", "json"])?;
     let versions: Value = serde_json::from_str(&said.text())?;
     let own = concat!("v", env!("CARGO_PKG_VERSION"));
-    for side in ["clientVersion", "serverVersion"] {
+    for side in ["clientVersion", "sidecarVersion"] {
         ensure!(versions[side]["gitVersion"] == own, "{said:?}");
     }
     Ok(())

@@ -105,6 +105,10 @@ impl Status {
         self.condition("Ready")
     }
 
+    pub(super) fn reachable(&self) -> Option<&Condition> {
+        self.condition("Reachable")
+    }
+
     /// Only for members with an agent.
     pub(super) fn connected(&self) -> Option<&Condition> {
         self.condition("Connected")

@@ -1,11 +1,14 @@
 //! Encodes `meta.k8s.io/v1` `Table`, which `kubectl get` prints.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use kubectl_mc_api::age;
 use serde::Serialize;
 
 use super::form::{Marker, Partial, RV};
-use super::object::{Cluster, Object};
+use super::object::{Cluster, Object, Status};
+use crate::controllers::conditions::SEEN_INTERVAL;
 
 /// The part of the object in each row besides its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,7 +72,7 @@ impl<'a> Row<'a> {
             ready.map(|ready| ready.reason.clone()).unwrap_or_default(),
             status.server.clone().unwrap_or_default(),
             status.connected().map(|connected| connected.status.clone()).unwrap_or_default(),
-            age::since(status.last_seen.as_ref().map(|time| time.0), now),
+            last_seen(status, now),
             metadata.origin().to_string(),
         ];
         let object = match include {
@@ -87,6 +90,18 @@ impl<'a> Row<'a> {
         Self { cells, object: Some(Attachment::Marker(marker)) }
     }
 }
+
+/// How long ago the member answered. `lastSeen` of a member that answers is written at intervals, and its age there says
+/// nothing.
+fn last_seen(status: &Status, now: Timestamp) -> String {
+    let seen = status.last_seen.as_ref().map(|time| time.0);
+    let is_recent = seen.is_some_and(|seen| now.duration_since(seen).unsigned_abs() < RECENT);
+    let answers = status.reachable().is_some_and(|reachable| reachable.status == "True");
+    if is_recent && answers { "now".to_owned() } else { age::since(seen, now) }
+}
+
+/// An older `lastSeen` of a reachable member means that no leader probes it.
+const RECENT: Duration = SEEN_INTERVAL.saturating_mul(2);
 
 /// The metadata of a table of one object.
 pub(super) fn of_one(version: &str) -> RV<'_> {
@@ -152,7 +167,7 @@ const COLUMNS: [Column; 9] = [
         name: "Last Seen",
         r#type: "string",
         format: "",
-        description: "How long ago the cluster last answered.",
+        description: "How long ago the cluster last answered; now, if it answers the probes.",
         priority: 1,
     },
     Column {

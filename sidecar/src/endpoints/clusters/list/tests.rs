@@ -183,3 +183,27 @@ async fn metadata_list_has_its_own_kind() {
     assert_eq!(list["items"][0]["metadata"]["labels"]["env"], "prod");
     assert_eq!(list["items"][0]["status"], Value::Null);
 }
+
+#[tokio::test]
+async fn member_that_answers_is_seen_now() {
+    let (registry, mut writer) = Registry::new();
+    let ago = |seconds: i64| (jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds)).to_string();
+    let seen = |name: &str, uid: u64, reachable: &str, seconds: i64| {
+        let mut member = member(name, uid, &[]);
+        member.status = serde_json::from_value(serde_json::json!({
+            "lastSeen": ago(seconds),
+            "conditions": [{"type": "Reachable", "status": reachable, "reason": "x", "message": "",
+                            "lastTransitionTime": "2026-01-02T03:04:05Z"}],
+        }))
+        .unwrap();
+        member
+    };
+    // The status of m3 is old: no leader probes it.
+    let members =
+        vec![seen("m1", 10, "True", 344), seen("m2", 20, "False", 344), seen("m3", 30, "True", 7200)];
+    writer.replace(members, 0);
+    let table = list(&registry, "", Form::Table(Include::Metadata)).await.unwrap();
+    let cells: Vec<_> =
+        (0..3).map(|row| table["rows"][row]["cells"][7].as_str().unwrap().to_owned()).collect();
+    assert_eq!(cells, ["now", "5m44s", "120m"]);
+}

@@ -110,3 +110,23 @@ fn picked_cluster_is_named_and_its_change_is_confirmed() {
         assert_eq!((code, screen.contains("delete on us-1")), (expected, expected == 0), "{screen}");
     }
 }
+
+#[test]
+fn forbidden_on_a_terminal_names_cluster_and_hop() {
+    let bed = Bed::serving(|path| match path.contains("/pods") {
+        true => {
+            let said =
+                r#"{"kind": "Status", "code": 403, "reason": "Forbidden", "message": "pods is forbidden"}"#;
+            crate::bed::Answer::from((403, "application/json", said.to_owned())).sent_by_member()
+        }
+        false => crate::bed::Answer::from((200, "application/json", "{}".to_owned())).sent_by_member(),
+    });
+    bed.kubectl("echo 'Error from server (Forbidden): pods is forbidden' >&2; exit 1");
+    let words = ["-C", "m1", "get", "pods", "-n", "shop"];
+    let ran = bed.run(&words);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(1), "Error from server (Forbidden): pods is forbidden\n"));
+    let (code, screen) = Terminal::of(&bed.command(&words), 24, 200).unwrap().end(DEADLINE).unwrap();
+    let expected = "m1: the member refused it, and not the host; see: kubectl mc --context=host access explain -C m1 get pods -n \
+                    shop\nError from server (Forbidden): pods is forbidden";
+    assert!(code == 1 && screen.contains(expected), "{screen}");
+}

@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal};
 use crate::argv::Scanned;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::cluster_id::ClusterId;
+use crate::cluster::hop::{Asked, Hop, Refusal};
 use crate::cluster::reach::{HostReach, Reach};
 use crate::env::Env;
 use crate::error::{Explain, Failure};
@@ -38,7 +39,13 @@ pub(super) fn run(
     match reach {
         Ok(host) => run_through(plan, take_over, one, &Reach { host: Some(host) }),
         Err(error) if take_over == TakeOver::Never => Err(error.into()),
-        Err(_) => Ok(None),
+        Err(error) => {
+            // kubectl prints the same error, without a name.
+            explain_on_terminal(one.printer, || {
+                Some(format!("{} through the host: {}", one.cluster, error.reason()))
+            });
+            Ok(None)
+        }
     }
 }
 
@@ -92,7 +99,11 @@ pub(super) fn run_through(
             printer.release();
             Ok(Some(ExitStatus::Failed))
         }
-        (Ok(Some(_)) | Err(_), ..) if may_take_over && !is_key => Ok(None),
+        (Ok(Some(failure)), host, _) if may_take_over && !is_key => {
+            explain_on_terminal(one.printer, || place_of(&failure, one, host.as_ref()));
+            Ok(None)
+        }
+        (Err(_), ..) if may_take_over && !is_key => Ok(None),
         (Ok(Some(MemberFailure::Unreachable(reason))), ..) => {
             printer.release();
             let (verb, context) = (scanned.verb().unwrap_or_default(), cluster.to_string());
@@ -113,6 +124,41 @@ pub(super) fn run_through(
         (Err(error), ..) => Err(error.into()),
     }
 }
+
+/// Adds a line before the error that kubectl prints, on a terminal only: redirected output is kubectl's byte for byte.
+fn explain_on_terminal(printer: &Printer, line: impl FnOnce() -> Option<String>) {
+    if io::stderr().is_terminal()
+        && let Some(line) = line()
+    {
+        printer.note_line(&line);
+    }
+}
+
+/// Names the cluster and the hop of a failure that kubectl prints without them, and the next step.
+fn place_of(failure: &MemberFailure, one: &OneCluster<'_>, host: Option<&HostReach>) -> Option<String> {
+    let OneCluster { scanned, cluster, .. } = one;
+    let server = cluster.context().map(|context| without_credential(&context.cluster.server));
+    let at = server.map(|server| format!("context {cluster} ({server})"));
+    match (failure, cluster.member(), host) {
+        (MemberFailure::Server { code: FORBIDDEN, .. }, Some(member), Some(host)) => {
+            let refusal = Refusal { hop: Hop::Member, message: ServerText::default() };
+            let hint = refusal.hint(&host.found, Some(member), &Asked::of(scanned));
+            Some(format!("{cluster}: the member refused it, and not the host; {hint}"))
+        }
+        (MemberFailure::Server { code, .. }, Some(_), Some(host)) if *code != NOT_FOUND => {
+            Some(format!("{cluster}: the member answered this, through {}", host.found.describe()))
+        }
+        (MemberFailure::Server { code, .. }, ..) if *code != NOT_FOUND => {
+            Some(format!("{}: its server answered this", at?))
+        }
+        (MemberFailure::Unreachable(_), ..) => Some(format!("{}: check the network and the server", at?)),
+        _ => None,
+    }
+}
+
+const FORBIDDEN: u16 = 403;
+/// kubectl's error names the missing object.
+const NOT_FOUND: u16 = 404;
 
 /// The server of a context does not respond, and kubectl does not take over.
 #[derive(Debug, thiserror::Error)]

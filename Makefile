@@ -159,3 +159,4 @@ NOT_OF_A_DEBUG_BUILD := --skip compressed_image_stays_below_the_size_limit --ski
 clean: ## Take down test beds that were left behind and remove what was built
 	if [ -x $(TESTBED) ]; then $(TESTBED) down; fi
 	cargo clean
+	@echo "Go's caches and the installed packages are left; go clean -cache -modcache empties the caches."

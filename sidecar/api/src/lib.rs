@@ -40,7 +40,7 @@ pub mod token_life;
 
 pub use cluster_access::{ClusterAccess, ClusterAccessSpec, ClusterAccessStatus};
 pub use hop::Hop;
-pub use member_cluster::{MemberCluster, MemberClusterSpec, MemberClusterStatus};
+pub use member_cluster::{MemberCluster, MemberClusterSpec, MemberClusterStatus, SEEN_INTERVAL};
 pub use name::{ClusterName, InvalidClusterName, is_label, is_subdomain};
 pub use origin::Origin;
 pub use registration::Registration;

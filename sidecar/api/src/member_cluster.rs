@@ -1,6 +1,8 @@
 //! Defines the custom resource `MemberCluster`, the registry of members on the host. A member's connection
 //! and credential are not in it but in the Secret `<name>.member` in the sidecar's namespace.
 
+use std::time::Duration;
+
 use k8s_openapi::api::rbac::v1::Subject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
@@ -170,6 +172,9 @@ pub(crate) fn subjects_schema<T: JsonSchema>(generator: &mut SchemaGenerator) ->
     schema.insert("items".to_owned(), subject.to_value());
     schema
 }
+
+/// The shortest interval between writes of `lastSeen`.
+pub const SEEN_INTERVAL: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
 mod tests {

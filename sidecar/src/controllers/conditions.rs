@@ -1,6 +1,6 @@
 //! Writes the status of each MemberCluster; no other code does. Controllers report findings, and a status is
 //! written when it differs from the current one. A new time alone is not written, except `lastSeen` every
-//! [`SEEN_INTERVAL`]. A changed condition also creates an Event.
+//! [`kubectl_mc_api::SEEN_INTERVAL`]. A changed condition also creates an Event.
 //!
 //! Findings within a short time are combined in one write. The first status of a member waits until all
 //! controllers have reported, so hundreds of new members need only one write each.
@@ -251,8 +251,6 @@ struct Due {
     known: Known,
 }
 
-/// The shortest interval between writes of `lastSeen`.
-pub const SEEN_INTERVAL: Duration = Duration::from_secs(300);
 /// The delay that combines findings of several controllers from one response of a member.
 const MOMENT: Duration = Duration::from_millis(100);
 /// The maximum number of concurrent writes; after a start, every member may be due.

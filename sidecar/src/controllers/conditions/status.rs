@@ -7,9 +7,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kubectl_mc_api::names::MEMBER_UID;
-use kubectl_mc_api::{MemberCluster, MemberClusterStatus};
+use kubectl_mc_api::{MemberCluster, MemberClusterStatus, SEEN_INTERVAL};
 
-use super::SEEN_INTERVAL;
 use crate::controllers::kube_error::{MAX_MESSAGE, printable};
 use crate::members::inventory::fleet::Registered;
 

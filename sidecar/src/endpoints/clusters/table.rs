@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kubectl_mc_api::age;
+use kubectl_mc_api::{SEEN_INTERVAL, age};
 use serde::Serialize;
 
 use super::form::{Marker, Partial, RV};
 use super::object::{Cluster, Object, Status};
-use crate::controllers::conditions::SEEN_INTERVAL;
 
 /// The part of the object in each row besides its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,6 +6,7 @@ mod completion;
 mod kubectl;
 mod man;
 mod misspelled;
+mod overview;
 mod use_cluster;
 mod version;
 

@@ -10,7 +10,7 @@ use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 
 use self::error::{FlagError, Unreadable};
 use self::scope::{Clusters, Hubs};
-use super::{clusters, completion, use_cluster, version};
+use super::{clusters, completion, overview, use_cluster, version};
 use crate::access;
 use crate::argv::Scanned;
 pub(super) use crate::argv::{COMPARE, TAIL};
@@ -319,7 +319,7 @@ pub(super) fn parser() -> Command {
 /// Runs the parsed verb; without one, prints the help.
 pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
     let flags = flags(matches)?;
-    let Some((name, matches)) = matches.subcommand() else { return Ok(overview(printer)) };
+    let Some((name, matches)) = matches.subcommand() else { return Ok(overview::print(printer)) };
     let Some(verb) = find(OsStr::new(name)) else { return Ok(help(printer)) };
     let is_refused = match verb.clusters {
         Clusters::None => flags.chooses_clusters(),
@@ -379,14 +379,6 @@ fn writes_unless_shown(scanned: &Scanned) -> Effect {
 fn with(command: Command, flags: &[Arg]) -> Command {
     let own: Vec<_> = command.get_arguments().map(|flag| flag.get_id().clone()).collect();
     command.args(flags.iter().filter(|flag| !own.contains(flag.get_id())))
-}
-
-/// The first commands to know, and where the rest is.
-fn overview(printer: &Printer) -> ExitStatus {
-    let names = names().collect::<Vec<_>>().join(", ");
-    let verbs = cli::wrap(&format!("Commands of the plugin: {names}"));
-    printer.out(&format!("{}\n{verbs}\n{}", cli::OVERVIEW, cli::OVERVIEW_END));
-    ExitStatus::Success
 }
 
 fn help(printer: &Printer) -> ExitStatus {

@@ -340,7 +340,7 @@ fn pod_or(request: &Request, log: impl Fn() -> Vec<Step>) -> Vec<Step> {
     }
     answer(
         &json!({
-            "metadata": {"name": "talker"}, "spec": {"containers": [{"name": "main"}]},
+            "kind": "Pod", "apiVersion": "v1", "metadata": {"name": "talker"}, "spec": {"containers": [{"name": "main"}]},
             "status": {"containerStatuses": [{"name": "main", "containerID": "x://1", "state": {"running": {}}}]},
         })
         .to_string(),

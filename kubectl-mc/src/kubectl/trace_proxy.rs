@@ -6,24 +6,22 @@
 //! Both are new in each command. The kubeconfig with the token is in the private folder of the run, and the
 //! proxy ends with the command.
 
-mod listener;
 mod relay;
 
 use std::sync::Arc;
 use std::thread;
 
 use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use kube::config::{AuthInfo, Cluster};
 use tokio::sync::oneshot;
 
-use self::listener::{Identity, Listener};
 use self::relay::Relay;
 use crate::argv::Scanned;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::{ClusterContext, User};
 use crate::env::Env;
 use crate::error::Explain;
+use crate::kubectl::loopback::{Identity, Listener, Token};
 use crate::kubectl::preflight;
 use crate::log::Log;
 use crate::trace;
@@ -47,14 +45,14 @@ impl TraceProxy {
         if trace::current().is_none() || preflight::needs_no_server(scanned) || has_flags {
             return Ok(None);
         }
-        let token = token()?;
+        let token = Token::new().map_err(|error| TraceProxyError::Setup(error.into()))?;
+        let secret = token.0.clone();
         let identity = Identity::new().map_err(TraceProxyError::Setup)?;
         let certificate = identity.pem.clone();
         let (started, start) = std::sync::mpsc::sync_channel(1);
         let (running, stop) = oneshot::channel();
         let serve = {
-            let (through, scanned, env, token) =
-                (through.clone(), scanned.clone(), env.clone(), token.clone());
+            let (through, scanned, env) = (through.clone(), scanned.clone(), env.clone());
             move || serve(&through, &scanned, &env, token, identity, &started, stop)
         };
         let thread = thread::Builder::new().name("trace-proxy".to_owned()).spawn(serve);
@@ -69,7 +67,7 @@ impl TraceProxy {
             },
             user: User::Inline(
                 USER.to_owned(),
-                Box::new(AuthInfo { token: Some(token.into()), ..AuthInfo::default() }),
+                Box::new(AuthInfo { token: Some(secret.into()), ..AuthInfo::default() }),
                 None,
             ),
             ..through.clone()
@@ -88,7 +86,7 @@ fn serve(
     through: &ClusterContext,
     scanned: &Scanned,
     env: &Env,
-    token: String,
+    token: Token,
     identity: Identity,
     started: &std::sync::mpsc::SyncSender<Result<std::net::SocketAddr, TraceProxyError>>,
     stop: oneshot::Receiver<()>,
@@ -123,13 +121,6 @@ fn serve(
     });
     // Requests of a kubectl that has ended are not waited for.
     runtime.shutdown_background();
-}
-
-/// 256 random bits.
-fn token() -> Result<String, TraceProxyError> {
-    let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|error| TraceProxyError::Setup(error.into()))?;
-    Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -4,29 +4,36 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Body as HttpBody;
+use hyper::body::{Body as HttpBody, Incoming};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use kube::client::Body;
 use serde_json::json;
 
 use crate::cluster::client;
+use crate::kubectl::loopback::{Answers, Token};
 
 /// The client of the server, and the token that kubectl must send.
 pub(super) struct Relay {
     pub(super) client: kube::Client,
-    pub(super) token: String,
+    pub(super) token: Token,
+}
+
+impl Answers for Relay {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        self.pass_on(request).await
+    }
 }
 
 impl Relay {
     /// The server's answer, or a Status that says why there is none.
-    pub(super) async fn answer<B>(&self, mut request: Request<B>) -> Response<Body>
+    async fn pass_on<B>(&self, mut request: Request<B>) -> Response<Body>
     where
         B: HttpBody + Send,
         B::Data: Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        if !self.is_kubectl(request.headers()) {
+        if !self.token.is_in(request.headers()) {
             return refusal(
                 StatusCode::UNAUTHORIZED,
                 "the trace proxy of kubectl mc serves its own kubectl only",
@@ -56,13 +63,6 @@ impl Relay {
         }
         *answer.version_mut() = http::Version::HTTP_11;
         answer
-    }
-
-    fn is_kubectl(&self, headers: &HeaderMap) -> bool {
-        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        given.and_then(|value| value.strip_prefix("Bearer ")).is_some_and(|given| {
-            aws_lc_rs::constant_time::verify_slices_are_equal(given.as_bytes(), self.token.as_bytes()).is_ok()
-        })
     }
 }
 
@@ -132,12 +132,12 @@ mod tests {
                 async { Ok::<_, Infallible>(Response::new(Body::from(b"pods".to_vec()))) }
             })
         };
-        let relay = Relay { client: kube::Client::new(server, "default"), token: "secret".to_owned() };
+        let relay = Relay { client: kube::Client::new(server, "default"), token: Token("secret".to_owned()) };
         let mut request = Request::builder().uri("/api/v1/pods");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let answer = relay.answer(request.body(Full::<Bytes>::default()).unwrap()).await;
+        let answer = relay.pass_on(request.body(Full::<Bytes>::default()).unwrap()).await;
         (answer, got.get().cloned())
     }
 
@@ -163,9 +163,9 @@ mod tests {
         let gone = service_fn(async |_: Request<Body>| {
             Err::<Response<Body>, _>(std::io::Error::other("connection refused by host.example"))
         });
-        let relay = Relay { client: kube::Client::new(gone, "default"), token: "secret".to_owned() };
+        let relay = Relay { client: kube::Client::new(gone, "default"), token: Token("secret".to_owned()) };
         let request = Request::builder().header("authorization", "Bearer secret");
-        let answer = relay.answer(request.body(Full::<Bytes>::default()).unwrap()).await;
+        let answer = relay.pass_on(request.body(Full::<Bytes>::default()).unwrap()).await;
         assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
         let status = answer.collect().await.unwrap().to_bytes();
         let status: serde_json::Value = serde_json::from_slice(&status).unwrap();

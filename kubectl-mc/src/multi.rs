@@ -198,6 +198,11 @@ async fn run_all(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcom
     if plan.is_some() {
         interrupt::end_soon_after();
     }
+    if plan.is_none() && output::is_of_one_cluster(job.scanned) {
+        job.printer.note_line(
+            "- kubectl runs once for each cluster: --sort-by and templates see the objects of one cluster each",
+        );
+    }
     let means = if plan.is_some() { "direct requests" } else { "a kubectl for each cluster" };
     Log::new(job.env).decision("Run command", &[("by", &means)]);
     let all = async {

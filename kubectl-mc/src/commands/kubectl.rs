@@ -30,7 +30,7 @@ use crate::kubectl::self_review::{self, Subresource};
 use crate::kubectl::trace_proxy::TraceProxy;
 use crate::kubectl::verb::Effect;
 use crate::log::Log;
-use crate::multi::direct::{Plan, TailPlan};
+use crate::multi::direct::{NDJSON, Plan, TailPlan};
 use crate::multi::selection::{Choice, Kind, SelectedCluster, SelectionError};
 use crate::multi::{self, RunFolder};
 use crate::printer::Printer;
@@ -63,6 +63,12 @@ pub(super) fn run(
         // Invalid arguments are an error before any request.
         TailPlan::parse(&scanned)?;
     }
+    if is_ndjson(&scanned) && Plan::for_many(&scanned, env).is_none() {
+        return Err(Failure::usage(
+            format!("-o {NDJSON} works for `get` with types, names and selectors only, and without --watch"),
+            "for other commands use -o json, which kubectl knows",
+        ));
+    }
     let settings = Settings { choice: choice(&scanned, &settings, env, printer)?, ..settings };
     match settings.choice.as_ref().and_then(Choice::exact) {
         Some(cluster) if !settings.show_clusters => {
@@ -72,6 +78,12 @@ pub(super) fn run(
         }
         _ => several::run(scanned, settings, env, printer),
     }
+}
+
+/// Whether `get` has the output format of the plugin, which kubectl does not have.
+fn is_ndjson(scanned: &Scanned) -> bool {
+    scanned.verb().is_some_and(|verb| verb == "get")
+        && scanned.value("output").is_some_and(|output| output == NDJSON)
 }
 
 /// The chosen clusters, or else the cluster of `kubectl mc use`. A command that may change something then

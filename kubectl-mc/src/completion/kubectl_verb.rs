@@ -16,6 +16,7 @@ use crate::cluster::context::ClusterContext;
 use crate::cluster::credential;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::{overlay, rewrite};
+use crate::multi::direct::NDJSON;
 use crate::multi::selection::{Kind, ListOf};
 
 pub(super) fn respond(session: &Session<'_>, parser: &Command, cursor: &Cursor, typed: &str) -> Answer {
@@ -23,12 +24,18 @@ pub(super) fn respond(session: &Session<'_>, parser: &Command, cursor: &Cursor, 
     let Some(verb) = before.verb() else { return verbs_or_flags(session, parser, cursor, typed) };
     match cursor.place {
         Place::Word => {}
+        Place::KubectlValue if is_output_of_get(before) => {
+            return ndjson(typed).and(on_member(session, before, typed));
+        }
         Place::AfterDashes | Place::KubectlValue | Place::OwnValue(_) => {
             return on_member(session, before, typed);
         }
     }
     if let Some(answer) = own_value(session, parser, Some(verb), typed) {
         return answer;
+    }
+    if let Some(value) = typed.strip_prefix("--output=").filter(|_| verb == "get") {
+        return ndjson(value).and(on_member(session, before, typed));
     }
     if typed.starts_with("--") && typed.contains('=') {
         let strategies = ["--dry-run=clusters"].into_iter().filter(|word| word.starts_with(typed));
@@ -51,6 +58,17 @@ pub(super) fn respond(session: &Session<'_>, parser: &Command, cursor: &Cursor, 
         return without_cluster(session, before, typed);
     }
     on_member(session, before, typed)
+}
+
+/// Whether the last word takes the output format of `get`.
+fn is_output_of_get(before: &Scanned) -> bool {
+    let last = before.kubectl.last().map(OsString::as_os_str).unwrap_or_default();
+    before.verb().is_some_and(|verb| verb == "get") && (last == "-o" || last == "--output")
+}
+
+/// The output format that kubectl does not have.
+fn ndjson(typed: &str) -> Answer {
+    Answer::words([NDJSON]).beginning_with(typed)
 }
 
 fn verbs_or_flags(session: &Session<'_>, parser: &Command, cursor: &Cursor, typed: &str) -> Answer {

@@ -13,6 +13,7 @@
 //! - [`logs`]: the logs of pods; [`compare`]: differences between clusters
 //! - [`report`]: commands with one text for each cluster
 //! - [`get`]: lists and watches; [`server_table`]: the rows of a server's table
+//! - [`printing`]: kubectl sorts and prints one list of all clusters
 
 mod answer;
 mod arrivals;
@@ -31,6 +32,7 @@ mod member_types;
 mod pages;
 mod path_name;
 mod pool;
+mod printing;
 mod report;
 mod run_job;
 mod server_table;
@@ -42,10 +44,13 @@ use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 
 use crate::cluster::cluster_id::ClusterId;
+use get::GetError;
 use member::{Member, Members};
 use member_deadline::MemberDeadline;
+use printing::PrintError;
 
 pub(crate) use failure::MemberFailure;
+pub(crate) use get::NDJSON;
 pub(crate) use logs::TailPlan;
 pub(crate) use server_table::render as render_table;
 
@@ -56,9 +61,9 @@ use crate::cluster::reach::Reach;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
-use crate::multi::ClusterProgress;
 use crate::multi::ordered_output::{self, Concurrency, ForCluster, Sink};
 use crate::multi::selection::Growth;
+use crate::multi::{ClusterProgress, Fault};
 use crate::printer::Printer;
 use crate::server_text::ServerText;
 
@@ -101,8 +106,12 @@ impl Plan {
         if let Some(tail) = Self::tail(scanned) {
             return Some((tail, TakeOver::Never));
         }
-        let plan = Self::of(scanned, env)?;
-        if env.var(env::DIRECT).is_some_and(|direct| direct == "only") {
+        // kubectl itself sorts and prints the objects of one cluster.
+        let needs_kubectl =
+            |plan: &Self| matches!(plan, Self::Get(get) if get.needs_kubectl() && !get.is_own_format());
+        let plan = Self::of(scanned, env).filter(|plan| !needs_kubectl(plan))?;
+        let is_own_format = matches!(&plan, Self::Get(get) if get.is_own_format());
+        if is_own_format || env.var(env::DIRECT).is_some_and(|direct| direct == "only") {
             return Some((plan, TakeOver::Never));
         }
         // From level 6 on, kubectl logs its requests.
@@ -118,6 +127,10 @@ impl Plan {
 
     /// The plan for a command line, if it runs by direct requests.
     fn of(scanned: &Scanned, env: &Env) -> Option<Self> {
+        // kubectl has no such format.
+        if let Some(own) = get::GetPlan::of(scanned).filter(get::GetPlan::is_own_format) {
+            return Some(Self::Get(own));
+        }
         if env.var(env::DIRECT).is_some_and(|direct| direct == "0") {
             return None;
         }
@@ -145,7 +158,11 @@ impl Plan {
     /// Lines of text go to `text`.
     pub(crate) async fn run(&self, task: &Task<'_>, text: &mut dyn Text) -> Result<Vec<Ended>, DirectError> {
         let result = match self {
-            Self::Get(plan) => get::run(plan, task, text).await,
+            Self::Get(plan) => match get::run(plan, task, text).await {
+                Ok(ended) => Ok(ended),
+                Err(GetError::Client(error)) => Err(error),
+                Err(GetError::Print(error)) => return Err(error.into()),
+            },
             Self::Logs(plan) => logs::run(plan, task, text).await,
             Self::Tail(plan) => logs::run_tail(plan, task, text).await,
             Self::Compare(plan) => compare::run(plan, task).await,
@@ -258,6 +275,20 @@ impl Task<'_> {
         self.at_once.unwrap_or(AT_ONCE).min(self.clusters.len())
     }
 
+    /// Length of the longest name of a cluster.
+    fn width(&self) -> usize {
+        self.clusters.iter().map(|name| name.as_str().len()).max().unwrap_or(0)
+    }
+
+    /// The clusters whose objects are missing, and why.
+    fn faults(&self, results: &[Result<(), MemberFailure>]) -> Vec<(ClusterId, Fault)> {
+        let not_ready = self.not_ready.iter().cloned();
+        let failed = self.clusters.iter().zip(results);
+        let failed =
+            failed.filter_map(|(name, result)| Some((name.clone(), Fault::from(result.clone().err()?))));
+        not_ready.map(|(name, reason)| (name, Fault::NotReady(reason))).chain(failed).collect()
+    }
+
     /// Runs the work on each member in parallel, and passes the pieces to the sink in order.
     async fn run_each<P, W>(
         &self,
@@ -302,16 +333,28 @@ fn has_preferences(env: &Env) -> bool {
         || env.home().is_some_and(|home| std::path::Path::new(home).join(".kube").join("kuberc").exists())
 }
 
-/// The client setup failed.
+/// The command has no result of any cluster.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DirectError {
     #[error("cannot use {host}")]
     Client { host: String, source: ClientError },
+    #[error(transparent)]
+    Print(#[from] PrintError),
 }
 
 impl Explain for DirectError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Client { .. } => None,
+            Self::Print(error) => error.hint(),
+        }
+    }
+
     fn status(&self) -> ExitStatus {
-        ExitStatus::Failed
+        match self {
+            Self::Client { .. } => ExitStatus::Failed,
+            Self::Print(error) => error.status(),
+        }
     }
 }
 

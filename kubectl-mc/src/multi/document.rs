@@ -46,7 +46,7 @@ impl Document {
     }
 
     /// Adds the failure of a cluster.
-    fn fail(&mut self, cluster: &ClusterId, fault: &Fault) {
+    pub(super) fn fail(&mut self, cluster: &ClusterId, fault: &Fault) {
         self.errors.extend(cluster_error(cluster, fault));
     }
 

@@ -140,6 +140,17 @@ pub(super) fn shape(scanned: &Scanned) -> OutputShape {
     }
 }
 
+/// Whether kubectl sorts the output, or prints it by a template: one of each cluster, if several run it.
+pub(super) fn is_of_one_cluster(scanned: &Scanned) -> bool {
+    let output = scanned.value("output").unwrap_or_default().to_string_lossy();
+    let is_template = output.contains("jsonpath") || output.contains("template");
+    let is_template =
+        is_template || output.starts_with("custom-columns") || scanned.value("template").is_some();
+    let verb = scanned.verb().unwrap_or_default();
+    scanned.verb_is_builtin()
+        && (scanned.value("sort-by").is_some_and(|field| !field.is_empty()) || (verb == "get" && is_template))
+}
+
 const CONTENT: &[&str] = &["exec", "logs", "cp", "attach", "run", "debug", "diff"];
 
 #[cfg(test)]

@@ -62,6 +62,10 @@ fn clusters_complete_wherever_they_are_named() {
         ("-C |eu", "eu-1 eu-2 :4"),
         ("get pods -C |us", "us-1 :4"),
         ("--cluster |u", "us-1 :4"),
+        // The output format that kubectl does not have.
+        ("get pods -o |nd", "ndjson :4"),
+        ("get pods --output=|nd", "ndjson :4"),
+        ("top pods -o |nd", ":4"),
         ("--cluster=|u", "us-1 :4"),
         ("get --exclude=|eu-2", "eu-2 :4"),
         ("-C|u", "-Cus-1 :4"),

@@ -55,6 +55,7 @@ mod tls_server;
 mod tool_env;
 mod tool_shell;
 mod trace;
+mod union;
 mod unjoin;
 mod usage;
 mod use_cluster;

@@ -39,7 +39,10 @@ fn doctor_names_the_missing_rights_of_a_caller() -> Result<()> {
     let request = finding(&said, "request")?;
     ensure!(request["message"].as_str().unwrap_or_default().starts_with("host authorization: "), "{request}");
     ensure!(
-        request["fix"].as_str().unwrap_or_default().contains("access grant view --user=e2e-doctor-stranger -C m1"),
+        request["fix"]
+            .as_str()
+            .unwrap_or_default()
+            .contains("access grant view --user=e2e-doctor-stranger -C m1"),
         "{request}"
     );
     Ok(())

@@ -12,7 +12,7 @@ use crate::progress;
 mod beside;
 
 pub use beside::{
-    build_helm, build_krew, build_kubeconfig_reader, build_prometheus, cert_manager,
+    build_helm, build_krew, build_kubeconfig_reader, build_kubectl, build_prometheus, cert_manager,
     cert_manager_definitions, collector, karmada_agent, karmada_chart, karmadactl, konnectivity,
     openid_provider, profile_consumer, profile_definition, prometheus,
 };

@@ -1,10 +1,11 @@
 //! Implements `kubectl get` on many clusters: resolves the types on each, then requests one type after the
-//! other from all clusters in parallel.
+//! other from all clusters in parallel. kubectl sorts and prints templates ([`union`]).
 
 mod list;
 mod plan;
 mod resolve;
 mod table;
+mod union;
 mod watch;
 
 use std::collections::VecDeque;
@@ -14,19 +15,21 @@ use std::ops::ControlFlow;
 use serde_json::Value;
 
 pub(crate) use plan::GetPlan;
+pub(crate) use plan::NDJSON;
 use plan::{Objects, Output};
 
 use self::list::{ItemSink, Items};
 use self::resolve::{Round, Search, Wanted};
 use self::table::{Rows, TableSink};
+pub(super) use self::union::GetError;
 use super::failure::MemberFailure;
 use super::lasting::SPARE;
 use super::member::{Member, Members};
 use super::member_deadline::MemberDeadline;
+use super::printing::PrintError;
 use super::server_table::Shown;
 use super::{Ended, Merge, Task, Text};
 use crate::cluster::client::ClientError;
-use crate::multi::Fault;
 use crate::multi::ordered_output::{self, Sink};
 
 /// The request to one member in a round.
@@ -41,16 +44,25 @@ pub(super) async fn run(
     plan: &GetPlan,
     task: &Task<'_>,
     text: &mut dyn Text,
-) -> Result<Vec<Ended>, ClientError> {
+) -> Result<Vec<Ended>, GetError> {
     if plan.watch {
         // Additional streams follow the clusters themselves and clusters that join.
         let members = task.members(task.clusters.len() + SPARE, MemberDeadline::each).await?;
         return Ok(watch::run(plan, task, &members, text).await);
     }
-    Ok(task.named(list_all(plan, task).await?))
+    let is_table = matches!(plan.output, Output::Table(_));
+    let results = match plan.needs_kubectl() && !is_table {
+        true => union::run(plan, task, text).await?,
+        false => list_all(plan, task, text).await?,
+    };
+    Ok(task.named(results))
 }
 
-async fn list_all(plan: &GetPlan, task: &Task<'_>) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {
+async fn list_all(
+    plan: &GetPlan,
+    task: &Task<'_>,
+    text: &mut dyn Text,
+) -> Result<Vec<Result<(), MemberFailure>>, GetError> {
     let mut members = task.members(0, MemberDeadline::whole).await?;
     let mut results = MemberResults::new(members.all.len());
     let all = members.all.clone();
@@ -75,6 +87,10 @@ async fn list_all(plan: &GetPlan, task: &Task<'_>) -> Result<Vec<Result<(), Memb
         let Some(round) = round else { return Ok(results.0) };
         for (place, result) in places.into_iter().zip(round) {
             results.note(place, result);
+        }
+        if let Err(error) = sink.sort(plan, task).await {
+            union::failed(task, text, &results);
+            return Err(GetError::Print(error));
         }
         if sink.end_round().is_break() {
             return Ok(results.0);
@@ -205,6 +221,7 @@ impl<'a> Sinks<'a> {
         match self {
             Self::Table(sink) => {
                 let rows = Rows { source, shown: sink.shown() };
+                sink.hold_back(plan.sort_by.is_some());
                 sink.names(&wanted);
                 let fetch = |wanted, sender| {
                     let rows = rows.clone();
@@ -218,7 +235,7 @@ impl<'a> Sinks<'a> {
                     form: sink.form(),
                     merge: task.merge,
                     managed_fields: plan.managed_fields,
-                    width: task.clusters.iter().map(|name| name.as_str().len()).max().unwrap_or(0),
+                    width: task.width(),
                 };
                 let fetch = |wanted, sender| {
                     let items = items.clone();
@@ -226,6 +243,14 @@ impl<'a> Sinks<'a> {
                 };
                 ordered_output::run(wanted, &way, fetch, sink).await
             }
+        }
+    }
+
+    /// Sorts the rows of a round by `--sort-by`.
+    async fn sort(&mut self, plan: &GetPlan, task: &Task<'_>) -> Result<(), PrintError> {
+        match (self, &plan.sort_by) {
+            (Self::Table(sink), Some(field)) => sink.sort(field, task).await,
+            _ => Ok(()),
         }
     }
 
@@ -246,11 +271,7 @@ impl<'a> Sinks<'a> {
     ) {
         match self {
             Self::Items(sink) => {
-                let failed = members.iter().zip(&results.0).filter_map(|(member, result)| {
-                    Some((member.name.clone(), Fault::from(result.clone().err()?)))
-                });
-                let not_ready = task.not_ready.iter().cloned();
-                sink.end(not_ready.map(|(name, reason)| (name, Fault::NotReady(reason))).chain(failed));
+                sink.end(task.faults(&results.0));
             }
             // As in kubectl, if there was no error and no output.
             Self::Table(sink)

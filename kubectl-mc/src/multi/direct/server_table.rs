@@ -8,6 +8,7 @@ use kubectl_mc_api::age;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::answer::{self, ListMeta};
 use super::failure::MemberFailure;
@@ -95,6 +96,8 @@ pub(super) struct TableLines {
     pub(super) rows: Vec<String>,
     /// The object behind each row.
     pub(super) objects: Vec<Shadow>,
+    /// The whole object behind each row, if it was requested.
+    pub(super) whole: Vec<Value>,
 }
 
 /// The fields of an object that a watch remembers.
@@ -181,7 +184,7 @@ impl Table {
                     line.join("\t")
                 })
                 .collect();
-        TableLines { header: header.join("\t"), rows, objects }
+        TableLines { header: header.join("\t"), rows, objects, whole: Vec::new() }
     }
 
     /// kubectl's table for objects without a table: names and ages.
@@ -212,11 +215,34 @@ impl Table {
     }
 }
 
+/// The whole objects behind the rows of an answer.
+pub(super) fn row_objects(body: &[u8]) -> Result<Vec<&RawValue>, MemberFailure> {
+    #[derive(Deserialize)]
+    struct Rows<'a> {
+        #[serde(borrow)]
+        rows: Option<Vec<WholeRow<'a>>>,
+        /// A list of plain objects in place of a table.
+        #[serde(borrow)]
+        items: Option<Vec<&'a RawValue>>,
+    }
+    #[derive(Deserialize)]
+    struct WholeRow<'a> {
+        #[serde(borrow)]
+        object: &'a RawValue,
+    }
+    let Rows { rows, items } = answer::parse(body)?;
+    match (rows, items) {
+        (Some(rows), _) => Ok(rows.into_iter().map(|row| row.object).collect()),
+        (None, Some(items)) => Ok(items),
+        (None, None) => Ok(vec![answer::parse(body)?]),
+    }
+}
+
 /// A table in the format of `kubectl get`, and the names of its objects. The text is empty without rows.
 pub(crate) fn render(answer: &Value, wide: bool, no_headers: bool) -> (String, Vec<String>) {
     let columns = Columns { wide, no_headers, ..Columns::default() };
     let shown = Shown { columns, ..Shown::default() };
-    let TableLines { header, rows, objects } = Table::of_answer(answer).lines(&mut Vec::new(), &shown);
+    let TableLines { header, rows, objects, .. } = Table::of_answer(answer).lines(&mut Vec::new(), &shown);
     let mut writer = TabWriter::default();
     if !no_headers && !rows.is_empty() {
         writer.line(&header);

@@ -63,6 +63,12 @@ pub fn build_kubeconfig_reader() -> Result<PathBuf> {
     Ok(path(DEFAULT_VERSION, KUBECONFIG_READER))
 }
 
+/// Builds kubectl and returns its path.
+pub fn build_kubectl() -> Result<PathBuf> {
+    super::build(DEFAULT_VERSION, &["kubectl"])?;
+    Ok(path(DEFAULT_VERSION, "kubectl"))
+}
+
 /// Builds krew and its validator, and kubectl, which runs krew; returns their paths.
 pub fn build_krew() -> Result<[PathBuf; 3]> {
     build_from(&root().join("tests/krew"), DEFAULT_VERSION, &KREW)?;

@@ -34,6 +34,8 @@ pub(super) struct Source {
     /// Maximum number of objects per request; kubectl's `--chunk-size`.
     pub(super) chunk: Option<u32>,
     pub(super) ignore_not_found: bool,
+    /// Whether a row of a table comes with its whole object, for sorting.
+    pub(super) whole_rows: bool,
 }
 
 impl Source {
@@ -42,6 +44,7 @@ impl Source {
         Query::default()
             .with_some("labelSelector", self.selector.as_deref())
             .with_some("fieldSelector", self.field_selector.as_deref())
+            .with_some("includeObject", self.whole_rows.then_some("Object"))
     }
 
     pub(super) fn path(&self, ask: &Ask) -> String {
@@ -85,7 +88,8 @@ impl Source {
         let mut result = Ok(());
         for name in ask.names.iter().flatten() {
             let name = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
-            match ask.member.get(&format!("{path}/{name}"), accept).await.and_then(&mut take) {
+            let query = Query::default().with_some("includeObject", self.whole_rows.then_some("Object"));
+            match ask.member.get(&format!("{path}/{name}{query}"), accept).await.and_then(&mut take) {
                 Ok((piece, _)) => {
                     if sender.send(piece).await.is_err() {
                         return result;
@@ -118,9 +122,15 @@ impl Source {
 /// The output format of an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ItemFormat {
-    Json { depth: usize },
-    Yaml { indent: usize },
+    Json {
+        depth: usize,
+    },
+    Yaml {
+        indent: usize,
+    },
     Name,
+    /// One object a line.
+    NdJson,
 }
 
 /// Converts objects to text.
@@ -151,7 +161,9 @@ impl Items {
         let (accept, chunk) = match self.form {
             ItemFormat::Name if ask.names.is_none() => (NAMES, NAMES_CHUNK),
             ItemFormat::Name => (NAME, NAMES_CHUNK),
-            ItemFormat::Json { .. } | ItemFormat::Yaml { .. } => (OBJECTS, OBJECTS_CHUNK),
+            ItemFormat::Json { .. } | ItemFormat::Yaml { .. } | ItemFormat::NdJson => {
+                (OBJECTS, OBJECTS_CHUNK)
+            }
         };
         let write = |item: &RawValue| self.write(item, &ask);
         self.source.fetch_items(&ask, accept, chunk, write, &sender).await
@@ -159,18 +171,15 @@ impl Items {
 
     fn write(&self, item: &RawValue, ask: &Ask) -> Result<String, MemberFailure> {
         let Ask { member, resource, names: _ } = ask;
-        let marked = self.merge == Merge::Marked;
+        let marked = self.merge == Merge::Marked || self.form == ItemFormat::NdJson;
         if self.form == ItemFormat::Name {
             let named: Named = parse(item.get().as_bytes())?;
-            let name = escaped(&format!("{}/{}", resource.prefix(), named.metadata.name));
-            let width = self.width;
-            return Ok(if marked { format!("{:width$} | {name}", member.name.as_str()) } else { name });
+            let name = format!("{}/{}", resource.prefix(), named.metadata.name);
+            return Ok(if marked { marked_name(&member.name, self.width, &name) } else { escaped(&name) });
         }
         let mut item = value(item, resource)?;
-        if !self.managed_fields
-            && let Some(metadata) = item.get_mut("metadata").and_then(Value::as_object_mut)
-        {
-            metadata.remove("managedFields");
+        if !self.managed_fields {
+            remove_managed_fields(&mut item);
         }
         if marked {
             document::mark(&mut item, &member.name);
@@ -178,8 +187,21 @@ impl Items {
         Ok(match self.form {
             ItemFormat::Json { depth } => json::text(&item, depth),
             ItemFormat::Yaml { indent } => yaml::text(&item, indent),
+            ItemFormat::NdJson => item.to_string(),
             ItemFormat::Name => String::new(),
         })
+    }
+}
+
+/// The line of a name with its cluster, without its end.
+pub(super) fn marked_name(cluster: &ClusterId, width: usize, name: &str) -> String {
+    format!("{:width$} | {}", cluster.as_str(), escaped(name))
+}
+
+/// Removes what kubectl shows only on request.
+pub(super) fn remove_managed_fields(item: &mut Value) {
+    if let Some(metadata) = item.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
     }
 }
 
@@ -194,7 +216,7 @@ pub(super) async fn values(
 }
 
 /// An object with its type, which items of a list may lack.
-fn value(item: &RawValue, resource: &ApiResource) -> Result<Value, MemberFailure> {
+pub(super) fn value(item: &RawValue, resource: &ApiResource) -> Result<Value, MemberFailure> {
     let mut item: Value = parse(item.get().as_bytes())?;
     if let Some(fields) = item.as_object_mut() {
         fields.entry("apiVersion").or_insert_with(|| resource.api_version().into());
@@ -217,7 +239,8 @@ impl<'a> ItemSink<'a> {
         let form = match output {
             Output::Json => ItemFormat::Json { depth: if alone { 0 } else { 2 } },
             Output::Yaml => ItemFormat::Yaml { indent: if alone { 0 } else { 2 } },
-            Output::Name | Output::Table(_) => ItemFormat::Name,
+            Output::NdJson => ItemFormat::NdJson,
+            Output::Name | Output::Table(_) | Output::Template(_) => ItemFormat::Name,
         };
         Self { task, form, alone, written: 0 }
     }
@@ -227,11 +250,13 @@ impl<'a> ItemSink<'a> {
     }
 
     /// Ends the list, with the errors of missing clusters in its metadata.
-    pub(super) fn end(&mut self, failures: impl Iterator<Item = (ClusterId, Fault)>) {
-        let failures: Vec<Value> =
-            failures.filter_map(|(cluster, fault)| document::cluster_error(&cluster, &fault)).collect();
+    pub(super) fn end(&mut self, failures: Vec<(ClusterId, Fault)>) {
+        let failures: Vec<Value> = failures
+            .into_iter()
+            .filter_map(|(cluster, fault)| document::cluster_error(&cluster, &fault))
+            .collect();
         if self.alone
-            || self.form == ItemFormat::Name
+            || matches!(self.form, ItemFormat::Name | ItemFormat::NdJson)
             || (self.task.merge == Merge::Plain && self.written == 0 && !failures.is_empty())
         {
             return;
@@ -249,7 +274,7 @@ impl<'a> ItemSink<'a> {
                     json::text(&metadata, 1)
                 )
             }
-            ItemFormat::Yaml { .. } | ItemFormat::Name => {
+            ItemFormat::Yaml { .. } | ItemFormat::Name | ItemFormat::NdJson => {
                 let items = if self.written == 0 { "apiVersion: v1\nitems: []\n" } else { "" };
                 let metadata = yaml::text(&serde_json::json!({"metadata": metadata}), 0);
                 format!("{items}kind: List\n{metadata}")
@@ -264,7 +289,7 @@ impl Sink<Vec<String>> for ItemSink<'_> {
         let mut text = String::new();
         for item in items {
             match self.form {
-                ItemFormat::Name => text.push_str(&item),
+                ItemFormat::Name | ItemFormat::NdJson => text.push_str(&item),
                 ItemFormat::Json { .. } if self.alone => text.push_str(&item),
                 ItemFormat::Json { .. } => {
                     text.push_str(match self.written {
@@ -279,7 +304,8 @@ impl Sink<Vec<String>> for ItemSink<'_> {
                     text.push_str(&item);
                 }
             }
-            if self.form == ItemFormat::Name || matches!(self.form, ItemFormat::Json { .. } if self.alone) {
+            let is_line = matches!(self.form, ItemFormat::Name | ItemFormat::NdJson);
+            if is_line || matches!(self.form, ItemFormat::Json { .. } if self.alone) {
                 text.push('\n');
             }
             self.written += 1;

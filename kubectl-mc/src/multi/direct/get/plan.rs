@@ -2,6 +2,7 @@
 //! exactly.
 
 use super::list::Source;
+use super::union::Template;
 use crate::argv::Scanned;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 use crate::multi::direct::server_table::Columns;
@@ -12,6 +13,8 @@ pub(crate) struct GetPlan {
     pub(super) objects: Objects,
     pub(super) source: Source,
     pub(super) output: Output,
+    /// `--sort-by`
+    pub(super) sort_by: Option<String>,
     pub(super) watch: bool,
     pub(super) managed_fields: bool,
 }
@@ -32,6 +35,10 @@ pub(super) enum Output {
     Json,
     Yaml,
     Name,
+    /// One JSON object a line, which kubectl does not have.
+    NdJson,
+    /// A template, which kubectl prints.
+    Template(Template),
 }
 
 impl GetPlan {
@@ -53,7 +60,7 @@ impl GetPlan {
             words.arguments.remove(0);
         }
         let mut plan = Self::read(&words)?;
-        let plain = plan.output == Output::Table(Columns::default()) && !plan.watch;
+        let plain = plan.output == Output::Table(Columns::default()) && !plan.watch && plan.sort_by.is_none();
         (plan.output, plan.source.ignore_not_found) = (Output::Json, true);
         plain.then_some(plan)
     }
@@ -61,6 +68,16 @@ impl GetPlan {
     /// Whether the plan streams until it is interrupted.
     pub(crate) fn is_watch(&self) -> bool {
         self.watch
+    }
+
+    /// Whether kubectl must sort or print the objects, which it does for several clusters together.
+    pub(crate) fn needs_kubectl(&self) -> bool {
+        self.sort_by.is_some() || matches!(self.output, Output::Template(_))
+    }
+
+    /// Whether the output is none of kubectl's.
+    pub(crate) fn is_own_format(&self) -> bool {
+        self.output == Output::NdJson
     }
 
     fn read(words: &Words<'_>) -> Option<Self> {
@@ -74,13 +91,22 @@ impl GetPlan {
                 .map(str::to_owned)
                 .collect(),
         };
+        let template = Template::read(words);
+        let has_template_flags =
+            ["template", "allow-missing-template-keys"].iter().any(|flag| words.is_given(flag));
+        // Without headers is also a table of custom columns.
+        let no_headers = Columns { no_headers: columns.no_headers, ..Columns::default() };
         let output = match words.value("output").unwrap_or_default() {
+            _ if template.is_some() && columns != no_headers => return None,
+            _ if let Some(template) = template => Output::Template(template),
+            _ if has_template_flags => return None,
             "" | "wide" => Output::Table(columns),
             // kubectl refuses some of these combinations with its own message.
             _ if columns != Columns::default() => return None,
             "json" => Output::Json,
             "yaml" => Output::Yaml,
             "name" => Output::Name,
+            NDJSON => Output::NdJson,
             _ => return None,
         };
         let source = Source {
@@ -90,11 +116,13 @@ impl GetPlan {
             field_selector: words.text("field-selector").map(|selector| selector.trim().to_owned()),
             chunk: words.value("chunk-size").map(str::parse).transpose().ok()?,
             ignore_not_found: words.is_on("ignore-not-found"),
+            whole_rows: words.text("sort-by").is_some() && matches!(output, Output::Table(_)),
         };
         let plan = Self {
             objects: Objects::of(&words.arguments)?,
             source,
             output,
+            sort_by: words.text("sort-by"),
             watch: words.is_on("watch"),
             managed_fields: words.is_on("show-managed-fields"),
         };
@@ -112,7 +140,7 @@ impl GetPlan {
                 Objects::All(types) => types.len() == 1,
                 Objects::Named(names) => names.len() == 1,
             };
-        !(by_name && narrowed) && (!self.watch || (watchable && !ignore_not_found))
+        !(by_name && narrowed) && (!self.watch || (watchable && !ignore_not_found && self.sort_by.is_none()))
     }
 }
 
@@ -141,7 +169,7 @@ impl Objects {
 }
 
 const GRAMMAR: Grammar = Grammar {
-    values: &["output", "selector", "field-selector", "label-columns", "chunk-size"],
+    values: &["output", "selector", "field-selector", "label-columns", "chunk-size", "sort-by", "template"],
     switches: &[
         "all-namespaces",
         "watch",
@@ -149,8 +177,12 @@ const GRAMMAR: Grammar = Grammar {
         "show-labels",
         "ignore-not-found",
         "show-managed-fields",
+        "allow-missing-template-keys",
     ],
 };
+
+/// The plugin's own format: newline-delimited JSON.
+pub(crate) const NDJSON: &str = "ndjson";
 
 #[cfg(test)]
 mod tests {
@@ -173,6 +205,7 @@ mod tests {
             "get pods -w --no-headers",
             "get pod a --watch",
             "get pods -Lapp,tier --chunk-size=50",
+            "get pods -o ndjson",
         ] {
             assert!(plan(words).is_some(), "{words}");
         }
@@ -181,13 +214,29 @@ mod tests {
     }
 
     #[test]
+    fn templates_and_sorting_need_kubectl() {
+        for words in [
+            "get pods --sort-by=.metadata.name",
+            "get pods --sort-by=.metadata.name -o name",
+            "get pods -o jsonpath={.items}",
+            "get pods --template={{.items}}",
+            "get pods -o custom-columns=A:.b --no-headers",
+            "get pods -o go-template-file=x --allow-missing-template-keys=false",
+        ] {
+            assert!(plan(words).unwrap().needs_kubectl(), "{words}");
+        }
+        assert!(!plan("get pods -o name").unwrap().needs_kubectl());
+    }
+
+    #[test]
     fn other_requests_are_left_to_kubectl() {
         for words in [
             "get",
             "get -f pods.yaml",
-            "get pods -o jsonpath={.items}",
-            "get pods -o custom-columns=A:.b",
-            "get pods --sort-by=.metadata.name",
+            "get pods -o jsonpath={.items} -w",
+            "get pods -o json --template={{.items}}",
+            "get pods --sort-by=.metadata.name -w",
+            "get pods -o jsonpath={.items} --show-labels",
             "get --raw /version",
             "get pods --subresource=status",
             "get pods,",

@@ -7,14 +7,16 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
 use super::Ask;
-use super::list::Source;
+use super::list::{self, Source};
 use super::resolve::Wanted;
 use crate::multi::direct::failure::MemberFailure;
-use crate::multi::direct::server_table::{Shown, Table, TableLines};
+use crate::multi::direct::printing::{self, PrintError};
+use crate::multi::direct::server_table::{Shown, Table, TableLines, row_objects};
 use crate::multi::direct::{Merge, Task};
 use crate::multi::ordered_output::{HELD, Sink};
 use crate::tabwriter::TabWriter;
@@ -40,7 +42,13 @@ impl Rows {
                 false => Table::of_object(&body, &ask.resource.kind)?,
             };
             let next = std::mem::take(&mut table.metadata.next);
-            Ok((table.lines(&mut columns, &shown), next))
+            let mut lines = table.lines(&mut columns, &shown);
+            if source.whole_rows {
+                let whole = row_objects(&body)?;
+                let whole = whole.into_iter().map(|object| list::value(object, &ask.resource));
+                lines.whole = whole.collect::<Result<_, _>>()?;
+            }
+            Ok((lines, next))
         };
         source.fetch(&ask, ACCEPT, CHUNK, take, &sender).await
     }
@@ -62,6 +70,16 @@ pub(super) struct TableSink<'a> {
     /// Whether there was output, so that an empty line must come first.
     written: bool,
     separate: bool,
+    /// The rows that are not sorted yet; `None` if they stay in the order of the clusters.
+    unsorted: Option<Vec<Unsorted>>,
+}
+
+/// A row, with the position of its cluster.
+struct Unsorted {
+    place: usize,
+    header: String,
+    row: String,
+    object: Value,
 }
 
 impl<'a> TableSink<'a> {
@@ -78,7 +96,27 @@ impl<'a> TableSink<'a> {
             at_once: false,
             written: false,
             separate: false,
+            unsorted: None,
         }
+    }
+
+    /// Holds the rows of a round back until they are sorted.
+    pub(super) fn hold_back(&mut self, is_sorted: bool) {
+        self.unsorted = is_sorted.then(Vec::new);
+    }
+
+    /// Sorts the rows of the round by kubectl's rules for a value of `--sort-by`, over all clusters.
+    pub(super) async fn sort(&mut self, sort_by: &str, task: &Task<'_>) -> Result<(), PrintError> {
+        let Some(mut rows) = self.unsorted.take() else { return Ok(()) };
+        let objects: Vec<_> = rows.iter_mut().map(|row| std::mem::take(&mut row.object)).collect();
+        let order = printing::order(&objects, sort_by, task.env).await?;
+        for Unsorted { place, header, row, object: _ } in order.into_iter().filter_map(|at| rows.get(at)) {
+            let lines =
+                TableLines { header: header.clone(), rows: vec![row.clone()], ..TableLines::default() };
+            // Nothing is printed before the end of the round.
+            let _ = self.take(*place, lines);
+        }
+        Ok(())
     }
 
     pub(super) fn shown(&self) -> Shown {
@@ -125,6 +163,17 @@ impl<'a> TableSink<'a> {
 impl Sink<TableLines> for TableSink<'_> {
     fn take(&mut self, place: usize, piece: TableLines) -> ControlFlow<()> {
         if piece.rows.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        if let Some(unsorted) = &mut self.unsorted {
+            let rows = piece.rows.into_iter().zip(piece.whole);
+            let header = piece.header;
+            unsorted.extend(rows.map(|(row, object)| Unsorted {
+                place,
+                header: header.clone(),
+                row,
+                object,
+            }));
             return ControlFlow::Continue(());
         }
         let marked = self.task.merge == Merge::Marked;

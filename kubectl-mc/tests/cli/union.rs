@@ -177,6 +177,42 @@ fn kubectl_for_each_cluster_is_told() {
 }
 
 #[test]
+fn warning_appears_once_for_each_cluster() {
+    let discovery = |path: &str| {
+        let types = |group: &str, plural: &str, kind: &str| {
+            let resource = json!({"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced",
+                "singularResource": "", "verbs": ["list"], "shortNames": ["po"]});
+            json!({"metadata": {"name": group}, "versions": [{"version": "v1", "resources": [resource]}]})
+        };
+        let group = match path.ends_with("/api") {
+            true => types("", "pods", "Pod"),
+            false => types("x.example", "podracers", "PodRacer"),
+        };
+        json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": [group]})
+    };
+    let bed = Bed::serving(move |path| match path.ends_with("/api") || path.ends_with("/apis") {
+        true => Answer::from((200, "application/json", discovery(path).to_string())).of("member"),
+        false if path.contains("continue") || !path.contains("/pods") => answer(path),
+        // Two requests to each cluster, of which each has the warning.
+        false => answer(path).with("Warning", "299 - \"old\""),
+    });
+    let short = "Warning: short name \"po\" could also match lower priority resource podracers.x.example\n";
+    let ran = bed.run(&["-C", "m1,m2", "get", "po/web", "pods/db", "-o", "name"]);
+    let warnings: Vec<_> = ran.err.lines().filter(|line| line.contains("Warning: ")).collect();
+    let short_line = short.trim_end();
+    for cluster in ["m1", "m2"] {
+        for text in [short_line, "Warning: old"] {
+            let line = format!("{cluster} | {text}");
+            assert_eq!(warnings.iter().filter(|warning| **warning == line).count(), 1, "{line} {ran:?}");
+        }
+    }
+    assert_eq!(warnings.len(), 4, "{ran:?}");
+    // One cluster has no name before it, as with kubectl.
+    let ran = bed.run(&["-C", "m1", "get", "po", "-o", "name"]);
+    assert!(ran.err.contains(short) && !ran.err.contains("m1 | "), "{ran:?}");
+}
+
+#[test]
 fn ndjson_is_one_object_a_line_with_its_cluster() {
     let bed = bed();
     let line = |cluster: &str, pod: (&str, &str, &str)| {

@@ -124,6 +124,24 @@ impl Discovery {
             .ok_or_else(|| NoSuchType(name.to_owned()))
     }
 
+    /// The other types with the short name that a word is, of which kubectl warns.
+    pub(crate) fn also_matching(&self, word: &str) -> Vec<String> {
+        let (name, group) = word.split_once('.').unwrap_or((word, ""));
+        let is_exact = |r: &ApiResource| r.plural == name || r.categories.iter().any(|of| of == word);
+        if self.0.iter().any(is_exact) {
+            return Vec::new();
+        }
+        let mut matching: Vec<String> = Vec::new();
+        for resource in &self.0 {
+            let is_short = resource.short.iter().any(|short| short == name);
+            let qualified = resource.qualified();
+            if is_short && (group.is_empty() || resource.group == group) && !matching.contains(&qualified) {
+                matching.push(qualified);
+            }
+        }
+        matching.into_iter().skip(1).collect()
+    }
+
     /// The types with that name, or with that short name if no type has the name.
     fn named<'a>(&'a self, name: &str, group: &str, in_group: bool) -> impl Iterator<Item = &'a ApiResource> {
         let lower = name.to_lowercase();
@@ -243,6 +261,16 @@ mod tests {
         }
         for (word, name) in [("nope", "nope"), ("pods.apps", "pods"), ("deploy.v9.none", "deploy")] {
             assert_eq!(discovery.resolve(word), Err(NoSuchType(name.to_owned())), "{word}");
+        }
+    }
+
+    #[test]
+    fn short_name_of_two_types_also_matches_the_second() {
+        let discovery = discovery();
+        assert_eq!(discovery.also_matching("ev"), ["events.events.k8s.io"]);
+        // Two versions of one type are no second type.
+        for word in ["po", "hpa", "pods", "events", "ev.events.k8s.io", "all", "nope"] {
+            assert_eq!(discovery.also_matching(word), [""; 0], "{word}");
         }
     }
 

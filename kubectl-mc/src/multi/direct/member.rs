@@ -14,13 +14,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::Task;
 use super::answer::parse;
 use super::discovery::Store;
 use super::failure::MemberFailure;
 use super::login::Login;
 use super::member_deadline::MemberDeadline;
 use super::pool::{self, StreamId};
+use super::{Merge, Task};
 use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
@@ -35,8 +35,10 @@ pub(super) struct Members {
     pub(super) all: Vec<Member>,
     /// The login at the host; `None` if all clusters are contexts.
     pub(super) host: Option<Login>,
-    warnings: mpsc::UnboundedReceiver<ServerText>,
-    warned: HashSet<ServerText>,
+    warnings: mpsc::UnboundedReceiver<(ClusterId, ServerText)>,
+    warned: HashSet<(ClusterId, ServerText)>,
+    /// The width of the cluster's name before a warning; `None` for one cluster, which has no name there.
+    width: Option<usize>,
 }
 
 impl Members {
@@ -71,14 +73,17 @@ impl Members {
                 warnings: sender.clone(),
             });
         }
-        Ok(Self { all, host, warnings, warned: HashSet::new() })
+        let width = (task.merge == Merge::Marked).then(|| task.width());
+        Ok(Self { all, host, warnings, warned: HashSet::new(), width })
     }
 
-    /// Prints the warnings of the members, each once.
+    /// Prints the warnings of the members, each once for its cluster.
     pub(super) fn warn(&mut self, printer: &Printer) {
         while let Ok(warning) = self.warnings.try_recv() {
             if self.warned.insert(warning.clone()) {
-                printer.note_line(&format!("Warning: {warning}"));
+                let (cluster, text) = warning;
+                let prefix = self.width.map(|width| format!("{:width$} | ", cluster.as_str()));
+                printer.note_line(&format!("{}Warning: {text}", prefix.unwrap_or_default()));
             }
         }
     }
@@ -98,7 +103,7 @@ pub(super) struct Member {
     /// Its position among the members, which spreads streams over connections.
     pub(super) place: usize,
     deadline: MemberDeadline,
-    warnings: mpsc::UnboundedSender<ServerText>,
+    warnings: mpsc::UnboundedSender<(ClusterId, ServerText)>,
 }
 
 impl Member {
@@ -201,8 +206,7 @@ impl Member {
         };
         for warning in response.headers().get_all(header::WARNING) {
             if let Some(text) = warning.to_str().ok().and_then(warning_text) {
-                // The receiver may be gone.
-                let _ = self.warnings.send(text.into());
+                self.warn(text.into());
             }
         }
         if response.status().is_success() {
@@ -211,6 +215,12 @@ impl Member {
         let (head, body) = response.into_parts();
         let body = self.body(body, MAX_ERROR).await?;
         Ok(Err(MemberFailure::of(&Reply::new(&head, body), &self.name, &self.through.hub.dialect, call.path)))
+    }
+
+    /// Adds a warning, which is printed once.
+    pub(super) fn warn(&self, text: ServerText) {
+        // The receiver may be gone.
+        let _ = self.warnings.send((self.name.clone(), text));
     }
 
     /// The same member with another stream position.

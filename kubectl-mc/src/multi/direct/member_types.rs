@@ -15,9 +15,23 @@ pub(super) type Meant = Result<Vec<Vec<ApiResource>>, MemberFailure>;
 /// Resolves the words of `get` to types of a member. Words that are not in the cache are looked up on the
 /// member.
 pub(super) async fn expand(words: &[String], member: &Member, store: &Store) -> Meant {
-    let expand = |types: &Discovery| words.iter().map(|word| types.expand(word)).collect();
-    let meant: Result<_, NoSuchType> = look_up(member, store, expand).await?;
-    meant.map_err(|error| MemberFailure::Said(format!("error: {error}")))
+    let expand = |types: &Discovery| {
+        let expand = |word: &String| Ok((types.expand(word)?, types.also_matching(word)));
+        words.iter().map(expand).collect()
+    };
+    let meant: Result<Vec<_>, NoSuchType> = look_up(member, store, expand).await?;
+    let meant = meant.map_err(|error| MemberFailure::Said(format!("error: {error}")))?;
+    let mut types = Vec::new();
+    for (word, (of_word, also)) in words.iter().zip(meant) {
+        let short = word.split('.').next().unwrap_or_default();
+        for other in also {
+            // The text of kubectl.
+            let warning = format!("short name {short:?} could also match lower priority resource {other}");
+            member.warn(warning.into());
+        }
+        types.push(of_word);
+    }
+    Ok(types)
 }
 
 /// Resolves a word to a type of a member, if it is one.

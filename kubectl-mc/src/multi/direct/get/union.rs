@@ -155,7 +155,7 @@ fn name(object: &Value) -> String {
 /// Whether kubectl accepts the object in a list. One that it refuses would spoil the output of every cluster.
 fn is_well_formed(object: &Value) -> bool {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("v1", text("apiVersion")));
+    let (group, version) = text("apiVersion").split_once('/').unwrap_or_else(|| ("v1", text("apiVersion")));
     let kind = text("kind");
     let is_kind = !kind.is_empty() && kind.bytes().all(|letter| letter.is_ascii_alphanumeric());
     let is_typed = is_name(group) && is_name(version) && is_kind;

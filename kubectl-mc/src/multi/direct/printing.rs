@@ -14,6 +14,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 use self::list_server::{ListServer, RESOURCE};
+use crate::cache::RunFolderError;
 use crate::cache::{Cache, CacheError};
 use crate::env::{self, Env};
 use crate::error::Explain;
@@ -21,7 +22,6 @@ use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl, KubectlError};
 use crate::kubectl::loopback::{Identity, Listener, Token};
 use crate::multi::RunFolder;
-use crate::multi::run_folder::RunFolderError;
 
 /// What kubectl wrote.
 #[derive(Debug)]

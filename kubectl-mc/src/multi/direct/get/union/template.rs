@@ -6,9 +6,9 @@ use std::fs;
 
 use kubectl_mc_api::names;
 
+use crate::cache::RunFolderError;
 use crate::multi::RunFolder;
 use crate::multi::direct::kubectl_flags::Words;
-use crate::multi::run_folder::RunFolderError;
 
 /// A template format and its flags.
 #[derive(Clone, Debug, PartialEq)]

@@ -69,7 +69,7 @@ impl Transport {
         env: &Env,
     ) -> Result<Self, TransportError> {
         let entries = Entries::of(kubeconfig, options)?;
-        validate::check(&entries).map_err(TransportError)?;
+        validate::check(&entries, server.starts_with("https://")).map_err(TransportError)?;
         let Entries { cluster_name, cluster, user_name, user, namespace } = entries;
         let of_cluster = |reason: String| TransportError(format!("cluster {cluster_name:?}: {reason}"));
         let of_user = |reason: String| TransportError(format!("user {user_name:?}: {reason}"));

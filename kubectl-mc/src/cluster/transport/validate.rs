@@ -9,14 +9,15 @@ use secrecy::{ExposeSecret, SecretString};
 use super::{Entries, proxy};
 use crate::cluster::context::INTERACTIVE_MODE;
 
-/// The errors of the entries, in one sentence.
-pub(super) fn check(entries: &Entries) -> Result<(), String> {
-    let mut errors = user(&entries.user_name, &entries.user);
-    errors.extend(cluster(&entries.cluster_name, &entries.cluster));
+/// The errors of the entries, in one sentence. Without TLS client-go reads neither the trust nor the credential,
+/// and does not notice what contradicts itself there.
+pub(super) fn check(entries: &Entries, is_tls: bool) -> Result<(), String> {
+    let mut errors = user(&entries.user_name, &entries.user, is_tls);
+    errors.extend(cluster(&entries.cluster_name, &entries.cluster, is_tls));
     if errors.is_empty() { Ok(()) } else { Err(format!("invalid configuration: {}", errors.join("; "))) }
 }
 
-fn cluster(name: &str, cluster: &Cluster) -> Vec<String> {
+fn cluster(name: &str, cluster: &Cluster, is_tls: bool) -> Vec<String> {
     let mut errors = Vec::new();
     if let Some(Err(reason)) = cluster.proxy_url.as_deref().map(proxy::of_kubeconfig) {
         errors.push(format!("cluster {name:?}: {reason}"));
@@ -28,7 +29,7 @@ fn cluster(name: &str, cluster: &Cluster) -> Vec<String> {
         ));
     }
     errors.extend(unreadable("certificate-authority", file.as_deref(), &format!("cluster {name:?}")));
-    if cluster.insecure_skip_tls_verify == Some(true) && (file.is_some() || data.is_some()) {
+    if is_tls && cluster.insecure_skip_tls_verify == Some(true) && (file.is_some() || data.is_some()) {
         errors.push(format!(
             "cluster {name:?} has a certificate authority and insecure-skip-tls-verify: true, of which only one is allowed"
         ));
@@ -36,12 +37,12 @@ fn cluster(name: &str, cluster: &Cluster) -> Vec<String> {
     errors
 }
 
-fn user(name: &str, user: &AuthInfo) -> Vec<String> {
+fn user(name: &str, user: &AuthInfo, is_tls: bool) -> Vec<String> {
     let mut errors = Vec::new();
     let of_user = format!("user {name:?}");
     let has_basic = user.username.is_some() || user.password.as_ref().is_some_and(is_set);
     let has_token = user.token.as_ref().is_some_and(is_set);
-    if has_token && has_basic || user.token_file.is_some() && user.username.is_some() {
+    if has_token && has_basic || is_tls && user.token_file.is_some() && user.username.is_some() {
         errors.push(format!(
             "more than one authentication method found for {of_user}: a token and a name with password"
         ));
@@ -53,7 +54,7 @@ fn user(name: &str, user: &AuthInfo) -> Vec<String> {
         if user.auth_provider.is_some() {
             errors.push(format!("auth-provider and exec are both specified for {of_user}"));
         }
-        errors.extend(plugin(&of_user, exec));
+        errors.extend(plugin(&of_user, exec, is_tls));
     }
     let needs_user = user.impersonate_uid.is_some()
         || user.impersonate_groups.is_some()
@@ -82,7 +83,7 @@ fn certificate(of_user: &str, user: &AuthInfo) -> Vec<String> {
     errors
 }
 
-fn plugin(of_user: &str, exec: &ExecConfig) -> Vec<String> {
+fn plugin(of_user: &str, exec: &ExecConfig, is_tls: bool) -> Vec<String> {
     let mut errors = Vec::new();
     let needs =
         |field: &str| format!("{field} must be specified for the credential plugin (exec) of {of_user}");
@@ -91,7 +92,7 @@ fn plugin(of_user: &str, exec: &ExecConfig) -> Vec<String> {
     }
     match exec.api_version.as_deref() {
         None | Some("") => errors.push(needs("apiVersion")),
-        Some(version) if !VERSIONS.contains(&version) => {
+        Some(version) if is_tls && !VERSIONS.contains(&version) => {
             errors
                 .push(format!("invalid apiVersion {version:?} of the credential plugin (exec) of {of_user}"));
         }
@@ -105,12 +106,18 @@ fn plugin(of_user: &str, exec: &ExecConfig) -> Vec<String> {
         Some(mode) => errors
             .push(format!("invalid interactiveMode {mode} of the credential plugin (exec) of {of_user}")),
         // Older versions have a default.
-        None if exec.interactive_mode.is_none() && exec.api_version.as_deref() == Some(VERSIONS[0]) => {
+        None if exec.interactive_mode.is_none() && !is_defaulted(exec.api_version.as_deref()) => {
             errors.push(needs("interactiveMode"));
         }
         None => {}
     }
     errors
+}
+
+/// Whether client-go has an interactive mode for a version without one.
+fn is_defaulted(version: Option<&str>) -> bool {
+    let version = version.and_then(|version| version.strip_prefix("client.authentication.k8s.io/"));
+    matches!(version, Some("v1beta1" | "v1alpha1"))
 }
 
 fn unreadable(field: &str, file: Option<&str>, of: &str) -> Option<String> {

@@ -204,6 +204,15 @@ fn nothing_secret_is_sent_without_tls() {
     assert_outcomes(&[
         ("http", http("http://h:8080", "token: t, as: jane"), true),
         ("host and port", http("h:8080", "token: t"), true),
+        (
+            "contradictions of TLS",
+            config(
+                "insecure-skip-tls-verify: true, certificate-authority-data: QUJD",
+                "tokenFile: token, username: a",
+            )
+            .replace("https://h:6443", "http://h"),
+            true,
+        ),
         ("host", http("h", "username: a, password: b"), true),
         ("name in the URL", http("https://a:b%20c@h", "token: t"), true),
         ("name in a URL without TLS", http("http://a:b@h/x", "token: t"), true),

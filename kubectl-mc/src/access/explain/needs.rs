@@ -25,7 +25,7 @@ pub(super) enum NeededObject {
 /// How a command names its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectWords {
-    /// RESOURCE [OBJECT]
+    /// `RESOURCE [OBJECT]`
     Resource,
     /// An object of this resource, or a resource and an object.
     NameOf(&'static str),

@@ -210,7 +210,7 @@ impl Ways {
         ])
     }
 
-    /// Each client attaches a tunnel for a cluster of its own, and opens watches through it that nobody reads.
+    /// Each client attaches a tunnel for its own cluster, opens watches through it, and reads none of them.
     fn agents(&self, sidecar: &Sidecar, manner: Manner, bounds: Bounds) -> Result<Attack> {
         let cluster = format!("{}-{manner:?}", self.fake.name).to_lowercase();
         let data = self.fake.secret(&json!({}));

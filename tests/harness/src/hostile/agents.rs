@@ -342,7 +342,7 @@ fn message(payload: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Agents are told apart by their instances.
+/// The next instance: a sidecar tells agents of one cluster apart by it.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The binary message of a WebSocket.

@@ -19,7 +19,7 @@ fn policy_is_that_of_the_first_preferences() {
     assert_eq!(parse::rule("kind: Preference"), Err("no valid preferences found".to_owned()));
 }
 
-/// A kubectl that the plugin starts must not run what a policy that nobody can read may forbid.
+/// If the policy cannot be read, kubectl must run no credential plugin.
 #[test]
 fn unreadable_policy_denies_the_plugins_of_children() {
     let folder = tempfile::tempdir().unwrap();

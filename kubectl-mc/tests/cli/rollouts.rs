@@ -57,7 +57,7 @@ fn batch_that_does_not_roll_out_is_the_last() {
         assert!(ran.err.contains(line), "{line} is not in {}", ran.err);
     }
     let of_m1 = words(&bed, "m1");
-    assert_eq!(of_m1[1], "get deploy/web --namespace=shop --output=json --ignore-not-found");
+    assert_eq!(of_m1[1], "get deploy/web --namespace=shop --output=json");
     let status = "rollout status deployment/web --namespace=shop --timeout=";
     assert!(of_m1[2].starts_with(status), "{of_m1:?}");
     let seconds: u64 = of_m1[2][status.len()..].trim_end_matches('s').parse().unwrap();

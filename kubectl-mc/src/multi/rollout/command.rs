@@ -21,7 +21,8 @@ pub(super) fn objects(scanned: &Scanned) -> Vec<OsString> {
     words.extend(named(scanned).into_iter().map(OsString::from));
     words.extend(flags(scanned, OBJECTS));
     words.extend(caller(scanned));
-    words.extend(["--output=json", "--ignore-not-found"].map(OsString::from));
+    // What was just changed exists: an object that is not found is a failure.
+    words.push("--output=json".into());
     words
 }
 
@@ -81,7 +82,7 @@ mod tests {
         ] {
             let words = objects(&scan(line));
             let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
-            assert_eq!(words.join(" "), format!("{expected} --output=json --ignore-not-found"), "{line}");
+            assert_eq!(words.join(" "), format!("{expected} --output=json"), "{line}");
         }
     }
 

@@ -76,10 +76,11 @@ fn fault_37_rapid_reset_is_disconnected() -> Result<()> {
 
 #[test]
 fn fault_37_streams_reset_by_the_server_are_counted() -> Result<()> {
-    // CVE-2025-8671, "MadeYouReset": a window update of zero is a stream error.
+    // CVE-2025-8671, "MadeYouReset": a window that grows past 2^31-1 is a stream error (RFC 9113, 6.9.1).
     let site = Site::start("made-you-reset", |_| vec![Step::ReceiveAll])?;
     let path = site.path("/hang");
-    site.survives(|http2| flood(http2, &path, |stream| frame(WINDOW_UPDATE, 0, stream, &[0; 4])))
+    let too_much = i32::MAX.to_be_bytes();
+    site.survives(|http2| flood(http2, &path, |stream| frame(WINDOW_UPDATE, 0, stream, &too_much)))
 }
 
 #[test]

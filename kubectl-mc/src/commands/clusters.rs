@@ -160,9 +160,9 @@ fn nothing_visible(host: &ClusterContext) -> String {
         return format!("No clusters found: {host_name} shows you none");
     }
     format!(
-        "No clusters found: {host_name} has none, or none that you may use; an admin of the host grants access: {} access \
-         grant view --user=NAME -C CLUSTER",
-        host.kubectl_mc()
+        "No clusters found: {host_name} has none (add one: {kubectl_mc} join NAME --member-context=CONTEXT), or none that you \
+         may use (an admin grants access: {kubectl_mc} access grant view --user=NAME -C CLUSTER)",
+        kubectl_mc = host.kubectl_mc()
     )
 }
 

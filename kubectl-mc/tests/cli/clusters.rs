@@ -170,8 +170,8 @@ fn empty_list_message_goes_to_stderr() {
     let ran = bed.run(&["clusters"]);
     // A caller without rights gets an empty list too.
     let said = format!(
-        "No clusters found: {} has none, or none that you may use; an admin of the host grants access: \
-         kubectl mc --context=host access grant view --user=NAME -C CLUSTER\n",
+        "No clusters found: {} has none (add one: kubectl mc --context=host join NAME --member-context=CONTEXT), or none \
+         that you may use (an admin grants access: kubectl mc --context=host access grant view --user=NAME -C CLUSTER)\n",
         bed.host()
     );
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(0), "", said.as_str()));

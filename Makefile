@@ -26,8 +26,12 @@ demo: ## Bring up a host and two members and show everything, with a shell at th
 	@tests/demo.sh
 
 .PHONY: test
-test: ## All of it: lint, unit tests, and the end-to-end tests on a real Kubernetes
+test: ## Lint, unit tests, a little fuzzing, and each promise once on a real Kubernetes (docs/CONTRIBUTING.md)
 	@tests/test.sh
+
+.PHONY: test-all
+test-all: ## All of it: also every version, client and hub, the image in pods, upstream's tests, crowds, attacks and soaks
+	@tests/test.sh --all
 
 .PHONY: lint
 lint: ## Format, clippy (of the plugin also for macOS and Windows), dependencies, generated files
@@ -47,17 +51,21 @@ lint: ## Format, clippy (of the plugin also for macOS and Windows), dependencies
 	done
 
 .PHONY: unit
-unit: ## Unit tests
-	cargo test-all --lib --bins
-	cargo test-all --test cli --test krew --test chart_files --test rights --test closed_pipe
+unit: ## Unit tests (TEST=TEXT: those with this text in their name)
+	cargo test-all --lib --bins $(TEST)
+	cargo test-all --test cli --test krew --test chart_files --test rights --test closed_pipe $(TEST)
 
 .PHONY: e2e
-e2e: kubernetes ## End-to-end tests on a real Kubernetes
-	@tests/e2e.sh
+e2e: kubernetes ## End-to-end tests on a real Kubernetes: each promise once (TEST=TEXT: those with this text in their name)
+	@tests/e2e.sh $(TEST)
+
+.PHONY: e2e-all
+e2e-all: everything ## All end-to-end tests (TEST=TEXT: those with this text in their name)
+	@tests/e2e.sh --all $(TEST)
 
 .PHONY: credentials
-credentials: kubernetes ## The end-to-end tests with everything logged, and a search of the sidecar's output for credentials: timed tests may fail, the search must not
-	@RUST_LOG=trace tests/e2e.sh
+credentials: everything ## The end-to-end tests with everything logged, and a search of the sidecar's output for credentials: timed tests may fail, the search must not
+	@RUST_LOG=trace tests/e2e.sh --all
 
 .PHONY: conformance
 conformance: kubernetes ## Upstream's own tests of kubectl through the proxy (FOCUS=EXPRESSION: only some; BY_AGENT=yes: through an agent too; BY_PLUGIN=yes: by the plugin in the place of kubectl)
@@ -101,6 +109,11 @@ bench: ## Measure against nginx and the member itself; see docs/dev/benchmarks.m
 kubernetes: ## Build the real Kubernetes of the tests (minutes once, then nothing)
 	cargo build-all --bins
 	$(TESTBED) build
+
+.PHONY: everything
+everything: ## Build whatever the tests of `make test-all` run on (20 minutes of two cores once, then nothing)
+	cargo build-all --bins
+	$(TESTBED) build --everything
 
 # A target that is named makes the flags those of the program alone, and not of what runs while it is built. All relocations
 # are read at a start, so packed they are memory saved; a linker that cannot says so and goes on. Where crates lie on the

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Everything that says whether the project is well: lint, unit tests, a little fuzzing, end-to-end tests on a real
-# Kubernetes. What cannot run here is listed at the end with its reason; with CI set that is a failure.
+# Says whether the project is well: lint, unit tests, a little fuzzing, end-to-end tests on a real Kubernetes. With --all
+# also what takes long: every version and hub, the image in pods, upstream's tests, crowds, hostile callers and soaks.
+# What cannot run here is listed at the end with its reason; with CI set that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+all=("$@")
 export SKIPPED="$PWD/target/skipped"
 # A failed test says what it saw, and not 30 lines of how it came there.
 export RUST_BACKTRACE=0
@@ -19,12 +21,12 @@ tests/setup.sh --no-deny
 # cargo-deny is compiled beside the first build, whose C leaves it room.
 tests/setup.sh >target/setup.log 2>&1 &
 setup=$!
-if [ "$(uname -s)" = Linux ]; then
+if [ "${#all[@]}" -gt 0 ] && [ "$(uname -s)" = Linux ]; then
     in_background program make --no-print-directory program PLATFORM="$(uname -m)-unknown-linux-gnu" PROFILE=release
     program=$!
 fi
 cargo build-all --quiet --bin testbed
-in_background kubernetes target/debug/testbed build --everything
+in_background kubernetes target/debug/testbed build ${all[@]:+--everything}
 kubernetes=$!
 cargo build-all --quiet --bins
 status=0
@@ -34,21 +36,24 @@ cat target/setup.log
 make --no-print-directory lint
 make --no-print-directory unit
 tests/fuzz.sh
-echo "waiting for what is built beside this: target/program.log, target/kubernetes.log"
+echo "waiting for what is built beside this: target/*.log"
 for process in ${program:-} $kubernetes; do wait "$process" || true; done
-# Upstream's tests of exec, attach, logs, cp and port-forward; `make conformance` runs all. They wait most of the time, so they
-# run beside ours: their bed starts when ours is up, and our tests that need a quiet machine wait for their end.
-rm -f target/bed-is-up
-(
-    until [ -e target/bed-is-up ]; do sleep 1; done
-    exec make --no-print-directory conformance FOCUS='Kubectl (logs|exec|copy)|Port forwarding|Simple pod'
-) >target/conformance.log 2>&1 &
-conformance=$!
-BESIDE=$conformance make --no-print-directory e2e
-status=0
-wait "$conformance" || status=$?
-cat target/conformance.log
-[ "$status" = 0 ] || exit "$status"
+if [ "${#all[@]}" -gt 0 ]; then
+    # Upstream's tests of exec, attach, logs, cp and port-forward; `make conformance` runs all. They wait most of the time, so
+    # they run beside ours: their bed starts when ours is up, and our tests that need a quiet machine wait for their end.
+    rm -f target/bed-is-up
+    (
+        until [ -e target/bed-is-up ]; do sleep 1; done
+        exec make --no-print-directory conformance FOCUS='Kubectl (logs|exec|copy)|Port forwarding|Simple pod'
+    ) >target/conformance.log 2>&1 &
+    conformance=$!
+fi
+BESIDE="${conformance:-}" tests/e2e.sh "${all[@]}"
+if [ -n "${conformance:-}" ]; then
+    wait "$conformance" || status=$?
+    cat target/conformance.log
+    [ "$status" = 0 ] || exit "$status"
+fi
 
 if [ -s "$SKIPPED" ]; then
     echo "skipped:"

@@ -5,9 +5,15 @@ mod attach;
 mod credential;
 pub(crate) mod ends;
 mod peers;
-mod private;
-mod replicas;
-mod restart;
-mod rollout;
 mod traffic;
-mod vanished;
+
+pub(crate) mod slow {
+    pub(crate) mod private;
+    pub(crate) mod replicas;
+    pub(crate) mod rollout;
+}
+
+pub(crate) mod quiet {
+    pub(crate) mod restart;
+    pub(crate) mod vanished;
+}

@@ -1,10 +1,7 @@
 //! Failures of the host, of members and of the sidecar, and recovery from them.
 
 mod host;
-mod killed_pods;
 mod known_outage;
-mod leadership;
-mod lost_registry;
 mod member_answers;
 mod member_reach;
 mod member_refusals;
@@ -12,4 +9,13 @@ mod priority_levels;
 mod process;
 mod shutdown;
 mod slow_members;
-mod vanished;
+
+pub(crate) mod slow {
+    pub(crate) mod lost_registry;
+}
+
+pub(crate) mod quiet {
+    pub(crate) mod killed_pods;
+    pub(crate) mod leadership;
+    pub(crate) mod vanished;
+}

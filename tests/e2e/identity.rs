@@ -1,31 +1,40 @@
 //! The identity and rights of callers: authentication, authorization, impersonation, and stolen tokens.
 
 mod access;
-mod access_diff;
 mod anonymous;
-mod any_user;
 mod attacks;
 mod authorization;
-mod cluster_authorization;
-mod cluster_authorization_agent;
-mod cluster_authorization_attacks;
-mod cluster_authorization_enrollment;
-mod cluster_authorization_kept;
-mod cluster_authorization_open_port;
-mod cluster_authorization_policies;
-mod cluster_authorization_register;
-mod cluster_authorization_verbs;
-mod cluster_authorization_verify;
 mod credentials;
 mod delegated_flags;
-mod drift;
 mod forwarded;
 mod front_proxy;
 mod oidc;
-mod on_demand_access;
 mod revocation;
 mod service_accounts;
-mod stolen_impersonator;
-mod stolen_manager;
-mod stolen_sidecar;
-pub(crate) mod unified_auth;
+
+pub(crate) mod slow {
+    pub(crate) mod access_diff;
+    pub(crate) mod any_user;
+    pub(crate) mod drift;
+    pub(crate) mod stolen_impersonator;
+    pub(crate) mod stolen_manager;
+    pub(crate) mod stolen_sidecar;
+}
+
+pub(crate) mod hubs {
+    pub(crate) mod cluster_authorization;
+    pub(crate) mod cluster_authorization_agent;
+    pub(crate) mod cluster_authorization_attacks;
+    pub(crate) mod cluster_authorization_enrollment;
+    pub(crate) mod cluster_authorization_kept;
+    pub(crate) mod cluster_authorization_open_port;
+    pub(crate) mod cluster_authorization_policies;
+    pub(crate) mod cluster_authorization_register;
+    pub(crate) mod cluster_authorization_verbs;
+    pub(crate) mod cluster_authorization_verify;
+}
+
+pub(crate) mod quiet {
+    pub(crate) mod on_demand_access;
+    pub(crate) mod unified_auth;
+}

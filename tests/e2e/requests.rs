@@ -3,7 +3,6 @@
 mod audit;
 mod audit_events;
 mod audit_id;
-mod clients;
 mod deadlines;
 mod debug;
 mod discovery;
@@ -11,10 +10,14 @@ mod http2;
 mod member_headers;
 mod messages;
 mod pool;
-mod prometheus;
 mod redirects;
 mod routing;
 mod targets;
 mod tls;
 mod traces;
 mod verbs;
+
+pub(crate) mod slow {
+    pub(crate) mod clients;
+    pub(crate) mod prometheus;
+}

@@ -3,10 +3,13 @@
 mod attach;
 mod copy;
 mod exec;
-mod konnectivity;
+mod idle;
 pub(crate) mod port_forward;
 pub(crate) mod protocol;
-mod quiet;
 mod refused;
 mod streams;
 mod tunnels;
+
+pub(crate) mod slow {
+    pub(crate) mod konnectivity;
+}

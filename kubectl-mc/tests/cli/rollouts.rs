@@ -1,5 +1,5 @@
 //! Batches wait until what they changed has rolled out; one that does not is the last. kubectl is a script here, and a
-//! real one in `tests/e2e/plugin/rollouts.rs`.
+//! real one in `tests/e2e/plugin/slow/rollouts.rs`.
 
 use std::fs;
 

@@ -132,7 +132,7 @@ fn rule_text(rule: &Value) -> String {
 }
 
 /// The member's policy has the sidecar's lists of built-in identities, each in its own variable, and its
-/// expressions use them. `tests/e2e/identity/stolen_manager.rs` tests the policy itself with every name.
+/// expressions use them. `tests/e2e/identity/slow/stolen_manager.rs` tests the policy itself with every name.
 #[test]
 fn member_policy_has_the_builtin_identities() -> Result<(), Box<dyn Error>> {
     use kubectl_mc_api::access::builtin;

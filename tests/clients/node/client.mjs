@@ -1,5 +1,5 @@
 // The client for Node.js, doing one thing: client.mjs get|watch|logs|exec|attach|port-forward NAMESPACE …
-// What it is told is in tests/e2e/requests/clients.rs, which runs it; the kubeconfig is KUBECONFIG's. What it
+// What it is told is in tests/e2e/requests/slow/clients.rs, which runs it; the kubeconfig is KUBECONFIG's. What it
 // imports is in a folder of its own, which the first argument names.
 import { createRequire } from 'node:module';
 import { PassThrough } from 'node:stream';

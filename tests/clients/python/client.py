@@ -1,6 +1,6 @@
 """The Python client, doing one thing: client.py get|watch|logs|exec|attach|port-forward NAMESPACE …
 
-What it is told is in tests/e2e/requests/clients.rs, which runs it; the kubeconfig is KUBECONFIG's.
+What it is told is in tests/e2e/requests/slow/clients.rs, which runs it; the kubeconfig is KUBECONFIG's.
 """
 
 import sys

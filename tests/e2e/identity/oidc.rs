@@ -11,8 +11,8 @@ use harness::oidc::{TENANT, issuer, now, other_issuer};
 use harness::wait::SOON;
 use serde_json::{Value, json};
 
-use crate::identity::on_demand_access::{learnt, seen, welcome};
-use crate::identity::unified_auth::{named, unbind, within};
+use crate::identity::quiet::on_demand_access::{learnt, seen, welcome};
+use crate::identity::quiet::unified_auth::{named, unbind, within};
 use crate::plugin;
 
 /// The user logs in as usual: a credential plugin prints an ID token.

@@ -6,7 +6,7 @@ use harness::caller::Caller;
 use harness::wait::{SOON, eventually};
 use serde_json::json;
 
-use crate::identity::unified_auth::RBAC;
+use crate::identity::quiet::unified_auth::RBAC;
 use crate::members::joined::Joined;
 use crate::plugin;
 

@@ -152,7 +152,7 @@ struct Program(Child);
 
 impl Program {
     fn start(program: &Path, flags: &[String], log: &Path) -> Result<Self> {
-        ensure!(program.exists(), "not built: {}: run `target/debug/testbed build`", program.display());
+        ensure!(program.exists(), "not built: {}: run `make everything`", program.display());
         let mut command = Command::new(program);
         command.args(flags).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(log)?);
         // gRPC uses these variables too.

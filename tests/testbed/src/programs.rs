@@ -54,7 +54,7 @@ pub(crate) fn path(version: &str, program: &str) -> PathBuf {
     provided.unwrap_or_else(|| folder(version).join(program))
 }
 
-/// Builds everything that a bed may need of a version.
+/// Builds what `make test` needs of a version: Kubernetes, and for the default version the programs beside it.
 pub fn build_all(version: &str) -> Result<()> {
     let mut programs = [CONTROL_PLANE, NODE].concat();
     if version == DEFAULT_VERSION {
@@ -79,9 +79,7 @@ pub fn build_everything() -> Result<()> {
     }
     versions[1..].sort_unstable();
     versions.iter().try_for_each(|version| build_all(version))?;
-    build_helm()?;
-    build_krew()?;
-    build_karmada()?;
+    beside::build_others()?;
     build_upstream_tests().map(drop)
 }
 

@@ -1,5 +1,5 @@
 //! kube, the client for Rust, doing one thing: `rust-client get|watch|logs|exec|attach|port-forward NAMESPACE …`
-//! What it is told is in tests/e2e/requests/clients.rs, which runs it; the kubeconfig is `KUBECONFIG`'s.
+//! What it is told is in tests/e2e/requests/slow/clients.rs, which runs it; the kubeconfig is `KUBECONFIG`'s.
 
 use std::process::ExitCode;
 

@@ -23,15 +23,22 @@ const PROMETHEUS: [&str; 2] = ["prometheus", "promtool"];
 /// The server of Karmada's Clusters, which beds start on request, and programs that are used with it.
 const KARMADA: [&str; 3] = ["karmada-aggregated-apiserver", "karmadactl", "karmada-agent"];
 
-/// Builds those that a bed may need, except for Karmada's.
+/// Builds those of `make test`.
 pub(super) fn build() -> Result<()> {
-    let version = DEFAULT_VERSION;
-    build_from(&cert_manager_module(), version, &[CERT_MANAGER])?;
-    build_from(&root().join("tests/konnectivity"), version, &KONNECTIVITY)?;
-    build_from(&root().join("tests/openid"), version, &[OPENID_PROVIDER])?;
-    build_from(&root().join("tests/collector"), version, &[COLLECTOR])?;
-    build_from(&profile_consumer_module(), version, &[PROFILE_CONSUMER])?;
-    build_prometheus().map(drop)
+    build_from(&root().join("tests/openid"), DEFAULT_VERSION, &[OPENID_PROVIDER])?;
+    build_from(&root().join("tests/collector"), DEFAULT_VERSION, &[COLLECTOR])?;
+    build_kubeconfig_reader().map(drop)
+}
+
+/// Builds the others, those of `make test-all`.
+pub(super) fn build_others() -> Result<()> {
+    build_from(&cert_manager_module(), DEFAULT_VERSION, &[CERT_MANAGER])?;
+    build_from(&root().join("tests/konnectivity"), DEFAULT_VERSION, &KONNECTIVITY)?;
+    build_from(&profile_consumer_module(), DEFAULT_VERSION, &[PROFILE_CONSUMER])?;
+    build_prometheus()?;
+    build_helm()?;
+    build_krew()?;
+    build_karmada()
 }
 
 /// The package of a program that is of another project.

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Adds the manifest of a release to the krew index of this plugin: krew/index.sh MANIFEST FOLDER. FOLDER is a
-# checkout of the index, and is created if it does not exist. krew reads plugins/ at the root of an index's
-# repository, so the index is a repository of its own.
+# Adds a release's manifest to the krew index of this plugin: krew/index.sh MANIFEST FOLDER. FOLDER is a checkout of the
+# index, created if missing. krew reads plugins/ at the root of a repository, so the index has its own repository.
 set -euo pipefail
 manifest=${1:?the manifest of a release is needed} index=${2:?the folder of the index is needed}
 version=$(sed -n 's/^  version: //p' "$manifest")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the notes of a version: its section of CHANGELOG.md, or [Unreleased] before there is one. krew/notes.sh VERSION
+# Prints the release notes of a version, its section of CHANGELOG.md or else [Unreleased]: krew/notes.sh VERSION
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 version=${1:?a version is needed}

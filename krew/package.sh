@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Packs the plugin for krew: target/krew/kubectl-mc_<version>_<os>_<arch>.tar.gz with its .sha256, and
-# target/krew/mc.yaml, the manifest of all archives of this version in that folder.
+# target/krew/mc.yaml, the manifest of this version's archives in that folder.
 #
 #   krew/package.sh             builds and packs for this machine
 #   krew/package.sh TARGET      the same for a target of rustc, such as aarch64-apple-darwin
 #   krew/package.sh TARGET BIN  packs an existing binary
 #
-# RELEASE_URL is the URL of the archives; by default, the project's release of this version.
+# RELEASE_URL: URL of the archives; by default the project's release of this version.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -23,12 +23,12 @@ case $target in
   *-linux-*) os=linux bin=kubectl-mc ;;
   *-apple-darwin) os=darwin bin=kubectl-mc ;;
   *-windows-*) os=windows bin=kubectl-mc.exe ;;
-  *) echo "krew/package.sh: no platform of krew for $target" >&2 && exit 1 ;;
+  *) echo "krew/package.sh: krew has no platform for $target" >&2 && exit 1 ;;
 esac
 case $target in
   x86_64-*) arch=amd64 ;;
   aarch64-*) arch=arm64 ;;
-  *) echo "krew/package.sh: no platform of krew for $target" >&2 && exit 1 ;;
+  *) echo "krew/package.sh: krew has no platform for $target" >&2 && exit 1 ;;
 esac
 
 built=${2:-}
@@ -50,13 +50,13 @@ trap 'rm -rf "$folder"' EXIT
 install -m 0755 "$built" "$folder/$bin"
 install -m 0644 LICENSE "$folder/LICENSE"
 files=("$bin" LICENSE)
-# For users of the archive alone: the manifest does not list it, so krew leaves it out.
+# For users of the archive: krew does not install it, because the manifest does not list it.
 if [[ $os != windows ]]; then
   install -m 0755 krew/kmc "$folder/kmc"
   files+=(kmc)
 fi
 archive=kubectl-mc_${version}_${os}_${arch}.tar.gz
-# Without names and times, the same binary makes the same archive. That is also why gzip has -n.
+# The same binary gives the same archive: no owners, no times, and gzip -n.
 if tar --version 2>/dev/null | grep -q GNU; then
   tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$folder" -cf - "${files[@]}" | gzip -n9 >"$out/$archive"
 else
@@ -64,7 +64,7 @@ else
 fi
 sum "$out/$archive" >"$out/$archive.sha256"
 
-# The manifest has the lines around the platform once, and the platform for every archive of this version.
+# Repeats the platform's lines for each archive of this version.
 {
   sed '/^#/d; /# begin platform/,$d' krew/mc.yaml | sed "s|\${VERSION}|$version|"
   for packed in "$out/kubectl-mc_${version}_"*.tar.gz; do

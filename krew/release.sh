@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Makes all files of a release in target/dist, from a clean checkout: krew/release.sh IMAGE. IMAGE is the name
-# under which the sidecar's image will be published, without tag: the plugin and the chart refer to it by its
-# digest.
+# Builds all files of a release into target/dist, from a clean checkout: krew/release.sh IMAGE. IMAGE is the published name
+# of the sidecar's image, without a tag: the plugin and the chart refer to it by digest.
 #
-#   PLATFORMS    by default linux/amd64,linux/arm64
-#   DIST         the folder; by default target/dist
-#   RELEASE_URL  the URL of the files; by default, the project's release of this version
+#   PLATFORMS    default linux/amd64,linux/arm64
+#   DIST         output folder; default target/dist
+#   RELEASE_URL  URL of the files; default the project's release of this version
 #
-# Archives contain no build time, so that one commit gives one SHA256SUMS.
+# Archives contain no build times: the same commit gives the same SHA256SUMS.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 image=${1:?the name of the image is needed} out=${DIST:-$PWD/target/dist}
@@ -16,11 +15,11 @@ export PLATFORMS
 
 case $(uname -m) in x86_64) own=linux/amd64 ;; *) own=linux/arm64 ;; esac
 if [[ " ${platforms[*]} " != *" $own "* ]]; then
-    echo "release: PLATFORMS lacks $own: the program of this machine writes the manual pages" >&2
+    echo "release: PLATFORMS needs $own, because the plugin writes the manual pages on this machine" >&2
     exit 1
 fi
 if [ -n "$(git status --porcelain)" ]; then
-    echo "release: the checkout has changes that are not committed" >&2
+    echo "release: the checkout has uncommitted changes" >&2
     exit 1
 fi
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -30,8 +29,7 @@ trap 'rm -rf "$folder"' EXIT
 rm -rf "$out"
 mkdir -p "$out"
 
-# The image is first, because the others contain its digest. buildah's archive contains the build time, so it
-# is packed again.
+# Build the image first: the other files contain its digest. Repack buildah's archive, which contains the build time.
 ARCHIVE="$folder/image.tar" BUILDER=buildah PROFILE=release sidecar/image/build.sh "$image:$version"
 mkdir "$folder/image"
 tar -xf "$folder/image.tar" -C "$folder/image"
@@ -48,7 +46,7 @@ for platform in "${platforms[@]}"; do
     case $platform in
         linux/amd64) machine=x86_64 ;;
         linux/arm64) machine=aarch64 ;;
-        *) echo "release: no program can be built for $platform" >&2 && exit 1 ;;
+        *) echo "release: unsupported platform $platform" >&2 && exit 1 ;;
     esac
     target=$machine-unknown-linux-musl objcopy=objcopy
     if [ "$machine" != "$(uname -m)" ]; then objcopy=$machine-linux-gnu-objcopy; fi

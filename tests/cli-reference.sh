@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints docs/reference/cli.md: the help of both programs, as they print it themselves.
+# Prints docs/reference/cli.md from the --help texts of both programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build-all --quiet --bins
@@ -14,14 +14,14 @@ help 'kubectl mc kubeconfig' target/debug/kubectl-mc kubeconfig --help
 help 'kubectl mc env' target/debug/kubectl-mc env --help
 help 'kubectl mc shell' target/debug/kubectl-mc shell --help
 for verb in completion 'completion install' 'completion uninstall'; do
-    # shellcheck disable=SC2086 # the words of a verb
+    # shellcheck disable=SC2086 # split the verb into words
     help "kubectl mc $verb" target/debug/kubectl-mc $verb --help
 done
 help 'kubectl mc clusters' target/debug/kubectl-mc clusters --help
 help 'kubectl mc install' target/debug/kubectl-mc install --help
 help 'kubectl mc uninstall' target/debug/kubectl-mc uninstall --help
 for verb in compare tail doctor audit join unjoin 'access grant' 'access revoke' 'access list' 'access diff' 'access explain' 'authz generate' 'authz apply' 'authz verify' 'authz token' 'authz remove' 'hub-api apply' 'hub-api remove'; do
-    # shellcheck disable=SC2086 # the words of a verb
+    # shellcheck disable=SC2086 # split the verb into words
     help "kubectl mc $verb" target/debug/kubectl-mc $verb --help
 done
 help 'mc-sidecar serve' target/debug/mc-sidecar serve --help

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs upstream's own tests of kubectl through the proxy of a member, in a test bed of their own:
-# conformance.sh [--focus EXPRESSION] [--by-agent] [--by-plugin]. They need a node, which needs root on Linux;
-# elsewhere they are skipped, and the file that SKIPPED names reports it.
+# Runs Kubernetes' own kubectl tests through the proxy of a member, in a separate test bed:
+# conformance.sh [--focus REGEX] [--by-agent] [--by-plugin]. They need a node, and so root on Linux. Elsewhere they are
+# skipped, with an entry in the file $SKIPPED.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ "$(uname -s)" != Linux ] || [ "$(id -u)" -ne 0 ]; then
-    echo "conformance: it needs a node, and that needs root on Linux" >>"${SKIPPED:-/dev/stderr}"
+    echo "conformance: needs a node, and so root on Linux" >>"${SKIPPED:-/dev/stderr}"
     exit 0
 fi
 cargo build-all --bins

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the demo: a host, two members, the sidecar, and each command with its real output. On a terminal it
-# ends in a shell; DEMO_SHELL=0 leaves the shell out.
+# Runs the demo: a host, two members, the sidecar, and each command with its real output. On a terminal it ends in a shell,
+# unless DEMO_SHELL=0.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,13 +9,12 @@ if [ "${1:-}" != --in-bed ]; then
     export PATH="$PATH:/usr/sbin"
     echo "demo: building the plugin, the sidecar and the test bed"
     cargo build --quiet --package kubectl-mc --package sidecar --package testbed
-    # The test bed builds only the programs of Kubernetes that it starts.
-    [ -d target/kubernetes ] || echo "demo: the first time, Kubernetes is built from its Go modules: about four minutes on two cores, and 6 GB of disk here and in Go's caches"
+    [ -d target/kubernetes ] || echo "demo: building Kubernetes from its Go modules, the first time only: about four minutes on two cores, and 6 GB of disk here and in Go's caches"
     bed=(--members 2 --spare s1 --sidecar target/debug/mc-sidecar)
     if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
         bed+=(--node m1)
     else
-        echo "demo: not root on Linux, so without a node: control planes only, and no logs, exec, cp and port-forward"
+        echo "demo: without root on Linux there is no node: the demo skips logs, exec, cp and port-forward"
     fi
     exec target/debug/testbed run "${bed[@]}" -- tests/demo.sh --in-bed
 fi
@@ -40,8 +39,8 @@ member() { kubectl --kubeconfig "$(jq -r ".members.$1.kubeconfig" "$TESTBED/bed.
 
 nodes=$(jq -r '.members.m1.node // empty' "$TESTBED/bed.json")
 
-# Jane is a developer. She has a certificate of the host, a right on the host to reach m1, and a right on m1
-# to work in the namespace shop. She has no right on m2, and no credential of any member.
+# Jane is a developer. The host lets her reach m1, and m1 lets her edit namespace shop. She has no right on m2. Her only
+# credential is a certificate of the host.
 jane=$home/jane
 openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj '/CN=jane/O=dev' \
     -keyout "$jane.key" -out "$jane.csr" 2>/dev/null
@@ -79,12 +78,12 @@ YAML
 [ -z "$nodes" ] || member m1 wait --namespace shop --for=condition=Ready pod/web --timeout=60s >/dev/null
 export KUBECONFIG=$home/jane.kubeconfig
 
-say "Jane is logged in to the host, and to nothing else. These are the clusters behind it:"
+say "Jane is logged in to the host only. The host has these clusters:"
 show kubectl mc clusters
-say "A pod of member m1, through the host, as Jane:"
+say "Jane lists the pods of member m1, through the host:"
 show kubectl mc --cluster=m1 get pods --namespace shop
 if [ -n "$nodes" ]; then
-    say "Its log, a command in it, a file into it and back:"
+    say "She reads a pod's log, runs commands in it, and copies a file in and out:"
     show kubectl mc --cluster=m1 logs --namespace shop web --container web
     show kubectl mc --cluster=m1 exec --namespace shop web --container box -- sh -c "'echo I am \$(hostname); uname -s'"
     echo "hello from here" >"$home/note"
@@ -92,7 +91,7 @@ if [ -n "$nodes" ]; then
     show kubectl mc --cluster=m1 exec --namespace shop web --container box -- sha256sum /tmp/note
     show kubectl mc --cluster=m1 cp --container box shop/web:/tmp/note "$home/back"
     show sha256sum "$home/back"
-    say "A port of it, and a request through that:"
+    say "She forwards a port and sends a request to it:"
     printf '%s$ kubectl mc --cluster=m1 port-forward --namespace shop pod/web 18080:8080 &%s\n' "$bold" "$plain"
     kubectl-mc --cluster=m1 port-forward --namespace shop pod/web 18080:8080 >"$home/forward" 2>&1 &
     forward=$!
@@ -102,33 +101,33 @@ if [ -n "$nodes" ]; then
     kill "$forward"
     forward=
 fi
-say "Member m2 is closed to her: the host says so."
+say "The host refuses her on member m2:"
 show kubectl mc --cluster=m2 get pods
-say "And m1 itself says no where she has no right there:"
+say "m1 itself refuses what she has no right to there:"
 show kubectl mc --cluster=m1 get nodes
-say "What m1 saw of it all: Jane, by name, in its audit log."
+say "The audit log of m1 has her name:"
 show "jq -c 'select(.impersonatedUser.username == \"jane\") | [.verb, .requestURI, .impersonatedUser.username, .impersonatedUser.groups]' $(jq -r .members.m1.audit_log "$TESTBED/bed.json") | tail -n 3"
 
-say "The host's administrator adds a cluster, and gives Jane's group access to all clusters of its label:"
+say "The host's administrator adds a cluster, and grants Jane's group access to all clusters with its label:"
 spare=$(jq -r .spares.s1.kubeconfig "$TESTBED/bed.json")
 kubectl --kubeconfig "$spare" create namespace shop >/dev/null
 export KUBECONFIG=$admin:$spare
 show kubectl mc join shop --member-context=s1 --labels=env=prod --bindable-roles=view
 show kubectl mc access grant view --group=dev --cluster-selector=env=prod
 export KUBECONFIG=$home/jane.kubeconfig
-say "Jane reads the new cluster, beside the one that she had:"
+say "Jane reads both clusters with one command:"
 show kubectl mc --cluster=m1,shop get configmaps --namespace shop
-say "An outage: the kube-apiserver of the new cluster is gone. The other one answers as before, and it is said what is missing:"
+say "The kube-apiserver of the new cluster stops. The other cluster answers as before, and a summary names the missing one:"
 target/debug/testbed stop s1
 kubectl --kubeconfig "$admin" wait membercluster/shop --for=condition=Ready=false --timeout=120s >/dev/null 2>&1
 show kubectl mc --cluster=m1,shop get configmaps --namespace shop
 show kubectl mc clusters
-say "It is back, and needs nobody:"
+say "The cluster returns, and nobody has to do anything:"
 target/debug/testbed restart s1
 kubectl --kubeconfig "$admin" wait membercluster/shop --for=condition=Ready --timeout=120s >/dev/null 2>&1
 show kubectl mc --cluster=shop get namespaces
 
 if [ -t 0 ] && [ -t 1 ] && [ "${DEMO_SHELL:-1}" != 0 ]; then
-    say "A shell as Jane. KUBECONFIG=$admin is the host's administrator. 'exit' takes everything down."
+    say "A shell as Jane. KUBECONFIG=$admin is the host's administrator. 'exit' stops everything."
     PS1='mc-demo$ ' bash --norc -i || true
 fi

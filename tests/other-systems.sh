@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Type-checks the plugin for macOS and Windows, if rustup can get their standard libraries. Nothing is linked
-# and no C is compiled: a stand-in for the C compiler writes empty files.
+# Runs clippy on the plugin for macOS and Windows, if rustup can install their standard libraries. It links nothing, and a
+# fake C compiler writes empty files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 targets=(aarch64-apple-darwin x86_64-pc-windows-gnu)
@@ -21,7 +21,7 @@ chmod +x "$tools/cc" "$tools/ar"
 flags=()
 for target in "${targets[@]}"; do
     if ! rustup target add "$target" >/dev/null 2>&1; then
-        echo "plugin for $target: rustup cannot get its standard library to check it" >>"${SKIPPED:-/dev/stderr}"
+        echo "plugin for $target: rustup cannot install its standard library" >>"${SKIPPED:-/dev/stderr}"
         continue
     fi
     variable=${target//-/_}

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Installs what a bare Debian or Ubuntu lacks to build, test and demonstrate this project, and prints what it
-# installs. It does not install what is already there. Debian packages need root; without root the missing
-# ones are named, and tests that need them are skipped later.
+# Installs missing Debian packages and cargo-deny, and names them: setup.sh [--no-deny|--bench|--release|--arm64|--mutants].
+# Without root it only names the missing packages, and tests that need them are skipped later.
 set -euo pipefail
 
 # program:package
@@ -29,7 +28,7 @@ needs=(
 )
 if [ "${1:-}" = --bench ]; then needs+=(nginx:nginx-light wrk:wrk); fi
 if [ "${1:-}" = --release ]; then needs+=(aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu); fi
-# The program for the other architecture is built by a cross compiler and run by an emulator.
+# A cross compiler builds the program for arm64, and an emulator runs it.
 if [ "${1:-}" = --arm64 ]; then
     needs+=(aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static)
 fi
@@ -43,7 +42,7 @@ python3 -c 'import ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 [ -d /usr/share/ca-certificates/mozilla ] || missing+=(ca-certificates)
 if [[ "${1:-}" = --@(arm64|release) ]] && [ ! -e /usr/aarch64-linux-gnu/lib/libc.a ]; then missing+=(libc6-dev-arm64-cross); fi
 if [ "${1:-}" = --release ]; then
-    # The C headers of the plugin's platforms.
+    # C headers for the plugin's platforms.
     for machine in x86_64:amd64 aarch64:arm64; do
         [ -d /usr/lib/${machine%:*}-linux-musl ] || missing+=(musl-dev:${machine#*:})
     done
@@ -52,9 +51,9 @@ fi
 
 if [ "${#missing[@]}" -gt 0 ]; then
     if [ "$(uname -s)" != Linux ] || ! command -v apt-get >/dev/null 2>&1; then
-        echo "setup: missing, and no apt-get to install them: ${missing[*]}" >&2
+        echo "setup: install these packages (there is no apt-get here): ${missing[*]}" >&2
     elif [ "$(id -u)" -ne 0 ]; then
-        echo "setup: missing, and not root to install them: ${missing[*]}" >&2
+        echo "setup: missing packages; to install them, run:" >&2
         echo "setup:   sudo apt-get install --no-install-recommends ${missing[*]}" >&2
     else
         echo "setup: installing Debian packages: ${missing[*]}"
@@ -62,7 +61,7 @@ if [ "${#missing[@]}" -gt 0 ]; then
         case " ${missing[*]}" in *:arm64*) dpkg --add-architecture arm64 ;; esac
         apt-get update -qq
         if [ ! -e /usr/sbin/policy-rc.d ]; then
-            # The packages must not start the services of containerd and nginx: tests start their own.
+            # Keep the packages from starting containerd and nginx: tests start their own.
             printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
             chmod 0755 /usr/sbin/policy-rc.d
             trap 'rm -f /usr/sbin/policy-rc.d' EXIT
@@ -72,16 +71,16 @@ if [ "${#missing[@]}" -gt 0 ]; then
 fi
 
 for tool in cargo:Rust go:Go; do
-    command -v "${tool%%:*}" >/dev/null 2>&1 || { echo "setup: ${tool##*:} is needed and not here" >&2; exit 1; }
+    command -v "${tool%%:*}" >/dev/null 2>&1 || { echo "setup: install ${tool##*:} first" >&2; exit 1; }
 done
-# Go itself downloads the version that a module requires, unless GOTOOLCHAIN forbids it.
+# Go downloads the version that a module requires, unless GOTOOLCHAIN forbids it.
 newest="$(grep -H '^go ' tests/*/go.mod | sort -k2V | tail -1)"
 module="${newest%/go.mod:*}"
 if ! (cd "$module" && go list -m) >/dev/null 2>&1; then
-    echo "setup: $module needs Go ${newest##* } or later; here is $(go env GOVERSION)" >&2
+    echo "setup: $module needs Go ${newest##* } or later, and this is $(go env GOVERSION)" >&2
     exit 1
 fi
-# A release is made from a commit that passed all checks, so its dependencies are not checked again.
+# A release needs no cargo-deny: its commit has passed all checks.
 if [[ "${1:-}" != --@(no-deny|release) ]] && ! cargo deny --version >/dev/null 2>&1; then
     echo "setup: installing cargo-deny (cargo install)"
     CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=0 \

@@ -1,24 +1,23 @@
 #!/usr/bin/env bash
-# Says whether the project is well: lint, unit tests, a little fuzzing, end-to-end tests on a real Kubernetes. With --all
-# also what takes long: every version and hub, the image in pods, upstream's tests, crowds, hostile callers and soaks.
-# What cannot run here is listed at the end with its reason; with CI set that is a failure.
+# Runs lint, unit tests, short fuzzing, and the end-to-end tests of the first tier. --all adds the long tests: every version
+# and hub, the image in pods, upstream's tests, attacks and soaks. Lists skipped parts with the reason at the end; with CI
+# set, a skipped part is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 all=("$@")
 export SKIPPED="$PWD/target/skipped"
-# A failed test says what it saw, and not 30 lines of how it came there.
+# Print what a failed test saw, without 30 lines of backtrace.
 export RUST_BACKTRACE=0
 mkdir -p target
 : >"$SKIPPED"
 
-# What takes long and wants no certain pace is built beside the rest, with what the rest leaves of the machine. Whatever goes
-# wrong is told when it is used.
+# Build slow, non-urgent targets in the background at low priority. Failures surface when the result is used.
 in_background() { # NAME COMMAND...
     nice -n 19 "${@:2}" >"target/$1.log" 2>&1 &
 }
 trap 'jobs -p | xargs -r kill 2>/dev/null || true' EXIT
 tests/setup.sh --no-deny
-# cargo-deny is compiled beside the first build, whose C leaves it room.
+# Compile cargo-deny beside the first build, which does not use all cores.
 tests/setup.sh >target/setup.log 2>&1 &
 setup=$!
 if [ "${#all[@]}" -gt 0 ] && [ "$(uname -s)" = Linux ]; then
@@ -36,11 +35,11 @@ cat target/setup.log
 make --no-print-directory lint
 make --no-print-directory unit
 tests/fuzz.sh
-echo "waiting for what is built beside this: target/*.log"
+echo "waiting for background builds; logs: target/*.log"
 for process in ${program:-} $kubernetes; do wait "$process" || true; done
 if [ "${#all[@]}" -gt 0 ]; then
-    # Upstream's tests of exec, attach, logs, cp and port-forward; `make conformance` runs all. They wait most of the time, so
-    # they run beside ours: their bed starts when ours is up, and our tests that need a quiet machine wait for their end.
+    # Upstream's tests of exec, attach, logs, cp and port-forward; `make conformance` runs all. They mostly wait, so they run
+    # beside ours. Their bed starts after ours, and our tests that need a quiet machine start after them.
     rm -f target/bed-is-up
     (
         until [ -e target/bed-is-up ]; do sleep 1; done
@@ -59,7 +58,7 @@ if [ -s "$SKIPPED" ]; then
     echo "skipped:"
     sort -u "$SKIPPED" | sed 's/^/  /'
     if [ -n "${CI:-}" ]; then
-        echo "error: nothing may be skipped in CI" >&2
+        echo "error: CI must not skip anything" >&2
         exit 1
     fi
 else

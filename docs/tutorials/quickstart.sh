@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# The quickstart on kind: makes a host and two members, installs the sidecar, joins the members, and shows each command
-# with its output. Run it again to go on after an error.
+# The quickstart on kind: creates a host and two members, installs the sidecar, joins the members, and prints each command
+# with its output. After an error, run it again to continue.
 #
-#   docs/tutorials/quickstart.sh        make and show
-#   docs/tutorials/quickstart.sh down   delete the clusters that it made
+#   docs/tutorials/quickstart.sh        create the clusters and run the commands
+#   docs/tutorials/quickstart.sh down   delete the clusters that the script created
 #
-#   QUICKSTART_HOST     kind's name of the host; host without it
-#   QUICKSTART_MEMBERS  kind's names of the two members; "m1 m2" without it
+#   QUICKSTART_HOST     kind's name of the host; default host
+#   QUICKSTART_MEMBERS  kind's names of the two members; default "m1 m2"
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 host=${QUICKSTART_HOST:-host} image=mc-sidecar:quickstart
 read -ra members <<<"${QUICKSTART_MEMBERS:-m1 m2}"
 first=${members[0]} second=${members[1]:?QUICKSTART_MEMBERS needs two names}
 folder=$PWD/target/quickstart
-# Your own kubeconfig stays as it is.
+# Leave your own kubeconfig unchanged.
 export KUBECONFIG=$folder/kubeconfig PATH="$PWD/target/debug:$PATH"
 
 show() {
@@ -24,7 +24,7 @@ is_made() { kubectl config get-contexts "kind-$1" >/dev/null 2>&1; }
 
 for need in kind=https://kind.sigs.k8s.io docker=https://docs.docker.com/engine/install kubectl=https://kubernetes.io/docs/tasks/tools cargo=https://rustup.rs make=https://www.gnu.org/software/make python3=https://www.python.org cmake=https://cmake.org cc=https://gcc.gnu.org; do
     command -v "${need%%=*}" >/dev/null || {
-        echo "quickstart: ${need%%=*} is needed: ${need#*=}" >&2
+        echo "quickstart: install ${need%%=*} first: ${need#*=}" >&2
         exit 2
     }
 done
@@ -42,14 +42,14 @@ echo "# Three clusters"
 for cluster in "${members[@]}" "$host"; do
     if is_made "$cluster"; then continue; fi
     if kind get clusters 2>/dev/null | grep -qx "$cluster"; then
-        echo "quickstart: kind has a cluster $cluster that this script did not make: set QUICKSTART_HOST or QUICKSTART_MEMBERS" >&2
+        echo "quickstart: kind has a cluster $cluster that this script did not create: set QUICKSTART_HOST or QUICKSTART_MEMBERS" >&2
         exit 1
     fi
     show kind create cluster --name "$cluster"
 done
 kubectl config use-context "kind-$host" >/dev/null
 
-printf '\n# The plugin, and the image of the sidecar on the node of the host\n'
+printf '\n# The plugin, and the sidecar image on the node of the host\n'
 show cargo build --package kubectl-mc
 show make image IMAGE=$image PROFILE=dev BUILDER=docker
 show kind load docker-image $image --name "$host"

@@ -133,7 +133,7 @@ fn platform_unknown_to_krew_is_refused() {
         Command::new(SCRIPT).arg("riscv64gc-unknown-freebsd").env("KREW_OUT", out.path()).output().unwrap();
     assert!(!run.status.success());
     assert!(
-        String::from_utf8_lossy(&run.stderr).contains("no platform of krew for riscv64gc-unknown-freebsd")
+        String::from_utf8_lossy(&run.stderr).contains("krew has no platform for riscv64gc-unknown-freebsd")
     );
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Packs the Helm charts into mc-sidecar-VERSION.tgz and mc-agent-VERSION.tgz in the folder OUT:
-# sidecar/deploy/package.sh OUT [IMAGE@DIGEST]. With an image, that is the charts' default. The same charts make the same
-# archives, unlike `helm package`.
+# Packs the Helm charts into OUT/mc-sidecar-VERSION.tgz and OUT/mc-agent-VERSION.tgz:
+# sidecar/deploy/package.sh OUT [IMAGE@DIGEST]. The image becomes the charts' default. Unlike `helm package`, the same charts
+# give the same archives.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 out=${1:?a folder is needed} image=${2:-}
@@ -11,7 +11,7 @@ trap 'rm -rf "$folder"' EXIT
 for chart in chart agent-chart; do
     name=$(sed -n 's/^name: //p' $chart/Chart.yaml)
     archive=$out/$name-$(sed -n 's/^version: //p' $chart/Chart.yaml).tgz
-    # The manifests are links out of the chart.
+    # Resolve the manifests' links, which lead out of the chart.
     cp -rL $chart "$folder/$name"
     if [ -n "$image" ]; then
         sed -i "s|^  repository: \"\"|  repository: ${image%@*}|; s|^  digest: \"\"|  digest: ${image#*@}|" \

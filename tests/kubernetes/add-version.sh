@@ -1,7 +1,7 @@
 #!/bin/sh
 # Writes the Go module that builds one version of Kubernetes: add-version.sh v1.36.3 [FOLDER]
-# Its go.sum is committed, so that what is built later is what was checked now. FOLDER is from here,
-# else the version; its tools.go is kept if it has one: ../conformance has.
+# FOLDER is relative to this script; default the version. An existing tools.go stays, as in ../conformance. Commit go.sum:
+# it pins what later builds use.
 set -eu
 version=$1
 folder=${2:-$version}
@@ -16,7 +16,7 @@ mkdir -p "$folder"
     echo "module github.com/kubectl-mc/kubectl-mc/tests/kubernetes/$folder" | sed "s,kubernetes/../,,"
     echo
     sed -n -e 's/^go .*/&\n/p' -e 's/^godebug .*/&\n/p' "$upstream"
-    # With the versions Kubernetes itself was released with.
+    # Use the versions of Kubernetes' own release.
     sed -n -e '/^require (/,/^)/p' "$upstream" |
         sed -e "s/^\(\tk8s.io\/[a-z-]*\) v0\.0\.0$/\1 $staging/"
     echo
@@ -25,7 +25,7 @@ mkdir -p "$folder"
     echo "	go.etcd.io/etcd/server/v3 $etcd"
     echo ")"
     echo
-    # Upstream replaces these by folders of its own repository; each is also published as a module.
+    # Upstream replaces these with folders of its repository. Each is also published as a module.
     echo "replace ("
     sed -n "s/^\t\(k8s.io\/[a-z-]*\) => .*/\t\1 => \1 $staging/p" "$upstream"
     echo ")"

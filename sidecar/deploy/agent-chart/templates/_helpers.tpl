@@ -1,4 +1,4 @@
-{{/* The labels of all objects and of the pods. */}}
+{{/* Labels of all objects and of the pods. */}}
 {{- define "mc-agent.labels" -}}
 app.kubernetes.io/name: mc-agent
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -6,7 +6,7 @@ app.kubernetes.io/component: agent
 app.kubernetes.io/part-of: kubectl-mc
 {{- end }}
 
-{{/* An object of (list OBJECT ROOT), with the recommended labels. */}}
+{{/* Renders an object with the recommended labels; argument (list OBJECT ROOT). */}}
 {{- define "mc-agent.object" -}}
 {{- $object := index . 0 }}
 {{- $root := index . 1 }}
@@ -28,7 +28,7 @@ app.kubernetes.io/part-of: kubectl-mc
 {{- end }}
 {{- end }}
 
-{{/* The Deployment of (list DEPLOYMENT ROOT), changed by the values as `kubectl mc join --agent` changes it. */}}
+{{/* Renders the Deployment with the values, as `kubectl mc join --agent` does; argument (list DEPLOYMENT ROOT). */}}
 {{- define "mc-agent.deployment" -}}
 {{- $deployment := index . 0 }}
 {{- $root := index . 1 }}

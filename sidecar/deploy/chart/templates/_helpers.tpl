@@ -1,4 +1,4 @@
-{{/* The labels of all objects and of the pods. */}}
+{{/* Labels of all objects and of the pods. */}}
 {{- define "mc-sidecar.labels" -}}
 app.kubernetes.io/name: mc-sidecar
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -6,7 +6,7 @@ app.kubernetes.io/component: cluster-proxy
 app.kubernetes.io/part-of: kubectl-mc
 {{- end }}
 
-{{/* An object of (list OBJECT ROOT), with the recommended labels. */}}
+{{/* Renders an object with the recommended labels; argument (list OBJECT ROOT). */}}
 {{- define "mc-sidecar.object" -}}
 {{- $object := index . 0 }}
 {{- $root := index . 1 }}
@@ -19,12 +19,12 @@ app.kubernetes.io/part-of: kubectl-mc
 {{ toYaml $object }}
 {{ end }}
 
-{{/* The text of (list MANIFEST ROOT), which `kubectl mc install` applies too, for the release's namespace. */}}
+{{/* Renders a manifest of `kubectl mc install` for the release's namespace; argument (list MANIFEST ROOT). */}}
 {{- define "mc-sidecar.manifest" -}}
 {{ index . 0 | printf "manifests/%s.yaml" | (index . 1).Files.Get | replace "kubectl-mc-system" (index . 1).Release.Namespace }}
 {{- end }}
 
-{{/* The Secret of the serving certificate, if the sidecar does not make it. */}}
+{{/* Name of the Secret of the serving certificate, unless the sidecar manages it. */}}
 {{- define "mc-sidecar.servingSecret" -}}
 {{- if eq .Values.certificates "CertManager" -}}
 mc-sidecar-tls
@@ -42,7 +42,7 @@ mc-sidecar-tls
 {{- end }}
 {{- end }}
 
-{{/* The fields of a pod that say where it runs and how its image is fetched. */}}
+{{/* Fields of a pod for scheduling and image pulls. */}}
 {{- define "mc-sidecar.scheduling" -}}
 {{- range $field := list "imagePullSecrets" "nodeSelector" "affinity" "tolerations" "priorityClassName" }}
 {{- with index $.Values $field }}

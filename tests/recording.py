@@ -2,8 +2,8 @@
 """The terminal recording of README.md: tests/recording.py record | svg light|dark | --write.
 
 `record` types the session below into bash in a test bed (`make recording`) and writes docs/images/recording.cast, an
-asciicast of version 2. The pictures are that file as animated SVG: `make lint` compares them, and `--write` writes them.
-Times are those of a person at the keyboard, and not those of the machine: a slow one records the same session.
+asciicast of version 2. The pictures are animated SVGs of that file: `make lint` compares them, and `--write` writes them.
+The script sets all times, so a slow machine records the same session.
 """
 
 import codecs

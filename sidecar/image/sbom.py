@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What is in a program for a platform, as CycloneDX and in the form that `cargo auditable` puts into programs; of the
-sidecar, what is in its image.
+"""Writes the SBOM of a program for a platform, as CycloneDX and in the form that `cargo auditable` embeds. The sidecar's SBOM
+covers its image.
 
     sbom.py PACKAGE TARGET CYCLONEDX [AUDITABLE]
 
-`cargo tree` is asked, for it resolves features as the build of this one package does. What is made of `cargo metadata`
-instead (cargo-cyclonedx, cargo-auditable) names crates that only other packages of the workspace switch on.
+Reads `cargo tree`, which resolves features as the build of this one package does. Tools that read `cargo metadata`
+(cargo-cyclonedx, cargo-auditable) include crates that only other packages of the workspace enable.
 """
 
 import datetime
@@ -97,7 +97,7 @@ def packaged(kind, file, what):
 
 
 def beside_crates(target):
-    """Components without a crate: Rust's own library, the C libraries in a static program, the authorities' roots."""
+    """Components without a crate: Rust's own library, the C libraries in a static program, the public CA certificates."""
     version = re.search(r"^release: (.+)$", run("rustc", "--version", "--verbose"), re.M)[1]
     licence = [{"expression": "MIT OR Apache-2.0"}]
     std = {"type": "library", "bom-ref": "rust-std", "name": "rust-std", "version": version, "purl": f"pkg:generic/rust-std@{version}"}

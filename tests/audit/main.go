@@ -1,5 +1,5 @@
-// Reads audit events from standard input, one a line, into upstream's own type and strictly: a field that upstream does
-// not know, or that is there twice, is an error. Prints of each its one line of text in upstream's legacy format.
+// Reads audit events from standard input, one a line, into upstream's type and prints each in upstream's legacy format.
+// Decoding is strict: an unknown or repeated field is an error.
 package main
 
 import (

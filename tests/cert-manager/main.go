@@ -1,6 +1,6 @@
-// Package main is cert-manager without what an installation here does not use: its own controllers for issuers that
-// are self-signed or an authority, for certificates and their requests, and its injector of authorities. The main
-// packages of cert-manager are in modules that it does not publish.
+// Package main runs the parts of cert-manager that an installation uses: the controllers of self-signed and CA issuers,
+// of certificates and of their requests, and the CA injector. cert-manager does not publish the modules of its own main
+// packages.
 package main
 
 import (

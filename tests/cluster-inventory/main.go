@@ -1,6 +1,6 @@
-// A consumer of ClusterProfiles, as other controllers are ones: it lists the profiles of a namespace on the host, and by
-// the Cluster Inventory API's own library builds a client of each cluster, whose credential is the one that the consumer
-// has on the host. Prints "PROFILE: NAMESPACE..." or "PROFILE: error: ..." for each.
+// A consumer of ClusterProfiles, like other controllers. It lists the profiles of a namespace on the host. For each cluster
+// it builds a client with the Cluster Inventory API's library and its own credential of the host. Prints
+// "PROFILE: NAMESPACE..." or "PROFILE: error: ..." for each profile.
 //
 // Arguments: the host's kubeconfig, the namespace, and the command that prints an ExecCredential.
 package main

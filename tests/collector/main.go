@@ -1,6 +1,6 @@
-// Receives spans by OTLP (gRPC) with the OpenTelemetry Collector's own receiver, and writes each batch to standard output
-// as one line of OTLP's JSON. Its arguments are a Unix socket and a host; the first line is the address with the port that
-// it has there. Ends with its standard input. With --discard it writes no batch: benchmarks would measure its JSON.
+// Receives spans over OTLP (gRPC) with the OpenTelemetry Collector's receiver, and writes each batch to standard output as
+// one line of OTLP JSON. Arguments: a Unix socket and a host. The first line of output is the address on that host with the
+// chosen port. Exits when standard input ends. --discard writes no batches, so that benchmarks do not measure JSON.
 package main
 
 import (

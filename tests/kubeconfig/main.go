@@ -1,8 +1,8 @@
-// Package main prints what client-go's transport uses for a context of a kubeconfig, for the plugin's tests to
-// compare with. Reads one request a line (JSON) and prints one answer a line, so that one process serves all cases.
+// Package main prints the settings that client-go's transport uses for a context of a kubeconfig. The plugin's tests compare
+// with them. Reads one request a line (JSON) and prints one answer a line, so that one process serves all cases.
 //
-// It is built in the module of the default Kubernetes of the test bed (tests/testbed/src/programs/beside.rs), so
-// client-go is that of its kubectl.
+// It is built in the module of the test bed's default Kubernetes (tests/testbed/src/programs/beside.rs), so it has the
+// client-go of that kubectl.
 package main
 
 import (

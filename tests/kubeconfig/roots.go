@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// fingerprints are those of the certificates that x509.CertPool.AppendCertsFromPEM takes from a bundle; the pool
-// does not show them.
+// fingerprints returns those of the certificates that x509.CertPool.AppendCertsFromPEM accepts from a bundle; the pool does
+// not expose them.
 func fingerprints(bundle []byte) []string {
 	found := []string{}
 	for len(bundle) > 0 {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Pins the dependencies of Go modules of the tests to the versions of a Kubernetes here, so that shared packages are compiled
-once: same-versions.py v1.36.3 cert-manager cluster-inventory helm konnectivity kubeconfig
+"""Pins the dependencies of the tests' Go modules to those of one Kubernetes version, so that shared packages are compiled once:
+same-versions.py v1.36.3 cert-manager cluster-inventory helm konnectivity kubeconfig
 
-Run it again when the default version or one of the modules changes. Such a program is then not built with the dependencies
-that its project released it with, so modules that do not compile with these versions stay as they are. The
-test bed compiles them with the flags of the default version (tests/testbed/src/programs.rs)."""
+Run it again when the default version or one of the modules changes. The programs then differ from their releases in the
+versions of dependencies. Leave out modules that do not compile with these versions. The test bed compiles all with the flags
+of the default version (tests/testbed/src/programs.rs)."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def take(folder, kubernetes, wanted):
     (folder / "go.mod").write_text(text)
     replaced = [
         f"\t{path} => {path} {wanted[path]}\n"
-        # Also those that are required in this version: a requirement can be the result of an earlier run.
+        # Include modules already required in this version: an earlier run may have added the requirement.
         for path in sorted(versions(folder))
         if path in wanted
     ]

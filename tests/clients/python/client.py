@@ -1,6 +1,6 @@
-"""The Python client, doing one thing: client.py get|watch|logs|exec|attach|port-forward NAMESPACE …
+"""Runs one action with the Python client: client.py get|watch|logs|exec|attach|port-forward NAMESPACE …
 
-What it is told is in tests/e2e/requests/slow/clients.rs, which runs it; the kubeconfig is KUBECONFIG's.
+tests/e2e/requests/slow/clients.rs runs it and defines the arguments. The kubeconfig is $KUBECONFIG.
 """
 
 import sys

@@ -1,5 +1,6 @@
 //! Checks that the documentation has no dangling reference: every relative link of a Markdown page leads to a
-//! file and a heading that exist, and every path below `docs/` that a file of the repository names exists.
+//! file and a heading that exist, every path below `docs/` that a file of the repository names exists, and so does
+//! every source file that a page names.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -53,6 +54,28 @@ fn every_documentation_path_in_the_repository_exists() {
         }
     }
     assert!(dangling.is_empty(), "dangling paths:\n{}", dangling.join("\n"));
+}
+
+#[test]
+fn every_source_file_in_a_page_exists() {
+    let mut dangling = Vec::new();
+    let mut count = 0;
+    for page in pages() {
+        for path in source_files(&read(&page)) {
+            count += 1;
+            if !root().join(&path).is_file() {
+                dangling.push(format!("{}: {path}", shown(&page)));
+            }
+        }
+    }
+    assert!(dangling.is_empty(), "dangling source files:\n{}", dangling.join("\n"));
+    assert!(count > 100, "only {count} source files were found");
+}
+
+#[test]
+fn source_files_are_spans_of_code_that_begin_at_the_root() {
+    let page = "`tests/e2e/a.rs`, tests/b.rs, `c.rs`, `sidecar/d.rs --all`\n```sh\n`tests/e.rs`\n```\n`kubectl-mc/f.rs`";
+    assert_eq!(source_files(page), ["tests/e2e/a.rs", "kubectl-mc/f.rs"]);
 }
 
 #[test]
@@ -150,6 +173,18 @@ fn outside_of_code_blocks(page: &str) -> String {
         }
     }
     lines.join("\n")
+}
+
+/// The Rust files that a page names in spans of code, by their path from the root of the repository.
+fn source_files(page: &str) -> Vec<String> {
+    let text = outside_of_code_blocks(page);
+    let spans = text.split('`').skip(1).step_by(2);
+    let is_of_source = |span: &&str| {
+        ["kubectl-mc/", "sidecar/", "tests/"].iter().any(|folder| span.starts_with(folder))
+            && span.ends_with(".rs")
+            && !span.contains([' ', '*', '{'])
+    };
+    spans.filter(is_of_source).map(str::to_owned).collect()
 }
 
 /// Every path below `docs/` that a text names, as seen from the root of the repository.

@@ -94,6 +94,10 @@ pub(crate) struct Flags {
     /// Contexts by server, user or namespace, as in 'user=admin,server!=*.dev.*'; narrows -C
     #[arg(long, value_name = "FIELDS", global = true, help_heading = CHOICE)]
     pub(crate) context_selector: Option<String>,
+    /// Kubeconfig files for --contexts, each with its own users and clusters: folders, globs or files; repeated or separated
+    /// by commas [default: the configuration's, then the files of --kubeconfig]
+    #[arg(long, value_name = "DIR_OR_GLOB", value_delimiter = ',', global = true, help_heading = CHOICE)]
+    pub(crate) kubeconfig_dir: Vec<OsString>,
     /// Clusters on which the last command failed
     #[arg(long, global = true, help_heading = CHOICE)]
     pub(crate) retry_failed: bool,

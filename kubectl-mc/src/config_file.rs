@@ -95,6 +95,9 @@ pub(crate) struct Defaults {
     pub(crate) color: Option<Color>,
     /// --route
     pub(crate) route: Option<RouteChoice>,
+    /// --kubeconfig-dir: folders, globs or files, relative to the folder of this file; ~/ is the home folder.
+    #[serde(default)]
+    pub(crate) kubeconfig_dir: Vec<String>,
 }
 
 impl ConfigFile {

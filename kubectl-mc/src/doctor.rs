@@ -96,7 +96,12 @@ fn settings(arguments: &DoctorArgs, flags: &Flags, env: &Env) -> Result<Settings
         Err(_) => {
             let kubeconfig = flags.kubeconfig.map(Into::into);
             Ok(Settings {
-                host: HostOptions { kubeconfig, context: flags.context, hub: flags.hub.unwrap_or_default() },
+                host: HostOptions {
+                    kubeconfig,
+                    context: flags.context,
+                    hub: flags.hub.unwrap_or_default(),
+                    kubeconfig_dirs: flags.kubeconfig_dir.into_iter().map(Into::into).collect(),
+                },
                 ..Settings::default()
             })
         }

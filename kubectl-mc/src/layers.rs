@@ -5,7 +5,7 @@ use std::path::Path;
 
 #[rustfmt::skip]
 const LAYERS: &[&str] = &[
-    "env", "executable", "exit", "server_text", "suggestion", "next_command", "argv", "cli", "json", "tabwriter",
+    "env", "executable", "exit", "server_text", "suggestion", "glob", "next_command", "argv", "cli", "json", "tabwriter",
     "yaml", "error", "printer", "panics", "child_output", "foreground", "log", "cache", "config_file", "progress", "confirm", "trace",
     "cluster", "chosen_cluster", "kubectl", "multi", "settings",
     "apply", "audit", "join", "hub_api", "install", "access", "authz", "doctor", "kubeconfig", "login", "completion", "commands", "main",

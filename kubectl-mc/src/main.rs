@@ -23,6 +23,7 @@ mod error;
 mod executable;
 mod exit;
 mod foreground;
+mod glob;
 mod hub_api;
 mod install;
 mod join;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The flags to repeat in the commands of a hint, quoted for a shell.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -11,6 +11,7 @@ pub(crate) struct GivenFlags {
     kubeconfig: String,
     /// For the plugin's own commands.
     hub: String,
+    dirs: String,
     member: String,
 }
 
@@ -21,8 +22,15 @@ impl GivenFlags {
             context: flag("context", context.map(OsStr::new)),
             kubeconfig: flag("kubeconfig", kubeconfig.map(Path::as_os_str)),
             hub: String::new(),
+            dirs: String::new(),
             member: String::new(),
         }
+    }
+
+    /// The same flags for contexts of these folders.
+    pub(crate) fn with_dirs(self, dirs: &[PathBuf]) -> Self {
+        let dirs = dirs.iter().map(|dir| flag("kubeconfig-dir", Some(dir.as_os_str()))).collect();
+        Self { dirs, ..self }
     }
 
     /// The same flags for a host with this hub.
@@ -37,6 +45,9 @@ impl GivenFlags {
             context: flag("context"),
             kubeconfig: flag("kubeconfig"),
             hub: flag("hub"),
+            dirs: values(words, "kubeconfig-dir")
+                .map(|dir| self::flag("kubeconfig-dir", Some(&dir)))
+                .collect(),
             member: flag("member-context") + &flag("member-kubeconfig"),
         }
     }
@@ -48,7 +59,7 @@ impl GivenFlags {
 
     /// `kubectl mc` with the flags that address the host.
     pub(crate) fn kubectl_mc(&self) -> String {
-        format!("kubectl mc{}{}{}", self.context, self.kubeconfig, self.hub)
+        format!("kubectl mc{}{}{}{}", self.context, self.kubeconfig, self.dirs, self.hub)
     }
 
     /// Adds the flags to commands in a hint that do not name a host.
@@ -158,10 +169,16 @@ fn flag(name: &str, value: Option<&OsStr>) -> String {
 
 /// The value of the last `--name value` or `--name=value`, up to `--`.
 fn last_value(words: &[OsString], name: &str) -> Option<OsString> {
+    values(words, name).last()
+}
+
+/// The values of `--name value` and `--name=value`, up to `--`.
+fn values(words: &[OsString], name: &str) -> impl Iterator<Item = OsString> {
     let words = words.split(|word| word == "--").next().unwrap_or_default();
-    let is_flag = |word: &OsString| word.to_str().and_then(|word| word.strip_prefix("--")) == Some(name);
-    let at = words.iter().rposition(|word| is_flag(word) || inline(word, name).is_some())?;
-    inline(&words[at], name).or_else(|| words.get(at + 1).cloned())
+    let is_flag = move |word: &OsString| word.to_str().and_then(|word| word.strip_prefix("--")) == Some(name);
+    words.iter().enumerate().filter_map(move |(at, word)| {
+        inline(word, name).or_else(|| is_flag(word).then(|| words.get(at + 1).cloned())?)
+    })
 }
 
 fn inline(word: &OsStr, name: &str) -> Option<OsString> {

@@ -5,14 +5,15 @@ mod cluster_names;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(crate) use cluster_choice::{ClusterChoice, ClusterChoiceError, cluster_choice};
 pub(crate) use cluster_names::{ClusterNamesError, cluster_name, new_cluster_name};
 
 use crate::cli::{DryRun, Flags, HubChoice, RouteChoice};
+use crate::cluster::cluster_id::CONTEXT_PREFIX;
 use crate::cluster::context::HostOptions;
-use crate::config_file::{ClusterSet, ConfigFile, ConfigFileError};
+use crate::config_file::{self, ClusterSet, ConfigFile, ConfigFileError};
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -50,6 +51,7 @@ impl Settings {
             exclude,
             contexts: _,
             context_selector,
+            kubeconfig_dir,
             retry_failed,
             cluster_concurrency,
             cluster_timeout,
@@ -91,6 +93,19 @@ impl Settings {
         }
         if of_contexts && flags.context.as_ref().is_some_and(|context| !context.is_empty()) {
             return Err(SettingsError::Contradiction("--contexts", "--context"));
+        }
+        if !kubeconfig_dir.is_empty() {
+            let is_of_contexts = |term: &str| {
+                let term = term.trim_start_matches('!');
+                term.starts_with(CONTEXT_PREFIX) || term.starts_with('@')
+            };
+            let of_terms = terms.iter().any(|terms| terms.split(',').any(is_of_contexts));
+            if !of_contexts && !of_terms && !retry_failed {
+                return Err(SettingsError::DirsWithoutContexts);
+            }
+            if of_contexts && flags.kubeconfig.as_ref().is_some_and(|file| !file.is_empty()) {
+                return Err(SettingsError::Contradiction("--kubeconfig-dir", "--kubeconfig"));
+            }
         }
         let choice = if of_contexts {
             let filter = context_selector.as_deref().map(ContextFilter::parse).transpose();
@@ -167,7 +182,26 @@ fn host(flags: &Flags, env: &Env, file: &ConfigFile) -> Result<HostOptions, Sett
     };
     let kubeconfig = flags.kubeconfig.clone().filter(|file| !file.is_empty()).map(PathBuf::from);
     let hub = hub(flags.hub.clone(), env, file.hub.clone())?;
-    Ok(HostOptions { kubeconfig, context: context.or_else(|| file.host.clone()), hub })
+    let kubeconfig_dirs = kubeconfig_dirs(flags, env, file);
+    Ok(HostOptions { kubeconfig, context: context.or_else(|| file.host.clone()), hub, kubeconfig_dirs })
+}
+
+/// The folders of the flag, else those of the configuration, unless a flag names another kubeconfig.
+fn kubeconfig_dirs(flags: &Flags, env: &Env, file: &ConfigFile) -> Vec<PathBuf> {
+    let below_home = |path: &Path| {
+        let rest = path.strip_prefix("~").ok()?;
+        Some(Path::new(env.home()?).join(rest))
+    };
+    let given: Vec<_> = flags.kubeconfig_dir.iter().filter(|dir| !dir.is_empty()).map(Path::new).collect();
+    if !given.is_empty() {
+        return given.iter().map(|dir| below_home(dir).unwrap_or_else(|| (*dir).to_owned())).collect();
+    }
+    if flags.kubeconfig.as_ref().is_some_and(|file| !file.is_empty()) {
+        return Vec::new();
+    }
+    let folder = config_file::path(env).and_then(|path| Some(path.parent()?.to_owned())).unwrap_or_default();
+    let dirs = file.defaults.kubeconfig_dir.iter().map(Path::new);
+    dirs.map(|dir| below_home(dir).unwrap_or_else(|| folder.join(dir))).collect()
 }
 
 fn hub(flag: Option<HubChoice>, env: &Env, of_file: Option<HubChoice>) -> Result<HubChoice, SettingsError> {
@@ -208,6 +242,8 @@ pub(crate) enum SettingsError {
     ContextSelector(#[source] ContextFilterError),
     #[error("{0} and {1} contradict each other")]
     Contradiction(&'static str, &'static str),
+    #[error("--kubeconfig-dir names files of contexts, and no context is chosen")]
+    DirsWithoutContexts,
     #[error("--batch-check: {0:?} is no command of kubectl")]
     Check(String),
     #[error("--batch")]
@@ -232,6 +268,10 @@ impl Explain for SettingsError {
             Self::ContextSelector(source) => source.hint(),
             Self::Contradiction("--contexts", "--context") => {
                 Some("name the context by -C NAME; --context names a host".to_owned())
+            }
+            Self::DirsWithoutContexts => Some("add --contexts, or choose by -C context:NAME".to_owned()),
+            Self::Contradiction("--kubeconfig-dir", _) => {
+                Some("name the file as one of --kubeconfig-dir too".to_owned())
             }
             Self::Contradiction("--contexts", _) => {
                 Some("--context-selector chooses contexts by server, user and namespace".to_owned())

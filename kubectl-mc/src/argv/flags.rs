@@ -155,6 +155,7 @@ const BUILTIN_FLAGS: &[(&str, BuiltinFlag)] = &[
     ("all-clusters", flag(FlagKind::Switch, Place::EveryVerb)),
     ("contexts", flag(FlagKind::Switch, Place::EveryVerb)),
     ("context-selector", flag(FlagKind::Value, Place::EveryVerb)),
+    ("kubeconfig-dir", flag(FlagKind::Value, Place::EveryVerb)),
     // kubectl never receives its own flags of these names, because they would override the overlay.
     ("context", flag(FlagKind::Value, Place::EveryVerb)),
     ("kubeconfig", flag(FlagKind::Value, Place::EveryVerb)),

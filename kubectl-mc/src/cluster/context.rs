@@ -6,15 +6,17 @@ mod config;
 mod document;
 mod fields;
 mod in_cluster;
+mod islands;
 mod load;
 mod parse;
 mod piped;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use all::contexts;
+pub(crate) use all::{Contexts, contexts};
 pub(crate) use config::INTERACTIVE_MODE;
 pub(crate) use document::json as read_yaml;
+pub(crate) use islands::{Island, UnusableContext};
 use jiff::Timestamp;
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedExtension};
 use kubectl_mc_api::dialect::OtherServer;
@@ -39,12 +41,15 @@ pub(crate) struct HostOptions {
     pub(crate) context: Option<String>,
     /// `--hub`, its variable or the configuration's value.
     pub(crate) hub: HubChoice,
+    /// `--kubeconfig-dir` or the configuration's value: where contexts that are chosen as clusters come from. Empty means
+    /// the files of the host.
+    pub(crate) kubeconfig_dirs: Vec<PathBuf>,
 }
 
 impl HostOptions {
     /// Options for a cluster that is not a hub of another project, such as a member's own context.
     pub(crate) fn plain(kubeconfig: Option<PathBuf>, context: Option<String>) -> Self {
-        Self { kubeconfig, context, hub: HubChoice::OWN }
+        Self { kubeconfig, context, hub: HubChoice::OWN, kubeconfig_dirs: Vec::new() }
     }
 }
 
@@ -70,6 +75,8 @@ pub(crate) struct ClusterContext {
     pub(crate) kubeconfig_flag: Option<PathBuf>,
     /// All files merged, with absolute paths.
     pub(crate) kubeconfig: Kubeconfig,
+    /// For a context of `--kubeconfig-dir`.
+    pub(crate) island: Option<Island>,
 }
 
 /// The user of the cluster.
@@ -177,11 +184,32 @@ impl ClusterContext {
             namespace: context.namespace.filter(|namespace| !namespace.is_empty()),
             extensions: context.extensions,
             files,
+            kubeconfig,
+            ..Self::empty()
+        })
+    }
+
+    /// A cluster without an address.
+    fn empty() -> Self {
+        Self {
+            context: None,
+            server: String::new(),
+            cluster: Cluster::default(),
+            user: User::Named(None),
+            namespace: None,
+            extensions: None,
+            files: Vec::new(),
             hub: Hub::default(),
             is_direct: false,
             kubeconfig_flag: None,
-            kubeconfig,
-        })
+            kubeconfig: Kubeconfig::default(),
+            island: None,
+        }
+    }
+
+    /// Refuses a context of `--kubeconfig-dir` whose file or entry cannot be used.
+    pub(crate) fn check_usable(&self) -> Result<(), UnusableContext> {
+        self.island.as_ref().map_or(Ok(()), Island::check)
     }
 
     /// The same context with the server of the host's direct endpoint.
@@ -242,9 +270,12 @@ impl ClusterContext {
         self.flags().kubectl_mc()
     }
 
-    /// `kubectl mc` with the flag that names the kubeconfig, for hints.
+    /// `kubectl mc` with the flag that names the kubeconfig or the folders of them, for hints.
     pub(crate) fn kubectl_mc_file(&self) -> String {
-        GivenFlags::new(None, self.kubeconfig_flag.as_deref()).kubectl_mc()
+        match &self.island {
+            Some(island) => GivenFlags::new(None, None).with_dirs(&island.dirs).kubectl_mc(),
+            None => GivenFlags::new(None, self.kubeconfig_flag.as_deref()).kubectl_mc(),
+        }
     }
 
     /// `kubectl` with the flags that address the cluster, for hints.
@@ -324,6 +355,10 @@ pub(crate) enum HostError {
     Read { file: PathBuf, source: std::io::Error },
     #[error("cannot parse kubeconfig {}: {reason}", file.display())]
     Parse { file: PathBuf, reason: String },
+    #[error("no file matches --kubeconfig-dir={}", glob.display())]
+    NoFiles { glob: PathBuf },
+    #[error("invalid glob: --kubeconfig-dir={}", glob.display())]
+    InvalidGlob { glob: PathBuf },
 }
 
 impl HostError {
@@ -340,7 +375,9 @@ impl HostError {
             | Self::NoContexts { .. }
             | Self::Hub(_)
             | Self::Read { .. }
-            | Self::Parse { .. } => {}
+            | Self::Parse { .. }
+            | Self::NoFiles { .. }
+            | Self::InvalidGlob { .. } => {}
         }
         self
     }
@@ -371,6 +408,10 @@ impl Explain for HostError {
             )),
             Self::Hub(_) => Some("give the path alone: --hub=template=/PATH/{cluster}".to_owned()),
             Self::InvalidServer { .. } => Some("write it as https://HOST:PORT".to_owned()),
+            Self::NoFiles { .. } | Self::InvalidGlob { .. } => Some(
+                "name a folder, a file or a glob, as in --kubeconfig-dir='~/.kube/clusters/*.yaml'"
+                    .to_owned(),
+            ),
             Self::Read { .. } | Self::Parse { .. } => None,
         }
     }

@@ -34,7 +34,7 @@ use crate::kubeconfig;
 use crate::kubectl::verb::{self, Effect};
 use crate::login;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::{Settings, SettingsError};
 
 /// A verb of the plugin.
 pub(super) struct BuiltinVerb {
@@ -336,6 +336,10 @@ pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<
     }
     if flags.chooses_contexts() && !verb.clusters.has_contexts() {
         return Err(FlagError::NoContexts { verb: verb.name }.into());
+    }
+    let takes_terms = matches!(verb.clusters, Clusters::Tool | Clusters::Any | Clusters::Lines);
+    if !flags.kubeconfig_dir.is_empty() && !flags.chooses_contexts() && !takes_terms {
+        return Err(SettingsError::DirsWithoutContexts.into());
     }
     if let Some(flag) = flags.of_kubectl_only() {
         return Err(FlagError::OfKubectl { verb: verb.name, flag }.into());

@@ -253,6 +253,7 @@ fn one_context(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
+    context.check_usable()?;
     rewrite::check(&scanned, cluster)?;
     check_policy(context, &scanned, env)?;
     if let Some((plan, take_over)) = Plan::for_one(&scanned, env) {

@@ -24,10 +24,7 @@ use crate::multi::selection::{Kind, ListOf, SelectedCluster, selects_context};
 pub(super) fn all(session: &Session<'_>, from: &ListOf) -> Vec<SelectedCluster> {
     match from {
         ListOf::Members(selector) => list(session, selector.as_deref()),
-        ListOf::Contexts => {
-            let contexts = context::contexts(&session.host, session.env);
-            SelectedCluster::of_contexts(contexts.unwrap_or_default())
-        }
+        ListOf::Contexts => SelectedCluster::of_contexts(known_contexts(session)),
     }
 }
 
@@ -111,13 +108,20 @@ fn is_expression(term: &str) -> bool {
 
 /// The contexts of the kubeconfig, which needs no request. A name that a term cannot express is left out.
 fn contexts(session: &Session<'_>, prefix: &str) -> Answer {
-    let all = context::contexts(&session.host, session.env).unwrap_or_default();
+    let all = known_contexts(session);
     let candidate = |context: &KubeconfigContext| {
         let name = context.raw_name();
         let is_offered = session.filter.matches(context) && selects_context(&format!("{prefix}{name}"), name);
         is_offered.then(|| Candidate::new(name, &without_credential(&context.cluster.server)))?
     };
     all.iter().filter_map(candidate).collect::<Answer>().behind(prefix)
+}
+
+/// The contexts that can be used.
+fn known_contexts(session: &Session<'_>) -> Vec<KubeconfigContext> {
+    let mut all = context::contexts(&session.host, session.env).unwrap_or_default().all;
+    all.retain(|context| context.cluster.check_usable().is_ok());
+    all
 }
 
 /// Whether a set names contexts, itself or by a set within it, at most `depth` sets down.

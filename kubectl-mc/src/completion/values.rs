@@ -47,7 +47,7 @@ pub(super) fn of_argument(session: &Session<'_>, argument: &Arg, typed: &str) ->
         "[CLUSTER] ROLE" => roles(typed).or_also(clusters::one(session, typed)),
         _ if id == "after_role" => roles(typed),
         "CLUSTER" | "[CLUSTER] VERB" => clusters::one(session, typed),
-        "FILE" => Answer::files(),
+        "FILE" | "DIR_OR_GLOB" => Answer::files(),
         "HUB" => Answer::words(HubChoice::words()).beginning_with(typed),
         _ => Answer::default(),
     }

@@ -40,6 +40,16 @@ pub(crate) fn run(
             ),
         ));
     }
+    if chosen.has_copies() {
+        return Err(Failure::usage(
+            "the contexts come from several kubeconfigs, and a copy of their credentials would stay in a file",
+            format!(
+                "choose the contexts of one file, or run the tools below it: {} shell {}",
+                chosen.kubectl_mc(),
+                chosen.terms()
+            ),
+        ));
+    }
     let overlay = cache::store_lasting(overlay::text(&chosen)?.as_bytes(), env)?;
     let list = overlay::list(&overlay, &chosen, env)?;
     printer.out(&assignment(syntax, &list)?);

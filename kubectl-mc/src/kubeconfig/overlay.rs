@@ -1,10 +1,13 @@
 //! Builds the overlay kubeconfig of a shell, which comes before the user's own files in `KUBECONFIG`. It
-//! contains no secret and is stored in the plugin's private folder.
+//! is stored in the plugin's private folder. It contains no secret, except for contexts of several files of
+//! `--kubeconfig-dir`, whose users may have one name.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::cache;
+use crate::cluster::cluster_id::ClusterId;
+use crate::cluster::context::{ClusterContext, User};
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -14,8 +17,28 @@ use crate::yaml;
 
 /// The overlay as text. Its contexts have the names mc/CLUSTER; the first is the current one.
 pub(super) fn text(chosen: &Chosen) -> Result<String, OverlayError> {
-    let overlay = serde_json::to_value(overlay::overlay_of_reach(&chosen.reached())).map_err(OverlayError)?;
+    let reached = chosen.reached();
+    let copied = |(through, id): &(&ClusterContext, &ClusterId)| match &through.island {
+        Some(_) if chosen.has_copies() => with_own_user(through, id),
+        _ => (*through).clone(),
+    };
+    let contexts: Vec<_> = reached.iter().map(copied).collect();
+    let reached: Vec<_> = contexts.iter().zip(reached.iter().map(|(_, id)| *id)).collect();
+    let overlay = serde_json::to_value(overlay::overlay_of_reach(&reached)).map_err(OverlayError)?;
     Ok(yaml::text(&overlay, 0))
+}
+
+/// The context with a copy of its user, which no other context of the overlay has.
+fn with_own_user(through: &ClusterContext, id: &ClusterId) -> ClusterContext {
+    let name = overlay::context_name(id);
+    let mut users = through.kubeconfig.auth_infos.iter();
+    let user = users.find(|user| Some(user.name.as_str()) == through.user_name());
+    let user = match user.and_then(|user| user.auth_info.clone()) {
+        Some(user) => User::Inline(name.clone(), Box::new(user), None),
+        None => User::Named(None),
+    };
+    // The overlay is the only file that has the context.
+    ClusterContext { context: Some(name), user, ..through.clone() }
 }
 
 /// The value of `KUBECONFIG`: the overlay, then the user's files. All paths are absolute, because a shell

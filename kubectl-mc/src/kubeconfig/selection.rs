@@ -10,7 +10,7 @@ use crate::argv::Scanned;
 use crate::chosen_cluster::ChosenCluster;
 use crate::cli::Flags;
 use crate::cluster::cluster_id::ClusterId;
-use crate::cluster::context::{self, ClusterContext, HostError};
+use crate::cluster::context::{self, ClusterContext, Contexts, HostError};
 use crate::cluster::credential::Login;
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::config_file;
@@ -66,6 +66,9 @@ impl Chosen {
     ) -> Result<Self, Failure> {
         let request = Request { terms, verb: Verb::OfTools, needs_list: false };
         let Resolved { host, clusters, .. } = request.resolve(flags, env, printer)?;
+        for context in clusters.iter().filter_map(ClusterId::context) {
+            context.cluster.check_usable()?;
+        }
         Ok(Self { host, clusters })
     }
 
@@ -81,9 +84,20 @@ impl Chosen {
         }
     }
 
-    /// The user's kubeconfig files.
+    /// The user's kubeconfig files, in which the overlay's users are.
     pub(super) fn files(&self) -> &[PathBuf] {
-        self.reached().first().map_or(&[], |(through, _)| &through.files)
+        let reached = self.reached();
+        let copies = self.has_copies();
+        let by_name = reached.iter().find(|(through, _)| !copies || through.island.is_none());
+        by_name.map_or(&[], |(through, _)| &through.files)
+    }
+
+    /// Whether the overlay has a copy of each user of `--kubeconfig-dir`: users of different files may have one name.
+    pub(super) fn has_copies(&self) -> bool {
+        let reached = self.reached();
+        let first = reached.first().map(|(through, _)| &through.files);
+        let has_islands = reached.iter().any(|(through, _)| through.island.is_some());
+        has_islands && reached.iter().any(|(through, _)| Some(&through.files) != first)
     }
 
     /// The names, joined by commas.
@@ -191,7 +205,11 @@ impl Request<'_> {
                 Ok(SelectedCluster::of_list(&list))
             }
             ListOf::Contexts if self.verb == Verb::Kubeconfig => Err(InventoryError::MembersOnly),
-            ListOf::Contexts => Ok(SelectedCluster::of_contexts(context::contexts(&settings.host, env)?)),
+            ListOf::Contexts => {
+                let Contexts { all, skipped } = context::contexts(&settings.host, env)?;
+                skipped.iter().for_each(|skipped| printer.note_line(&format!("note: {skipped}")));
+                Ok(SelectedCluster::of_contexts(all))
+            }
         };
         let choice = match settings.choice {
             Some(choice) => choice,

@@ -35,7 +35,7 @@ fn bed() -> Bed {
 }
 
 /// The candidates for the last word, without their descriptions, and the directive.
-fn complete(bed: &Bed, words: &[&str]) -> Vec<String> {
+pub(crate) fn complete(bed: &Bed, words: &[&str]) -> Vec<String> {
     candidates(&patient(bed, &[&["__complete"], words].concat()).output().unwrap().into())
 }
 

@@ -1,6 +1,7 @@
 //! Tests `--contexts`, with which the contexts of a kubeconfig are the clusters, without a host.
 
 mod credential_plugins;
+mod islands;
 mod many;
 mod tools;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
 
-use super::{ClusterContext, Hub, User};
+use super::{ClusterContext, User};
 use crate::env::{self, Env};
 
 pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -36,17 +36,12 @@ pub(super) fn host(env: &Env, service_account: &Path) -> Option<ClusterContext> 
     };
     let user = AuthInfo { token_file: Some(token.to_string_lossy().into_owned()), ..AuthInfo::default() };
     Some(ClusterContext {
-        context: None,
         server,
         kubeconfig: kubeconfig(&cluster, &user),
         cluster,
         user: User::ServiceAccount(Box::new(user)),
         namespace: namespace.filter(|namespace| !namespace.is_empty()),
-        extensions: None,
-        files: Vec::new(),
-        hub: Hub::default(),
-        is_direct: false,
-        kubeconfig_flag: None,
+        ..ClusterContext::empty()
     })
 }
 

@@ -28,6 +28,7 @@ fn host() -> ClusterContext {
         extensions: None,
         files: Vec::new(),
         kubeconfig_flag: None,
+        island: None,
         hub: Default::default(),
         is_direct: false,
         kubeconfig: kube::config::Kubeconfig::default(),

@@ -48,7 +48,7 @@ impl Clusters {
         let chooses = ["cluster", "cluster_selector", "where", "all_clusters", "exclude"].contains(&flag);
         let runs_on_several = ["cluster_concurrency", "cluster_timeout"].contains(&flag);
         ["context", "kubeconfig", "v"].contains(&flag)
-            || (self.has_contexts() && ["contexts", "context_selector"].contains(&flag))
+            || (self.has_contexts() && ["contexts", "context_selector", "kubeconfig_dir"].contains(&flag))
             || match self {
                 Self::None => false,
                 Self::Where => flag == "where",

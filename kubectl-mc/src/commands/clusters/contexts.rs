@@ -38,7 +38,8 @@ pub(super) fn run(
         }
         contexts => contexts?,
     };
-    let found = SelectedCluster::of_contexts(contexts);
+    contexts.skipped.iter().for_each(|skipped| printer.note_line(&format!("note: {skipped}")));
+    let found = SelectedCluster::of_contexts(contexts.all);
     let is_wanted = |chosen: &&SelectedCluster| {
         let context = chosen.name.context();
         filter.as_ref().is_none_or(|filter| context.is_some_and(|context| filter.matches(context)))
@@ -52,20 +53,37 @@ pub(super) fn run(
         });
         all = chosen.map_err(|error| error.in_file(config_file::path(env)))?.iter().cloned().collect();
     }
-    let all: Vec<_> = all.iter().filter_map(|chosen| chosen.name.context()).collect();
+    let (all, unusable): (Vec<_>, Vec<_>) = all
+        .iter()
+        .filter_map(|chosen| chosen.name.context())
+        .partition(|context| context.cluster.check_usable().is_ok());
     let data = || json!(all.iter().copied().map(object).collect::<Vec<_>>());
     match arguments.output {
         Some(Output::Name) => all.iter().for_each(|context| printer.out_line(context.raw_name())),
         Some(Output::Json) => printer.out(&(json::text(&data(), 0) + "\n")),
         Some(Output::Yaml) => printer.out(&yaml::text(&data(), 0)),
-        None | Some(Output::Wide | Output::Template(_)) if all.is_empty() => {
+        None | Some(Output::Wide | Output::Template(_)) if all.is_empty() && unusable.is_empty() => {
             printer.note("No contexts found\n")
         }
+        None | Some(Output::Wide | Output::Template(_)) if all.is_empty() => {}
         None | Some(Output::Wide | Output::Template(_)) => {
             printer.out(&table(&all, arguments.no_headers));
         }
     }
-    Ok(ExitStatus::Success)
+    for context in &unusable {
+        if let Err(error) = context.cluster.check_usable() {
+            printer.note_line(&format!(
+                "error: {}: {}",
+                escaped(context.raw_name()),
+                escaped(&error.to_string())
+            ));
+        }
+    }
+    Ok(match (unusable.is_empty(), all.is_empty()) {
+        (true, _) => ExitStatus::Success,
+        (false, false) => ExitStatus::SomeFailed,
+        (false, true) => ExitStatus::AllFailed,
+    })
 }
 
 fn table(all: &[&KubeconfigContext], no_headers: bool) -> String {
@@ -84,12 +102,17 @@ fn table(all: &[&KubeconfigContext], no_headers: bool) -> String {
 
 fn object(context: &KubeconfigContext) -> Value {
     let cluster = &context.cluster;
-    json!({
+    let mut object = json!({
         "name": context.raw_name(),
         "server": without_credential(&cluster.server),
         "user": cluster.user_name().unwrap_or_default(),
         "namespace": cluster.namespace.as_deref().unwrap_or("default"),
-    })
+    });
+    if let (Some(_), Some(file)) = (&cluster.island, cluster.files.first()) {
+        object["file"] = file.to_string_lossy().into();
+        object["context"] = cluster.context.as_deref().unwrap_or_default().into();
+    }
+    object
 }
 
 /// The first given argument that is only supported for the host's list.

@@ -19,6 +19,7 @@ fn host(server: &str) -> ClusterContext {
         extensions: None,
         files: vec!["/k/a".into(), "relative/b".into()],
         kubeconfig_flag: None,
+        island: None,
         hub: Default::default(),
         is_direct: false,
         kubeconfig: Kubeconfig::default(),

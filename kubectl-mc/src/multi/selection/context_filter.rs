@@ -44,8 +44,10 @@ impl ContextFilter {
         FIELDS.into_iter().map(|(name, _)| name)
     }
 
+    /// Whether the context meets all requirements. A context that cannot be used may meet them.
     pub(crate) fn matches(&self, context: &KubeconfigContext) -> bool {
-        self.0.iter().all(|requirement| requirement.matches(context))
+        context.cluster.check_usable().is_err()
+            || self.0.iter().all(|requirement| requirement.matches(context))
     }
 }
 
@@ -126,7 +128,7 @@ contexts:
 ";
         std::fs::write(&file, text).unwrap();
         let options = HostOptions { kubeconfig: Some(file), ..HostOptions::default() };
-        let all = contexts(&options, &crate::env::Env::default()).unwrap();
+        let all = contexts(&options, &crate::env::Env::default()).unwrap().all;
         for (selector, expected) in [
             ("user=admin", &["one", "two"][..]),
             ("user==admin,namespace!=default", &["two"]),

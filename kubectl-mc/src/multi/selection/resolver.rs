@@ -56,7 +56,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
                 Pattern::Set(name) => chosen.extend(self.set(name, selector, filter)?),
                 pattern => {
                     let from = if pattern.is_of_contexts() { ListOf::Contexts } else { members.clone() };
-                    let found = self.universe(from)?.iter().filter(|target| pattern.matches(&target.name));
+                    let found = self.universe(from)?.iter().filter(|target| pattern.includes(&target.name));
                     let before = chosen.len();
                     chosen.extend(found.cloned());
                     match pattern {

@@ -110,6 +110,9 @@ impl SelectedCluster {
         match self.listed.as_ref().map(|listed| &listed.ready) {
             Some(Readiness::Ready) => "True",
             Some(Readiness::NotReady(_)) => "False",
+            None if self.name.context().is_some_and(|context| context.cluster.check_usable().is_err()) => {
+                "False"
+            }
             Some(Readiness::Unknown) | None => "Unknown",
         }
     }

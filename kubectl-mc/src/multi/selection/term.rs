@@ -8,6 +8,7 @@ use regex::Regex;
 use crate::cluster::cluster_id::{CONTEXT_PREFIX, ClusterId, KubeconfigContext};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
+use crate::glob;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Term {
@@ -77,6 +78,12 @@ impl Pattern {
             Self::ContextGlob(text) => Ok(Self::ContextExpression(glob(text, |_| true, text)?)),
             pattern => Ok(pattern.clone()),
         }
+    }
+
+    /// Whether the term includes a cluster. A file that cannot be read may have contexts that a glob matches.
+    pub(super) fn includes(&self, cluster: &ClusterId) -> bool {
+        let is_unread = || cluster.context().is_some_and(KubeconfigContext::is_unread_file);
+        self.matches(cluster) || matches!(self, Self::ContextExpression(_)) && is_unread()
     }
 
     /// Whether the term matches a cluster; sets and globs for contexts are resolved separately.
@@ -149,7 +156,7 @@ fn parse(text: &str, kind: Kind) -> Result<Term, TermError> {
         None => (kind, body),
     };
     let expression = body.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
-    let is_glob = body.contains(['*', '?', '[']);
+    let is_glob = glob::is_glob(body);
     let pattern = match (kind, expression, body.strip_prefix('@')) {
         (_, None, Some(set)) => Pattern::Set(set.to_owned()),
         (Kind::Members, Some(expression), _) => Pattern::Expression(compile(expression, text)?),
@@ -163,42 +170,14 @@ fn parse(text: &str, kind: Kind) -> Result<Term, TermError> {
     Ok(Term { exclude, pattern })
 }
 
-/// Converts a glob into a regular expression: `*`, `?`, `[a-c]` and `[!a-c]`. All other characters are
-/// literal, and must be allowed in a name.
+/// Compiles a glob, whose literal characters must be allowed in a name.
 pub(super) fn glob(text: &str, may_be: fn(char) -> bool, whole: &str) -> Result<Regex, TermError> {
-    // Context names may contain line ends.
-    let mut expression = String::from("(?s)^(?:");
-    let mut letters = text.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '*' => expression.push_str(".*"),
-            '?' => expression.push('.'),
-            '[' => {
-                let class: String = letters.by_ref().take_while(|&letter| letter != ']').collect();
-                let (not, class) = match class.strip_prefix(['!', '^']) {
-                    Some(class) => ("^", class),
-                    None => ("", class.as_str()),
-                };
-                if class.is_empty() || !class.chars().all(|letter| is_of_classes(letter) && may_be(letter)) {
-                    return Err(TermError::Glob(whole.to_owned()));
-                }
-                expression.push_str(&format!("[{not}{class}]"));
-            }
-            letter if may_be(letter) => expression.push_str(&regex::escape(letter.encode_utf8(&mut [0; 4]))),
-            _ => return Err(TermError::Glob(whole.to_owned())),
-        }
-    }
-    expression.push_str(")$");
+    let expression = glob::expression(text, may_be).ok_or_else(|| TermError::Glob(whole.to_owned()))?;
     compile(&expression, whole)
 }
 
 fn is_of_names(letter: char) -> bool {
     letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-'
-}
-
-/// Literal characters in a class of a regular expression, and the range sign.
-fn is_of_classes(letter: char) -> bool {
-    letter.is_alphanumeric() || "-_.:@/".contains(letter)
 }
 
 /// The error of a regular expression in one line: its last line is the message, and the lines before draw the

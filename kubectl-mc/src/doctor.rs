@@ -3,9 +3,11 @@
 //!
 //! - [`machine`]: the plugin in `PATH`, kubectl, the configuration; [`krew`]: another plugin `mc` of krew
 //! - [`host`]: connection and login, the clock, the sidecar; [`registry`]: lost members; [`mod@hub`]: another project's hub instead
+//! - [`contexts`]: with `--contexts` the kubeconfig and its contexts in place of the host and its members
 //! - [`member`]: the sidecar's report, and a request through every hop; [`streams`]: WebSocket and SPDY
 //! - [`report`]: the findings as text and as JSON
 
+mod contexts;
 mod host;
 mod hub;
 mod krew;
@@ -56,11 +58,18 @@ pub(crate) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let (choice, settings) = (choice(arguments, flags)?, settings(arguments, flags, env)?);
+    let settings = settings(arguments, flags, env)?;
+    let of_contexts = flags.chooses_contexts();
+    let choice = if of_contexts { Choice::default() } else { choice(arguments, flags)? };
     let given = GivenFlags::new(flags.context.as_deref(), flags.kubeconfig.as_deref().map(Path::new));
+    let dirs: Vec<_> = flags.kubeconfig_dir.iter().map(Into::into).collect();
+    let given = given.with_dirs(&dirs);
     let kubectl = KubectlFound::find(env);
     let mut doctor = Doctor { arguments, env, printer, given, kubectl, report: Report::default() };
-    doctor.examine(&choice, &settings)?;
+    match of_contexts {
+        true => doctor.examine_contexts(&settings)?,
+        false => doctor.examine(&choice, &settings)?,
+    }
     let Doctor { report, .. } = doctor;
     match arguments.output {
         None => printer.out_line(&report.summary()),

@@ -7,7 +7,7 @@ use super::DataFormat;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
-    /// Clusters: names, globs, /regexes/, @sets, !exclusions [default: all that you may enter]
+    /// Clusters: names, globs, /regexes/, @sets, !exclusions [default: all that you may enter; with --contexts all contexts]
     #[arg(value_name = "CLUSTER")]
     pub(crate) clusters: Vec<String>,
     /// Output format; every check is in it
@@ -30,4 +30,7 @@ Examples:
   kubectl mc doctor
 
   # Two clusters, for a program
-  kubectl mc doctor m1 m2 -o json";
+  kubectl mc doctor m1 m2 -o json
+
+  # The contexts of the kubeconfig in place of the host and its clusters
+  kubectl mc doctor --contexts";

@@ -2,6 +2,7 @@
 //! or the cluster of the pod's service account.
 
 mod all;
+mod collisions;
 mod config;
 mod document;
 mod fields;
@@ -14,6 +15,7 @@ mod piped;
 use std::path::{Path, PathBuf};
 
 pub(crate) use all::{Contexts, contexts};
+pub(crate) use collisions::{Collision, collisions, kept_apart};
 pub(crate) use config::INTERACTIVE_MODE;
 pub(crate) use document::json as read_yaml;
 pub(crate) use islands::{Island, UnusableContext};
@@ -385,6 +387,8 @@ impl HostError {
 
 /// The default role of a context.
 const HOST: &str = "host";
+/// The role of a context that is a cluster of its own.
+const CLUSTER: &str = "cluster";
 
 impl Explain for HostError {
     fn hint(&self) -> Option<String> {

@@ -195,7 +195,7 @@ const VERBS: &[BuiltinVerb] = &[
         name: "doctor",
         about: "Check this machine, the host and the clusters, and print a fix for each problem",
         arguments: DoctorArgs::augment_args,
-        clusters: Clusters::Members,
+        clusters: Clusters::Any,
         effect: |_| Effect::Reads,
         hubs: Hubs::Any,
         run: |matches, flags, env, printer| doctor::run(&read(matches)?, flags, env, printer),
@@ -324,12 +324,7 @@ pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<
     let is_refused = match verb.clusters {
         Clusters::None => flags.chooses_clusters(),
         Clusters::Where => flags.chooses_besides_where() && !flags.chooses_contexts(),
-        Clusters::ByName
-        | Clusters::Choice
-        | Clusters::Tool
-        | Clusters::Members
-        | Clusters::Any
-        | Clusters::Lines => false,
+        Clusters::ByName | Clusters::Choice | Clusters::Tool | Clusters::Any | Clusters::Lines => false,
     };
     if is_refused {
         return Err(FlagError::NoChoice { verb: verb.name }.into());

@@ -36,8 +36,8 @@ pub(super) async fn check(host: &ClusterContext, client: &kube::Client) -> Vec<F
     if version.status == StatusCode::UNAUTHORIZED || version.status.is_server_error() {
         return findings;
     }
-    findings.push(login(host, client).await);
-    findings.extend(version.date.map(|there| clock(Timestamp::now(), there)));
+    findings.push(login(host, client, "host").await);
+    findings.extend(version.date.map(|there| clock(Timestamp::now(), there, "host")));
     if host.hub.is_foreign() {
         let is_service_account = findings
             .iter()
@@ -105,7 +105,8 @@ fn reached(host: &ClusterContext, reply: &Reply, took: Duration) -> Finding {
     }
 }
 
-async fn login(host: &ClusterContext, client: &kube::Client) -> Finding {
+/// Who the caller is for this server, which is the host or the cluster of a context.
+pub(super) async fn login(host: &ClusterContext, client: &kube::Client, role: &str) -> Finding {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let reply = match post(client, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await {
         Ok(reply) => reply,
@@ -118,15 +119,15 @@ async fn login(host: &ClusterContext, client: &kube::Client) -> Finding {
             return Finding::problem(
                 "login",
                 reply.message().to_string(),
-                Some(format!("log in to the host again, then try: {whoami}")),
+                Some(format!("log in to the {role} again, then try: {whoami}")),
             );
         }
         // Only this review is refused; other requests may be allowed.
         StatusCode::FORBIDDEN => {
             return Finding::warning(
                 "login",
-                format!("the host does not return your user name: {}", reply.message()),
-                "an admin of the host binds ClusterRole system:basic-user to system:authenticated",
+                format!("the {role} does not return your user name: {}", reply.message()),
+                format!("an admin of the {role} binds ClusterRole system:basic-user to system:authenticated"),
             );
         }
         status => {
@@ -140,7 +141,7 @@ async fn login(host: &ClusterContext, client: &kube::Client) -> Finding {
     if name == "system:anonymous" {
         return Finding::problem(
             "login",
-            "the host authenticates you as system:anonymous: the context has no credential",
+            format!("the {role} authenticates you as system:anonymous: the context has no credential"),
             Some(format!("{}; then try: {whoami}", credential(host))),
         );
     }
@@ -163,17 +164,17 @@ fn credential(host: &ClusterContext) -> String {
 }
 
 /// Tokens and certificates expire by the clock of the side that validates them.
-fn clock(here: Timestamp, there: Timestamp) -> Finding {
+pub(super) fn clock(here: Timestamp, there: Timestamp, role: &str) -> Finding {
     let apart = here.duration_since(there);
     let seconds = apart.unsigned_abs().as_secs();
     if apart.unsigned_abs() <= CLOCK_TOLERANCE {
-        return Finding::ok("clock", format!("within {} s of the host's", CLOCK_TOLERANCE.as_secs()));
+        return Finding::ok("clock", format!("within {} s of the {role}'s", CLOCK_TOLERANCE.as_secs()));
     }
     let direction = if apart.is_negative() { "behind" } else { "ahead of" };
     Finding::warning(
         "clock",
         format!(
-            "this machine's clock is {seconds} s {direction} the host's: new tokens and certificates may be refused"
+            "this machine's clock is {seconds} s {direction} the {role}'s: new tokens and certificates may be refused"
         ),
         "synchronize both clocks by NTP",
     )
@@ -295,7 +296,7 @@ mod tests {
     #[test]
     fn clock_that_differs_by_more_than_its_tolerance_is_a_warning() {
         let there: Timestamp = "2026-11-21T20:50:41Z".parse().unwrap();
-        let at = |text: &str| clock(text.parse().unwrap(), there);
+        let at = |text: &str| clock(text.parse().unwrap(), there, "host");
         assert_eq!(at("2026-11-21T20:50:46Z").level, Level::Ok);
         let ahead = at("2026-11-21T20:52:41Z");
         assert!(ahead.message.contains("120 s ahead of the host's"), "{ahead:?}");

@@ -63,7 +63,8 @@ pub(super) async fn check(context: &CheckContext, name: &ClusterName, findings: 
         findings.extend(member_rights(client, host, name).await);
     }
     if *with_streams {
-        findings.push(streams::check(host, client, name, exec::minor(version.raw())).await);
+        let target = streams::Target::member(host, name);
+        findings.push(streams::check(&target, client, exec::minor(version.raw())).await);
     }
 }
 
@@ -232,7 +233,7 @@ fn age(version: &ServerText, name: &ClusterName) -> Option<Finding> {
 }
 
 /// Compares versions: kubectl is supported within one minor version of a cluster.
-fn skew(kubectl: Option<u32>, member: Option<u32>, version: &ServerText) -> Option<Finding> {
+pub(super) fn skew(kubectl: Option<u32>, member: Option<u32>, version: &ServerText) -> Option<Finding> {
     let (kubectl, member) = (kubectl?, member?);
     (kubectl.abs_diff(member) > 1).then(|| {
         Finding::warning(

@@ -65,6 +65,7 @@ pub(super) struct Section {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Machine,
+    Kubeconfig,
     Host,
     Cluster,
 }
@@ -73,6 +74,7 @@ impl Kind {
     fn word(self) -> &'static str {
         match self {
             Self::Machine => "machine",
+            Self::Kubeconfig => "kubeconfig",
             Self::Host => "host",
             Self::Cluster => "cluster",
         }
@@ -159,7 +161,7 @@ impl Report {
                 let mut object = json!({
                     "check": check, "message": message, "result": level.word(), "scope": section.kind.word(),
                 });
-                if section.kind != Kind::Machine {
+                if !matches!(section.kind, Kind::Machine | Kind::Kubeconfig) {
                     object["name"] = section.name.as_str().into();
                 }
                 if let Some(fix) = fix {

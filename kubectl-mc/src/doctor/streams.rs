@@ -33,13 +33,25 @@ enum Failure {
     Refused(String),
 }
 
-pub(super) async fn check(
-    host: &ClusterContext,
-    client: &kube::Client,
-    cluster: &ClusterName,
-    member_minor: Option<u32>,
-) -> Finding {
-    let pod = match running_pod(client, &host.hub.root(cluster), host.namespace.as_deref()).await {
+/// The cluster of the pod.
+pub(super) struct Target {
+    /// The path of its API.
+    pub(super) root: String,
+    pub(super) namespace: Option<String>,
+    /// The command that shows why no stream opens.
+    pub(super) explain: String,
+}
+
+impl Target {
+    /// A member behind the host.
+    pub(super) fn member(host: &ClusterContext, cluster: &ClusterName) -> Self {
+        let explain = member::explain(host, cluster, "port-forward pods");
+        Self { root: host.hub.root(cluster), namespace: host.namespace.clone(), explain }
+    }
+}
+
+pub(super) async fn check(target: &Target, client: &kube::Client, member_minor: Option<u32>) -> Finding {
+    let pod = match running_pod(client, &target.root, target.namespace.as_deref()).await {
         Ok(Some(pod)) => pod,
         Ok(None) => return Finding::skipped(CHECK, "streams not tried: no pod that you may list runs there"),
         Err(error) => return Finding::skipped(CHECK, format!("streams not tried: {}", error.reason())),
@@ -58,7 +70,7 @@ pub(super) async fn check(
         Verdict::Refused(why) => Finding::problem(
             CHECK,
             format!("no stream to pod {}: {why}", pod.name),
-            Some(member::explain(host, cluster, "port-forward pods")),
+            Some(target.explain.clone()),
         ),
     }
 }

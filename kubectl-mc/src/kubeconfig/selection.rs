@@ -206,7 +206,7 @@ impl Request<'_> {
             }
             ListOf::Contexts if self.verb == Verb::Kubeconfig => Err(InventoryError::MembersOnly),
             ListOf::Contexts => {
-                let Contexts { all, skipped } = context::contexts(&settings.host, env)?;
+                let Contexts { all, skipped, .. } = context::contexts(&settings.host, env)?;
                 skipped.iter().for_each(|skipped| printer.note_line(&format!("note: {skipped}")));
                 Ok(SelectedCluster::of_contexts(all))
             }

@@ -1,6 +1,7 @@
 //! Tests `kubectl mc doctor`: each fault that it detects, with the command that fixes the fault.
 
 mod agents;
+mod contexts;
 mod host;
 mod hubs;
 mod machine;

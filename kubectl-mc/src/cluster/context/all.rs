@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use kube::config::{Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
 
-use super::{ClusterContext, EXTENSION, HostError, HostOptions, islands, load};
+use super::{CLUSTER, ClusterContext, EXTENSION, HostError, HostOptions, islands, load};
 use crate::cluster::cluster_id::KubeconfigContext;
 use crate::env::Env;
 
@@ -16,6 +16,8 @@ pub(crate) struct Contexts {
     pub(crate) all: Vec<KubeconfigContext>,
     /// The files of `--kubeconfig-dir` that are no kubeconfigs, each with the reason.
     pub(crate) skipped: Vec<String>,
+    /// Why contexts of the files of the host are missing.
+    pub(crate) unusable: Vec<HostError>,
 }
 
 /// The contexts in the files of `options` and `env`. Contexts without a server are omitted. That no file exists is an
@@ -31,19 +33,20 @@ pub(crate) fn contexts(options: &HostOptions, env: &Env) -> Result<Contexts, Hos
     let Kubeconfig { clusters, auth_infos, contexts, .. } =
         load::merged(&files, options.kubeconfig.is_some())?;
     let entries = Entries::of(clusters, auth_infos);
-    let mut all: Vec<_> = contexts
-        .into_iter()
-        .filter_map(|NamedContext { name, context, .. }| {
-            let context = context.filter(|context| !is_of_overlay(context))?;
-            let kubeconfig = entries.alone(&name, &context);
-            let mut cluster =
-                ClusterContext::from_context(name.clone(), context, kubeconfig, files.clone()).ok()?;
-            cluster.kubeconfig_flag.clone_from(&options.kubeconfig);
-            Some(KubeconfigContext::new(&name, cluster))
-        })
-        .collect();
+    let (mut all, mut unusable) = (Vec::new(), Vec::new());
+    for NamedContext { name, context, .. } in contexts {
+        let Some(context) = context.filter(|context| !is_of_overlay(context)) else { continue };
+        let kubeconfig = entries.alone(&name, &context);
+        match ClusterContext::from_context(name.clone(), context, kubeconfig, files.clone()) {
+            Ok(mut cluster) => {
+                cluster.kubeconfig_flag.clone_from(&options.kubeconfig);
+                all.push(KubeconfigContext::new(&name, cluster));
+            }
+            Err(error) => unusable.push(error.in_role(CLUSTER)),
+        }
+    }
     all.sort_by(|a, b| a.raw_name().cmp(b.raw_name()));
-    Ok(Contexts { all, skipped: Vec::new() })
+    Ok(Contexts { all, skipped: Vec::new(), unusable })
 }
 
 /// Whether the context belongs to an overlay of the plugin, whose cluster has its own context or host.

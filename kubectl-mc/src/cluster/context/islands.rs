@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use self::files::File;
 use super::all::{Entries, is_of_overlay};
-use super::{ClusterContext, Contexts, HostError, document, load, parse};
+use super::{CLUSTER, ClusterContext, Contexts, HostError, document, load, parse};
 use crate::cluster::cluster_id::KubeconfigContext;
 use crate::error::{Explain, chain};
 use crate::exit::ExitStatus;
@@ -54,7 +54,7 @@ pub(super) fn contexts(dirs: &[PathBuf]) -> Result<Contexts, HostError> {
     let named = names.iter().zip(found);
     let mut all: Vec<_> = named.map(|(name, found)| KubeconfigContext::new(name, found.cluster)).collect();
     all.sort_by(|a, b| a.raw_name().cmp(b.raw_name()));
-    Ok(Contexts { all, skipped })
+    Ok(Contexts { all, skipped, unusable: Vec::new() })
 }
 
 /// A context of a file, or a file that cannot be read.
@@ -130,7 +130,7 @@ fn of_file(path: &Path, kubeconfig: Kubeconfig, dirs: &Arc<[PathBuf]>, found: &m
         let mut cluster = match cluster {
             Ok(cluster) => cluster,
             Err(error) => {
-                let error = error.in_role("server");
+                let error = error.in_role(CLUSTER);
                 found.push(Found::unusable(path, Some(name), &error, dirs));
                 continue;
             }

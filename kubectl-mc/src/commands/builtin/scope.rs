@@ -29,9 +29,7 @@ pub(super) enum Clusters {
     Choice,
     /// The same, and contexts.
     Tool,
-    /// All flags that choose members, and the flags for several clusters.
-    Members,
-    /// The same, and contexts.
+    /// All flags that choose members and contexts, and the flags for several clusters.
     Any,
     /// The same, and the color of lines.
     Lines,
@@ -54,7 +52,7 @@ impl Clusters {
                 Self::Where => flag == "where",
                 Self::ByName => flag == "cluster",
                 Self::Choice | Self::Tool => chooses,
-                Self::Members | Self::Any => chooses || runs_on_several || flag == "route",
+                Self::Any => chooses || runs_on_several || flag == "route",
                 Self::Lines => {
                     chooses || runs_on_several || ["route", "retry_failed", "color"].contains(&flag)
                 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{given_names, served_by_kubectl};
 use crate::cli::{ClustersArgs, Flags, Output};
 use crate::cluster::cluster_id::KubeconfigContext;
-use crate::cluster::context::{self, HostError};
+use crate::cluster::context::{self, Collision, HostError};
 use crate::config_file;
 use crate::env::Env;
 use crate::error::Failure;
@@ -13,6 +13,7 @@ use crate::exit::ExitStatus;
 use crate::json;
 use crate::log::without_credential;
 use crate::multi::selection::{ContextFilter, ListOf, SelectedCluster};
+use crate::next_command::GivenFlags;
 use crate::printer::Printer;
 use crate::server_text::escaped;
 use crate::settings::{Settings, SettingsError};
@@ -39,6 +40,7 @@ pub(super) fn run(
         contexts => contexts?,
     };
     contexts.skipped.iter().for_each(|skipped| printer.note_line(&format!("note: {skipped}")));
+    warn_of_collisions(&context::collisions(&settings.host, env)?, printer);
     let found = SelectedCluster::of_contexts(contexts.all);
     let is_wanted = |chosen: &&SelectedCluster| {
         let context = chosen.name.context();
@@ -85,6 +87,23 @@ pub(super) fn run(
         (false, true) => ExitStatus::AllFailed,
     })
 }
+
+/// Names the entries that no context gets, because an earlier file has others of that name.
+fn warn_of_collisions(collisions: &[Collision], printer: &Printer) {
+    for collision in collisions.iter().take(COLLISIONS) {
+        printer.note_line(&format!("warning: {}", escaped(&collision.to_string())));
+    }
+    if let Some(more @ 1..) = collisions.len().checked_sub(COLLISIONS) {
+        printer.note_line(&format!("warning: and {more} more: kubectl mc doctor --contexts"));
+    }
+    if !collisions.is_empty() {
+        let apart = GivenFlags::new(None, None).with_dirs(&context::kept_apart(collisions));
+        printer.note_line(&format!("hint: read each file alone: {} clusters --contexts", apart.kubectl_mc()));
+    }
+}
+
+/// More lines would hide the list.
+const COLLISIONS: usize = 10;
 
 fn table(all: &[&KubeconfigContext], no_headers: bool) -> String {
     let mut writer = TabWriter::default();

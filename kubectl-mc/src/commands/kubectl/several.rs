@@ -125,7 +125,7 @@ fn contexts(
     env: &Env,
     printer: &Printer,
 ) -> Result<Vec<KubeconfigContext>, HostError> {
-    let Contexts { all, skipped } = context::contexts(options, env)?;
+    let Contexts { all, skipped, .. } = context::contexts(options, env)?;
     skipped.iter().for_each(|skipped| printer.note_line(&format!("note: {skipped}")));
     Ok(all)
 }

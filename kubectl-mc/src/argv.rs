@@ -10,7 +10,7 @@ mod flags;
 use std::ffi::{OsStr, OsString};
 
 use flags::FlagKind;
-pub(crate) use flags::{COMPARE, KUBECTL_VERBS, TAIL};
+pub(crate) use flags::{COMPARE, KUBECTL_VERBS, TAIL, is_builtin};
 
 /// The parsed command line.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +22,8 @@ pub(crate) struct Scanned {
     /// The position of the verb in [`Self::kubectl`].
     verb: Option<usize>,
     flags: Vec<Flag>,
+    /// Whether the verb is an alias of a verb of kubectl.
+    is_alias: bool,
 }
 
 /// A flag of kubectl before any `--`.
@@ -108,7 +110,12 @@ impl Scanned {
 
     /// Whether the verb belongs to kubectl itself and not to another plugin.
     pub(crate) fn verb_is_builtin(&self) -> bool {
-        self.verb().and_then(OsStr::to_str).is_some_and(flags::is_builtin)
+        self.is_alias || self.verb().and_then(OsStr::to_str).is_some_and(flags::is_builtin)
+    }
+
+    /// Marks the verb as an alias of a verb of kubectl, whose flags it takes.
+    pub(crate) fn mark_alias(&mut self) {
+        self.is_alias = true;
     }
 
     /// Whether a kubectl flag precedes the verb, where only kubectl's own flags are possible.

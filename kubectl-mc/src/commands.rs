@@ -21,6 +21,7 @@ use crate::cluster::hub;
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
+use crate::kubectl::kuberc::{self, Kuberc};
 use crate::kubectl::verb::Effect;
 use crate::next_command::GivenFlags;
 use crate::printer::Printer;
@@ -47,6 +48,7 @@ pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Res
         Some(piped) => (piped.words.clone(), argv::scan(piped.words.clone()), piped.env.clone()),
         None => (arguments, scanned, env),
     };
+    let scanned = with_alias(scanned, &env);
     trace::begin(scanned.verb(), &env)?;
     let mut ran = dispatch(arguments.clone(), scanned.clone(), &env, printer);
     if ran.is_err() && hub::found().is_some() {
@@ -61,6 +63,15 @@ pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Res
     ran
 }
 
+/// The command line, in which an alias of the user's kuberc counts as a verb of kubectl.
+fn with_alias(mut scanned: Scanned, env: &Env) -> Scanned {
+    let is_known = scanned.verb().is_none() || scanned.verb_is_builtin() || builtin::is_verb(&scanned);
+    if !is_known && Kuberc::load(&scanned, env).is_some_and(|kuberc| kuberc.expanded(&scanned).is_some()) {
+        scanned.mark_alias();
+    }
+    scanned
+}
+
 fn dispatch(
     arguments: Vec<OsString>,
     scanned: Scanned,
@@ -68,7 +79,8 @@ fn dispatch(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     misspelled::check(&scanned, env)?;
-    if settings::read_only(env)? && builtin::effect(&scanned) != Effect::Reads && scanned.verb().is_some() {
+    let effect = || builtin::effect(&kuberc::meant(&scanned, env));
+    if settings::read_only(env)? && scanned.verb().is_some() && effect() != Effect::Reads {
         return Err(read_only(&scanned.verb().unwrap_or_default().to_string_lossy()));
     }
     // After a verb of the plugin, all flags belong to the plugin, so its parser gets every word.

@@ -86,8 +86,13 @@ pub(crate) struct Job<'a> {
 impl Job<'_> {
     /// Whether kubectl's output is parsed and not only forwarded.
     fn parses_output(&self) -> bool {
-        !matches!(output::shape(self.scanned), OutputShape::Lines | OutputShape::Ports)
+        parses_output(self.scanned)
     }
+}
+
+/// Whether the output of this command is parsed on several clusters, and not only forwarded.
+pub(crate) fn parses_output(scanned: &Scanned) -> bool {
+    !matches!(output::shape(scanned), OutputShape::Lines | OutputShape::Ports)
 }
 
 /// Refuses commands that make no sense for so many clusters, before anything is read or sent.

@@ -130,7 +130,7 @@ pub(super) fn long_of(verb: Option<&OsStr>, letter: u8) -> &'static str {
 }
 
 /// Whether kubectl has this verb itself.
-pub(super) fn is_builtin(verb: &str) -> bool {
+pub(crate) fn is_builtin(verb: &str) -> bool {
     KUBECTL_VERBS.contains(&verb)
 }
 

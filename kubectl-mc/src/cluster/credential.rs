@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::cluster_info::cluster_info;
 pub(crate) use self::command::CREDENTIAL;
-pub(crate) use self::policy::{PolicyError, permitted, without_preferences};
+pub(crate) use self::policy::{PolicyError, kuberc, permitted, preferences, without_preferences};
 use crate::argv::Scanned;
 use crate::child_output::{LIMIT, output_within};
 use crate::cluster::client::{self, ClientError};

@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 
 use super::builtin;
 use crate::argv::{self, Scanned};
-use crate::env::{self, Env};
+use crate::cluster::credential;
+use crate::env::Env;
 use crate::error::Failure;
 use crate::kubectl::exec;
 use crate::next_command::{quoted, shown};
@@ -47,7 +48,7 @@ fn unknown(given: &str, hint: String) -> Failure {
 
 /// Whether another plugin or an alias of the user has the word.
 fn is_elsewhere(given: &str, scanned: &Scanned, env: &Env) -> bool {
-    exec::has_plugin(scanned, env) || is_alias(given, env)
+    exec::has_plugin(scanned, env) || is_alias(given, scanned, env)
 }
 
 /// The same command, if the word in the place of the verb is a cluster.
@@ -59,10 +60,7 @@ fn as_cluster(given: &str, scanned: &Scanned) -> String {
 }
 
 /// Whether kubectl's preferences file contains the word, which may then be an alias.
-fn is_alias(word: &str, env: &Env) -> bool {
-    let file = match env.var(env::KUBERC) {
-        Some(file) => file.into(),
-        None => std::path::Path::new(env.home().unwrap_or_default()).join(".kube").join("kuberc"),
-    };
-    std::fs::read_to_string(file).is_ok_and(|text| text.contains(word))
+fn is_alias(word: &str, scanned: &Scanned, env: &Env) -> bool {
+    let file = credential::kuberc(scanned, env);
+    file.is_some_and(|file| std::fs::read_to_string(file).is_ok_and(|text| text.contains(word)))
 }

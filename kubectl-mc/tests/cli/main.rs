@@ -33,6 +33,7 @@ mod install;
 mod install_place;
 mod keep;
 mod kubeconfig;
+mod kuberc;
 mod log;
 mod login;
 mod man;

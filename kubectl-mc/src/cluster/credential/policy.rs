@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use self::parse::{Entry, Rule};
 use crate::argv::Scanned;
@@ -106,6 +106,18 @@ pub(crate) fn without_preferences(scanned: &Scanned, env: &Env) -> Option<Vec<u8
         }
     }
     Some(kuberc.to_string().into_bytes())
+}
+
+/// The user's kuberc, which need not exist.
+pub(crate) fn kuberc(scanned: &Scanned, env: &Env) -> Option<PathBuf> {
+    file(scanned, env).ok()?.map(|(file, _)| file)
+}
+
+/// The user's kuberc and its first preferences; `None` if kubectl would read none.
+pub(crate) fn preferences(scanned: &Scanned, env: &Env) -> Option<(PathBuf, Map<String, Value>)> {
+    let file = kuberc(scanned, env)?;
+    let preferences = parse::preferences(&fs::read_to_string(&file).ok()?).ok()??;
+    Some((file, preferences))
 }
 
 /// The kuberc that kubectl reads, and whether the user has named it.

@@ -17,6 +17,7 @@ use crate::env::{self, Env};
 use crate::error::{Failure, chain};
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl};
+use crate::kubectl::kuberc;
 use crate::kubectl::rewrite;
 use crate::kubectl::verb::{self, Effect};
 use crate::log::Log;
@@ -80,9 +81,11 @@ pub(super) fn run(
         printer.out(&multi::show(&scanned, &reach, &targets, &settings.fleet));
         return Ok(ExitStatus::Success);
     }
+    // kubectl knows the alias, but the plugin has to know what it does.
+    let meant = kuberc::meant(&scanned, env).into_owned();
     // Passes the terminal to kubectl for a cluster that the user picked or named, and for a command that
     // needs a single one.
-    let alone = picked || choice.is_exact_context(&targets) || verb::needs_one_cluster(&scanned).is_some();
+    let alone = picked || choice.is_exact_context(&targets) || verb::needs_one_cluster(&meant).is_some();
     if let Some(only) = targets.only().filter(|_| alone).map(|only| only.name.clone()) {
         if picked {
             confirm_picked(&scanned, &only, &found, &settings, printer)?;
@@ -94,7 +97,7 @@ pub(super) fn run(
             }
         }
     }
-    multi::check(&scanned, &targets)?;
+    multi::check(&meant, &targets)?;
     let growth = Growth::new(&choice, &settings.sets, &targets);
     if has_members && targets.iter().any(|target| target.listed.is_none() && target.member().is_some()) {
         super::look_up(targets.iter().filter_map(SelectedCluster::member), login.get()?, &scanned, env)?;
@@ -104,10 +107,11 @@ pub(super) fn run(
         false => None,
     };
     let Settings { fleet: options, .. } = &settings;
-    let input = multi::read_input(&scanned)?.map(|input| multi::unmarked(&scanned, input)).transpose()?;
-    let effect = builtin::effect(&scanned);
+    let input = multi::read_input(&meant)?.map(|input| multi::unmarked(&meant, input)).transpose()?;
+    let effect = builtin::effect(&meant);
     multi::run(&Job {
-        scanned: &scanned,
+        // Where the plugin parses the output, kubectl runs without the kuberc that has the alias.
+        scanned: if multi::parses_output(&meant) { &meant } else { &scanned },
         reach: &Reach { host },
         targets: &targets,
         growth: growth.as_ref(),

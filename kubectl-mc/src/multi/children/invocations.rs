@@ -16,6 +16,7 @@ use crate::cluster::shared_credentials::SharedCredentials;
 use crate::env::{self, Env};
 use crate::error::Failure;
 use crate::kubectl::exec::{Invocation, Kubectl};
+use crate::kubectl::kuberc::Kuberc;
 use crate::kubectl::overlay;
 use crate::kubectl::rewrite::{self, RawPath};
 use crate::kubectl::self_review::Subresource;
@@ -145,6 +146,12 @@ impl Preferences {
     fn of(job: &Job<'_>, folder: &RunFolder) -> Result<Self, RunFolderError> {
         if !job.parses_output() {
             return Ok(Self::OfUser);
+        }
+        let dropped = Kuberc::load(job.scanned, job.env).map(|kuberc| kuberc.dropped(job.scanned));
+        let dropped = dropped.unwrap_or_default();
+        if !dropped.is_empty() {
+            let why = "the plugin reads kubectl's output on several clusters; give the flag itself";
+            job.printer.note_line(&format!("note: {}: {why}", dropped.join(", ")));
         }
         Ok(match credential::without_preferences(job.scanned, job.env) {
             Some(kuberc) => Self::Only(folder.write("kuberc", &kuberc)?),

@@ -44,12 +44,17 @@ impl Entry {
 
 /// The rule in the first preferences of the file; `None` permits every plugin.
 pub(super) fn rule(text: &str) -> Result<Option<Rule>, String> {
+    preferences(text)?.as_ref().map_or(Ok(None), of_preferences)
+}
+
+/// The first preferences of the file; `None` of an empty file.
+pub(super) fn preferences(text: &str) -> Result<Option<Map<String, Value>>, String> {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(text).map_err(|error| error.without_snippet().to_string())?;
     let documents: Vec<_> = documents.iter().filter(|document| !document.is_null()).collect();
     let mut preferences = documents.iter().filter_map(|document| document.as_object());
     match preferences.find(|object| is_preference(object)) {
-        Some(preferences) => of_preferences(preferences),
+        Some(preferences) => Ok(Some(preferences.clone())),
         None if documents.is_empty() => Ok(None),
         None => Err("no valid preferences found".to_owned()),
     }

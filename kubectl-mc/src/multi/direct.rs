@@ -36,6 +36,7 @@ mod printing;
 mod report;
 mod run_job;
 mod server_table;
+mod warnings;
 mod watch_request;
 
 use std::ops::ControlFlow;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::bed::{Bed, Ran, Stream, status};
+use crate::bed::{Answer, Bed, Ran, Stream, status};
 
 const POD: &str = r#"{"kind": "Pod", "metadata": {"name": "web", "DELETED": null},
     "spec": {"containers": [{"name": "main"}]},
@@ -216,6 +216,25 @@ fn watch_of_an_endless_list_is_an_error() {
         ran.err.contains("m1 | error: cannot read the answer: a list of more than 2000 pages\n"),
         "{ran:?}"
     );
+}
+
+#[test]
+fn warning_of_a_watch_appears_while_it_runs() {
+    let table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "1"},
+        "columnDefinitions": [{"name": "Name", "type": "string"}],
+        "rows": [{"cells": ["a"], "object": {"metadata": {"name": "a"}}}]});
+    let bed = Bed::streaming(move |path, stream: &mut Stream| match path.contains("watch=true") {
+        true => {
+            stream.begin();
+            stream.hold();
+        }
+        false => stream.answer(Answer::from(ok(&table.to_string())).with("Warning", "299 - \"old\"")),
+    });
+    let mut running = Running::start(&bed, &["-C", "m1,m2", "get", "configmaps", "-w"]);
+    let mut warnings = [running.err(), running.err()];
+    warnings.sort();
+    assert_eq!(warnings, ["m1 | Warning: old", "m2 | Warning: old"]);
+    running.end();
 }
 
 #[test]

@@ -47,8 +47,8 @@ pub(super) async fn run(
 ) -> Result<Vec<Ended>, GetError> {
     if plan.watch {
         // Additional streams follow the clusters themselves and clusters that join.
-        let members = task.members(task.clusters.len() + SPARE, MemberDeadline::each).await?;
-        return Ok(watch::run(plan, task, &members, text).await);
+        let mut members = task.members(task.clusters.len() + SPARE, MemberDeadline::each).await?;
+        return Ok(watch::run(plan, task, &mut members, text).await);
     }
     let is_table = matches!(plan.output, Output::Table(_));
     let results = match plan.needs_kubectl() && !is_table {

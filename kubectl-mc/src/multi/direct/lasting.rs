@@ -28,7 +28,7 @@ pub(super) struct Of<P> {
 /// of the command's clusters in order, then those of clusters that joined.
 pub(super) async fn run<P, F>(
     task: &Task<'_>,
-    members: &Members,
+    members: &mut Members,
     work: impl Fn(Member, bool, Sender<P>) -> F + Send + Sync + 'static,
     sink: &mut impl Sink<Of<P>>,
 ) -> Vec<Ended>
@@ -36,15 +36,16 @@ where
     P: Send + 'static,
     F: Future<Output = Result<(), MemberFailure>> + Send + 'static,
 {
+    let Members { all, host, warnings } = members;
     let not_ready = |name: &ClusterId| task.not_ready.iter().find(|(other, _)| other == name);
-    let ready = members.all.iter().filter(|member| not_ready(&member.name).is_none());
+    let ready = all.iter().filter(|member| not_ready(&member.name).is_none());
     let mut parts: Vec<_> = ready.cloned().map(Part::Now).collect();
     let (going, _) = watch::channel(parts.len());
-    let arrivals = members.host.as_ref().map(|login| Arrivals::follow(login, task));
+    let arrivals = host.as_ref().map(|login| Arrivals::follow(login, task));
     let names = arrivals.as_ref().and_then(Arrivals::subscribe);
-    let model = members.all.iter().find(|member| member.name.member().is_some());
+    let model = all.iter().find(|member| member.name.member().is_some());
     if let (Some(names), Some(model), Some(host)) = (names, model, &task.reach.host) {
-        let known = members.all.iter().map(|member| (member.name.clone(), member.clone())).collect();
+        let known = all.iter().map(|member| (member.name.clone(), member.clone())).collect();
         let through = Box::new(host.through.clone());
         parts.push(Part::Later(Later { known, model: model.clone(), through, names }));
     }
@@ -62,7 +63,12 @@ where
             }
         }
     };
-    let ended = ordered_output::run_unordered(parts, follow, sink).await;
+    let ended = tokio::select! {
+        biased;
+        ended = ordered_output::run_unordered(parts, follow, sink) => ended,
+        never = warnings.print_all(task.printer) => match never {},
+    };
+    warnings.print_received(task.printer);
     let is_closed = ended.is_none();
     let ended = ended.into_iter().flatten().flatten();
     let (at_start, joined): (Vec<_>, Vec<_>) = ended.partition(|(name, _)| task.clusters.contains(name));

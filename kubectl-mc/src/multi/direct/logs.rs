@@ -56,9 +56,7 @@ pub(super) async fn run(
         let follow = move |member: Member, is_late, sender: Sender<Said>| {
             member_follow(plan.clone(), member, is_late, sender)
         };
-        let ended = lasting::run(task, &members, follow, &mut sink).await;
-        members.warn(task.printer);
-        return Ok(ended);
+        return Ok(lasting::run(task, &mut members, follow, &mut sink).await);
     }
     let members = task.members(task.at_once().saturating_mul(BESIDE), MemberDeadline::whole).await?;
     let ask = |member: Member, sender| member_logs(plan.clone(), member, sender);

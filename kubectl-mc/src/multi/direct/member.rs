@@ -1,6 +1,5 @@
 //! Sends requests to one member through the host.
 
-use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +19,7 @@ use super::failure::MemberFailure;
 use super::login::Login;
 use super::member_deadline::MemberDeadline;
 use super::pool::{self, StreamId};
+use super::warnings::{Warning, Warnings};
 use super::{Merge, Task};
 use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::cluster_id::ClusterId;
@@ -35,10 +35,7 @@ pub(super) struct Members {
     pub(super) all: Vec<Member>,
     /// The login at the host; `None` if all clusters are contexts.
     pub(super) host: Option<Login>,
-    warnings: mpsc::UnboundedReceiver<(ClusterId, ServerText)>,
-    warned: HashSet<(ClusterId, ServerText)>,
-    /// The width of the cluster's name before a warning; `None` for one cluster, which has no name there.
-    width: Option<usize>,
+    pub(super) warnings: Warnings,
 }
 
 impl Members {
@@ -54,7 +51,7 @@ impl Members {
         };
         let by_host = task.reach.host.as_ref().map(|host| Arc::new(host.through.clone()));
         let credentials = SharedCredentials::default();
-        let (sender, warnings) = mpsc::unbounded_channel();
+        let (sender, warnings) = Warnings::channel((task.merge == Merge::Marked).then(|| task.width()));
         let mut all = Vec::new();
         for (place, name) in task.clusters.iter().enumerate() {
             let through = task.reach.of(name).map_err(|error| ClientError::Setup(error.into()))?;
@@ -73,19 +70,12 @@ impl Members {
                 warnings: sender.clone(),
             });
         }
-        let width = (task.merge == Merge::Marked).then(|| task.width());
-        Ok(Self { all, host, warnings, warned: HashSet::new(), width })
+        Ok(Self { all, host, warnings })
     }
 
     /// Prints the warnings of the members, each once for its cluster.
     pub(super) fn warn(&mut self, printer: &Printer) {
-        while let Ok(warning) = self.warnings.try_recv() {
-            if self.warned.insert(warning.clone()) {
-                let (cluster, text) = warning;
-                let prefix = self.width.map(|width| format!("{:width$} | ", cluster.as_str()));
-                printer.note_line(&format!("{}Warning: {text}", prefix.unwrap_or_default()));
-            }
-        }
+        self.warnings.print_received(printer);
     }
 }
 
@@ -103,7 +93,7 @@ pub(super) struct Member {
     /// Its position among the members, which spreads streams over connections.
     pub(super) place: usize,
     deadline: MemberDeadline,
-    warnings: mpsc::UnboundedSender<(ClusterId, ServerText)>,
+    warnings: mpsc::UnboundedSender<Warning>,
 }
 
 impl Member {

@@ -40,7 +40,7 @@ enum Told {
 pub(super) async fn run(
     plan: &GetPlan,
     task: &Task<'_>,
-    members: &Members,
+    members: &mut Members,
     text: &mut dyn Text,
 ) -> Vec<Ended> {
     let Output::Table(columns) = &plan.output else { return Vec::new() };

@@ -80,9 +80,7 @@ pub(in crate::multi::direct) async fn run(
             result
         }
     };
-    let ended = lasting::run(task, &members, follow, &mut sink).await;
-    members.warn(task.printer);
-    Ok(ended)
+    Ok(lasting::run(task, &mut members, follow, &mut sink).await)
 }
 
 /// With 80 streams per connection. More connections could overload the host.

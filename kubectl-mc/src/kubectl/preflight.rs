@@ -48,12 +48,7 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let path = format!("{}{VERSION}", host.hub.root(cluster));
     let answer = client::get(host, scanned, env, &path, "application/json");
-    if let Err(error) = &answer
-        && error.is_of_a_key()
-    {
-        return Err(error.of(host.describe()).into());
-    }
-    let refusal = of_answer(host, answer);
+    let refusal = of_answer(host, answer).map_err(|error| error.of(host.describe()))?;
     let Some(refusal) = refusal else { return Ok(()) };
     if refusal.may_lack_the_sidecar()
         && let Some(other) = Hub::find_at(host, scanned, env)
@@ -68,18 +63,22 @@ pub(crate) async fn refusal(
     host: &ClusterContext,
     client: &kube::Client,
     cluster: &ClusterName,
-) -> Option<Refusal> {
+) -> Result<Option<Refusal>, ClientError> {
     let path = format!("{}{VERSION}", host.hub.root(cluster));
     of_answer(host, client::get_by(client, &path, "application/json").await)
 }
 
-fn of_answer(host: &ClusterContext, answer: Result<Reply, ClientError>) -> Option<Refusal> {
+fn of_answer(
+    host: &ClusterContext,
+    answer: Result<Reply, ClientError>,
+) -> Result<Option<Refusal>, ClientError> {
     match answer {
-        Ok(reply) => reply.refusal_before(&host.hub.dialect, VERSION),
+        Ok(reply) => Ok(reply.refusal_before(&host.hub.dialect, VERSION)),
+        Err(error) if error.is_of_a_key() => Err(error),
         // kubectl reports other results itself.
-        Err(ClientError::Setup(_) | ClientError::Tls(_) | ClientError::TooLarge(_)) => None,
+        Err(ClientError::Setup(_) | ClientError::Tls(_) | ClientError::TooLarge(_)) => Ok(None),
         Err(error @ ClientError::Unreachable(_)) => {
-            Some(Refusal { hop: Hop::HostUnreachable, message: error.reason().into() })
+            Ok(Some(Refusal { hop: Hop::HostUnreachable, message: error.reason().into() }))
         }
     }
 }

@@ -359,15 +359,17 @@ async fn refusal(
 ) -> Result<(), Fault> {
     let Some((client, through)) = client else { return Ok(()) };
     let asked = async {
-        match (preflight::refusal(through, client, cluster).await, host) {
-            (None, Some(host)) => self_review::refusal(host, cluster).await,
-            (refusal, _) => refusal,
+        let refusal = preflight::refusal(through, client, cluster).await;
+        // Such a key is refused by direct requests too.
+        match (refusal.map_err(|error| Fault::Other(error.reason()))?, host) {
+            (None, Some(host)) => Ok::<_, Fault>(self_review::refusal(host, cluster).await),
+            (refusal, _) => Ok(refusal),
         }
     };
     let refusal = match timeout {
         Some(timeout) => tokio::time::timeout(timeout, asked).await.map_err(|_| Fault::TimedOut(timeout))?,
         None => asked.await,
-    };
+    }?;
     let Some(refusal) = refusal else { return Ok(()) };
     if refusal.may_lack_the_sidecar()
         && let Some(other) = through.hub.find(client).await

@@ -110,3 +110,15 @@ fn discovery_folder_has_the_name_of_client_go() {
         Path::new("/c/discovery/10.0.0.1_6443/apis/proxy.kubectl_mc.dev/v1/x(y)_")
     );
 }
+
+#[test]
+fn key_that_the_plugin_refuses_is_no_question_for_kubectl() {
+    use crate::cluster::transport::Refused;
+    let tls =
+        |error: Box<dyn std::error::Error + Send + Sync>| of_answer(&host(), Err(ClientError::Tls(error)));
+    assert!(tls(Box::new(Refused::WeakKey(1024))).is_err_and(|error| error.is_of_a_key()));
+    assert!(tls(Box::new(Refused::WeakAuthority(1024))).is_err());
+    // kubectl has the same answer and its own words.
+    assert!(matches!(tls(Box::new(Refused::ExpiredAuthority)), Ok(None)));
+    assert!(matches!(tls("another reason".into()), Ok(None)));
+}

@@ -1,31 +1,32 @@
 #!/usr/bin/env bash
-# Installs missing Debian packages and cargo-deny, and names them: setup.sh [--no-deny|--bench|--release|--arm64|--mutants].
+# Installs missing Debian packages and cargo-deny, and names them: setup.sh [--no-deny|--demo|--bench|--release|--arm64|--mutants].
 # Without root it only names the missing packages, and tests that need them are skipped later.
 set -euo pipefail
 
 # program:package
 needs=(
-    ip:iproute2
-    containerd:containerd
-    runc:runc
-    nft:nftables
-    busybox:busybox-static
-    buildah:buildah
     cc:gcc
     c++:g++
     cmake:cmake
+    curl:curl
+    jq:jq
+    openssl:openssl
+)
+# The clusters' networks and nodes need root, so without it nothing of them is missing.
+if [ "${1:-}" != --demo ] || [ "$(id -u)" -eq 0 ]; then
+    needs+=(ip:iproute2 containerd:containerd runc:runc nft:nftables busybox:busybox-static)
+fi
+if [ "${1:-}" != --demo ]; then needs+=(
+    buildah:buildah
     script:bsdutils
     zsh:zsh
     fish:fish
     dbus-run-session:dbus-daemon
     gnome-keyring-daemon:gnome-keyring
-    curl:curl
-    jq:jq
-    openssl:openssl
     python3:python3
     node:nodejs
     npm:npm
-)
+); fi
 if [ "${1:-}" = --bench ]; then needs+=(nginx:nginx-light wrk:wrk); fi
 if [ "${1:-}" = --release ]; then needs+=(aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu); fi
 # A cross compiler builds the program for arm64, and an emulator runs it.
@@ -37,8 +38,10 @@ missing=()
 for need in "${needs[@]}"; do
     command -v "${need%%:*}" >/dev/null 2>&1 || [ -x "/usr/sbin/${need%%:*}" ] || missing+=("${need##*:}")
 done
-[ -e /usr/share/bash-completion/bash_completion ] || missing+=(bash-completion)
-python3 -c 'import ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
+if [ "${1:-}" != --demo ]; then
+    [ -e /usr/share/bash-completion/bash_completion ] || missing+=(bash-completion)
+    python3 -c 'import ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
+fi
 [ -d /usr/share/ca-certificates/mozilla ] || missing+=(ca-certificates)
 if [[ "${1:-}" = --@(arm64|release) ]] && [ ! -e /usr/aarch64-linux-gnu/lib/libc.a ]; then missing+=(libc6-dev-arm64-cross); fi
 if [ "${1:-}" = --release ]; then
@@ -47,7 +50,7 @@ if [ "${1:-}" = --release ]; then
         [ -d /usr/lib/${machine%:*}-linux-musl ] || missing+=(musl-dev:${machine#*:})
     done
 fi
-[ -d /usr/lib/cni ] || missing+=(containernetworking-plugins)
+if [[ " ${needs[*]} " = *:containerd\ * ]] && [ ! -d /usr/lib/cni ]; then missing+=(containernetworking-plugins); fi
 
 if [ "${#missing[@]}" -gt 0 ]; then
     if [ "$(uname -s)" != Linux ] || ! command -v apt-get >/dev/null 2>&1; then
@@ -74,14 +77,16 @@ for tool in cargo:Rust go:Go; do
     command -v "${tool%%:*}" >/dev/null 2>&1 || { echo "setup: install ${tool##*:} first" >&2; exit 1; }
 done
 # Go downloads the version that a module requires, unless GOTOOLCHAIN forbids it.
-newest="$(grep -H '^go ' tests/*/go.mod | sort -k2V | tail -1)"
+modules=(tests/*/go.mod)
+if [ "${1:-}" = --demo ]; then modules=(tests/kubernetes/v*/go.mod); fi
+newest="$(grep -H '^go ' "${modules[@]}" | sort -k2V | tail -1)"
 module="${newest%/go.mod:*}"
 if ! (cd "$module" && go list -m) >/dev/null 2>&1; then
     echo "setup: $module needs Go ${newest##* } or later, and this is $(go env GOVERSION)" >&2
     exit 1
 fi
 # A release needs no cargo-deny: its commit has passed all checks.
-if [[ "${1:-}" != --@(no-deny|release) ]] && ! cargo deny --version >/dev/null 2>&1; then
+if [[ "${1:-}" != --@(no-deny|release|demo) ]] && ! cargo deny --version >/dev/null 2>&1; then
     echo "setup: installing cargo-deny (cargo install)"
     CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=0 \
         cargo install --quiet --locked --root target/tools cargo-deny@0.20.2 || exit 1

@@ -3,13 +3,15 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 
 use crate::progress;
 
 mod beside;
+mod compilation;
+mod go;
 
 pub use beside::{
     build_helm, build_krew, build_kubeconfig_reader, build_kubectl, build_prometheus, cert_manager,
@@ -17,6 +19,7 @@ pub use beside::{
     openid_provider, profile_consumer, profile_definition, prometheus,
 };
 pub(crate) use beside::{build_karmada, karmada_server};
+use go::Go;
 
 /// The version of the host, of members without a version, and always of etcd and kubectl.
 pub const DEFAULT_VERSION: &str = "v1.36.3";
@@ -121,7 +124,7 @@ fn build_from(module: &Path, version: &str, programs: &[&str]) -> Result<()> {
         return Ok(());
     }
     let names = missing.join(", ");
-    progress::say(format_args!("building {names} ({version}), which may take minutes the first time"));
+    progress::say(format_args!("building {names} ({version})"));
     progress::step(format_args!("{names} ({version}) built"), || {
         go_build(module, version, &missing, &folder)
     })?;
@@ -142,21 +145,16 @@ fn go_build(module: &Path, version: &str, programs: &[&str], folder: &Path) -> R
         [program] => new.join(program),
         _ => new.clone(),
     };
-    let status = Command::new("go")
-        .args(if programs == [UPSTREAM_TESTS] { &["test", "-c"] as &[&str] } else { &["build"] })
-        .args(["-mod=readonly", TAGS, "-ldflags", &ldflags(version)])
-        .arg(compiler_flags(is_compiled_as_upstream(version, module)))
-        .arg("-o")
-        .arg(output)
-        .args(&packages)
-        .envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local")])
-        // A tenth less CPU for some hundred megabytes: the compiler collects garbage seldom.
-        .env("GOGC", "800")
-        .current_dir(module)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status()
-        .context("cannot start: go (Go builds Kubernetes)")?;
+    let flags = ["-mod=readonly", TAGS, "-ldflags", &ldflags(version)].map(str::to_owned);
+    let compiler = compiler_flags(is_compiled_as_upstream(version, module)).to_owned();
+    let go = Go { module, flags: flags.into_iter().chain([compiler]).collect(), packages: &packages };
+    let output = output.display().to_string();
+    let arguments: Vec<_> = ["-o", &output].into_iter().chain(packages.iter().map(String::as_str)).collect();
+    let status = if programs == [UPSTREAM_TESTS] {
+        go.command(&["test", "-c"]).args(arguments).stdout(Stdio::null()).status()?
+    } else {
+        compilation::run(&go, &arguments)?
+    };
     if !status.success() {
         bail!("go build in {}: {status}", module.display());
     }

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Runs the commands of standard input, one a line and as many as the argument says, as a user pastes them into the demo's shell: on a terminal
+# of their own, and with an answer where they ask. Each must end with exit code 0; those without an end are
+# interrupted (SIGINT) after the output that they are for.
+set -euo pipefail
+
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+# Each job has a process group of its own, which an interrupt reaches as one of a terminal does.
+set -m
+
+count=0 failed=0
+report() { # STATUS COMMAND
+    if [ "$1" = 0 ]; then echo "ok: $2"; return; fi
+    echo "FAILED (exit code $1): $2"
+    sed 's/^/    /' "$out"
+    failed=$((failed + 1))
+}
+
+until_printed() { # TEXT COMMAND
+    local job status=0 seconds=0
+    bash -c "exec $2" >"$out" 2>&1 </dev/null &
+    job=$!
+    until grep -q -- "$1" "$out"; do
+        if ! kill -0 "$job" 2>/dev/null || [ "$seconds" -ge 60 ]; then status=1; break; fi
+        read -rt 1 <> <(:) || seconds=$((seconds + 1))
+    done
+    kill -INT -- "-$job" 2>/dev/null || true
+    # 130: it ended as the interrupt asked.
+    local code=0
+    wait "$job" || code=$?
+    [ "$code" = 0 ] || [ "$code" = 130 ] || status=$code
+    report "$status" "$2"
+}
+
+on_terminal() { # ANSWER COMMAND
+    local status=0
+    printf '%s\n' "$1" | timeout 180 script --quiet --return --command "$2" /dev/null >"$out" 2>&1 || status=$?
+    report "$status" "$2"
+}
+
+while IFS= read -r line; do
+    command=${line%%  #*}
+    command=${command%"${command##*[![:space:]]}"}
+    [ -n "$command" ] || continue
+    count=$((count + 1))
+    case "$command" in
+    *' exec '* | *' logs '* | *' port-forward '* | *' tail '*)
+        [ -n "${NODES:-}" ] || { echo "skipped, because it needs a node: $command"; continue; }
+        ;;
+    esac
+    case "$command" in
+    *' port-forward '*) until_printed '^Forwarding from' "$command" ;;
+    *' -f '*) until_printed . "$command" ;;
+    *' exec '*) on_terminal exit "$command" ;;
+    *) on_terminal y "$command" ;;
+    esac
+done
+[ "$count" = "$1" ] || { echo "demo: $count commands and not $1"; exit 1; }
+[ "$failed" = 0 ] || { echo "demo: $failed of $count commands failed"; exit 1; }

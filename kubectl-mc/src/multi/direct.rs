@@ -38,6 +38,7 @@ mod run_job;
 mod server_table;
 mod warnings;
 mod watch_request;
+mod whole_body;
 
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -100,6 +100,54 @@ fn fault_81_poisoned_object_of_a_member_is_its_failure() {
     }
 }
 
+/// As client-go, the plugin asks for gzip. A cut answer and one that is a bomb fail their cluster alone.
+#[test]
+fn fault_81_broken_compressed_answer_fails_its_cluster() {
+    let bed = Bed::serving(|path| {
+        let large = || ok(&" ".repeat(300 << 20));
+        match path {
+            path if path.contains("/m2/") => ok(&good(path)).gzipped(5),
+            path if path.contains("/m3/") => large().gzipped(0),
+            path if path.contains("/m4/") => ok(&good(path)).with("Content-Encoding", "br"),
+            path if path.contains("/m1/") => ok(&good(path)).gzipped(0),
+            path => ok(&good(path)),
+        }
+    });
+    let ran = bed.run_with("KUBECTL_MC_DIRECT", "only", &["-C", "m1,m2,m3,m4", "get", "pods", "-o", "name"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(4), "m1 | pod/web\n"), "{ran:?}");
+    for failure in [
+        "m2 | error: the answer ended early: ",
+        "m3 | error: cannot read the answer: it is longer than 268435456 bytes",
+        "m4 | error: cannot read the answer: it has an encoding that was not requested",
+        "3 of 4 clusters failed",
+    ] {
+        assert!(ran.err.contains(failure), "{failure}: {ran:?}");
+    }
+    let requests = bed.requests();
+    let mut of_member = requests.iter().filter(|head| head.contains("/m1/"));
+    assert!(of_member.all(|head| head.to_lowercase().contains("accept-encoding: gzip")), "{requests:?}");
+}
+
+/// Logs arrive line by line, so they are not compressed; and nothing is that the kubeconfig does not want.
+#[test]
+fn streams_and_disabled_compression_are_not_requested_compressed() {
+    let bed = Bed::serving(|path| ok(&good(path)));
+    let logs = bed.run_with("KUBECTL_MC_DIRECT", "only", &["-C", "m1", "logs", "web"]);
+    assert_eq!(logs.code, Some(0), "{logs:?}");
+    let is_log = |head: &String| head.contains("/log");
+    let mut requests = bed.requests();
+    requests.retain(is_log);
+
+    let mut config: Value = serde_json::from_str(&bed.read("kubeconfig")).unwrap();
+    config["clusters"][0]["cluster"]["disable-compression"] = true.into();
+    std::fs::write(bed.path("kubeconfig"), config.to_string()).unwrap();
+    let list = bed.run_with("KUBECTL_MC_DIRECT", "only", &["-C", "m1", "get", "pods"]);
+    assert_eq!(list.code, Some(0), "{list:?}");
+    requests.extend(bed.requests().into_iter().filter(|head| head.contains("/pods")));
+    assert!(requests.len() >= 2, "{requests:?}");
+    assert!(!requests.iter().any(|head| head.to_lowercase().contains("accept-encoding")), "{requests:?}");
+}
+
 /// As in client-go: an overloaded server says when to come again.
 #[test]
 fn retry_after_is_waited_for_within_the_timeout() {

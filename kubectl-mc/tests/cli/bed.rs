@@ -11,6 +11,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 use crate::tls_server::{Authority, front};
 
@@ -29,12 +31,12 @@ pub(crate) struct Answer {
     content_type: &'static str,
     /// More header lines, each with its line end.
     headers: String,
-    body: String,
+    body: Vec<u8>,
 }
 
 impl From<(u16, &'static str, String)> for Answer {
     fn from((code, content_type, body): (u16, &'static str, String)) -> Self {
-        Self { code, content_type, headers: String::new(), body }
+        Self { code, content_type, headers: String::new(), body: body.into_bytes() }
     }
 }
 
@@ -43,6 +45,15 @@ impl Answer {
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.push_str(&format!("{name}: {value}\r\n"));
         self
+    }
+
+    /// Compresses the body, and leaves out its last bytes.
+    pub(crate) fn gzipped(self, cut: usize) -> Self {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(&self.body).unwrap();
+        let mut body = encoder.finish().unwrap();
+        body.truncate(body.len() - cut);
+        Self { body, ..self }.with("Content-Encoding", "gzip")
     }
 
     /// The same answer from a member, as the sidecar passes it on.
@@ -385,6 +396,7 @@ fn write_answer(stream: &mut TcpStream, answer: Answer) -> std::io::Result<()> {
     let length = body.len();
     write!(
         stream,
-        "HTTP/1.1 {code} -\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{headers}Connection: close\r\n\r\n{body}"
-    )
+        "HTTP/1.1 {code} -\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{headers}Connection: close\r\n\r\n"
+    )?;
+    stream.write_all(&body)
 }

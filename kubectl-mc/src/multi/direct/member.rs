@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header, request};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header, request};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kubectl_mc_api::path;
@@ -20,6 +20,7 @@ use super::login::Login;
 use super::member_deadline::MemberDeadline;
 use super::pool::{self, StreamId};
 use super::warnings::{Warning, Warnings};
+use super::whole_body::{ENCODING, WholeBody};
 use super::{Merge, Task};
 use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::cluster_id::ClusterId;
@@ -99,7 +100,7 @@ pub(super) struct Member {
 impl Member {
     /// The head of a successful response, with a streaming body. `path` is the member's own, with a query.
     pub(super) async fn open(&self, path: &str, accept: &str) -> Result<Response<Body>, MemberFailure> {
-        self.call(&Call { root: self.root(), path, accept, review: None }).await
+        self.call(&Call { root: self.root(), path, accept, review: None, compressed: false }).await
     }
 
     /// Sends a review of the caller to the member's subresource `selfreviews`, which only needs the right to
@@ -110,7 +111,8 @@ impl Member {
         review: &Value,
     ) -> Result<T, MemberFailure> {
         let body = Bytes::from(review.to_string());
-        let call = |root| Call { root, path, accept: "application/json", review: Some(&body) };
+        let call =
+            |root| Call { root, path, accept: "application/json", review: Some(&body), compressed: false };
         let by_reading =
             self.name.member().filter(|_| !self.through.hub.is_foreign()).map(path::self_review_root);
         let response = match by_reading {
@@ -122,7 +124,7 @@ impl Member {
             },
             None => self.call(&call(self.root())).await,
         };
-        parse(&self.body(response?.into_body(), MAX_ANSWER).await?)
+        parse(&self.body(response?, MAX_ANSWER).await?)
     }
 
     /// The path of the member's API below its server.
@@ -203,7 +205,7 @@ impl Member {
             return Ok(Ok(response));
         }
         let (head, body) = response.into_parts();
-        let body = self.body(body, MAX_ERROR).await?;
+        let body = self.whole(&head.headers, body, MAX_ERROR).await?;
         Ok(Err(MemberFailure::of(&Reply::new(&head, body), &self.name, &self.through.hub.dialect, call.path)))
     }
 
@@ -231,8 +233,9 @@ impl Member {
 
     /// Reads the whole response.
     pub(super) async fn get(&self, path: &str, accept: &str) -> Result<Bytes, MemberFailure> {
-        let response = self.open(path, accept).await?;
-        self.body(response.into_body(), MAX_ANSWER).await
+        let compressed = self.through.cluster.disable_compression != Some(true);
+        let call = Call { root: self.root(), path, accept, review: None, compressed };
+        self.body(self.call(&call).await?, MAX_ANSWER).await
     }
 
     /// Applies the member's timeout.
@@ -240,15 +243,17 @@ impl Member {
         self.deadline.limit(what).await
     }
 
-    async fn body(&self, mut body: Body, most: usize) -> Result<Bytes, MemberFailure> {
-        let mut whole = Vec::new();
+    async fn body(&self, response: Response<Body>, most: usize) -> Result<Bytes, MemberFailure> {
+        let (head, body) = response.into_parts();
+        self.whole(&head.headers, body, most).await
+    }
+
+    async fn whole(&self, headers: &HeaderMap, mut body: Body, most: usize) -> Result<Bytes, MemberFailure> {
+        let mut whole = WholeBody::new(headers, most)?;
         while let Some(data) = self.in_time(next_data(&mut body)).await?? {
-            if whole.len() + data.len() > most {
-                return Err(MemberFailure::Unreadable(format!("it is longer than {most} bytes").into()));
-            }
-            whole.extend_from_slice(&data);
+            whole.push(&data)?;
         }
-        Ok(whole.into())
+        whole.finish()
     }
 }
 
@@ -277,6 +282,8 @@ struct Call<'a> {
     accept: &'a str,
     /// The body of a review of the caller, which is not a write.
     review: Option<&'a Bytes>,
+    /// Whether the answer may be compressed: one that is read as a whole.
+    compressed: bool,
 }
 
 impl Call<'_> {
@@ -284,6 +291,10 @@ impl Call<'_> {
         let method = if self.review.is_some() { Method::POST } else { Method::GET };
         let request = Request::builder().method(method).uri(format!("{}{}", self.root, self.path));
         let request = request.header(header::ACCEPT, self.accept);
+        let request = match self.compressed {
+            true => request.header(header::ACCEPT_ENCODING, ENCODING),
+            false => request,
+        };
         match self.review {
             Some(_) => request.header(header::CONTENT_TYPE, "application/json"),
             None => request,

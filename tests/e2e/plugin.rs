@@ -15,6 +15,7 @@ mod many_clusters;
 mod renewed_login;
 mod several_clusters;
 mod tail;
+mod union;
 mod version;
 mod walkthrough;
 mod where_fields;

@@ -101,8 +101,23 @@ fn unsupported_options_are_left_to_kubectl() -> Result<()> {
     let scene = furnished("native-not")?;
     for words in [
         "get cm --sort-by=.metadata.name",
+        "get cm --sort-by={.data.number} -o wide",
+        "get cm,svc --sort-by=.metadata.name",
+        "get all --sort-by=.metadata.name --no-headers",
+        "get cm --sort-by=.metadata.name -o name",
+        "get cm one two --sort-by=.metadata.name -o json",
+        "get cm --sort-by=.data.nothing",
         "get cm -o jsonpath={.items[*].metadata.name}",
+        "get cm one -o jsonpath={.data.json}",
+        "get cm one two -o jsonpath={.items[*].data.wide}",
+        "get cm -o jsonpath={.items[*",
+        "get cm -o jsonpath-as-json={.items[*].data}",
+        "get cm -o go-template={{range.items}}{{.data.lines}}{{end}}",
+        "get cm one -o go-template={{.data.quotes}}",
+        "get cm -o go-template={{.nothing}}",
         "get cm -o custom-columns=NAME:.metadata.name",
+        "get cm one -o custom-columns=NAME:.metadata.name,NOTHING:.data.nothing,WIDE:.data.wide",
+        "get deploy,cm -o custom-columns=KIND:.kind,NAME:.metadata.name --no-headers",
         "get cm one -A",
         "get cm one -l app=x",
         "get cm -o nonsense",
@@ -156,7 +171,7 @@ pub(super) fn furnished(name: &str) -> Result<Scene> {
 }
 
 /// Replaces ages, which change between two commands.
-fn without_ages(text: &str) -> Result<String> {
+pub(super) fn without_ages(text: &str) -> Result<String> {
     let age = Regex::new(r"(?m)( +)(<invalid>|\d+[smhd](\d+[smh])?)( *)($| )")?;
     Ok(age.replace_all(text, " AGE ").into_owned())
 }

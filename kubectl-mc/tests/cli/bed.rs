@@ -159,6 +159,11 @@ impl Bed {
         Self { by_kubectl: true, ..self }
     }
 
+    /// The port of the host's server, without TLS.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

@@ -32,6 +32,7 @@ mod hubs;
 mod install;
 mod install_place;
 mod keep;
+mod kinds;
 mod kubeconfig;
 mod kuberc;
 mod log;

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
@@ -24,21 +24,47 @@ impl Authority {
     }
 
     fn config(&self) -> Arc<ServerConfig> {
+        Leaf::signed_by(self).config
+    }
+}
+
+/// A certificate for 127.0.0.1, with the server's settings.
+pub(crate) struct Leaf {
+    pub(crate) pem: String,
+    config: Arc<ServerConfig>,
+}
+
+impl Leaf {
+    pub(crate) fn signed_by(authority: &Authority) -> Self {
+        Self::new(|params, key| params.signed_by(key, &authority.0).unwrap())
+    }
+
+    pub(crate) fn self_signed() -> Self {
+        Self::new(|params, key| params.self_signed(key).unwrap())
+    }
+
+    fn new(sign: impl FnOnce(CertificateParams, &KeyPair) -> Certificate) -> Self {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        let chain = vec![params.signed_by(&key, &self.0).unwrap().der().clone()];
+        let certificate = sign(params, &key);
         let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()));
         let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
-        Arc::new(config.with_single_cert(chain, key).unwrap())
+        let config = config.with_single_cert(vec![certificate.der().clone()], key).unwrap();
+        Self { pem: certificate.pem(), config: Arc::new(config) }
     }
 }
 
 /// Serves TLS in front of a server without it, on the returned port.
 pub(crate) fn front(authority: &Authority, behind: u16) -> u16 {
+    front_of(&Leaf::signed_by(authority), behind)
+}
+
+/// The same with this certificate.
+pub(crate) fn front_of(leaf: &Leaf, behind: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let acceptor = tokio_rustls::TlsAcceptor::from(authority.config());
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&leaf.config));
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async move {

@@ -13,6 +13,7 @@ help 'kubectl mc logout' target/debug/kubectl-mc logout --help
 help 'kubectl mc kubeconfig' target/debug/kubectl-mc kubeconfig --help
 help 'kubectl mc env' target/debug/kubectl-mc env --help
 help 'kubectl mc shell' target/debug/kubectl-mc shell --help
+help 'kubectl mc listen' target/debug/kubectl-mc listen --help
 for verb in completion 'completion install' 'completion uninstall'; do
     # shellcheck disable=SC2086 # split the verb into words
     help "kubectl mc $verb" target/debug/kubectl-mc $verb --help

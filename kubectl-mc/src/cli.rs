@@ -13,6 +13,7 @@ mod hub_api;
 mod install;
 mod join;
 mod kubeconfig;
+mod listen;
 mod login;
 mod tail;
 mod use_cluster;
@@ -45,6 +46,7 @@ pub(crate) use hub_api::{HubApiApplyArgs, HubApiArgs, HubApiCommand, HubApiRemov
 pub(crate) use install::{Certificates, Expose, InstallArgs, PullPolicy, RELEASED_IMAGE, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
 pub(crate) use kubeconfig::{EnvArgs, KubeconfigArgs, ShellArgs, ShellSyntax};
+pub(crate) use listen::ListenArgs;
 pub(crate) use login::{CredentialArgs, CredentialStore, LoginArgs, LogoutArgs, OidcArgs};
 pub(crate) use tail::TailArgs;
 pub(crate) use use_cluster::UseArgs;

@@ -99,7 +99,7 @@ fn dispatch(
 
 fn read_only(verb: &str) -> Failure {
     // These commands open connections into a cluster, and have no dry run.
-    let opens = ["exec", "attach", "cp", "debug", "port-forward", "proxy", "run", "edit", "shell"];
+    let opens = ["exec", "attach", "cp", "debug", "port-forward", "proxy", "run", "edit", "shell", "listen"];
     let dry = if opens.contains(&verb) { "" } else { "use --dry-run=server, or " };
     let variable = crate::env::READONLY;
     Failure::usage(

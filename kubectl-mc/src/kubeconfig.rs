@@ -22,4 +22,5 @@ mod users;
 pub(crate) use entries::Mark;
 pub(crate) use environment::run as environment;
 pub(crate) use print::run;
+pub(crate) use selection::Chosen;
 pub(crate) use shell::run as shell;

@@ -32,6 +32,7 @@ mod kubeconfig;
 mod kubectl;
 #[cfg(test)]
 mod layers;
+mod listen;
 mod log;
 mod login;
 mod multi;

@@ -9,6 +9,7 @@ mod exact_output;
 mod hubs;
 mod kubeconfig;
 mod kubectl;
+mod listen;
 mod login;
 mod logs;
 mod many_clusters;

@@ -18,8 +18,8 @@ use crate::audit;
 use crate::authz;
 use crate::cli::{
     self, AccessArgs, AuditArgs, AuthzArgs, Cli, ClustersArgs, CompareArgs, CompletionArgs, DoctorArgs,
-    EnvArgs, Flags, HubApiArgs, InstallArgs, JoinArgs, KubeconfigArgs, LoginArgs, LogoutArgs, ShellArgs,
-    TailArgs, UninstallArgs, UnjoinArgs, UseArgs, VersionArgs,
+    EnvArgs, Flags, HubApiArgs, InstallArgs, JoinArgs, KubeconfigArgs, ListenArgs, LoginArgs, LogoutArgs,
+    ShellArgs, TailArgs, UninstallArgs, UnjoinArgs, UseArgs, VersionArgs,
 };
 use crate::cluster::context::ClusterContext;
 use crate::cluster::hub;
@@ -32,6 +32,7 @@ use crate::install;
 use crate::join;
 use crate::kubeconfig;
 use crate::kubectl::verb::{self, Effect};
+use crate::listen;
 use crate::login;
 use crate::printer::Printer;
 use crate::settings::{Settings, SettingsError};
@@ -94,6 +95,15 @@ const VERBS: &[BuiltinVerb] = &[
         effect: |_| Effect::Opens,
         hubs: Hubs::Any,
         run: |matches, flags, env, printer| kubeconfig::shell(&read(matches)?, flags, env, printer),
+    },
+    BuiltinVerb {
+        name: "listen",
+        about: "Serve clusters on a local port, for tools that drop a server's path",
+        arguments: ListenArgs::augment_args,
+        clusters: Clusters::Tool,
+        effect: |_| Effect::Opens,
+        hubs: Hubs::Any,
+        run: |matches, flags, env, printer| listen::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
         name: "login",

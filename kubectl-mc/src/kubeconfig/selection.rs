@@ -48,8 +48,8 @@ impl Members {
     }
 }
 
-/// The members and contexts for `env` or `shell`.
-pub(super) struct Chosen {
+/// The members and contexts for `env`, `shell` or `listen`.
+pub(crate) struct Chosen {
     /// `None` if all clusters are contexts.
     host: Option<ClusterContext>,
     /// Never empty.
@@ -58,7 +58,7 @@ pub(super) struct Chosen {
 
 impl Chosen {
     /// Resolves the clusters; without a choice, the cluster of `kubectl mc use`.
-    pub(super) fn resolve(
+    pub(crate) fn resolve(
         terms: &[String],
         flags: &Flags,
         env: &Env,
@@ -73,7 +73,7 @@ impl Chosen {
     }
 
     /// Each cluster with the context that reaches it.
-    pub(super) fn reached(&self) -> Vec<(&ClusterContext, &ClusterId)> {
+    pub(crate) fn reached(&self) -> Vec<(&ClusterContext, &ClusterId)> {
         self.clusters.iter().filter_map(|cluster| Some((self.through(cluster)?, cluster))).collect()
     }
 

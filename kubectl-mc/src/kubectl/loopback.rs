@@ -14,6 +14,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use kube::client::Body;
 use rcgen::CertifiedKey;
@@ -116,6 +117,15 @@ async fn connection(stream: TcpStream, tls: &TlsAcceptor, answers: Arc<impl Answ
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_LIMIT);
     // kubectl reports the end of a connection.
     let _ = http.serve_connection(TokioIo::new(stream), answer).with_upgrades().await;
+}
+
+/// Carries the bytes of an upgraded connection both ways until both have ended.
+pub(crate) async fn splice(client: OnUpgrade, server: OnUpgrade) {
+    if let (Ok(client), Ok(server)) = tokio::join!(client, server) {
+        let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
+        // Each side sees how the other one ended.
+        let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+    }
 }
 
 /// More than the processes of the largest command open.

@@ -115,6 +115,11 @@ impl Bed {
 
     /// The host answers each request by this script, on a thread of its own.
     pub(crate) fn streaming(script: impl Fn(&str, &mut Stream) + Send + Sync + 'static) -> Self {
+        Self::scripted(move |head, stream| script(head.split(' ').nth(1).unwrap_or_default(), stream))
+    }
+
+    /// The same, by the whole head of the request.
+    pub(crate) fn scripted(script: impl Fn(&str, &mut Stream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let script = std::sync::Arc::new(script);
@@ -123,8 +128,7 @@ impl Bed {
                 let (script, mut socket) = (script.clone(), BufReader::new(socket.unwrap()));
                 std::thread::spawn(move || {
                     let Ok(head) = read_head(&mut socket) else { return };
-                    let path = head.split(' ').nth(1).unwrap_or_default();
-                    script(path, &mut Stream(socket));
+                    script(&head, &mut Stream(socket));
                 });
             }
         });
@@ -322,7 +326,15 @@ impl Stream {
         let _ = self.0.read_to_end(&mut Vec::new());
     }
 
-    fn write(&mut self, text: &str) {
+    /// Reads what the client sends, up to this length; empty at the end of the connection.
+    pub(crate) fn read(&mut self, length: usize) -> Vec<u8> {
+        let mut read = vec![0; length];
+        let count = self.0.read(&mut read).unwrap_or_default();
+        read.truncate(count);
+        read
+    }
+
+    pub(crate) fn write(&mut self, text: &str) {
         let _ = self.0.get_mut().write_all(text.as_bytes());
     }
 }

@@ -35,6 +35,7 @@ mod keep;
 mod kinds;
 mod kubeconfig;
 mod kuberc;
+mod listen;
 mod log;
 mod login;
 mod man;

@@ -52,6 +52,7 @@ fn effects_of_builtin_verbs() {
         ("kubeconfig --merge --prune", Effect::Reads),
         ("env -C m1", Effect::Reads),
         ("shell -C m1 -- helm list", Effect::Opens),
+        ("listen m1", Effect::Opens),
         ("version", Effect::Reads),
         ("get pods", Effect::Reads),
         ("doctor", Effect::Reads),

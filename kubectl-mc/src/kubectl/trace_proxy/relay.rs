@@ -5,13 +5,11 @@ use http::header::{self, HeaderMap};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as HttpBody, Incoming};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use kube::client::Body;
 use serde_json::json;
 
 use crate::cluster::client;
-use crate::kubectl::loopback::{Answers, Token};
+use crate::kubectl::loopback::{self, Answers, Token};
 
 /// The client of the server, and the token that kubectl must send.
 pub(super) struct Relay {
@@ -57,21 +55,12 @@ impl Relay {
         };
         match (answer.status() == StatusCode::SWITCHING_PROTOCOLS, kubectl) {
             (true, Some(kubectl)) => {
-                tokio::spawn(splice(kubectl, hyper::upgrade::on(&mut answer)));
+                tokio::spawn(loopback::splice(kubectl, hyper::upgrade::on(&mut answer)));
             }
             _ => remove_hop_by_hop(answer.headers_mut()),
         }
         *answer.version_mut() = http::Version::HTTP_11;
         answer
-    }
-}
-
-/// Carries the bytes of an upgraded connection both ways until both have ended.
-async fn splice(kubectl: OnUpgrade, server: OnUpgrade) {
-    if let (Ok(kubectl), Ok(server)) = tokio::join!(kubectl, server) {
-        let (mut kubectl, mut server) = (TokioIo::new(kubectl), TokioIo::new(server));
-        // Each side sees how the other one ended.
-        let _ = tokio::io::copy_bidirectional(&mut kubectl, &mut server).await;
     }
 }
 

@@ -1,0 +1,105 @@
+//! Binds the port on the loopback addresses. `NAME.localhost` may resolve to `127.0.0.1` and to `::1`, so both are
+//! taken: a program of another user on the free one would get the token.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use tokio::net::TcpListener;
+
+use crate::error::Explain;
+
+/// The bound sockets, which have one port.
+pub(super) struct Sockets {
+    pub(super) listeners: Vec<TcpListener>,
+    pub(super) addresses: Vec<IpAddr>,
+    pub(super) port: u16,
+}
+
+impl Sockets {
+    /// Binds `port`, or a free one for 0, on this address, or on both loopback addresses.
+    pub(super) async fn bind(address: Option<IpAddr>, port: u16) -> Result<Self, BindError> {
+        let mut last = None;
+        for _ in 0..if port == 0 { ATTEMPTS } else { 1 } {
+            match Self::try_bind(address, port).await {
+                Ok(sockets) => return Ok(sockets),
+                // A free port of one address may be taken on the other one.
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or(BindError { address: None, port, source: io::ErrorKind::AddrInUse.into() }))
+    }
+
+    async fn try_bind(address: Option<IpAddr>, port: u16) -> Result<Self, BindError> {
+        let failed = |address: IpAddr, port: u16| {
+            move |source: io::Error| BindError { address: Some(address), port, source }
+        };
+        let first = address.unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let listener = TcpListener::bind((first, port)).await.map_err(failed(first, port))?;
+        let port = listener.local_addr().map_err(failed(first, port))?.port();
+        let mut sockets = Self { listeners: vec![listener], addresses: vec![first], port };
+        if address.is_none() {
+            let second = IpAddr::from(Ipv6Addr::LOCALHOST);
+            match TcpListener::bind((second, port)).await {
+                Ok(listener) => {
+                    sockets.listeners.push(listener);
+                    sockets.addresses.push(second);
+                }
+                // Without IPv6 no program can listen there.
+                Err(error) if error.kind() != io::ErrorKind::AddrInUse => {}
+                Err(error) => return Err(failed(second, port)(error)),
+            }
+        }
+        Ok(sockets)
+    }
+
+    /// The first address with the port, as in a URL.
+    pub(super) fn authority(&self) -> String {
+        let first = self.addresses.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into());
+        SocketAddr::new(first, self.port).to_string()
+    }
+
+    /// The addresses as hosts of a URL.
+    pub(super) fn hosts(&self) -> Vec<String> {
+        let host = |address: &IpAddr| match address {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => format!("[{address}]"),
+        };
+        self.addresses.iter().map(host).collect()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {}port {port}", address.map(|address| format!("{address} ")).unwrap_or_default())]
+pub(super) struct BindError {
+    address: Option<IpAddr>,
+    port: u16,
+    source: io::Error,
+}
+
+impl Explain for BindError {
+    fn hint(&self) -> Option<String> {
+        (self.port != 0).then(|| "without --port, a free port is taken".to_owned())
+    }
+}
+
+/// For a free port that is taken on the other address.
+const ATTEMPTS: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn port_is_taken_on_both_addresses() {
+        let sockets = Sockets::bind(None, 0).await.unwrap();
+        let again = Sockets::bind(None, sockets.port).await.err().unwrap();
+        assert!(again.to_string().contains(&sockets.port.to_string()) && again.hint().is_some(), "{again}");
+        if sockets.addresses.len() == 2 {
+            // Taken by another program on one address only.
+            let other = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
+            let port = other.local_addr().unwrap().port();
+            let error = Sockets::bind(None, port).await.err().unwrap().to_string();
+            assert_eq!(error, format!("cannot listen on ::1 port {port}"));
+        }
+    }
+}

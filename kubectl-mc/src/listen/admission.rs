@@ -74,7 +74,7 @@ impl Admission {
     /// What a host in lower case stands for; `None` for every name that is not a loopback one with the own port.
     fn named(&self, host: &str, scheme: Scheme) -> Option<Host> {
         let is_default = self.port == scheme.default_port();
-        let name = host.strip_suffix(&format!(":{}", self.port)).or(is_default.then_some(host))?;
+        let name = host.strip_suffix(&format!(":{}", self.port)).or_else(|| is_default.then_some(host))?;
         if name == LOCALHOST || self.addresses.iter().any(|address| address == name) {
             return Some(Host::Loopback);
         }

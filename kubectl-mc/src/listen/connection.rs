@@ -155,15 +155,15 @@ where
 
 /// The first byte of a TLS connection (RFC 8446, 5.1: the type of a record).
 const TLS_HANDSHAKE: u8 = 22;
-/// More than tools of one user open.
-const CONNECTIONS: usize = 1024;
+/// More than tools of one user open. Each takes two file descriptors, of which a process usually has 1024.
+const CONNECTIONS: usize = 384;
 /// A tool proves itself within milliseconds, so few are here at one time.
 const UNPROVEN: usize = 64;
 /// For a handshake and the first request, by a process of this machine.
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
 /// For each head, and for a connection between two requests: longer than clients keep one.
 const HEAD: Duration = Duration::from_secs(100);
-/// A long command of `exec` is in the query.
+/// A long command of `exec` is in the query. hyper lets a head pass that ends in the read that goes beyond it.
 const LARGEST_HEAD: usize = 128 * 1024;
 
 #[cfg(test)]

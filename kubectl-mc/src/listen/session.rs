@@ -3,12 +3,13 @@
 //! credential plugin.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use kube::config::AuthInfo;
 use tokio::sync::{OnceCell, watch};
+use tokio::time::Instant;
 
 use crate::argv::Scanned;
 use crate::cluster::client::{self, ClientError};
@@ -117,3 +118,36 @@ fn is_impersonating(user: &AuthInfo) -> bool {
 
 /// A credential plugin does not run more often than this, whatever a tool without rights sends.
 const RENEWAL: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use tower::service_fn;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_credential_is_renewed_but_not_often() {
+        let session = Session::unused();
+        let refusing = service_fn(async |_: Request<Body>| {
+            let mut answer = Response::new(Body::empty());
+            *answer.status_mut() = StatusCode::UNAUTHORIZED;
+            Ok::<_, Infallible>(answer)
+        });
+        let client = OnceCell::new_with(Some(kube::Client::new(refusing, "default")));
+        let first = Arc::new(Connection { client, since: Instant::now() });
+        session.current.send_replace(Arc::clone(&first));
+        let is_renewed = || !Arc::ptr_eq(&session.current.borrow(), &first);
+        for (after, expected) in [(Duration::ZERO, false), (RENEWAL + Duration::from_secs(1), true)] {
+            tokio::time::advance(after).await;
+            let answer = session.send(Request::new(Body::empty())).await.unwrap();
+            assert_eq!((answer.status(), is_renewed()), (StatusCode::UNAUTHORIZED, expected), "{after:?}");
+        }
+        // A late refusal of the old connection changes nothing.
+        let second = Arc::clone(&session.current.borrow());
+        tokio::time::advance(RENEWAL * 2).await;
+        session.renew(&first);
+        assert!(Arc::ptr_eq(&session.current.borrow(), &second));
+    }
+}

@@ -18,27 +18,26 @@ pub(super) struct Sockets {
 impl Sockets {
     /// Binds `port`, or a free one for 0, on this address, or on both loopback addresses.
     pub(super) async fn bind(address: Option<IpAddr>, port: u16) -> Result<Self, BindError> {
-        let mut last = None;
-        for _ in 0..if port == 0 { ATTEMPTS } else { 1 } {
+        let mut attempts = if port == 0 { ATTEMPTS } else { 1 };
+        loop {
+            attempts -= 1;
             match Self::try_bind(address, port).await {
-                Ok(sockets) => return Ok(sockets),
                 // A free port of one address may be taken on the other one.
-                Err(error) => last = Some(error),
+                Err(error) if attempts > 0 && error.source.kind() == io::ErrorKind::AddrInUse => {}
+                done => return done,
             }
         }
-        Err(last.unwrap_or(BindError { address: None, port, source: io::ErrorKind::AddrInUse.into() }))
     }
 
     async fn try_bind(address: Option<IpAddr>, port: u16) -> Result<Self, BindError> {
-        let failed = |address: IpAddr, port: u16| {
-            move |source: io::Error| BindError { address: Some(address), port, source }
-        };
-        let first = address.unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let failed =
+            |address: IpAddr, port: u16| move |source: io::Error| BindError { address, port, source };
+        let first = address.unwrap_or(LOOPBACK[0]);
         let listener = TcpListener::bind((first, port)).await.map_err(failed(first, port))?;
         let port = listener.local_addr().map_err(failed(first, port))?.port();
         let mut sockets = Self { listeners: vec![listener], addresses: vec![first], port };
         if address.is_none() {
-            let second = IpAddr::from(Ipv6Addr::LOCALHOST);
+            let second = LOOPBACK[1];
             match TcpListener::bind((second, port)).await {
                 Ok(listener) => {
                     sockets.listeners.push(listener);
@@ -54,24 +53,24 @@ impl Sockets {
 
     /// The first address with the port, as in a URL.
     pub(super) fn authority(&self) -> String {
-        let first = self.addresses.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let first = self.addresses.first().copied().unwrap_or(LOOPBACK[0]);
         SocketAddr::new(first, self.port).to_string()
     }
 
-    /// The addresses as hosts of a URL.
+    /// The addresses by which a request may name the listener, as hosts of a URL.
     pub(super) fn hosts(&self) -> Vec<String> {
         let host = |address: &IpAddr| match address {
             IpAddr::V4(address) => address.to_string(),
             IpAddr::V6(address) => format!("[{address}]"),
         };
-        self.addresses.iter().map(host).collect()
+        LOOPBACK.iter().chain(&self.addresses).map(host).collect()
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {}port {port}", address.map(|address| format!("{address} ")).unwrap_or_default())]
+#[error("cannot listen on {address} port {port}")]
 pub(super) struct BindError {
-    address: Option<IpAddr>,
+    address: IpAddr,
     port: u16,
     source: io::Error,
 }
@@ -82,6 +81,7 @@ impl Explain for BindError {
     }
 }
 
+const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 /// For a free port that is taken on the other address.
 const ATTEMPTS: usize = 16;
 

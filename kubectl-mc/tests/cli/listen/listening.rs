@@ -58,11 +58,8 @@ impl Listening {
         let mut rest = BufReader::new(child.stdout.take().unwrap());
         let mut out = String::new();
         while !out.contains("/version\n") {
-            if rest.read_line(&mut out).unwrap() == 0 {
-                let mut err = String::new();
-                child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
-                panic!("{out}{err}");
-            }
+            let count = rest.read_line(&mut out).unwrap();
+            assert!(count > 0, "{out}{}", read_all(&mut child.stderr.take().unwrap()));
         }
         let after = |begin: &str| {
             let rest = &out[out.find(begin)? + begin.len()..];
@@ -154,8 +151,10 @@ pub(super) fn read_all(stream: &mut impl Read) -> String {
         match stream.read(&mut part) {
             Ok(0) => break,
             Ok(count) => all.extend_from_slice(&part[..count]),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("no end"),
-            Err(_) => break,
+            Err(error) => {
+                assert!(error.kind() != std::io::ErrorKind::WouldBlock, "no end");
+                break;
+            }
         }
     }
     String::from_utf8_lossy(&all).into_owned()

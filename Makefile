@@ -76,11 +76,11 @@ fuzz: ## Fuzz each target for FUZZ_SECONDS (3600)
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-3600} FUZZ_PROFILE=fuzz tests/fuzz.sh
 
 # Code that decides the caller's identity, the headers sent to the member, and the caller's rights.
-MUTATED := sidecar/src/identity/**/*.rs $(foreach module,cutoff headers limits offer protocol query request_info unescape upgrade, \
-	sidecar/src/request/$(module).rs sidecar/src/request/$(module)/**/*.rs) sidecar/src/upstream/prepared.rs sidecar/api/src/access.rs sidecar/api/src/access/**/*.rs
+MUTATED := sidecar/src/identity/**/*.rs $(foreach module,head/headers head/offer head/protocol head/query head/request_info head/unescape \
+	limits/cutoff limits/in_flight request/upgrade, sidecar/src/$(module).rs sidecar/src/$(module)/**/*.rs) sidecar/src/outbound/upstream/prepared.rs sidecar/api/src/access.rs sidecar/api/src/access/**/*.rs
 
 .PHONY: mutants
-mutants: ## Run cargo-mutants on the code of identity, rights and limits; takes hours (FILES=sidecar/src/request/headers.rs: one file)
+mutants: ## Run cargo-mutants on the code of identity, rights and limits; takes hours (FILES=sidecar/src/head/headers.rs: one file)
 	@tests/setup.sh --mutants
 	cargo mutants --jobs 1 $(foreach glob,$(or $(FILES),$(MUTATED)),--file '$(glob)')
 

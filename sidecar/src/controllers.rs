@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
+use crate::base::retry;
 use crate::members::inventory::fleet::{Fleet, HubClusters};
-use crate::retry;
-use crate::tunnel::registry::AgentTunnels;
+use crate::outbound::tunnel::registry::AgentTunnels;
 
 mod access;
 mod agent_rbac;

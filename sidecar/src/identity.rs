@@ -12,6 +12,7 @@ pub mod authentication;
 pub mod authorization;
 pub mod front_proxy_headers;
 pub mod impersonation;
+pub mod peer;
 pub mod request_header;
 pub mod review_metrics;
 pub mod trust;

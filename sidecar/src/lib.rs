@@ -1,58 +1,148 @@
 //! The cluster proxy beside a host cluster's kube-apiserver. It authenticates a caller, asks the host whether
 //! the caller may use a member, and forwards the request to the member as that user.
 //!
-//! [`request::handler`] handles a request from top to bottom; `docs/explanation/request-path.md` describes it
-//! in prose, and `docs/explanation/architecture.md` maps these modules. Imports go in one direction: see
-//! `layers.rs`.
+//! Each folder is a layer: a module imports only from its own layer and from those above it in this file
+//! (`layers.rs` checks it). [`request::handler`] handles a request from top to bottom;
+//! `docs/explanation/request-path.md` describes it in prose, and `docs/explanation/architecture.md` maps these
+//! modules.
 
-// The programs
-pub mod agent;
-pub mod app;
-pub mod args;
-pub mod check;
-pub mod config;
-pub mod log;
-pub mod log_level;
+/// Knows nothing of Kubernetes.
+mod base {
+    pub mod causes;
+    pub mod counted_io;
+    pub mod io_hook;
+    pub mod json_values;
+    pub mod last_words;
+    pub mod locked;
+    pub mod random;
+    pub mod retry;
+    pub mod tcp;
+    pub mod ttl_cache;
+    pub mod workers;
+}
 
-// Accepting a request, handling it, and the connection to a member
-pub mod audit;
-pub mod hub_server;
+/// What the process says about itself.
+pub mod observe {
+    pub mod log_level;
+    pub mod metrics;
+    pub mod panics;
+    pub mod readiness;
+}
+
+/// The client of the host's kube-apiserver.
+pub mod host {
+    pub mod client;
+    #[cfg(test)]
+    pub mod fake;
+    pub mod token;
+    pub mod watch_backoff;
+}
+
+/// What a request's head says.
+pub mod head {
+    pub mod audit_id;
+    pub mod deadline;
+    pub mod field_selector;
+    pub mod headers;
+    pub mod offer;
+    pub mod protocol;
+    pub mod query;
+    pub mod request_info;
+    pub mod unescape;
+}
+
+/// What one caller, and one cluster, may take of what all share.
+pub mod limits {
+    pub mod cutoff;
+    pub mod in_flight;
+    pub mod upload;
+}
+
+/// What is known and limited of a connection before its caller is known.
+pub mod connection {
+    pub mod goaway;
+    pub mod head_limit;
+    pub mod places;
+    pub mod tls;
+}
+
 pub mod identity;
-pub mod request;
-pub mod server;
-pub mod spans;
-pub mod tunnel;
-pub mod upstream;
 
-// The members, and the controllers of the fleet
+/// What is recorded of each request: audit events, traces and metrics.
+pub mod telemetry {
+    pub mod audit;
+    pub mod requests;
+    pub mod spans;
+}
+
+/// The way to a member.
+pub mod outbound {
+    pub mod body;
+    pub mod tunnel;
+    pub mod upstream;
+}
+
+/// Answers of the sidecar itself, without a member.
+pub mod endpoints {
+    pub mod admission;
+    pub mod authorize;
+    pub mod clusters;
+    pub mod discovery;
+    pub mod hub_server;
+}
+
+/// The registered members, and grants of on-demand access to members that do not know a user yet.
+pub mod members {
+    pub mod cluster;
+    pub mod inventory;
+    pub mod on_demand_access;
+    pub mod waiter_limit;
+}
+
+/// Handles one request in steps ([`handler`]): finds its user and whether the host allows it, bounds its duration
+/// ([`revalidation`]), forwards it to the member ([`proxy`], [`upgrade`]), and records and reports the outcome
+/// ([`record`], [`status`]).
+pub mod request {
+    pub mod agent_handshake;
+    pub mod attach;
+    pub mod cors;
+    pub mod debug;
+    pub mod error;
+    pub mod flow;
+    pub mod guarded;
+    pub mod handler;
+    pub mod hold;
+    pub mod proxy;
+    pub mod record;
+    pub mod redirect;
+    pub mod revalidation;
+    pub mod services;
+    pub mod status;
+    pub mod upgrade;
+}
+
+/// The ports.
+pub mod server {
+    pub mod admin;
+    pub mod listener;
+    pub mod shutdown;
+    pub mod webhook;
+}
+
 pub mod controllers;
-pub mod members;
 
-// Endpoints that the sidecar answers itself
-pub mod endpoints;
+/// The programs, and their command lines.
+pub mod programs {
+    pub mod agent;
+    pub mod args;
+    pub mod check;
+    pub mod config;
+    pub mod log;
+    pub mod serve;
+}
 
-// Shared by all of them
-mod causes;
-mod counted_io;
-pub mod host_client;
-mod io_hook;
-mod json_values;
-mod last_words;
-mod locked;
-pub mod metrics;
-pub mod panics;
-mod random;
-pub mod readiness;
-mod retry;
-mod tcp;
-mod token;
-mod ttl_cache;
-mod watch_backoff;
-pub mod workers;
-
-#[cfg(test)]
-mod fake_host;
 #[cfg(test)]
 mod layers;
 
+pub use base::workers;
 pub use request::error::Error;

@@ -6,12 +6,15 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use kubectl_mc_api::manifests::CRD;
-use sidecar::app::Bound;
-use sidecar::args::{Check, Cli, Command};
-use sidecar::config::Config;
-use sidecar::server::{shutdown, tls};
+use sidecar::connection::tls;
+use sidecar::programs::agent;
+use sidecar::programs::args::{Check, Cli, Command};
+use sidecar::programs::check;
+use sidecar::programs::config::Config;
+use sidecar::programs::log;
+use sidecar::programs::serve::Bound;
+use sidecar::server::shutdown;
 use sidecar::workers::Workers;
-use sidecar::{agent, check, log};
 use tokio::runtime::Builder;
 
 fn main() -> ExitCode {

@@ -10,9 +10,9 @@ use tokio::time::{Instant, interval};
 
 use super::Context;
 use super::conditions::{Aspect, Finding};
-use crate::tunnel::peers::Elsewhere;
-use crate::tunnel::registry::AgentTunnels;
-use crate::upstream::sidecar_client::NO_AGENT;
+use crate::outbound::tunnel::peers::Elsewhere;
+use crate::outbound::tunnel::registry::AgentTunnels;
+use crate::outbound::upstream::sidecar_client::NO_AGENT;
 
 /// Checks the tunnels of all members in a loop.
 pub(super) async fn run(context: Context) {

@@ -29,9 +29,9 @@ use super::listing::{Listing, Seen};
 use super::turn::Turn;
 use super::work_queue::{WorkQueue, Working};
 use super::{Context, kube_error};
+use crate::base::retry;
+use crate::host::watch_backoff::WatchBackoff;
 use crate::members::inventory::fleet::{Fleet, Registered};
-use crate::retry;
-use crate::watch_backoff::WatchBackoff;
 
 mod bindings;
 mod host;

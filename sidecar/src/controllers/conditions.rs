@@ -24,8 +24,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{info, warn};
 
 use super::events::Events;
+use crate::base::random;
 use crate::members::inventory::fleet::{Fleet, Registered};
-use crate::random;
 
 pub mod status;
 mod waiting;

@@ -24,13 +24,13 @@ use tracing::{info, warn};
 use super::Context;
 use super::conditions::{Aspect, Finding};
 use super::work_queue::WorkQueue;
+use crate::base::retry;
 use crate::members::inventory::fleet::{Fleet, Registered};
-use crate::retry;
 
 mod assess;
 mod renew;
 
-use crate::token::{Credential, Token};
+use crate::host::token::{Credential, Token};
 use assess::{Known, Trouble};
 use renew::Renewal;
 

@@ -23,12 +23,12 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Context;
 use super::conditions::{Aspect, Finding};
 use super::work_queue::WorkQueue;
+use crate::base::random;
 use crate::members::cluster::Cluster;
 use crate::members::inventory::fleet::{Fleet, Registered};
-use crate::random;
-use crate::tunnel::registry::AgentTunnels;
-use crate::upstream::Upstream;
-use crate::upstream::connection::Connection;
+use crate::outbound::tunnel::registry::AgentTunnels;
+use crate::outbound::upstream::Upstream;
+use crate::outbound::upstream::connection::Connection;
 
 pub mod probe;
 

@@ -1,6 +1,6 @@
 //! Formats errors of kube's client. Their `Display` has a Status twice, once in Rust's debug format.
 
-use crate::causes::innermost;
+use crate::base::causes::innermost;
 
 /// A text of a member or a host on one line of limited length, for logs, conditions and Events.
 pub(super) fn printable(text: &str, most: usize) -> String {

@@ -25,8 +25,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::random;
-use crate::retry;
+use crate::base::random;
+use crate::base::retry;
 
 /// `--leader-elect-*`, with Kubernetes' names and defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]

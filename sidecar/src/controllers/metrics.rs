@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::work_queue::{self, WorkQueue};
-use crate::metrics::{Labels, own};
+use crate::observe::metrics::{Labels, own};
 
 /// The controllers' metrics.
 #[derive(Debug, Default)]

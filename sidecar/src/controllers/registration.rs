@@ -16,8 +16,8 @@ use tracing::{debug, warn};
 use super::Context;
 use super::kube_error;
 use super::work_queue::WorkQueue;
+use crate::base::retry;
 use crate::members::inventory::fleet::{Fleet, Registered};
-use crate::retry;
 
 /// Writes the records until this replica loses leadership.
 pub(super) async fn run(mut context: Context) {
@@ -129,7 +129,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::fake_host::host_by_path;
+    use crate::host::fake::host_by_path;
 
     fn registered(labels: Value, secret: Value) -> Registered {
         let mut member = MemberCluster::new("m1", Default::default());

@@ -1,8 +1,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::fake_host::host;
-use crate::tunnel::registry::AgentTunnels;
+use crate::host::fake::host;
+use crate::outbound::tunnel::registry::AgentTunnels;
 
 fn enabled(words: &str) -> Result<Enabled, UnknownController> {
     Enabled::parse(&words.split(',').map(str::to_owned).collect::<Vec<_>>())
@@ -44,13 +44,13 @@ async fn panicking_controller_restarts_with_backoff() {
         },
     };
     let (_told, mut context) = context();
-    let mut registry = crate::metrics::registry();
+    let mut registry = crate::observe::metrics::registry();
     context.metrics = Arc::new(Metrics::register(&mut registry));
     assert!(timeout(Duration::from_secs(600), run_with_restarts(&PANICS, context)).await.is_err());
     let runs = RUNS.load(Ordering::SeqCst);
     assert!((8..20).contains(&runs), "{runs}");
     let line = format!("mc_sidecar_controller_restarts_total{{controller=\"panics\"}} {runs}");
-    let text = crate::metrics::text(&registry);
+    let text = crate::observe::metrics::text(&registry);
     assert!(text.contains(&line), "{text}");
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::work_queue::{Queued, WorkQueue};
-use crate::retry;
+use crate::base::retry;
 
 #[derive(Debug)]
 pub(super) struct Turn {

@@ -16,8 +16,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 
-use crate::locked::Locked;
-use crate::metrics::Labels;
+use crate::base::locked::Locked;
+use crate::observe::metrics::Labels;
 
 /// The metrics of all controllers' queues.
 #[derive(Debug)]
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     fn values(registry: &Registry) -> String {
-        let text = crate::metrics::text(registry);
+        let text = crate::observe::metrics::text(registry);
         let lines = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket"));
         let short = lines.map(|line| line.replace("workqueue_", "").replace("{name=\"access\"}", ""));
         short.collect::<Vec<_>>().join(", ")

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tracing::debug;
 
 use super::authorize::refused;
-use crate::request::body::{self, Body};
+use crate::outbound::body::{self, Body};
 
 pub mod certificate_request;
 pub mod enrollment;

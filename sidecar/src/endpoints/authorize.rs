@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::debug;
 
-use crate::request::body::{self, Body, TEXT};
+use crate::outbound::body::{self, Body, TEXT};
 
 mod metrics;
 

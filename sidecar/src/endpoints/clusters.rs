@@ -12,9 +12,9 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Response, request};
 use kubectl_mc_api::ClusterName;
 
+use crate::head::request_info::Verb;
 use crate::identity::authorization;
-use crate::request::body::Body;
-use crate::request::request_info::Verb;
+use crate::outbound::body::Body;
 
 pub(crate) mod accept;
 mod continuation;

@@ -7,8 +7,8 @@ use kubectl_mc_api::Origin;
 use serde_json::Value;
 
 use crate::endpoints::clusters::accept;
-use crate::request::body::{self, Body};
-use crate::request::request_info::Document;
+use crate::head::request_info::Document;
+use crate::outbound::body::{self, Body};
 
 mod groups;
 mod openapi;

@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::metrics::Labels;
+use crate::observe::metrics::Labels;
 
 /// The attempts with one result. `C` counts them.
 #[derive(Clone, Debug)]

@@ -12,12 +12,12 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName, header};
 use tracing::debug;
 
+use crate::connection::places::Proof;
+use crate::head::audit_id::AUDIT_ID;
 use crate::identity::Identity;
+use crate::identity::peer::Peer;
 use crate::identity::request_header;
 use crate::identity::trust::{Proven, Trust};
-use crate::request::audit_id::AUDIT_ID;
-use crate::server::peer::Peer;
-use crate::server::places::Proof;
 
 mod credential_kinds;
 mod metrics;

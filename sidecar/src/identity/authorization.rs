@@ -9,10 +9,10 @@ use std::time::Instant;
 use kubectl_mc_api::{ClusterName, Origin};
 use tracing::warn;
 
+use crate::head::request_info::{HubObjects, RequestInfo, RequestedObject, Route, Verb};
 use crate::identity::review_metrics::ReviewMetrics;
 use crate::identity::{Identity, MASTERS};
-use crate::request::limits::{Caller, Shares};
-use crate::request::request_info::{HubObjects, RequestInfo, RequestedObject, Route, Verb};
+use crate::limits::in_flight::{Caller, Shares};
 
 pub mod always_allowed;
 mod denied;

@@ -10,7 +10,7 @@ use crate::identity::authentication::{Authenticated, By};
 use crate::identity::authorization::{self, Asker, Attributes, Authorizer, EffectiveUser, Right};
 use crate::identity::request_header::extra_key;
 use crate::identity::{self, Identity};
-use crate::request::limits::Caller;
+use crate::limits::in_flight::Caller;
 
 pub mod member;
 
@@ -157,7 +157,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fake_host::host;
+    use crate::host::fake::host;
 
     fn ask(by: By, lines: &[(&'static str, &'static str)]) -> (Result<Option<Requested>, Error>, HeaderMap) {
         let mut headers = HeaderMap::new();

@@ -4,8 +4,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::head::unescape::unescape;
 use crate::identity::Identity;
-use crate::request::unescape::unescape;
 
 /// The names of the headers in which the front proxy sends identities.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::metrics::{Counted, Labels, own};
+use crate::observe::metrics::{Counted, Labels, own};
 
 /// The reviews of one kind.
 #[derive(Clone, Debug)]
@@ -95,7 +95,7 @@ mod tests {
         drop(running);
         token.answered(Some(&Ok(())), Duration::from_millis(3));
         access.answered::<()>(None, Duration::from_secs(10));
-        let text = crate::metrics::text(&registry);
+        let text = crate::observe::metrics::text(&registry);
         for line in [
             r#"mc_sidecar_reviews{kind="token",state="waiting"} 1"#,
             r#"mc_sidecar_reviews{kind="access",state="running"} 0"#,

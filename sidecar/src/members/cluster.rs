@@ -7,10 +7,10 @@ use kubectl_mc_api::member_cluster::Forwarded;
 use kubectl_mc_api::{ClusterName, Origin};
 use tokio_util::sync::CancellationToken;
 
+use crate::limits::in_flight::{self, Caller, MemberBounds, Permit};
 use crate::members::waiter_limit::WaiterLimit;
-use crate::request::limits::{self, Caller, MemberBounds, Permit};
-use crate::request::metrics::OfMember;
-use crate::upstream::Upstream;
+use crate::outbound::upstream::Upstream;
+use crate::telemetry::requests::OfMember;
 
 /// A member that requests can be sent to.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// Admits a request to this member, so that a slow member takes no more than its own share.
-    pub async fn admit(&self, caller: Caller, due: Option<Instant>) -> Result<Permit, limits::Error> {
+    pub async fn admit(&self, caller: Caller, due: Option<Instant>) -> Result<Permit, in_flight::Error> {
         self.bounds.admit(&self.name, caller, due).await
     }
 }
@@ -42,9 +42,9 @@ pub(crate) mod tests {
     use k8s_openapi::ByteString;
 
     use super::*;
-    use crate::request::limits::{MemberSize, Size};
-    use crate::tunnel::registry::AgentTunnels;
-    use crate::upstream::connection::Connection;
+    use crate::limits::in_flight::{MemberSize, Size};
+    use crate::outbound::tunnel::registry::AgentTunnels;
+    use crate::outbound::upstream::connection::Connection;
 
     /// Member m1, managed and with a limit of one request.
     pub(crate) fn cluster(upstream: Arc<Upstream>) -> Cluster {
@@ -63,7 +63,7 @@ pub(crate) mod tests {
 
     /// The upstream of a member that receives no requests.
     pub(crate) fn upstream() -> Arc<Upstream> {
-        crate::server::tls::install_provider();
+        crate::connection::tls::install_provider();
         let data = [("server", "https://127.0.0.1:1"), ("insecure-skip-tls-verify", "true"), ("token", "t")];
         let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
         let connection = Connection::parse(&data.into()).unwrap();

@@ -24,11 +24,11 @@ use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
+use crate::base::ttl_cache::TtlCache;
 use crate::identity::Identity;
 use crate::identity::authorization::Attributes;
 use crate::members::cluster::Cluster;
-use crate::ttl_cache::TtlCache;
-use crate::upstream::grant::Lacking;
+use crate::outbound::upstream::grant::Lacking;
 
 /// Records users for on-demand access.
 pub struct OnDemandAccess {

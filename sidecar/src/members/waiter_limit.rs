@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use crate::locked::Locked;
+use crate::base::locked::Locked;
 
 /// The limit of one member, which clones share.
 #[derive(Clone, Debug, Default)]

@@ -6,12 +6,12 @@ use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::names::AGENTS;
 use tokio_util::sync::CancellationToken;
 
+use crate::head::headers::tokens;
+use crate::head::protocol::Protocol;
 use crate::identity::Identity;
-use crate::request::headers::tokens;
-use crate::request::protocol::Protocol;
-use crate::tunnel::accounts::{self, Accounts};
-use crate::tunnel::registry::{self, AgentInfo};
-use crate::tunnel::{AGENT_HEADER, PROTOCOL};
+use crate::outbound::tunnel::accounts::{self, Accounts};
+use crate::outbound::tunnel::registry::{self, AgentInfo};
+use crate::outbound::tunnel::{AGENT_HEADER, PROTOCOL};
 
 /// Why an agent gets no tunnel.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,7 @@ const MAX_WORD: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake_host::host;
+    use crate::host::fake::host;
 
     fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
         lines

@@ -9,21 +9,21 @@ use kubectl_mc_api::ClusterName;
 use tokio::time::timeout;
 use tracing::{Instrument, debug};
 
-use crate::audit::{BYTES_FROM_CALLER, BYTES_TO_CALLER, TunnelEnd};
-use crate::counted_io::{Tallies, Tally};
+use crate::base::counted_io::{Tallies, Tally};
+use crate::base::io_hook::Hooked;
+use crate::base::random;
+use crate::head::protocol::Protocol;
 use crate::identity::authorization::Allowed;
-use crate::io_hook::Hooked;
-use crate::random;
+use crate::limits::upload::Upload;
+use crate::outbound::body::{self, Body};
+use crate::outbound::tunnel::{HANDSHAKE_TIMEOUT, PROTOCOL, REPLICA_HEADER, link, web_socket};
 use crate::request::agent_handshake::{self, handshake, permitted};
-use crate::request::body::{self, Body};
 use crate::request::error::Error;
-use crate::request::protocol::Protocol;
 use crate::request::record::Record;
 use crate::request::revalidation::End;
 use crate::request::services::Services;
 use crate::request::upgrade;
-use crate::request::upload::Upload;
-use crate::tunnel::{HANDSHAKE_TIMEOUT, PROTOCOL, REPLICA_HEADER, link, web_socket};
+use crate::telemetry::audit::{BYTES_FROM_CALLER, BYTES_TO_CALLER, TunnelEnd};
 
 /// Switches to the tunnel protocol and runs the tunnel.
 pub fn respond(

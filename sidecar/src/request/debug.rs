@@ -10,11 +10,11 @@ use kubectl_mc_api::ClusterName;
 use serde::Serialize;
 use tracing::info;
 
+use crate::head::request_info::Debug;
 use crate::identity::authorization::Allowed;
+use crate::limits::in_flight::Usage;
 use crate::members::cluster::Cluster;
-use crate::request::body::{self, Body, TEXT};
-use crate::request::limits::Usage;
-use crate::request::request_info::Debug;
+use crate::outbound::body::{self, Body, TEXT};
 use crate::request::services::Services;
 
 /// `/debug/state`.

@@ -1,24 +1,24 @@
 //! All errors of a request. They stay values until [`crate::request::status`] turns them into a response,
 //! which names the hop.
 
-use crate::audit;
+use crate::connection::head_limit;
 use crate::endpoints::clusters;
-use crate::hub_server;
+use crate::endpoints::hub_server;
+use crate::head::deadline;
+use crate::head::headers;
+use crate::head::offer;
+use crate::head::request_info;
 use crate::identity::authentication;
 use crate::identity::authorization;
 use crate::identity::impersonation;
+use crate::limits::in_flight;
 use crate::members::inventory;
-use crate::panics;
+use crate::observe::panics;
+use crate::outbound::upstream;
 use crate::request::agent_handshake;
-use crate::request::deadline;
-use crate::request::headers;
-use crate::request::limits;
-use crate::request::offer;
-use crate::request::request_info;
+use crate::request::cors;
 use crate::request::revalidation;
-use crate::server::cors;
-use crate::server::head_limit;
-use crate::upstream;
+use crate::telemetry::audit;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +38,7 @@ pub enum Error {
     #[error(transparent)]
     Impersonation(#[from] impersonation::Error),
     #[error(transparent)]
-    Limits(#[from] limits::Error),
+    Limits(#[from] in_flight::Error),
     #[error(transparent)]
     Authorization(#[from] authorization::Error),
     #[error(transparent)]

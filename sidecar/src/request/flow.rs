@@ -7,7 +7,7 @@ use kubectl_mc_api::access::sent;
 use kubectl_mc_api::names;
 
 use crate::identity::{ANONYMOUS, AUTHENTICATED, Identity, MASTERS, UNAUTHENTICATED};
-use crate::request::limits::{Caller, Level, Limits};
+use crate::limits::in_flight::{Caller, Level, Limits};
 
 /// The key by which the limits distinguish logins.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -50,7 +50,7 @@ const KUBE_SYSTEM: &str = "kube-system";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::limits::Size;
+    use crate::limits::in_flight::Size;
 
     fn login(user: &str, groups: &[&str]) -> Identity {
         let groups = groups.iter().map(|group| (*group).to_owned()).collect();

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use http::Version;
 use http_body::{Body as _, Frame, SizeHint};
 
-use crate::panics::{self, Panicked};
-use crate::request::body::Body;
-use crate::request::cutoff::Toward;
+use crate::limits::cutoff::Toward;
+use crate::observe::panics::{self, Panicked};
+use crate::outbound::body::Body;
 use crate::request::record::Record;
 
 mod small_pieces;
@@ -152,11 +152,11 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::request::audit_id::AuditId;
-    use crate::request::body::tests::answered;
-    use crate::request::cutoff::Listed;
-    use crate::request::metrics::Metrics;
-    use crate::server::peer::Peer;
+    use crate::head::audit_id::AuditId;
+    use crate::identity::peer::Peer;
+    use crate::limits::cutoff::Listed;
+    use crate::outbound::body::tests::answered;
+    use crate::telemetry::requests::Metrics;
 
     pub(super) fn record() -> Record {
         let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));

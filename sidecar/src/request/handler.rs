@@ -9,36 +9,36 @@ use std::time::Instant;
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 
-use crate::audit::Trail;
+use crate::connection::head_limit::{HeadLimit, TooLarge};
 use crate::endpoints::clusters;
 use crate::endpoints::clusters::Viewer;
+use crate::head::audit_id::AuditId;
+use crate::head::deadline;
+use crate::head::headers;
+use crate::head::request_info::{self, Health, RequestInfo, Route};
 use crate::identity::authentication::By;
 use crate::identity::impersonation;
-use crate::metrics;
-use crate::panics;
+use crate::identity::peer::{Peer, Waiting};
+use crate::limits::cutoff::Cutoff;
+use crate::limits::upload::Upload;
+use crate::observe::metrics;
+use crate::observe::panics;
+use crate::outbound::body::{self, Body, TEXT};
 use crate::request::attach;
-use crate::request::audit_id::AuditId;
-use crate::request::body::{self, Body, TEXT};
-use crate::request::cutoff::Cutoff;
-use crate::request::deadline;
+use crate::request::cors;
 use crate::request::debug;
 use crate::request::error::Error;
 use crate::request::flow;
 use crate::request::guarded::Guarded;
-use crate::request::headers;
 use crate::request::proxy;
 use crate::request::proxy::Draft;
 use crate::request::record::Record;
 use crate::request::redirect;
-use crate::request::request_info::{self, Health, RequestInfo, Route};
 use crate::request::services::Services;
 use crate::request::status;
 use crate::request::upgrade;
-use crate::request::upload::Upload;
-use crate::server::cors;
-use crate::server::head_limit::{HeadLimit, TooLarge};
-use crate::server::peer::{Peer, Waiting};
-use crate::spans::RequestSpan;
+use crate::telemetry::audit::Trail;
+use crate::telemetry::spans::RequestSpan;
 
 /// The context that arrives with a request.
 #[derive(Debug, Default)]

@@ -12,13 +12,13 @@ use futures_util::poll;
 use kubectl_mc_api::ClusterName;
 use tokio::time::sleep_until;
 
-use crate::locked::Locked;
-use crate::request::cutoff::{Cutoff, Listed};
+use crate::base::locked::Locked;
+use crate::identity::peer::Peer;
+use crate::limits::cutoff::{Cutoff, Listed};
+use crate::limits::in_flight::{Caller, Permit};
+use crate::limits::upload::Upload;
 use crate::request::error::Error;
-use crate::request::limits::{Caller, Permit};
 use crate::request::revalidation::{self, Revalidation};
-use crate::request::upload::Upload;
-use crate::server::peer::Peer;
 
 /// Resources that are released when the request ends.
 #[derive(Debug)]

@@ -12,22 +12,22 @@ use http_body::Body as _;
 use kubectl_mc_api::ClusterName;
 use tokio::time::timeout_at;
 
+use crate::head::headers;
+use crate::head::protocol::Protocol;
+use crate::head::request_info::MemberPath;
 use crate::identity::Identity;
 use crate::identity::authorization::Allowed;
 use crate::identity::impersonation::{self, member};
+use crate::limits::in_flight::Caller;
+use crate::limits::upload::Upload;
 use crate::members::cluster::Cluster;
 use crate::members::inventory::Inventory;
 use crate::members::on_demand_access::{Answer, Outcome};
-use crate::request::body::Body;
-use crate::request::headers;
-use crate::request::limits::Caller;
-use crate::request::protocol::Protocol;
-use crate::request::request_info::MemberPath;
-use crate::request::upload::Upload;
-use crate::spans::ToMember;
-use crate::upstream::outgoing::{self, Outgoing};
-use crate::upstream::prepared::Prepared;
-use crate::upstream::{self, Error, MemberBody, Over};
+use crate::outbound::body::Body;
+use crate::outbound::upstream::outgoing::{self, Outgoing};
+use crate::outbound::upstream::prepared::Prepared;
+use crate::outbound::upstream::{self, Error, MemberBody, Over};
+use crate::telemetry::spans::ToMember;
 
 /// An authorized request of a caller, with everything that the member's request is made from. It is kept
 /// until the member answers, because some requests must be sent again.

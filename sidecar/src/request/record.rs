@@ -10,18 +10,18 @@ use http::{Method, StatusCode};
 use kubectl_mc_api::{ClusterName, Hop};
 use tracing::{debug, error};
 
-use crate::audit;
+use crate::base::locked::Locked;
+use crate::head::audit_id::AuditId;
+use crate::head::request_info::RequestInfo;
 use crate::identity::Identity;
 use crate::identity::authentication::{self, Failed};
-use crate::locked::Locked;
-use crate::request::audit_id::AuditId;
-use crate::request::cutoff::Listed;
+use crate::identity::peer::Peer;
+use crate::limits::cutoff::Listed;
 use crate::request::hold::Hold;
-use crate::request::metrics::{Kind, Metrics, OfMember, Outcome, Took, Trace};
-use crate::request::request_info::RequestInfo;
 use crate::request::revalidation::End;
-use crate::server::peer::Peer;
-use crate::spans::{RequestSpan, ToMember};
+use crate::telemetry::audit;
+use crate::telemetry::requests::{Kind, Metrics, OfMember, Outcome, Took, Trace};
+use crate::telemetry::spans::{RequestSpan, ToMember};
 
 /// A handle on a request's record; clones share it.
 #[derive(Clone, Debug)]
@@ -240,8 +240,8 @@ mod tests {
     use http::HeaderMap;
 
     use super::*;
-    use crate::request::cutoff::Cutoffs;
-    use crate::request::limits::{Bound, Caller, Size};
+    use crate::limits::cutoff::Cutoffs;
+    use crate::limits::in_flight::{Bound, Caller, Size};
 
     /// How many of 200 consecutive requests of one caller get the only place.
     fn admitted(answered: bool) -> usize {

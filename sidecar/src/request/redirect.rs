@@ -6,9 +6,9 @@
 use http::{HeaderValue, Response, header};
 use kubectl_mc_api::{ClusterName, Origin};
 
+use crate::head::request_info::MemberPath;
 use crate::identity::authentication::By;
-use crate::request::request_info::MemberPath;
-use crate::upstream::Error;
+use crate::outbound::upstream::Error;
 
 /// The `Location` for the caller, if the answer is a redirect.
 ///

@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{Instrument, debug, warn};
 
 use crate::identity::authorization::{self, Allowed, Authorizer};
-use crate::request::cutoff::{self, Cutoff};
+use crate::limits::cutoff::{self, Cutoff};
 
 /// Held by a long-running request for as long as it runs.
 #[derive(Debug)]
@@ -145,12 +145,12 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::fake_host::host;
+    use crate::head::request_info::RequestInfo;
+    use crate::host::fake::host;
     use crate::identity::Identity;
     use crate::identity::authentication::{self, Authenticated};
     use crate::identity::impersonation;
-    use crate::request::limits::Caller;
-    use crate::request::request_info::RequestInfo;
+    use crate::limits::in_flight::Caller;
 
     /// The host's later answers about a right that it granted once.
     #[derive(Clone, Copy, PartialEq)]

@@ -7,29 +7,29 @@ use arc_swap::ArcSwap;
 use prometheus_client::registry::Registry as MetricRegistry;
 use tokio_util::sync::CancellationToken;
 
-use crate::audit::Auditor;
+use crate::connection::goaway::Goaway;
+use crate::connection::places::Places;
 use crate::endpoints::clusters::Registry;
 use crate::endpoints::discovery::Documents;
-use crate::hub_server::HubServer;
+use crate::endpoints::hub_server::HubServer;
 use crate::identity::authentication::Authenticator;
 use crate::identity::authorization::{Allowed, Authorizer};
 use crate::identity::impersonation::member;
-use crate::log_level::LogLevel;
+use crate::limits::cutoff::Cutoffs;
+use crate::limits::in_flight::Limits;
+use crate::limits::upload::direct::DirectUploads;
 use crate::members::inventory::Inventory;
-use crate::readiness::Readiness;
-use crate::request::cutoff::Cutoffs;
-use crate::request::limits::Limits;
-use crate::request::metrics::Metrics;
+use crate::observe::log_level::LogLevel;
+use crate::observe::readiness::Readiness;
+use crate::outbound::tunnel::accounts::Accounts;
+use crate::outbound::tunnel::registry::AgentTunnels;
+use crate::request::cors::Cors;
 use crate::request::record::Record;
 use crate::request::revalidation::{self, Revalidation};
 use crate::request::upgrade::Tunnels;
-use crate::request::upload::direct::DirectUploads;
-use crate::server::cors::Cors;
-use crate::server::goaway::Goaway;
-use crate::server::places::Places;
-use crate::spans::Tracer;
-use crate::tunnel::accounts::Accounts;
-use crate::tunnel::registry::AgentTunnels;
+use crate::telemetry::audit::Auditor;
+use crate::telemetry::requests::Metrics;
+use crate::telemetry::spans::Tracer;
 
 /// The shared parts that every request needs.
 pub struct Services {

@@ -9,20 +9,20 @@ use kubectl_mc_api::Hop;
 use serde::Serialize;
 
 use crate::endpoints::clusters::Error as Clusters;
+use crate::head::headers;
+use crate::head::request_info::Error as RequestInfo;
 use crate::identity::authentication::Error as Authentication;
 use crate::identity::authorization::{Denied, Error as Authorization};
 use crate::identity::impersonation::{Error as Impersonation, member};
 use crate::members::inventory::Error as Inventory;
+use crate::outbound::body::{self, Body, TEXT};
+use crate::outbound::tunnel::registry::{DialError, Refused};
+use crate::outbound::tunnel::{REPLICA_HEADER, accounts};
+use crate::outbound::upstream::Error as Upstream;
 use crate::request::agent_handshake::Error as Attach;
-use crate::request::body::{self, Body, TEXT};
 use crate::request::error::Error;
-use crate::request::headers;
 use crate::request::record::Record;
-use crate::request::request_info::Error as RequestInfo;
 use crate::request::revalidation::End;
-use crate::tunnel::registry::{DialError, Refused};
-use crate::tunnel::{REPLICA_HEADER, accounts};
-use crate::upstream::Error as Upstream;
 
 mod hub_server;
 mod retry_after;

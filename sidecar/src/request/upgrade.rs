@@ -16,19 +16,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug};
 
-use crate::audit::{BYTES_TO_CALLER, BYTES_TO_MEMBER, TunnelEnd};
+use crate::head::headers;
+use crate::head::offer::{NotAccepted, Offer};
+use crate::head::protocol::Protocol;
+use crate::limits::upload::Upload;
 use crate::members::cluster::Cluster;
 use crate::members::inventory::Inventory;
-use crate::metrics::{Counted, Labels, own};
-use crate::request::body::{self, Body};
-use crate::request::headers;
-use crate::request::offer::{NotAccepted, Offer};
-use crate::request::protocol::Protocol;
+use crate::observe::metrics::{Counted, Labels, own};
+use crate::outbound::body::{self, Body};
+use crate::outbound::upstream::{self, Exchange};
 use crate::request::proxy::Draft;
 use crate::request::record::Record;
 use crate::request::revalidation::End;
-use crate::request::upload::Upload;
-use crate::upstream::{self, Exchange};
+use crate::telemetry::audit::{BYTES_TO_CALLER, BYTES_TO_MEMBER, TunnelEnd};
 
 mod splice;
 

@@ -19,11 +19,11 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::request::body::{self, Body};
+use crate::base::tcp;
+use crate::head::request_info::Health;
+use crate::outbound::body::{self, Body};
 use crate::request::handler;
-use crate::request::request_info::Health;
 use crate::request::services::Services;
-use crate::tcp;
 
 /// Answers a request without waiting.
 pub type Respond = dyn Fn(&Request<Incoming>) -> Response<Body> + Send + Sync;

@@ -22,18 +22,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, info_span};
 
-use crate::random;
-use crate::request::cutoff::{Cutoff, UNREAD_TIMEOUT};
+use crate::base::random;
+use crate::base::tcp;
+use crate::base::workers::Workers;
+use crate::connection::head_limit::HeadLimit;
+use crate::connection::places::{Place, Proof};
+use crate::connection::tls::replicas;
+use crate::identity::peer::Peer;
+use crate::limits::cutoff::{Cutoff, UNREAD_TIMEOUT};
+use crate::limits::upload::{Account, Upload};
+use crate::outbound::tunnel::peers::answer::answer;
 use crate::request::handler::{self, Arrival};
 use crate::request::services::Services;
-use crate::request::upload::{Account, Upload};
-use crate::server::head_limit::HeadLimit;
-use crate::server::peer::Peer;
-use crate::server::places::{Place, Proof};
-use crate::server::tls::replicas;
-use crate::tcp;
-use crate::tunnel::peers::answer::answer;
-use crate::workers::Workers;
 
 mod frames;
 mod gate;

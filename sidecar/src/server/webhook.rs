@@ -32,14 +32,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::debug;
 
+use crate::base::tcp;
+use crate::base::workers::Workers;
+use crate::connection::places::{Place, Places, Proof};
+use crate::connection::tls;
 use crate::endpoints::admission;
 use crate::endpoints::authorize;
 use crate::identity::trust::Trust;
-use crate::request::body::Body;
-use crate::server::places::{Place, Places, Proof};
-use crate::server::tls;
-use crate::tcp;
-use crate::workers::Workers;
+use crate::outbound::body::Body;
 
 /// The webhooks of one port.
 pub struct Webhook {

@@ -73,7 +73,7 @@ struct Ca {
 }
 
 static CA: LazyLock<Ca> = LazyLock::new(|| {
-    sidecar::server::tls::install_provider();
+    sidecar::connection::tls::install_provider();
     certified().expect("a certificate")
 });
 

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sidecar::request::headers::{clean_response, forwarded};
+use sidecar::head::headers::{clean_response, forwarded};
 
 use crate::lines;
 

@@ -5,7 +5,7 @@
 use http::{Request, Uri, header};
 use kubectl_mc_api::{Origin, path};
 use percent_encoding::percent_decode;
-use sidecar::request::request_info::{RequestInfo, Route, Verb};
+use sidecar::head::request_info::{RequestInfo, Route, Verb};
 
 mod upstream;
 

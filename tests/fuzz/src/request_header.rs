@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use kubectl_mc_api::member_cluster::Forwarded;
 use percent_encoding::percent_decode_str;
+use sidecar::head::headers::forwarded;
 use sidecar::identity::Identity;
 use sidecar::identity::impersonation::member::{Headers, Rules};
 use sidecar::identity::request_header::{HeaderNames, identity};
-use sidecar::request::headers::forwarded;
 
 use crate::lines;
 

@@ -8,11 +8,11 @@ use arc_swap::ArcSwap;
 use http::{Request, Response};
 use kube::client::Body;
 use serde_json::Value;
-use sidecar::host_client::refuse_redirect;
+use sidecar::host::client::refuse_redirect;
 use sidecar::identity::Identity;
 use sidecar::identity::authentication::token_review::TokenReviews;
 use sidecar::identity::authorization::{Asker, Attributes, Authorizer};
-use sidecar::request::limits::Caller;
+use sidecar::limits::in_flight::Caller;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::lines;

@@ -3,7 +3,7 @@
 //! counts as an upgrade must be one to all readers.
 
 use http::{HeaderMap, Method, Version};
-use sidecar::request::protocol::Protocol;
+use sidecar::head::protocol::Protocol;
 
 use crate::lines;
 

@@ -6,7 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use sidecar::tunnel::web_socket::{Role, WebSocket};
+use sidecar::outbound::tunnel::web_socket::{Role, WebSocket};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub fn run(input: &[u8]) {

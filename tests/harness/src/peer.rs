@@ -1,5 +1,5 @@
 //! Sends a question to a replica of the sidecar, as another replica does
-//! (`sidecar/src/tunnel/peers/question.rs`).
+//! (`sidecar/src/outbound/tunnel/peers/question.rs`).
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -9,7 +9,7 @@ use kubectl_mc_api::{MemberCluster, Origin};
 use tracing::warn;
 
 use crate::controllers::listing::{Listing, Seen};
-use crate::watch_backoff::WatchBackoff;
+use crate::host::watch_backoff::WatchBackoff;
 
 /// An event of the host's RBAC.
 pub(super) enum Change {
@@ -276,7 +276,7 @@ mod tests {
             let version = json!({"groupVersion": "g/v1", "version": "v1"});
             groups.iter().map(|name| json!({"name": name, "versions": [version]})).collect()
         });
-        let (client, _) = crate::fake_host::host(move |_| match &groups {
+        let (client, _) = crate::host::fake::host(move |_| match &groups {
             Some(groups) => (200, json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})),
             None => (503, json!({})),
         });

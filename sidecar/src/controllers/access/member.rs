@@ -128,7 +128,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fake_host;
+    use crate::host::fake;
 
     fn refusal(cause: Value) -> (u16, Value) {
         let details = json!({"causes": [cause]});
@@ -138,7 +138,7 @@ mod tests {
     /// The result for roles in these namespaces, and those in which both objects were written.
     async fn applied(namespaces: &[&str]) -> (Result<Vec<String>, kube::Error>, Vec<String>) {
         let (written, wrote) = std::sync::mpsc::channel();
-        let (member, _) = fake_host::host(move |object| match object["metadata"]["namespace"].as_str() {
+        let (member, _) = fake::host(move |object| match object["metadata"]["namespace"].as_str() {
             Some("ends") => refusal(json!({"reason": "NamespaceTerminating"})),
             Some("refuses") => refusal(json!({})),
             namespace => {

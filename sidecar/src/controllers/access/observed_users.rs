@@ -20,11 +20,11 @@ use tracing::warn;
 
 use super::reviews::Reviews;
 use super::sync::Entitled;
+use crate::base::retry;
 use crate::controllers::listing::{Listing, Seen};
 use crate::controllers::objects;
+use crate::host::watch_backoff::WatchBackoff;
 use crate::members::on_demand_access::LABEL;
-use crate::retry;
-use crate::watch_backoff::WatchBackoff;
 
 pub(super) fn changes(
     host: &kube::Client,

@@ -14,7 +14,7 @@ use kubectl_mc_api::access::ObservedUser;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::retry;
+use crate::base::retry;
 
 /// The reviews of one member's users.
 #[derive(Clone, Debug, Default)]

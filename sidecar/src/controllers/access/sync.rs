@@ -17,8 +17,8 @@ use super::member::{self, Applied};
 use super::observed_users::{self, MemberUsers, Verified};
 use super::reviews::Reviews;
 use crate::controllers::kube_error;
-use crate::tunnel::registry::AgentTunnels;
-use crate::upstream::sidecar_client;
+use crate::outbound::tunnel::registry::AgentTunnels;
+use crate::outbound::upstream::sidecar_client;
 
 /// A subject that the host's RBAC authorizes, and why.
 pub(super) type Entitled = (Subject, Because);

@@ -48,7 +48,7 @@ fn access(members: usize) -> Access {
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_syncs_do_not_exceed_the_limit() {
-    crate::server::tls::install_provider();
+    crate::connection::tls::install_provider();
     let mut access = access(3 * MAX_UNDER_WAY);
     let (mut syncs, mut synced) = (JoinSet::new(), 0);
     loop {

@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 
 use super::state::{Key, Source, Step};
 use crate::controllers::kube_error;
-use crate::watch_backoff::WatchBackoff;
+use crate::host::watch_backoff::WatchBackoff;
 
 /// A failed sync of one agent's RBAC.
 #[derive(Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::host::{Failure, carry_out};
 use super::state::{Agents, Source, Step};
-use crate::fake_host::host;
+use crate::host::fake::host;
 
 fn object(value: &Value) -> DynamicObject {
     serde_json::from_value(value.clone()).unwrap()

@@ -22,8 +22,8 @@ use tracing::debug;
 use super::bindings::{Bindings, Place, State, States};
 use super::wanted::Grants;
 use crate::controllers::{kube_error, objects};
-use crate::tunnel::registry::AgentTunnels;
-use crate::upstream::sidecar_client;
+use crate::outbound::tunnel::registry::AgentTunnels;
+use crate::outbound::upstream::sidecar_client;
 
 /// The result of a sync: the state of every ClusterAccess, and whether to retry soon.
 pub(super) struct Outcome {
@@ -236,7 +236,7 @@ mod tests {
 
     use super::super::wanted::Grant;
     use super::*;
-    use crate::fake_host;
+    use crate::host::fake;
 
     #[tokio::test]
     async fn refused_binding_does_not_stop_those_of_other_roles() {
@@ -254,7 +254,7 @@ mod tests {
             "subjects": both.iter().map(Subject::to_rbac).collect::<Vec<_>>(),
         });
         let (written, wrote) = std::sync::mpsc::channel();
-        let (member, _) = fake_host::host_by_path(move |path, object| {
+        let (member, _) = fake::host_by_path(move |path, object| {
             let name = path.rsplit('/').next().unwrap();
             let status =
                 |code: u16, reason: &str| (code, json!({"kind": "Status", "code": code, "reason": reason}));

@@ -11,7 +11,7 @@ use crate::members::inventory::fleet::Registered;
 
 /// A controller with this many members. Their Secrets are invalid, so each sync ends immediately.
 fn controller(members: usize) -> Controller {
-    crate::server::tls::install_provider();
+    crate::connection::tls::install_provider();
     let (_told, context) = context();
     let mut controller = Controller::new(context);
     controller.follow(fleet(members, Some(Arc::default())));

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::sleep;
 
 use super::*;
-use crate::fake_host::host;
+use crate::host::fake::host;
 
 const OWN: &str = "kubectl-mc-system";
 

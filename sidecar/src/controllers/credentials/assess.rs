@@ -9,9 +9,9 @@ use kubectl_mc_api::names::ENROLLMENT_UNTIL;
 use super::Held;
 use crate::controllers::conditions::Finding;
 use crate::controllers::health::probe::Verdict;
+use crate::host::token::Credential;
 use crate::members::inventory::fleet::Registered;
 use crate::members::inventory::hub::credential_secret;
-use crate::token::Credential;
 
 /// Why a token is not renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,10 +17,10 @@ use tokio::time::timeout;
 
 use super::assess::Trouble;
 use crate::controllers::kube_error;
-use crate::token::{Life, Token};
-use crate::tunnel::registry::AgentTunnels;
-use crate::upstream::connection;
-use crate::upstream::sidecar_client::{self, TryError};
+use crate::host::token::{Life, Token};
+use crate::outbound::tunnel::registry::AgentTunnels;
+use crate::outbound::upstream::connection;
+use crate::outbound::upstream::sidecar_client::{self, TryError};
 
 /// A token that is due for renewal.
 pub(super) struct Renewal {

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::*;
 use crate::controllers::health::probe::Verdict;
+use crate::host::token::tests::token;
 use crate::members::cluster::tests::{cluster, upstream};
-use crate::token::tests::token;
 
 const SUBJECT: &str = "system:serviceaccount:kubectl-mc-system:kubectl-mc-impersonator";
 

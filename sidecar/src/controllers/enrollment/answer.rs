@@ -8,10 +8,10 @@ use k8s_openapi::ByteString;
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::names::{HOST_UID, IMPERSONATOR, MANAGER, NAMESPACE};
 
+use crate::host::token::Token;
 use crate::members::inventory::fleet::{Fleet, Registered};
-use crate::token::Token;
-use crate::tunnel::enrollment::Handover;
-use crate::upstream::connection::{self, Connection};
+use crate::outbound::tunnel::enrollment::Handover;
+use crate::outbound::upstream::connection::{self, Connection};
 
 /// The data of a Secret.
 type Data = BTreeMap<String, ByteString>;

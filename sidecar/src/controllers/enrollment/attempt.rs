@@ -18,11 +18,11 @@ use tracing::warn;
 
 use super::answer::{self, Checked, Refused};
 use crate::controllers::kube_error::printable;
+use crate::host::token::Credential;
 use crate::members::inventory::fleet::{Fleet, Registered};
-use crate::token::Credential;
-use crate::tunnel::enrollment::{Reply, Request};
-use crate::tunnel::registry::AgentTunnels;
-use crate::upstream::sidecar_client::{self, TryError};
+use crate::outbound::tunnel::enrollment::{Reply, Request};
+use crate::outbound::tunnel::registry::AgentTunnels;
+use crate::outbound::upstream::sidecar_client::{self, TryError};
 
 /// A member whose enrollment is open.
 pub(super) struct Attempt {

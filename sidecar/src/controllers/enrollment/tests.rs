@@ -12,12 +12,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 use crate::controllers::tests::context;
-use crate::fake_host::host;
+use crate::host::fake::host;
 use crate::members::inventory::fleet::Registered;
-use crate::tunnel::enrollment::Request;
-use crate::tunnel::link;
-use crate::tunnel::link::tests::no_accounts;
-use crate::tunnel::registry::AgentTunnels;
+use crate::outbound::tunnel::enrollment::Request;
+use crate::outbound::tunnel::link;
+use crate::outbound::tunnel::link::tests::no_accounts;
+use crate::outbound::tunnel::registry::AgentTunnels;
 
 /// A certificate authority.
 pub(super) fn authority() -> String {
@@ -137,14 +137,14 @@ type Answer = fn(SendResponse<Bytes>);
 /// The result of one attempt with an agent that responds like this, and the bodies of the requests to the
 /// host.
 async fn attempt(registered: Registered, answer: Answer) -> (Result<(), Error>, Vec<Value>) {
-    crate::server::tls::install_provider();
+    crate::connection::tls::install_provider();
     let tunnels = AgentTunnels::none();
     let (io, _sidecar) = link::tests::joined(&tunnels, no_accounts(), "instance");
     let _agent = AbortOnDropHandle::new(tokio::spawn(async move {
         let mut connection = h2::server::handshake(io).await.unwrap();
         let mut held = Vec::new();
         while let Some(Ok((request, respond))) = connection.accept().await {
-            if request.uri().path() == crate::tunnel::paths::ENROLL {
+            if request.uri().path() == crate::outbound::tunnel::paths::ENROLL {
                 answer(respond);
             } else {
                 held.push(respond);
@@ -226,7 +226,7 @@ async fn tokens_are_tried_on_the_member_before_they_are_written() {
     let answer: Answer = |respond| {
         let token = |name: &str| {
             let subject = format!("system:serviceaccount:kubectl-mc-system:kubectl-mc-{name}");
-            crate::token::tests::token(&json!({"sub": subject, "iat": 0, "exp": 9_000_000_000_u64}))
+            crate::host::token::tests::token(&json!({"sub": subject, "iat": 0, "exp": 9_000_000_000_u64}))
         };
         let tokens = json!({"impersonator": token("impersonator"), "manager": token("manager")});
         let body = json!({"ca.crt": authority(), "uid": "u", "tokens": tokens});

@@ -6,8 +6,8 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use serde::Deserialize;
 
 use crate::controllers::conditions::Finding;
-use crate::upstream::Upstream;
-use crate::upstream::sidecar_client::{Answer, Failure};
+use crate::outbound::upstream::Upstream;
+use crate::outbound::upstream::sidecar_client::{Answer, Failure};
 
 /// The result of a probe.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use super::*;
 use crate::controllers::metrics::Metrics;
 use crate::controllers::tests::context;
 use crate::members::cluster::tests::{cluster, upstream};
-use crate::upstream::sidecar_client::tests::Member;
+use crate::outbound::upstream::sidecar_client::tests::Member;
 
 /// Every member has one such task.
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn member_that_does_not_answer_takes_no_turn_of_the_others() {
 async fn renewed_credential_keeps_the_counts_of_probes() {
     let (up, down) = (Member::start(false).await, Member::that_serves(async |stream| drop(stream)).await);
     let (_told, mut context) = context();
-    let mut registry = crate::metrics::registry();
+    let mut registry = crate::observe::metrics::registry();
     context.metrics = Arc::new(Metrics::register(&mut registry));
     context.settings.member_monitor_period = Duration::from_millis(100);
     let mut monitor = Monitor {
@@ -74,7 +74,7 @@ async fn renewed_credential_keeps_the_counts_of_probes() {
     let is = async |state: u8| {
         let line = format!("mc_sidecar_member_reachable{{cluster=\"m1\"}} {state}\n");
         let reached = async {
-            while !crate::metrics::text(&registry).contains(&line) {
+            while !crate::observe::metrics::text(&registry).contains(&line) {
                 tokio::task::yield_now().await;
             }
         };

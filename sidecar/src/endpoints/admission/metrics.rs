@@ -5,7 +5,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
 use super::Webhook;
-use crate::metrics::{Labels, own};
+use crate::observe::metrics::{Labels, own};
 
 /// Reviews by webhook and result, and connections and bodies beyond the limits.
 #[derive(Debug, Default)]

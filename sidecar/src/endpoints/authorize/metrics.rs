@@ -4,7 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use crate::metrics::{Labels, own};
+use crate::observe::metrics::{Labels, own};
 
 /// Decisions by result, and closed connections.
 #[derive(Debug, Default)]

@@ -9,10 +9,10 @@ use super::continuation::Continuation;
 use super::selector::{LabelSelector, Selection};
 use super::table::Include;
 use super::visibility::Visible;
-use crate::request::field_selector::FieldSelector;
-use crate::request::query::Query;
+use crate::head::field_selector::FieldSelector;
+use crate::head::query::Query;
 #[cfg(test)]
-use crate::request::request_info::Verb;
+use crate::head::request_info::Verb;
 
 /// The options of a request, except its format.
 #[derive(Clone, Debug, Default)]

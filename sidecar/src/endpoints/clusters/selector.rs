@@ -10,7 +10,7 @@ use kubectl_mc_api::Origin;
 use super::object::Cluster;
 use super::registry::Snapshot;
 use super::visibility::Visible;
-use crate::request::field_selector::FieldSelector;
+use crate::head::field_selector::FieldSelector;
 
 mod label;
 

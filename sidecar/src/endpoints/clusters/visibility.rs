@@ -16,7 +16,7 @@ use kubectl_mc_api::{ClusterName, Origin};
 use super::registry::Snapshot;
 use crate::identity::Identity;
 use crate::identity::authorization::{self, Asker, Attributes, Authorizer};
-use crate::request::limits::Caller;
+use crate::limits::in_flight::Caller;
 
 /// A caller who reads the inventory.
 #[derive(Clone)]

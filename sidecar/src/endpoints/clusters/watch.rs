@@ -15,7 +15,7 @@ use super::options::Options;
 use super::registry::{Change, Known, Registry, Snapshot};
 use super::selector::Selection;
 use super::visibility::Viewer;
-use crate::random;
+use crate::base::random;
 
 /// Starts a watch. It ends with its receiver, at its timeout, when its position leaves the log, or with the
 /// registry's writer.

@@ -8,7 +8,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use crate::request::body::Body;
+use crate::outbound::body::Body;
 
 pub(super) struct Published {
     body: Bytes,

@@ -7,7 +7,7 @@ use http::{HeaderMap, header};
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 
 use super::websocket_protocol;
-use crate::server::peer::Peer;
+use crate::identity::peer::Peer;
 
 /// The kinds of credential in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 
 use super::{Authenticated, CredentialKinds, Failed};
 use crate::identity::attempts::Attempts;
-use crate::metrics::{Labels, PlainCounter, own};
+use crate::observe::metrics::{Labels, PlainCounter, own};
 
 /// Attempts to authenticate.
 #[derive(Debug)]

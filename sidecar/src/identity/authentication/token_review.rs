@@ -15,11 +15,11 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::Error;
+use crate::base::retry;
+use crate::base::ttl_cache::TtlCache;
 use crate::identity::Identity;
 use crate::identity::review_metrics::ReviewMetrics;
-use crate::request::limits::{Bound, Caller, Size};
-use crate::retry;
-use crate::ttl_cache::TtlCache;
+use crate::limits::in_flight::{Bound, Caller, Size};
 
 mod cache_metrics;
 

@@ -60,7 +60,7 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::request::request_info::RequestInfo;
+    use crate::head::request_info::RequestInfo;
 
     fn allows(patterns: &[&str], target: &str) -> bool {
         let patterns: Vec<_> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();

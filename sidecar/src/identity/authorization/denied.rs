@@ -64,7 +64,7 @@ impl fmt::Display for Denied {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::request_info::Verb;
+    use crate::head::request_info::Verb;
 
     #[test]
     fn denial_has_the_message_of_an_apiserver() {

@@ -48,7 +48,7 @@ mod tests {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         metrics.ended(&Err(Error::Review), Duration::from_millis(3));
-        let text = crate::metrics::text(&registry);
+        let text = crate::observe::metrics::text(&registry);
         for line in [
             r#"authorization_attempts_total{result="error"} 1"#,
             r#"authorization_attempts_total{result="allowed"} 0"#,

@@ -16,11 +16,11 @@ use kubectl_mc_api::Origin;
 use tokio::time::timeout;
 
 use super::{Asker, Attributes};
+use crate::base::retry;
+use crate::base::ttl_cache::TtlCache;
 use crate::identity::Identity;
 use crate::identity::review_metrics::ReviewMetrics;
-use crate::request::limits::{Bound, Caller, Shares, Size};
-use crate::retry;
-use crate::ttl_cache::TtlCache;
+use crate::limits::in_flight::{Bound, Caller, Shares, Size};
 
 /// The host's decisions.
 pub struct SubjectAccessReviews {

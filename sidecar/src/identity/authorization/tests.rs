@@ -2,7 +2,7 @@ use http::Request;
 use serde_json::json;
 
 use super::*;
-use crate::fake_host::host;
+use crate::host::fake::host;
 
 fn rights(method: &str, rest: &str, upgrade: Option<&str>) -> Vec<String> {
     let mut request = Request::builder()

@@ -3,7 +3,7 @@ use rcgen::{
 };
 
 use super::*;
-use crate::server::peer::Peer;
+use crate::identity::peer::Peer;
 
 pub(super) struct Ca(CertifiedIssuer<'static, KeyPair>);
 
@@ -46,7 +46,7 @@ pub(crate) struct FrontProxy {
 }
 
 pub(crate) fn front_proxy() -> FrontProxy {
-    crate::server::tls::install_provider();
+    crate::connection::tls::install_provider();
     FrontProxy { ca: Ca::new(), clients: Ca::new() }
 }
 

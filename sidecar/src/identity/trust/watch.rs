@@ -12,8 +12,8 @@ use kube::runtime::{WatchStreamExt, watcher};
 use tracing::{info, warn};
 
 use super::Trust;
-use crate::readiness::Pending;
-use crate::watch_backoff::WatchBackoff;
+use crate::host::watch_backoff::WatchBackoff;
+use crate::observe::readiness::Pending;
 
 /// Watches the ConfigMap until the process ends. `flags` override the keys that they name.
 /// `pending` is done once the first version is in force.
@@ -119,7 +119,7 @@ const NAME: &str = "extension-apiserver-authentication";
 mod tests {
     use super::*;
     use crate::identity::trust::tests::Ca;
-    use crate::readiness::{Part, Readiness};
+    use crate::observe::readiness::{Part, Readiness};
 
     fn state(flags: &[(&str, &str)]) -> (State, Readiness) {
         let readiness = Readiness::default();

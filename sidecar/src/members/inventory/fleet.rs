@@ -12,7 +12,7 @@ use kubectl_mc_api::{ClusterName, MemberCluster, Origin};
 
 use super::Cluster;
 use super::hub::UNBOUND;
-use crate::token::Credential;
+use crate::host::token::Credential;
 
 /// Every registered member.
 pub type Fleet = HashMap<ClusterName, Registered>;

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
 use super::Inventory;
-use crate::metrics::own;
+use crate::observe::metrics::own;
 
 /// The numbers of members.
 #[derive(Debug, Default)]

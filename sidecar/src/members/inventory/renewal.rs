@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use super::Inventories;
 use super::hub::credential_secret;
-use crate::ttl_cache::TtlCache;
+use crate::base::ttl_cache::TtlCache;
 
 /// Reads members' Secrets, each at most once in [`INTERVAL`]; concurrent reads are coalesced.
 pub struct Renewals {
@@ -89,7 +89,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fake_host::host;
+    use crate::host::fake::host;
 
     fn name(name: &str) -> ClusterName {
         name.parse().unwrap()

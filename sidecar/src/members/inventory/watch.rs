@@ -18,12 +18,12 @@ use super::hub::{self, Known};
 use super::renewal::Read;
 use super::{Inventories, Inventory, Member, Members, Metrics};
 use crate::endpoints::clusters;
+use crate::limits::in_flight::{MemberBounds, MemberLimits};
 use crate::members::cluster::Cluster;
 use crate::members::waiter_limit::WaiterLimit;
-use crate::readiness::Pending;
-use crate::request::limits::{MemberBounds, MemberLimits};
-use crate::request::metrics::{ByMember, OfMember};
-use crate::tunnel::registry::AgentTunnels;
+use crate::observe::readiness::Pending;
+use crate::outbound::tunnel::registry::AgentTunnels;
+use crate::telemetry::requests::{ByMember, OfMember};
 
 mod changes;
 mod from_hub;

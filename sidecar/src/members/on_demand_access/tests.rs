@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::*;
-use crate::fake_host::host;
+use crate::host::fake::host;
 use crate::members::cluster::tests;
 use crate::members::waiter_limit::MAX_WAITING;
 

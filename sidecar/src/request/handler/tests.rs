@@ -18,8 +18,8 @@ use tokio::io::{DuplexStream, duplex};
 use tokio::sync::{Mutex, oneshot};
 
 use super::*;
-use crate::request::cutoff::Listed;
-use crate::request::metrics::Metrics;
+use crate::limits::cutoff::Listed;
+use crate::telemetry::requests::Metrics;
 
 mod audit;
 pub(crate) mod chain;
@@ -76,7 +76,7 @@ async fn respond(
 /// A client's connection to a server, and the server's metrics.
 fn connection() -> (TokioIo<DuplexStream>, TokioIo<DuplexStream>, Arc<Metrics>, Registry) {
     let (client, server) = duplex(64 * 1024);
-    let mut registry = crate::metrics::registry();
+    let mut registry = crate::observe::metrics::registry();
     let metrics = Arc::new(Metrics::register(&mut registry));
     (TokioIo::new(client), TokioIo::new(server), metrics, registry)
 }
@@ -105,7 +105,7 @@ async fn fault_80_panic_is_500_and_the_http1_connection_continues() {
     is_a_status_of_a_panic(sender.send_request(request("/head")).await.unwrap()).await;
     let next = sender.send_request(request("/fine")).await.unwrap();
     assert_eq!(next.into_body().collect().await.unwrap().to_bytes(), "fine");
-    let text = crate::metrics::text(&counted);
+    let text = crate::observe::metrics::text(&counted);
     assert!(text.contains("mc_sidecar_panics_total 1"), "{text}");
     assert!(text.contains(r#"code="500",cluster="",hop="sidecar"} 1"#), "{text}");
 }
@@ -126,7 +126,7 @@ async fn fault_80_panic_in_one_stream_breaks_only_that_stream() {
     assert!(broken.frame().await.unwrap().is_err(), "its end is not one in good order");
     assert_eq!(other.into_body().collect().await.unwrap().to_bytes(), "fine");
     is_a_status_of_a_panic(sender.send_request(request("/head")).await.unwrap()).await;
-    let text = crate::metrics::text(&counted);
+    let text = crate::observe::metrics::text(&counted);
     assert!(text.contains("mc_sidecar_panics_total 2"), "{text}");
 }
 

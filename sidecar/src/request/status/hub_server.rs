@@ -4,7 +4,7 @@ use http::StatusCode;
 use kubectl_mc_api::Hop;
 
 use super::Shape;
-use crate::hub_server::{Error, Refused};
+use crate::endpoints::hub_server::{Error, Refused};
 
 /// The hop where a request failed.
 pub(super) fn hop(error: &Error) -> Hop {

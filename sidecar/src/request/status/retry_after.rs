@@ -4,7 +4,7 @@ use http::HeaderValue;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 
-use crate::upstream::breaker::Unreachable;
+use crate::outbound::upstream::breaker::Unreachable;
 
 /// The time after which a client may retry, in one of the two forms of RFC 9110, 10.2.3.
 ///

@@ -9,13 +9,13 @@ use serde_json::Value;
 use jiff::Timestamp;
 
 use super::*;
-use crate::request::audit_id::AuditId;
-use crate::request::cutoff::Listed;
-use crate::request::metrics::Metrics;
-use crate::request::request_info::RequestInfo as Info;
-use crate::server::head_limit::TooLarge;
-use crate::server::peer::Peer;
-use crate::upstream::breaker::Unreachable;
+use crate::connection::head_limit::TooLarge;
+use crate::head::audit_id::AuditId;
+use crate::head::request_info::RequestInfo as Info;
+use crate::identity::peer::Peer;
+use crate::limits::cutoff::Listed;
+use crate::outbound::upstream::breaker::Unreachable;
+use crate::telemetry::requests::Metrics;
 
 fn record(target: &str) -> Record {
     let peer = Arc::new(Peer::new("127.0.0.1:1".parse().unwrap(), None, None));
@@ -61,8 +61,8 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
         (Impersonation::Member(without_groups).into(), 403, "Forbidden", Hop::HostAuthorization),
         (Impersonation::Member(omitted).into(), 403, "Forbidden", Hop::HostAuthorization),
         (Impersonation::WithoutUser.into(), 400, "BadRequest", Hop::HostAuthorization),
-        (crate::request::limits::Error::InAll.into(), 429, "TooManyRequests", Hop::Sidecar),
-        (crate::request::limits::Error::Tunnels.into(), 429, "TooManyRequests", Hop::Sidecar),
+        (crate::limits::in_flight::Error::InAll.into(), 429, "TooManyRequests", Hop::Sidecar),
+        (crate::limits::in_flight::Error::Tunnels.into(), 429, "TooManyRequests", Hop::Sidecar),
         (Inventory::Unknown(Origin::MemberCluster, m1()).into(), 404, "NotFound", Hop::ClusterUnknown),
         (Inventory::NotSynced.into(), 503, "ServiceUnavailable", Hop::Sidecar),
         (off.into(), 503, "ServiceUnavailable", Hop::ProxyOff),
@@ -81,7 +81,7 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
         (End::MemberGone.into(), 503, "ServiceUnavailable", Hop::MemberUnreachable),
         (End::Stopped.into(), 503, "ServiceUnavailable", Hop::Sidecar),
         (TooLarge::Fields(100).into(), 431, "RequestHeaderFieldsTooLarge", Hop::Request),
-        (crate::panics::Panicked.into(), 500, "InternalError", Hop::Sidecar),
+        (crate::observe::panics::Panicked.into(), 500, "InternalError", Hop::Sidecar),
         (Clusters::Expired.into(), 410, "Expired", Hop::Request),
     ]
 }

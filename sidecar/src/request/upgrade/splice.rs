@@ -15,10 +15,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::counted_io::Tally;
-use crate::io_hook::{Hooked, IoHook};
-use crate::last_words::Broken;
-use crate::request::cutoff::{Cutoff, Toward};
+use crate::base::counted_io::Tally;
+use crate::base::io_hook::{Hooked, IoHook};
+use crate::base::last_words::Broken;
+use crate::limits::cutoff::{Cutoff, Toward};
 
 /// The bytes that a tunnel carried, and the reason for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +131,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::last_words::closed_peer::closed_peer;
+    use crate::base::last_words::closed_peer::closed_peer;
 
     /// A tunnel between two ends that the test holds.
     fn tunnel() -> (DuplexStream, DuplexStream, CancellationToken, tokio::task::JoinHandle<Ended>) {

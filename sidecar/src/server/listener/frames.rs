@@ -1,7 +1,7 @@
 //! Finds the heads of requests and the DATA frames in the bytes of an HTTP/2 connection (RFC 9113, 4.1, 6.1,
 //! 6.2 and 6.10).
 
-use crate::request::upload::small_frames::Data;
+use crate::limits::upload::small_frames::Data;
 
 /// A reader of frame heads.
 #[derive(Debug)]

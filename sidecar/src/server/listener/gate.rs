@@ -16,11 +16,11 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::frames::{Found, Frames};
-use crate::io_hook::{Hooked, IoHook};
-use crate::request::upload::Account;
-use crate::request::upload::direct::ConnectionFrames;
-use crate::request::upload::small_frames::{SmallFrames, Then};
-use crate::server::peer::Peer;
+use crate::base::io_hook::{Hooked, IoHook};
+use crate::identity::peer::Peer;
+use crate::limits::upload::Account;
+use crate::limits::upload::direct::ConnectionFrames;
+use crate::limits::upload::small_frames::{SmallFrames, Then};
 
 /// An HTTP/2 connection, as hyper uses it.
 pub(super) type GatedStream<S> = Hooked<S, Gate>;
@@ -185,8 +185,8 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::request::limits::Caller;
-    use crate::request::upload::direct::DirectUploads;
+    use crate::limits::in_flight::Caller;
+    use crate::limits::upload::direct::DirectUploads;
 
     fn pair() -> (GatedStream<DuplexStream>, DuplexStream, Arc<Peer>) {
         let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));

@@ -18,10 +18,10 @@ use super::gate::{Gate, GatedStream};
 use super::lingering::Lingering;
 use super::streams::{Streams, UnlessCut};
 use super::{Error, drive};
-use crate::request::upload::{Account, small_frames};
-use crate::server::head_limit::HeadLimit;
-use crate::server::peer::Peer;
-use crate::server::places::Proof;
+use crate::connection::head_limit::HeadLimit;
+use crate::connection::places::Proof;
+use crate::identity::peer::Peer;
+use crate::limits::upload::{Account, small_frames};
 
 /// An HTTP/2 connection after its handshake.
 pub(super) struct Connection<'a, S> {

@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::io_hook::{Hooked, IoHook};
-use crate::server::peer::Peer;
+use crate::base::io_hook::{Hooked, IoHook};
+use crate::identity::peer::Peer;
 
 /// An HTTP/1.1 connection, as hyper uses it.
 pub(super) type HeaderTimeoutStream<S> = Hooked<S, HeaderTimeout>;

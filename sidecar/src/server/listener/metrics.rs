@@ -4,7 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::metrics::own;
+use crate::observe::metrics::own;
 
 /// Connections of callers.
 #[derive(Debug, Default)]

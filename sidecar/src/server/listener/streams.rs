@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use hyper::rt::Executor;
 use pin_project_lite::pin_project;
 
-use crate::locked::Locked;
-use crate::request::cutoff::Cutoff;
+use crate::base::locked::Locked;
+use crate::limits::cutoff::Cutoff;
 
 /// The executor of one connection.
 #[derive(Clone, Debug, Default)]

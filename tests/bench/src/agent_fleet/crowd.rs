@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use harness::http1::SIDECAR_NAME;
-use sidecar::agent::{self, config::Config};
-use sidecar::args::LogFormat;
-use sidecar::server::tls;
+use sidecar::connection::tls;
+use sidecar::programs::agent::{self, config::Config};
+use sidecar::programs::args::LogFormat;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::fake_host::host;
+use crate::host::fake::host;
 
 fn map(entries: &[(&str, &str)]) -> ConfigMap {
     let data: Map<String, Value> =

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::controllers::enrollment::tests::{authority, registered, with_annotation};
-use crate::token::tests::token;
+use crate::host::token::tests::token;
 
 fn of_account(name: &str, end: i64) -> String {
     token(&json!({"sub": format!("system:serviceaccount:{name}"), "iat": 0, "exp": end}))
@@ -37,7 +37,7 @@ fn refusal(answer: &str) -> Option<Refused> {
 }
 
 fn refusal_in(answer: &str, fleet: &Fleet) -> Option<Refused> {
-    crate::server::tls::install_provider();
+    crate::connection::tls::install_provider();
     let name = "m1".parse().unwrap();
     check(answer, &name, &fleet[&name], fleet, Timestamp::from_second(500).unwrap()).err()
 }
@@ -50,7 +50,7 @@ fn changed(pointer: &str, value: Value) -> Option<Refused> {
 
 #[test]
 fn valid_answer_becomes_the_data_of_both_secrets() {
-    crate::server::tls::install_provider();
+    crate::connection::tls::install_provider();
     let (fleet, name) = (fleet(), "m1".parse().unwrap());
     let answer = honest();
     let checked =
@@ -148,7 +148,7 @@ fn answer_with_an_invalid_form_is_refused() {
 /// A damaged response is refused, or still names the right accounts.
 #[test]
 fn damaged_answer_never_panics_and_names_no_other_account() {
-    crate::server::tls::install_provider();
+    crate::connection::tls::install_provider();
     let (fleet, name): (_, ClusterName) = (fleet(), "m1".parse().unwrap());
     let (honest, mut state) = (honest().to_string().into_bytes(), 7_u64);
     let mut next = |below: usize| {

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fake_host::host;
+use crate::host::fake::host;
 
 /// A viewer who may enter these clusters, where the empty name means all, and the number of reviews at the
 /// host.

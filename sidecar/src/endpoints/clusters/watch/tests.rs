@@ -6,10 +6,10 @@ use super::super::registry::Writer;
 use super::super::registry::fixtures::{member, three};
 use super::super::table::Include;
 use super::*;
-use crate::fake_host;
+use crate::host::fake;
 use crate::identity::Identity;
 use crate::identity::authorization::Authorizer;
-use crate::request::limits::Caller;
+use crate::limits::in_flight::Caller;
 
 /// A watch's client: reads events one by one.
 struct Client {
@@ -252,7 +252,7 @@ async fn watch_expires_when_the_viewers_rights_change() {
     let (registry, mut writer) = three();
     let enters_m2 = Arc::new(AtomicBool::new(false));
     let granted = enters_m2.clone();
-    let (host, _) = fake_host::host(move |review| {
+    let (host, _) = fake::host(move |review| {
         let name = &review["spec"]["resourceAttributes"]["name"];
         let allowed = name == "m1" || name == "m2" && granted.load(Ordering::SeqCst);
         let answer = json!({"kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},

@@ -4,7 +4,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fake_host::host;
+use crate::host::fake::host;
 
 const HERE: Caller = Caller::of_hash(1);
 const ELSEWHERE: Caller = Caller::of_hash(2);
@@ -132,7 +132,7 @@ async fn reviews_and_lookups_in_the_cache_are_counted() {
     for token in ["jane", "jane", "broken"] {
         let _ = user(&reviews, token).await;
     }
-    let text = crate::metrics::text(&registry);
+    let text = crate::observe::metrics::text(&registry);
     for line in [
         r#"apiserver_delegated_authn_request_total{code="201"} 1"#,
         r#"authentication_token_cache_request_total{status="hit"} 1"#,

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
-use crate::fake_host::host;
+use crate::head::request_info::RequestInfo;
+use crate::host::fake::host;
 use crate::identity::authorization::{self, Authorizer};
-use crate::request::limits::{Level, Limits};
-use crate::request::request_info::RequestInfo;
+use crate::limits::in_flight::{Level, Limits};
 
 const ONE: Size = Size::new(1, 0);
 
@@ -126,7 +126,7 @@ async fn access_reviews_are_counted() {
     let (_, metrics) = ReviewMetrics::register(&mut registry);
     let reviews = reviews().0.counted(metrics);
     reviews.decide(&user("jane"), &users("bob"), JANE).await.unwrap();
-    let text = crate::metrics::text(&registry);
+    let text = crate::observe::metrics::text(&registry);
     assert!(text.contains(r#"apiserver_delegated_authz_request_total{code="201"} 1"#), "{text}");
 }
 

@@ -15,7 +15,7 @@ use kubectl_mc_api::access::Impersonator;
 use serde::{Deserialize, Serialize};
 
 use super::{Hub, INSECURE, KarmadaFlags, Known, entry, value};
-use crate::token::{Account, Credential, Token};
+use crate::host::token::{Account, Credential, Token};
 
 /// What counts of a Cluster of Karmada.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -98,7 +98,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::upstream::connection::Connection;
+    use crate::outbound::upstream::connection::Connection;
 
     /// The Secrets of KubeAdmiral's namespace.
     struct Secrets(BTreeMap<&'static str, Secret>);
@@ -219,7 +219,7 @@ mod tests {
     /// An endpoint cannot add a user, a query or another credential to the connection.
     #[test]
     fn endpoint_is_parsed_as_strictly_as_an_own_server() {
-        crate::server::tls::install_provider();
+        crate::connection::tls::install_provider();
         let known = Secrets([("m1", secret(&[(TOKEN, "t")]))].into());
         let name: ClusterName = "m1".parse().unwrap();
         for (endpoint, is_accepted) in [

@@ -11,11 +11,11 @@ use kubectl_mc_api::{MemberCluster, Origin};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
+use crate::host::watch_backoff::WatchBackoff;
 use crate::members::inventory::hub::karmada::KarmadaCluster;
 use crate::members::inventory::hub::kubeadmiral::FederatedCluster;
 use crate::members::inventory::hub::{self, Hub, Registration};
 use crate::members::inventory::renewal::Read;
-use crate::watch_backoff::WatchBackoff;
 
 /// The changes of a hub's inventory; empty without a hub.
 pub(super) fn of_hub(host: &kube::Client, hub: Option<&Hub>) -> impl Stream<Item = Change> + use<> {

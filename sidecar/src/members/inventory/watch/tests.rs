@@ -9,13 +9,13 @@ use super::super::{Error, Inventory};
 use kubectl_mc_api::names::ENROLLMENT_UNTIL;
 
 use super::*;
-use crate::fake_host::host;
+use crate::host::fake::host;
 use crate::identity::Identity;
 use crate::identity::authorization::Attributes;
+use crate::limits::in_flight::{Caller, MemberLimits, MemberSize, Size};
 use crate::members::on_demand_access::{OnDemandAccess, Outcome};
-use crate::readiness::{Part, Readiness};
-use crate::request::limits::{Caller, MemberLimits, MemberSize, Size};
-use crate::upstream::grant::Lacking;
+use crate::observe::readiness::{Part, Readiness};
+use crate::outbound::upstream::grant::Lacking;
 
 mod beside_hub;
 
@@ -35,7 +35,7 @@ impl Host {
 
     /// A host that responds with this Secret when a Secret is read by name.
     fn with(asked_for: Secret) -> Self {
-        crate::server::tls::install_provider();
+        crate::connection::tls::install_provider();
         let (client, _) = host(move |_| (200, serde_json::to_value(&asked_for).unwrap()));
         let (renewals, read) = Renewals::new(client.clone(), "ns", &Inventories::default());
         let readiness = Readiness::default();

@@ -13,10 +13,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::tunnel::registry::AgentTunnels;
-use crate::upstream::Upstream;
-use crate::upstream::connection::Connection;
-use crate::upstream::sidecar_client::NO_AGENT;
+use crate::outbound::tunnel::registry::AgentTunnels;
+use crate::outbound::upstream::Upstream;
+use crate::outbound::upstream::connection::Connection;
+use crate::outbound::upstream::sidecar_client::NO_AGENT;
 
 pub(super) struct Way {
     /// The uid of the object that registers the member.

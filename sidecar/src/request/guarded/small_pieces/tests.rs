@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
-use crate::request::body;
+use crate::outbound::body;
 use crate::request::guarded::{Guarded, tests::record};
 
 /// A client whose window is wide, and what its request's answer is made of.

@@ -6,8 +6,8 @@ use regex::Regex;
 
 use super::chain::{BOB, Flags, JANE, MALLORY, PODS, app, send_as, stranger};
 use super::*;
-use crate::audit::{Auditor, Config, Format, LogConfig, Mode, Policy, Rotation};
 use crate::identity::trust::tests::front_proxy;
+use crate::telemetry::audit::{Auditor, Config, Format, LogConfig, Mode, Policy, Rotation};
 
 /// The answer to one request and its events, without times.
 async fn recorded(path: &str, header: Option<(&'static str, &str)>, mode: Mode) -> (StatusCode, String) {
@@ -31,7 +31,8 @@ async fn recorded_with(
     };
     let config =
         Config { policy: Policy::everything(true), log: Some(log), webhook: None, redacts_exec_arguments };
-    let auditor = Auditor::open(config, "replica", &mut crate::metrics::registry()).await.unwrap().unwrap();
+    let auditor =
+        Auditor::open(config, "replica", &mut crate::observe::metrics::registry()).await.unwrap().unwrap();
     let mut services = Arc::into_inner(app(Flags::default(), &front_proxy()).0).unwrap();
     services.auditor = Some(auditor.clone());
     let services = Arc::new(services);

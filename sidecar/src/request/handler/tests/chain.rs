@@ -11,26 +11,26 @@ use kubectl_mc_api::Origin;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::connection::goaway::Goaway;
 use crate::endpoints::clusters::Registry;
 use crate::endpoints::discovery::Documents;
-use crate::fake_host::host;
+use crate::host::fake::host;
 use crate::identity::authentication::token_review::TokenReviews;
 use crate::identity::authentication::{self, Authenticator};
 use crate::identity::authorization::always_allowed::AlwaysAllowed;
 use crate::identity::authorization::{self, Authorizer};
 use crate::identity::impersonation::member;
 use crate::identity::trust::tests::{FrontProxy, front_proxy};
+use crate::limits::cutoff::Cutoffs;
+use crate::limits::in_flight::{Level, Limits, Size};
 use crate::members::inventory::Inventory;
 use crate::members::inventory::renewal::Renewals;
 use crate::members::on_demand_access::OnDemandAccess;
-use crate::readiness::Readiness;
-use crate::request::cutoff::Cutoffs;
-use crate::request::limits::{Level, Limits, Size};
+use crate::observe::readiness::Readiness;
+use crate::outbound::tunnel::accounts::Accounts;
+use crate::outbound::tunnel::registry::AgentTunnels;
+use crate::request::cors::Cors;
 use crate::request::upgrade::Tunnels;
-use crate::server::cors::Cors;
-use crate::server::goaway::Goaway;
-use crate::tunnel::accounts::Accounts;
-use crate::tunnel::registry::AgentTunnels;
 
 /// Settings that differ between tests.
 #[derive(Clone, Copy, Default)]
@@ -62,7 +62,7 @@ fn answer(review: &Value) -> (u16, Value) {
 
 pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, impl Fn() -> usize + use<>) {
     let (client, asked) = host(answer);
-    let mut metrics = crate::metrics::registry();
+    let mut metrics = crate::observe::metrics::registry();
     let trust = Arc::new(ArcSwap::from_pointee(front_proxy.trust()));
     let tokens = TokenReviews::new(client.clone(), Vec::new()).unwrap();
     let (renewals, _) = Renewals::new(client.clone(), "ns", &Default::default());
@@ -235,7 +235,7 @@ async fn failed_login_is_counted_by_credential_kind() {
     for header in [None, MALLORY, MALLORY, Some(("authorization", "Basic amFuZTpqYW5l")), JANE] {
         send(&services, &stranger(), Version::HTTP_11, PODS, header).await;
     }
-    let text = crate::metrics::text(&services.metric_registry);
+    let text = crate::observe::metrics::text(&services.metric_registry);
     for (attempted, count) in [("", 1), ("bearer", 2), ("basic", 1)] {
         let line = format!("mc_sidecar_authentication_failures_total{{attempted=\"{attempted}\"}} {count}\n");
         assert!(text.contains(&line), "{line} {text}");

@@ -5,7 +5,7 @@ use opentelemetry_sdk::trace::SpanData;
 use super::chain::{BOB, Flags, JANE, MALLORY, PODS, app, send_as, stranger};
 use super::*;
 use crate::identity::trust::tests::front_proxy;
-use crate::spans;
+use crate::telemetry::spans;
 
 /// The answer to one request, and its span.
 async fn traced(header: Option<(&'static str, &str)>) -> (StatusCode, Option<SpanData>) {

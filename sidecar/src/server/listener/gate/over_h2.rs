@@ -15,13 +15,13 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::request::cutoff::Cutoff;
-use crate::request::limits::Caller;
-use crate::request::upload::Upload;
-use crate::request::upload::direct::DirectUploads;
+use crate::connection::places::Proof;
+use crate::limits::cutoff::Cutoff;
+use crate::limits::in_flight::Caller;
+use crate::limits::upload::Upload;
+use crate::limits::upload::direct::DirectUploads;
 use crate::server::listener::h2_connection::Connection;
 use crate::server::listener::streams::Streams;
-use crate::server::places::Proof;
 
 /// A request as the service gets it.
 struct Accepted {

@@ -6,7 +6,7 @@ use kubectl_mc_api::Origin;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::upstream::connection::Connection;
+use crate::outbound::upstream::connection::Connection;
 
 #[derive(Default)]
 struct Inventory {
@@ -264,7 +264,7 @@ fn unbound_or_unverified_account_writes_no_rights() {
 
 #[test]
 fn parsed_cluster_is_a_valid_connection() {
-    crate::server::tls::install_provider();
+    crate::connection::tls::install_provider();
     let mut known = joined();
     known.secrets.remove("m1");
     let spec = spec(json!({"secretRef": null, "proxyURL": "http://203.0.113.1:3128"}));

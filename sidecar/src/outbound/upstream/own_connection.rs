@@ -1,0 +1,42 @@
+//! The connection of one request, which is not pooled: an upgrade's.
+
+use std::sync::Arc;
+
+use socket2::Socket;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::base::tcp;
+use crate::limits::in_flight::Caller;
+use crate::outbound::tunnel::stream::Directions;
+
+/// A connection of one request, driven by its own task. Dropping it closes the connection.
+#[derive(Debug)]
+pub struct OwnConnection {
+    _task: AbortOnDropHandle<()>,
+    /// Its TCP socket, until the protocol is switched.
+    socket: Option<Socket>,
+    /// The stream of an agent's tunnel that carries it.
+    stream: Option<Arc<Directions>>,
+}
+
+impl OwnConnection {
+    pub(super) fn new(
+        task: AbortOnDropHandle<()>,
+        socket: Option<Socket>,
+        stream: Option<Arc<Directions>>,
+    ) -> Self {
+        Self { _task: task, socket, stream }
+    }
+
+    /// The connection carries another protocol now, for the caller. Its member may read nothing for as long
+    /// as it wants, which TCP_USER_TIMEOUT does not distinguish from a dead one (tcp(7)): the kernel's own
+    /// retries find that.
+    pub fn switched(&mut self, caller: Caller) {
+        if let Some(socket) = self.socket.take() {
+            let _ = tcp::let_pause(&socket);
+        }
+        if let Some(stream) = &self.stream {
+            stream.serves(caller);
+        }
+    }
+}

@@ -50,9 +50,8 @@ pub(crate) fn arguments(words: impl IntoIterator<Item = OsString>) -> Vec<OsStri
     is_completion.then(|| VERB.into()).into_iter().chain(words).collect()
 }
 
-/// The candidates for the last word. `parser` has the flags and the verbs of the plugin.
-pub(crate) fn respond(mut words: Vec<OsString>, parser: Command, env: &Env) -> Answer {
-    let deadline = Instant::now() + budget(env);
+/// The candidates for the last word until the deadline. `parser` has the flags and the verbs of the plugin.
+pub(crate) fn respond(mut words: Vec<OsString>, parser: Command, env: &Env, deadline: Instant) -> Answer {
     let Some(typed) = words.pop().and_then(|word| word.into_string().ok()) else { return Answer::default() };
     let mut parser = parser;
     parser.build();
@@ -155,7 +154,8 @@ impl<'a> Session<'a> {
     }
 }
 
-fn budget(env: &Env) -> Duration {
+/// The time of a response.
+pub(crate) fn budget(env: &Env) -> Duration {
     let given = env.var(COMPLETION_TIMEOUT).and_then(OsStr::to_str);
     given.and_then(|text| parse_flag(text).ok()).unwrap_or(BUDGET)
 }

@@ -3,9 +3,12 @@
 
 use std::ffi::OsString;
 
+use tokio::time::Instant;
+
 use super::builtin;
 use crate::cli::{CompletionArgs, CompletionCommand, Shell};
-use crate::completion;
+use crate::cluster::context::Piped;
+use crate::completion::{self, Answer};
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -33,6 +36,16 @@ pub(super) fn run(arguments: &CompletionArgs, env: &Env, printer: &Printer) -> R
 /// Prints the candidates for the last word; a failure prints none.
 pub(super) fn respond(mut words: Vec<OsString>, env: &Env, printer: &Printer) -> ExitStatus {
     words.remove(0);
-    printer.out(&completion::respond(words, builtin::parser(), env).text());
+    let end = Instant::now() + completion::budget(env);
+    // A later read of such a pipe would wait for ever.
+    let Ok(piped) = Piped::take_within(completion::budget(env), &words, env) else {
+        printer.out(&Answer::default().text());
+        return ExitStatus::Success;
+    };
+    let (words, env) = match &piped {
+        Some(piped) => (piped.words.clone(), &piped.env),
+        None => (words, env),
+    };
+    printer.out(&completion::respond(words, builtin::parser(), env, end).text());
     ExitStatus::Success
 }

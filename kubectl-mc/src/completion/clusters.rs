@@ -16,7 +16,7 @@ use crate::cluster::cluster_id::{CONTEXT_PREFIX, KubeconfigContext};
 use crate::cluster::context::{self, ClusterContext};
 use crate::cluster::fields::items;
 use crate::config_file::ClusterSet;
-use crate::env::KUBERC;
+use crate::env::{KUBECONFIG, KUBERC};
 use crate::log::without_credential;
 use crate::multi::selection::{Kind, ListOf, SelectedCluster, selects_context};
 
@@ -152,6 +152,10 @@ fn command(session: &Session<'_>, selector: Option<&str>) -> Command {
     command.args(["clusters", "--output=json"]).args(session.host_flags());
     if let Some(selector) = selector {
         command.arg(format!("--selector={selector}"));
+    }
+    // A kubeconfig from a pipe has a copy.
+    if let Some(kubeconfig) = session.env.var(KUBECONFIG) {
+        command.env(KUBECONFIG, kubeconfig);
     }
     // The policy for credential plugins.
     if let Some(kuberc) = &session.kuberc {

@@ -72,6 +72,37 @@ fn every_verb_reads_a_kubeconfig_from_a_pipe() {
 }
 
 #[test]
+fn completion_reads_a_kubeconfig_from_a_pipe() {
+    let bed = bed();
+    bed.kubectl("cat \"${KUBECONFIG##*:}\" | grep -o from-a-pipe; echo :4");
+    for (words, expected) in [
+        ("__complete --kubeconfig pipe -C ''", "m1\nm2\n:4\n"),
+        ("__complete --kubeconfig=pipe --contexts -C ''", "host\t"),
+        ("__complete --kubeconfig pipe -C m1 get pods ''", "from-a-pipe\n:4\n"),
+    ] {
+        let ran = run(&bed, &format!("KUBECTL_MC_COMPLETION_TIMEOUT=60s MC {words}"));
+        assert!(ran.code == Some(0) && ran.out.starts_with(expected), "{words}: {ran:?}");
+        assert_eq!(left(&bed.path("home")), Vec::<String>::new(), "{words}");
+    }
+    let ran = run(&bed, "export KUBECTL_MC_COMPLETION_TIMEOUT=60s; KUBECONFIG=pipe MC __complete -C ''");
+    assert_eq!(ran.out, "m1\nm2\n:4\n", "{ran:?}");
+}
+
+#[test]
+fn pipe_without_a_writer_delays_no_completion_and_no_credential() {
+    let bed = bed();
+    assert!(Command::new("mkfifo").arg(bed.path("silent")).status().unwrap().success());
+    let ran = bed
+        .command(&["__complete", "--kubeconfig=silent", "-C", ""])
+        .env("KUBECTL_MC_COMPLETION_TIMEOUT", "100ms")
+        .output();
+    assert_eq!(Ran::from(ran.unwrap()), Ran::new(0, ":4\n", ""));
+    // The credential plugin gets the server from its caller, and leaves the pipe to the program that runs it.
+    let ran = bed.run_with("KUBECONFIG", bed.path("silent"), &["credential", "--login=x"]);
+    assert!(ran.code != Some(0) && ran.out.is_empty(), "{ran:?}");
+}
+
+#[test]
 fn environment_of_a_shell_needs_a_file_that_stays() {
     let ran = run(&bed(), "MC --kubeconfig pipe env m1");
     assert_eq!(ran.code, Some(2), "{ran:?}");

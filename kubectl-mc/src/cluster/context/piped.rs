@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use super::{load, parse};
 use crate::cache::{self, COPY, CacheError, RunFolder, RunFolderError};
@@ -23,6 +25,24 @@ pub(crate) struct Piped {
 impl Piped {
     /// Copies the pipes that the flags and `KUBECONFIG` name; `None` if there are none.
     pub(crate) fn take(words: &[OsString], env: &Env) -> Result<Option<Self>, PipedError> {
+        Self::take_by(words, env, |pipe| std::fs::read(pipe))
+    }
+
+    /// The same for a completion, which cannot wait long for the program behind a pipe.
+    pub(crate) fn take_within(
+        limit: Duration,
+        words: &[OsString],
+        env: &Env,
+    ) -> Result<Option<Self>, PipedError> {
+        let end = Instant::now() + limit;
+        Self::take_by(words, env, |pipe| read_until(end, pipe))
+    }
+
+    fn take_by(
+        words: &[OsString],
+        env: &Env,
+        read: impl Fn(&Path) -> io::Result<Vec<u8>>,
+    ) -> Result<Option<Self>, PipedError> {
         let list: Vec<_> =
             env.var(env::KUBECONFIG).map(|list| std::env::split_paths(list).collect()).unwrap_or_default();
         let by_flag = flags(words).map(|(_, file)| PathBuf::from(file));
@@ -34,8 +54,7 @@ impl Piped {
         let mut copies = BTreeMap::new();
         for pipe in pipes {
             if !copies.contains_key(&pipe) {
-                let bytes =
-                    std::fs::read(&pipe).map_err(|source| PipedError::Read { file: pipe.clone(), source })?;
+                let bytes = read(&pipe).map_err(|source| PipedError::Read { file: pipe.clone(), source })?;
                 let copy = folder.write(&format!("{COPY}{}", copies.len()), &with_paths(bytes, &pipe))?;
                 copies.insert(pipe, copy);
             }
@@ -62,6 +81,18 @@ impl Piped {
         }
         Ok(Some(Self { words: copied, env, _folder: folder }))
     }
+}
+
+/// Reads a pipe on a thread of its own, which a pipe without a writer blocks for ever.
+fn read_until(end: Instant, pipe: &Path) -> io::Result<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    let pipe = pipe.to_owned();
+    std::thread::Builder::new().spawn(move || {
+        // Without a receiver, the limit has passed.
+        let _ = sender.send(std::fs::read(pipe));
+    })?;
+    let left = end.saturating_duration_since(Instant::now());
+    receiver.recv_timeout(left).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// The flags that name a kubeconfig: the position of the word with the file, and the file.

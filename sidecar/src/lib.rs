@@ -8,16 +8,16 @@
 
 /// Knows nothing of Kubernetes.
 mod base {
-    pub mod causes;
-    pub mod counted_io;
-    pub mod io_hook;
-    pub mod json_values;
-    pub mod last_words;
-    pub mod locked;
-    pub mod random;
-    pub mod retry;
-    pub mod tcp;
-    pub mod ttl_cache;
+    pub(crate) mod causes;
+    pub(crate) mod counted_io;
+    pub(crate) mod io_hook;
+    pub(crate) mod json_values;
+    pub(crate) mod last_words;
+    pub(crate) mod locked;
+    pub(crate) mod random;
+    pub(crate) mod retry;
+    pub(crate) mod tcp;
+    pub(crate) mod ttl_cache;
     pub mod workers;
 }
 

@@ -107,6 +107,7 @@ impl Session {
             is_direct: false,
             kubeconfig_flag: None,
             kubeconfig: kube::config::Kubeconfig::default(),
+            island: None,
         };
         Self::new(context, Env::default())
     }

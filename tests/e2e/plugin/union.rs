@@ -11,9 +11,11 @@ use serde_json::json;
 use super::direct_get::without_ages;
 use crate::plugin;
 
+type Data = &'static [(&'static str, &'static str)];
+
 /// Values that sort differently as texts, numbers, quantities and times. Each object lacks one field at most,
 /// because the order of equal values is not defined.
-const OBJECTS: &[(&str, &str, &[(&str, &str)])] = &[
+const OBJECTS: &[(&str, &str, Data)] = &[
     (
         "m1",
         "web-10",

@@ -16,7 +16,7 @@ pub(super) const ENCODING: HeaderValue = HeaderValue::from_static("gzip");
 /// A response of which a part has arrived.
 pub(super) enum WholeBody {
     Plain(Limited),
-    Gzip(MultiGzDecoder<Limited>),
+    Gzip(Box<MultiGzDecoder<Limited>>),
 }
 
 impl WholeBody {
@@ -28,7 +28,7 @@ impl WholeBody {
             (None, _) => Ok(Self::Plain(limited)),
             (Some(one), None) if one.eq_ignore_ascii_case(b"identity") => Ok(Self::Plain(limited)),
             (Some(one), None) if one.eq_ignore_ascii_case(b"gzip") => {
-                Ok(Self::Gzip(MultiGzDecoder::new(limited)))
+                Ok(Self::Gzip(Box::new(MultiGzDecoder::new(limited))))
             }
             _ => Err(MemberFailure::Unreadable("it has an encoding that was not requested".into())),
         }

@@ -41,12 +41,10 @@ fn alias_of_a_given_kuberc_works_on_one_and_on_several_clusters() {
 #[test]
 fn alias_of_a_change_is_confirmed_and_one_of_a_read_is_not_refused() {
     let bed = bed();
-    for words in [&["rmm", "web", "--kuberc=rc"][..]] {
-        let ran = bed.run(&[&["-C", "m1,m2"], words].concat());
-        assert!(ran.err.starts_with("error: refusing to change 2 clusters without confirmation"), "{ran:?}");
-        let ran = bed.run_with("KUBECTL_MC_READONLY", "1", &[&["-C", "m1"], words].concat());
-        assert!(ran.code == Some(2) && ran.out.is_empty(), "{ran:?}");
-    }
+    let ran = bed.run(&["-C", "m1,m2", "rmm", "web", "--kuberc=rc"]);
+    assert!(ran.err.starts_with("error: refusing to change 2 clusters without confirmation"), "{ran:?}");
+    let ran = bed.run_with("KUBECTL_MC_READONLY", "1", &["-C", "m1", "rmm", "web", "--kuberc=rc"]);
+    assert!(ran.code == Some(2) && ran.out.is_empty(), "{ran:?}");
     let ran = bed.run_with("KUBECTL_MC_READONLY", "1", &["-C", "m1", "descr", "pods", "--kuberc=rc"]);
     assert_eq!(ran.out, "descr --context=mc/m1 pods --kuberc=rc own\n", "{ran:?}");
 }

@@ -35,7 +35,7 @@ fn kubeconfig(bed: &Bed, file: &str, context: &str, cluster: &str) {
 /// The findings of a run with `-o json`: scope, name, check, result and message.
 fn findings(bed: &Bed, words: &[&str]) -> String {
     let ran = bed.run(&[&["doctor", "--contexts", "-o", "json"], words].concat());
-    let data: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{ran:?}"));
+    let data: Value = serde_json::from_str(&ran.out).unwrap();
     let checks = data["checks"].as_array().unwrap().iter();
     let text = |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
     let lines = checks.filter(|finding| finding["scope"] != "machine").map(|finding| {

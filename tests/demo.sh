@@ -8,7 +8,7 @@ if [ "${1:-}" != --in-bed ]; then
     tests/setup.sh --demo
     export PATH="$PATH:/usr/sbin"
     cores=$(nproc 2>/dev/null || echo 2)
-    # Measured on an empty target folder and with empty caches.
+    # Estimates from builds on two cores.
     minutes() { echo "about $1 minutes of CPU time, so about $((($1 + cores - 1) / cores)) minutes on $cores cores"; }
     [ -d target/debug/deps ] || echo "demo: the first time, Rust compiles the plugin, the sidecar and the test bed: $(minutes 10)"
     cargo build-all --bin kubectl-mc --bin mc-sidecar --bin testbed

@@ -37,9 +37,9 @@ make --no-print-directory unit
 tests/fuzz.sh
 echo "waiting for background builds; logs: target/*.log"
 for process in ${program:-} $kubernetes; do wait "$process" || true; done
+# README's first commands, in the demo.
+DEMO_SHELL=check tests/demo.sh >target/demo.log 2>&1 || { cat target/demo.log; exit 1; }
 if [ "${#all[@]}" -gt 0 ]; then
-    # README's first commands, in the demo.
-    DEMO_SHELL=check tests/demo.sh >target/demo.log 2>&1 || { cat target/demo.log; exit 1; }
     # Upstream's tests of exec, attach, logs, cp and port-forward; `make conformance` runs all. They mostly wait, so they run
     # beside ours. Their bed starts after ours, and our tests that need a quiet machine start after them.
     rm -f target/bed-is-up

@@ -99,9 +99,8 @@ pub mod members {
     pub mod waiter_limit;
 }
 
-/// Handles one request in steps ([`handler`]): finds its user and whether the host allows it, bounds its duration
-/// ([`revalidation`]), forwards it to the member ([`proxy`], [`upgrade`]), and records and reports the outcome
-/// ([`record`], [`status`]).
+/// The path of one request: [`request::handler`] finds its user and whether the host allows it, bounds its duration,
+/// forwards it to the member, and records and reports the outcome.
 pub mod request {
     pub mod agent_handshake;
     pub mod attach;

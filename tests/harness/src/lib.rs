@@ -91,6 +91,8 @@ pub mod vanishing;
 pub mod wait;
 
 #[cfg(test)]
+mod compiled_files;
+#[cfg(test)]
 mod doc_links;
 #[cfg(test)]
 mod faults_table;

@@ -1,0 +1,41 @@
+//! Checks that every file of the tests is a module of its program. A file that no `mod` names is never compiled, and its
+//! tests seem to pass.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[test]
+fn every_file_of_the_tests_is_a_module() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for folder in ["tests/e2e", "kubectl-mc/tests/cli"] {
+        let main = root.join(folder).join("main.rs");
+        let files = files(&root.join(folder));
+        assert!(files.len() > 50, "{folder}: {}", files.len());
+        for file in files.iter().filter(|file| **file != main) {
+            let name = file.file_stem().unwrap().to_str().unwrap();
+            let parent = parent(file).unwrap_or_else(|| main.clone());
+            let text = fs::read_to_string(&parent).unwrap();
+            let is_named =
+                text.lines().any(|line| line.trim_end_matches(';').ends_with(&format!("mod {name}")));
+            assert!(is_named, "{} has no `mod {name}` for {}", parent.display(), file.display());
+        }
+    }
+}
+
+/// The nearest `foo.rs` beside a folder `foo` that the file is in: the folders between are modules within it.
+fn parent(file: &Path) -> Option<PathBuf> {
+    file.ancestors().skip(1).map(|folder| folder.with_extension("rs")).find(|beside| beside.is_file())
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(self::files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}

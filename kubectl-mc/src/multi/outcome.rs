@@ -50,7 +50,7 @@ impl Fault {
             Self::NotReady(_) => "not ready".to_owned(),
             Self::Refused(Refusal { hop, .. }) => match hop {
                 Hop::MemberUnreachable => "unreachable".to_owned(),
-                Hop::Agent => "no agent".to_owned(),
+                Hop::Agent => "unreachable through the agent".to_owned(),
                 Hop::HostAuthorization => "forbidden by the host".to_owned(),
                 Hop::ClusterUnknown => "unknown".to_owned(),
                 hop => hop.to_string(),

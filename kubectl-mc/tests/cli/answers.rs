@@ -100,6 +100,21 @@ fn fault_81_poisoned_object_of_a_member_is_its_failure() {
     }
 }
 
+/// The agent is there, and reports that the member is not.
+#[test]
+fn summary_names_the_agent_as_the_way() {
+    let said = "agent: member m2 is unreachable: the agent cannot connect to the member: connection refused";
+    let bed = Bed::serving(move |path| match path {
+        path if path.contains("/m2/") => {
+            let status = serde_json::json!({"kind": "Status", "code": 503, "reason": "ServiceUnavailable", "message": said});
+            Answer::from((503, "application/json", status.to_string())).of("agent")
+        }
+        path => ok(&good(path)),
+    });
+    let ran = bed.run_with("KUBECTL_MC_DIRECT", "only", &["-C", "m1,m2", "get", "pods"]);
+    assert!(ran.err.contains("1 of 2 clusters failed: 1 unreachable through the agent (m2)\n"), "{ran:?}");
+}
+
 /// As client-go, the plugin asks for gzip. A cut answer and one that is a bomb fail their cluster alone.
 #[test]
 fn fault_81_broken_compressed_answer_fails_its_cluster() {

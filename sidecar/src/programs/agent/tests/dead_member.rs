@@ -13,7 +13,7 @@ async fn blocked(joined: &Joined, purpose: Purpose) -> TunnelStream {
 }
 
 #[tokio::test]
-async fn fault_44_member_of_an_agent_that_dies_silently_ends_plain_requests() {
+async fn fault_44_dead_member_of_an_agent_ends_plain_requests() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let joined = joined(&listener.local_addr().unwrap().to_string()).await;
     let (mut upgraded, mut plain) =

@@ -64,7 +64,7 @@ fn fault_66_unread_answers_through_agents_are_bounded() -> Result<()> {
 
 /// Each frame of one byte that waits costs the replica much more than its byte.
 #[test]
-fn fault_66_one_byte_frames_of_a_hostile_agent_cost_little_memory() -> Result<()> {
+fn fault_66_one_byte_frames_of_an_agent_cost_little_memory() -> Result<()> {
     let site = Site::start("frames", &[])?;
     let caller = site.admin("unread")?;
     let read = |cluster: &str, rest: &str| {

@@ -9,6 +9,7 @@
 //! - [`hub`]: the kind of the host's hub
 //! - [`inventory`]: the list of clusters behind the host
 //! - [`route`]: through the host, or by the sidecar's direct endpoint
+//! - [`named_file`]: a file that a kubeconfig names
 //! - [`reach`]: the routes to all clusters of a command
 //! - [`transport`]: what client-go's transport uses for a context
 //! - [`pods`]: why pods are not ready
@@ -23,6 +24,7 @@ pub(crate) mod hop;
 pub(crate) mod hub;
 pub(crate) mod inventory;
 pub(crate) mod kubernetes_version;
+pub(crate) mod named_file;
 pub(crate) mod own_server;
 pub(crate) mod pods;
 pub(crate) mod reach;

@@ -9,6 +9,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use crate::cluster::context::{ClusterContext, read_kubeconfig};
+use crate::cluster::named_file;
 use crate::error::Failure;
 use crate::join::side::Side;
 use crate::next_command::quoted;
@@ -45,7 +46,7 @@ impl Endpoint {
     fn of_kubeconfig(host: &ClusterContext) -> Self {
         let cluster = &host.cluster;
         let data = cluster.certificate_authority_data.as_deref().and_then(|data| STANDARD.decode(data).ok());
-        let file = || std::fs::read(cluster.certificate_authority.as_deref()?).ok();
+        let file = || named_file::read(cluster.certificate_authority.as_deref()?.as_ref()).ok();
         Self { address: address(&host.server), pin: data.or_else(file).and_then(|pem| pin(&pem)) }
     }
 

@@ -15,6 +15,7 @@ use super::{InstallError, RUNS_ON, get};
 use crate::cluster::connection::{self, ConnectError, Connection};
 use crate::cluster::context::ClusterContext;
 use crate::cluster::context::HostOptions;
+use crate::cluster::named_file;
 use crate::cluster::own_server;
 use crate::env::Env;
 use crate::join::address;
@@ -83,8 +84,8 @@ fn render(
     if let Some(data) = cluster.certificate_authority_data.as_deref().filter(|data| !data.is_empty()) {
         entry["certificate-authority-data"] = data.into();
     } else if let Some(file) = cluster.certificate_authority.as_deref().filter(|file| !file.is_empty()) {
-        let pem =
-            std::fs::read(file).map_err(|error| InstallError::Kubeconfig(format!("{file}: {error}")))?;
+        let pem = named_file::read(file.as_ref())
+            .map_err(|error| InstallError::Kubeconfig(format!("{file}: {error}")))?;
         entry["certificate-authority-data"] = STANDARD.encode(pem).into();
     } else if root.is_string() {
         entry["certificate-authority-data"] = root.clone();

@@ -1,9 +1,13 @@
 //! Describes a cluster for a credential plugin (`spec.cluster` of an `ExecCredential`).
 
+use std::path::Path;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kube::config::Cluster;
 use serde_json::{Value, json};
+
+use crate::cluster::named_file;
 
 /// The content that `provideClusterInfo` requests.
 pub(crate) fn cluster_info(cluster: &Cluster) -> Value {
@@ -25,7 +29,7 @@ pub(crate) fn cluster_info(cluster: &Cluster) -> Value {
 
 fn authority(cluster: &Cluster) -> Option<String> {
     let file = cluster.certificate_authority.as_deref().filter(|file| !file.is_empty());
-    let of_file = || Some(STANDARD.encode(std::fs::read(file?).ok()?));
+    let of_file = || Some(STANDARD.encode(named_file::read(Path::new(file?)).ok()?));
     cluster.certificate_authority_data.clone().or_else(of_file)
 }
 

@@ -2,7 +2,6 @@
 //! name with a password, or the token of an `auth-provider`. Credential plugins run elsewhere.
 
 use std::borrow::Cow;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -15,6 +14,7 @@ use secrecy::ExposeSecret;
 use serde_json::Value;
 
 use super::header;
+use crate::cluster::named_file;
 
 /// The source of `Authorization`.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub(crate) fn bearer(field: &str, token: &str) -> Result<HeaderValue, String> {
 
 /// `Bearer TOKEN` of a file, without the white space around the token.
 pub(crate) fn from_file(file: &Path) -> Result<HeaderValue, String> {
-    let bytes = fs::read(file);
+    let bytes = named_file::read(file);
     let file = file.display();
     let bytes = bytes.map_err(|error| format!("cannot read tokenFile {file}: {error}"))?;
     let text = String::from_utf8_lossy(&bytes);

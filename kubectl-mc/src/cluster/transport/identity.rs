@@ -1,5 +1,6 @@
 //! The client certificate of a user and its key.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -12,6 +13,7 @@ use rustls::sign::CertifiedKey;
 use secrecy::ExposeSecret;
 
 use super::pem::{self, Block};
+use crate::cluster::named_file;
 
 /// The certificate that client-go presents: one without a key, and a key without a certificate, is none.
 pub(super) fn of(user: &AuthInfo) -> Result<Option<Arc<CertifiedKey>>, String> {
@@ -55,7 +57,8 @@ pub(super) fn content(
             STANDARD.decode(data).map(Some).map_err(|_| format!("{field}-data is no base64"))
         }
         (_, Some(file)) if !file.is_empty() => {
-            std::fs::read(file).map(Some).map_err(|error| format!("cannot read {field} {file}: {error}"))
+            let content = named_file::read(Path::new(file));
+            content.map(Some).map_err(|error| format!("cannot read {field} {file}: {error}"))
         }
         _ => Ok(None),
     }

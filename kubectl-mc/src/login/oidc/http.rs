@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::OidcError;
 use crate::cluster::client::{self, ClientError, Reply};
+use crate::cluster::named_file;
 use crate::cluster::transport::{Transport, proxy_from_environment};
 use crate::env::Env;
 use crate::log::Log;
@@ -32,7 +33,7 @@ pub(super) struct Answer {
 impl HttpClient {
     pub(super) fn new(authority: Option<&Path>, env: &Env) -> Result<Self, OidcError> {
         let read = |file: &Path| {
-            let pem = std::fs::read(file)
+            let pem = named_file::read(file)
                 .map_err(|source| OidcError::Authority { file: file.to_owned(), source })?;
             let found = CertificateDer::pem_slice_iter(&pem).map(|one| one.map(|one| one.to_vec()));
             let found = found.collect::<Result<Vec<_>, _>>().unwrap_or_default();

@@ -96,6 +96,14 @@ fn credential_too_large_for_the_keyring_is_in_a_file() {
 }
 
 #[test]
+fn fault_81_stored_login_is_no_bearer_token() {
+    let scene = Scene::new();
+    let Ok(Place::File(file, None)) = scene.save("one") else { panic!("not in a file") };
+    let content = std::fs::read_to_string(file).unwrap();
+    assert!(http::HeaderValue::from_str(content.trim()).is_err(), "{content}");
+}
+
+#[test]
 fn file_and_folder_are_private_to_the_owner() {
     let scene = Scene::new();
     let Ok(Place::File(file, None)) = scene.save("one") else { panic!("not in a file") };

@@ -99,6 +99,58 @@ fn fault_81_kubeconfig_variables_do_not_reach_the_login() {
     }
 }
 
+/// kubectl sends what a tokenFile holds, and a kubeconfig can name any file by a path from its own.
+#[test]
+fn fault_81_stored_login_is_no_token_of_a_kubeconfig() {
+    let scene = Scene::new(201);
+    assert_eq!(scene.login("secret-token", &["--credential-store=file"]).code, Some(0));
+    let evil = TlsServer::new(&scene.authority, |_| (200, r#"{"kind": "ClusterList", "items": []}"#.into()));
+    let context = |file: &str| {
+        let mut config: Value = serde_json::from_str(&kubeconfig(&scene, &evil.url, &json!({}))).unwrap();
+        config["users"][0]["user"] = json!({"tokenFile": file});
+        fs::write(scene.bed.path("kubeconfig"), config.to_string()).unwrap();
+    };
+    let words: [&[&str]; 3] =
+        [&["--contexts", "-C", "one,two", "get", "pods"], &["-C", "m1", "get", "pods"], &["clusters"]];
+    let file = scene.file().unwrap();
+    context(file.strip_prefix(scene.bed.path("")).unwrap().to_str().unwrap());
+    for words in words {
+        let ran = scene.bed.run(words);
+        let heads = evil.requests();
+        assert!(!heads.iter().any(|head| head.contains("secret-token")), "{words:?}: {heads:?}");
+        assert!(!format!("{ran:?}").contains("secret-token") && ran.code != Some(0), "{words:?}: {ran:?}");
+    }
+    // The file of a token is still used.
+    fs::write(scene.bed.path("token"), "of-a-file\n").unwrap();
+    context("token");
+    scene.bed.run(&["clusters"]);
+    assert!(evil.requests().iter().any(|head| head.contains("Bearer of-a-file\r\n")));
+}
+
+/// No limit of the machine ends such a command in this test: it reads no more than it needs.
+#[test]
+fn fault_81_endless_file_of_a_kubeconfig_is_an_error() {
+    let scene = Scene::new(201);
+    let config = |cluster: &Value, user: &Value| {
+        let mut config: Value =
+            serde_json::from_str(&kubeconfig(&scene, &scene.host.url, &json!({}))).unwrap();
+        config["clusters"][0]["cluster"] = cluster.clone();
+        config["users"][0]["user"] = user.clone();
+        fs::write(scene.bed.path("kubeconfig"), config.to_string()).unwrap();
+    };
+    let (server, authority) = (&scene.host.url, STANDARD.encode(scene.authority.pem()));
+    let trusted = json!({"server": server, "certificate-authority-data": authority});
+    for (cluster, user) in [
+        (trusted.clone(), json!({"tokenFile": "/dev/zero"})),
+        (trusted, json!({"client-certificate": "/dev/zero", "client-key": "/dev/zero"})),
+        (json!({"server": server, "certificate-authority": "/dev/zero"}), json!({"token": "t"})),
+    ] {
+        config(&cluster, &user);
+        let ran = scene.bed.run(&["clusters"]);
+        assert!(ran.code != Some(0) && ran.err.contains("it is larger than 8 MiB"), "{user}: {ran:?}");
+    }
+}
+
 #[test]
 fn fault_81_flag_against_verification_gets_no_token() {
     let scene = Scene::new(201);

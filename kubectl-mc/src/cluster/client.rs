@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, StatusCode, header, response};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jiff::Timestamp;
 use kube::client::Body;
 use kube::config::KubeConfigOptions;
@@ -25,12 +24,14 @@ use crate::error::{Explain, causes, chain};
 use crate::log::Log;
 use crate::server_text::ServerText;
 
+mod answer;
 mod authorized;
 mod build;
 mod identity;
 mod logged;
 mod traced;
 
+use answer::NoBody;
 pub(crate) use authorized::authorized;
 pub(crate) use identity::trust;
 pub(crate) use logged::logged;
@@ -183,13 +184,11 @@ pub(crate) async fn send_limited(
     limit: usize,
 ) -> Result<Reply, ClientError> {
     let (head, body) = client.send(request).await.map_err(failed)?.into_parts();
-    match Limited::new(body, limit).collect().await {
-        Ok(body) => Ok(Reply::new(&head, body.to_bytes())),
-        Err(error) if error.is::<LengthLimitError>() => Err(ClientError::TooLarge(limit)),
-        Err(error) => Err(match error.downcast() {
-            Ok(error) => failed(*error),
-            Err(error) => ClientError::Unreachable(error),
-        }),
+    match answer::body(body, limit).await {
+        Ok(body) => Ok(Reply::new(&head, body)),
+        Err(NoBody::TooLarge) => Err(ClientError::TooLarge(limit)),
+        Err(NoBody::TooSlow(reason)) => Err(ClientError::Unreachable(reason)),
+        Err(NoBody::Failed(error)) => Err(failed(error)),
     }
 }
 

@@ -6,6 +6,7 @@ mod direct_get;
 mod direct_logs;
 mod doctor;
 mod exact_output;
+mod hostile;
 mod hubs;
 mod kubeconfig;
 mod kubectl;

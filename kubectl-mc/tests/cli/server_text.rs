@@ -1,13 +1,11 @@
 //! Tests that text of a hostile host or member is escaped wherever the plugin prints it: tables, errors,
 //! summaries and prefixes.
 
+use harness::hostile::texts::{CONTROLS as HOSTILE, acted_on};
 use serde_json::{Value, json};
 
 use crate::bed::{Answer, Bed, Ran, status};
 
-/// Clears the screen, sets a color, rings the bell, reverses and isolates the text after it, and adds a line.
-const HOSTILE: &str =
-    "x\u{1b}[2J\u{9b}31m\u{7}\u{7f}\u{202e}\u{2066}\u{200f}\u{2028}\u{feff}\nFORGED line\r\tend";
 /// The escaped text in a cell, which shows only the first line.
 const ESCAPED: &str = "x^[[2J\\u009b31m^G^?\\u202e\\u2066\\u200f\\u2028\\ufeff";
 
@@ -114,10 +112,7 @@ fn server_text_in_json_is_unchanged() {
 /// Asserts that the output has nothing that a terminal interprets, and that the escaped text is in it.
 fn assert_escaped(what: &str, ran: &Ran) {
     for text in [&ran.out, &ran.err] {
-        let acted_on = |c: &char| {
-            (c.is_control() && *c != '\n') || "\u{202e}\u{2066}\u{200f}\u{2028}\u{feff}".contains(*c)
-        };
-        assert!(!text.contains(|c| acted_on(&c)), "{what}: {text:?}");
+        assert_eq!(acted_on(text, false), None, "{what}: {text:?}");
         assert!(!text.lines().any(|line| line.trim_start().starts_with("FORGED")), "{what}: {text}");
     }
     assert!(

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use harness::bed::bed;
 use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Step};
+use harness::hostile::shells::Shell;
 use harness::pty::Terminal;
 use harness::scene::{EVERY_VERB, Scene, grant};
 use harness::tool::Tool;
@@ -55,19 +56,9 @@ fn bash_zsh_and_fish_complete_the_plugin() -> Result<()> {
     place.answers(&["-C", ""], "m1 :4")?;
     place.answers(&["-C", "m1", "get", "pods", "-n", namespace, ""], "completed :4")?;
 
-    let rc = place.tools.path().join("rc");
-    std::fs::write(
-        &rc,
-        "PS1='$ '; bind 'set enable-bracketed-paste off'\nsource /usr/share/bash-completion/bash_completion\n\
-         source <(kubectl completion bash)\necho ready\n",
-    )?;
-    let rc = rc.to_str().context("no text")?;
-    place.types("bash", &["--noprofile", "--rcfile", rc, "-i"], &line)?;
-
-    let rc = "PS1='$ '; unset zle_bracketed_paste\nautoload -Uz compinit && compinit -u\n\
-              source <(kubectl completion zsh)\necho ready\n";
-    std::fs::write(place.tools.path().join(".zshrc"), rc)?;
-    place.types("zsh", &["-d", "-i"], &line)?;
+    for shell in [Shell::Bash, Shell::Zsh] {
+        place.types(shell, &line)?;
+    }
 
     let fish = |line: &str| {
         let script = format!("kubectl completion fish | source; complete -C '{line}'");
@@ -140,8 +131,9 @@ impl Place {
     }
 
     /// Types the cluster and then the pod into a shell.
-    fn types(&self, shell: &str, arguments: &[&str], line: &str) -> Result<()> {
-        let mut terminal = Terminal::start(&self.tool(shell)?, arguments, 40, 120)?;
+    fn types(&self, shell: Shell, line: &str) -> Result<()> {
+        let arguments = shell.interactive(self.tools.path())?;
+        let mut terminal = Terminal::start(&self.tool(shell.program())?, &arguments, 40, 120)?;
         let shows = |terminal: &mut Terminal, text: &str| {
             terminal.wait_until(text, SOON, |terminal| terminal.screen().contains(text))
         };

@@ -1,5 +1,5 @@
-//! Hostile clients and agents, each bounded in number and time. Good callers beside them show that the attacked
-//! server withstands them.
+//! Hostile clients, agents, hubs, kubeconfigs and shells' words, each bounded in number and time. Good callers beside
+//! the clients show that the attacked server withstands them.
 //!
 //! - [`agents`]: tunnels of an agent in the hands of an attacker
 //! - [`attack`]: runs clients in threads until the test stops them or their time is up
@@ -8,12 +8,21 @@
 //! - [`floods`]: heads that are large in memory, made-up tokens, made-up users
 //! - [`trickles`]: heads and bodies that arrive byte by byte
 //! - [`crowds`]: connections without a request
+//! - [`trap`]: the attacker's server, which records the credentials that it gets
+//! - [`kubeconfigs`]: kubeconfigs that lead to the trap, or cost time or memory to read
+//! - [`hubs`]: hosts that lie to the plugin
+//! - [`texts`]: names and texts that attack terminals and shells; [`shells`]: shells that read such names
 
 pub mod agents;
 pub mod attack;
 pub mod cancels;
 pub mod crowds;
 pub mod floods;
+pub mod hubs;
+pub mod kubeconfigs;
+pub mod shells;
+pub mod texts;
+pub mod trap;
 pub mod trickles;
 pub mod unread;
 

@@ -2,108 +2,12 @@
 //! the candidates to `compgen -W`, which expands them when the user types a tab.
 
 use std::fs;
-use std::process::Command;
+
+use harness::hostile::shells;
+use harness::hostile::texts::names;
 
 use super::{bed, complete, patient};
 use crate::bed::{Bed, Ran};
-
-/// The part of the script of `kubectl completion bash` of 1.32 (cobra 1.8.1) that handles the candidates.
-const SCRIPT: &str = r#"
-handle_standard_completion_case() {
-    local tab=$'\t' comp
-    if [[ "${completions[*]}" != *$tab* ]]; then
-        IFS=$'\n' read -ra COMPREPLY -d '' < <(compgen -W "${completions[*]}" -- "$cur")
-        return 0
-    fi
-    local compline
-    while IFS='' read -r compline; do
-        [[ -z $compline ]] && continue
-        comp=${compline%%$tab*}
-        [[ $comp == "$cur"* ]] || continue
-        COMPREPLY+=("$comp")
-    done < <(printf "%s\n" "${completions[@]}")
-}
-cur=
-out=$(<answer)
-out=${out%:*}
-while IFS='' read -r line; do all+=("$line"); done <<<"$out"
-# One by one, because a quote in one of them would hide the next one; then all of them.
-for line in "${all[@]}"; do
-    [[ -z $line ]] && continue
-    completions=("$line")
-    COMPREPLY=()
-    handle_standard_completion_case
-    printf '%s\n' "${COMPREPLY[@]}"
-done
-completions=("${all[@]}")
-COMPREPLY=()
-handle_standard_completion_case
-printf '%s\n' "${COMPREPLY[@]}"
-"#;
-
-/// Parts of hostile names. The commands create a file in the current folder.
-const PARTS: [&str; 46] = [
-    "web",
-    "m1",
-    "A",
-    "0",
-    "-",
-    "--",
-    ".",
-    "_",
-    "/",
-    ":",
-    ",",
-    "=",
-    "@",
-    "+",
-    "%",
-    "!",
-    "~",
-    "*",
-    "?",
-    "[a]",
-    "#",
-    "^",
-    "&",
-    "|",
-    ";",
-    "'",
-    "\"",
-    "\\",
-    "{a,b}",
-    "{1..3}",
-    "$x",
-    "$'x'",
-    "é",
-    "\u{202e}",
-    " ",
-    "<",
-    ">",
-    "<({touch,canary})",
-    ">({touch,canary})",
-    "$({touch,canary})",
-    "`{touch,canary}`",
-    "${x:=$({touch,canary})}",
-    "$((a[$({touch,canary})]))",
-    "&{touch,canary}",
-    "|{touch,canary}",
-    "\u{1b}[2J",
-];
-
-/// Names of up to four parts, the same in every run.
-fn names() -> Vec<String> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut below = |limit: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        usize::try_from(state % limit as u64).unwrap()
-    };
-    let mut random = || (0..=below(4)).map(|_| PARTS[below(PARTS.len())]).collect::<String>();
-    let single = PARTS.map(str::to_owned);
-    single.into_iter().chain((0..1_000).map(|_| random())).collect()
-}
 
 /// A member whose kubectl returns these lines.
 fn member(lines: &str) -> Bed {
@@ -124,12 +28,8 @@ fn fault_81_names_of_a_member_run_nothing_in_the_shell() {
         let bed = member(&lines);
         let ran =
             Ran::from(patient(&bed, &["__complete", "-C", "us-1", "get", "pods", ""]).output().unwrap());
-        fs::write(bed.path("answer"), &ran.out).unwrap();
         fs::create_dir(bed.path("current")).unwrap();
-        fs::rename(bed.path("answer"), bed.path("current/answer")).unwrap();
-        let mut bash = Command::new("bash");
-        bash.args(["--noprofile", "--norc", "-c", SCRIPT]).current_dir(bed.path("current"));
-        let shown = Ran::from(bash.output().unwrap());
+        let shown = shells::offered_by_old_bash(&ran.out, &bed.path("current")).unwrap();
         let offered: Vec<_> = ran
             .out
             .lines()
@@ -139,7 +39,7 @@ fn fault_81_names_of_a_member_run_nothing_in_the_shell() {
         assert!(offered.len() > 50, "{ran:?}");
         // Neither a command, nor any other expansion.
         let twice: Vec<_> = offered.iter().chain(&offered).copied().collect();
-        assert_eq!(shown.out.lines().collect::<Vec<_>>(), twice, "{description:?}");
+        assert_eq!(shown.lines().collect::<Vec<_>>(), twice, "{description:?}");
         let left: Vec<_> =
             fs::read_dir(bed.path("current")).unwrap().map(|file| file.unwrap().file_name()).collect();
         assert_eq!(left, ["answer"], "{description:?}");

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::texts;
 use super::trap::Trap;
+use crate::fake_member::SERVER_NAME;
 
 /// What the attacker knows of the victim.
 pub struct Victim<'a> {
@@ -50,6 +51,8 @@ pub fn all(victim: &Victim<'_>) -> Vec<Kubeconfig> {
         cluster["proxy-url"] = victim.trap.proxy().into();
         cluster
     };
+    let mut under_its_name = proxied(victim.of_host(victim.trap.authority().as_bytes()));
+    under_its_name["tls-server-name"] = SERVER_NAME.into();
     let mut all = vec![
         Kubeconfig { reaches_trap: true, ..made("own token", two(&trap, &json!({"token": OWN_TOKEN}))) },
         Kubeconfig { reaches_trap: true, ..made("hostile names", named(&trap)) },
@@ -58,10 +61,7 @@ pub fn all(victim: &Victim<'_>) -> Vec<Kubeconfig> {
             "command",
             two(&trap, &json!({"exec": exec(&["sh", "-c", "touch canary; echo {}"], &json!([]))})),
         ),
-        made(
-            "proxy of the attacker with its authority",
-            two(&proxied(victim.of_host(victim.trap.authority().as_bytes())), &victim.login(0, &json!([]))),
-        ),
+        made("proxy of the attacker with its authority", two(&under_its_name, &victim.login(0, &json!([])))),
         made("proxy of the attacker without verification", {
             let mut cluster = proxied(victim.of_host(b""));
             cluster["insecure-skip-tls-verify"] = true.into();

@@ -4,9 +4,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Result;
+use tokio::sync::watch;
 
 use crate::fake_member::{FakeMember, Manners, Request, Step, reply};
 
@@ -18,7 +19,7 @@ pub struct Trap {
 }
 
 /// The heads of all requests, in the order of their arrival.
-type Heads = Arc<Mutex<Vec<String>>>;
+type Heads = Arc<watch::Sender<Vec<String>>>;
 
 impl Trap {
     pub fn start() -> Result<Self> {
@@ -59,12 +60,12 @@ impl Trap {
 
     /// The heads of all requests so far, also of those to the proxy.
     pub fn heads(&self) -> Vec<String> {
-        self.heads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.heads.borrow().clone()
     }
 }
 
 fn record(heads: &Heads, head: String) {
-    heads.lock().unwrap_or_else(PoisonError::into_inner).push(head);
+    heads.send_modify(|all| all.push(head));
 }
 
 /// Answers like a host with two members, so that a command goes on to its next request.

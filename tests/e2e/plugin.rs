@@ -6,7 +6,6 @@ mod direct_get;
 mod direct_logs;
 mod doctor;
 mod exact_output;
-mod hostile;
 mod hubs;
 mod kubeconfig;
 mod kubectl;
@@ -26,6 +25,7 @@ mod wrong_cluster;
 pub(crate) mod slow {
     pub(crate) mod direct_reports;
     pub(crate) mod direct_versions;
+    pub(crate) mod hostile;
     pub(crate) mod kubectl_versions;
     pub(crate) mod other_tools;
     pub(crate) mod rollouts;

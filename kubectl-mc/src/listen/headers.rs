@@ -2,6 +2,7 @@
 //! The caller's `Authorization`, `Cookie` and `Host`, and the headers of one connection (RFC 9110, 7.6.1), stay here.
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use kubectl_mc_api::{api_headers, hop};
 
 use super::refusal::Refusal;
 
@@ -52,7 +53,8 @@ pub(super) fn of_request(headers: &HeaderMap, upgrade: Option<Protocol>) -> Resu
         // Without the header the request would run as a more powerful user.
         return Err(Refusal::Head("has an unknown Impersonate- header"));
     }
-    let mut sent = selected(headers, |name| is_of_requests(name) || is_impersonation(name));
+    let mut sent =
+        selected(headers, |name| api_headers::is_of_requests(name.as_str()) || is_impersonation(name));
     if let Some(protocol) = upgrade {
         protocol.request(&mut sent);
     }
@@ -66,7 +68,13 @@ pub(super) fn impersonates(headers: &HeaderMap) -> bool {
 
 /// The headers of a response that go back to the tool.
 pub(super) fn of_response(headers: &HeaderMap, upgrade: Option<Protocol>) -> HeaderMap {
-    let mut sent = selected(headers, is_of_responses);
+    let passes = |name: &HeaderName| {
+        let name = name.as_str();
+        api_headers::is_of_responses(name)
+            || name == hop::HEADER
+            || upgrade.is_some() && api_headers::is_of_a_switch(name)
+    };
+    let mut sent = selected(headers, passes);
     match upgrade {
         Some(protocol) => protocol.request(&mut sent),
         None => {
@@ -98,62 +106,6 @@ fn is_impersonation(name: &HeaderName) -> bool {
     let name = name.as_str();
     matches!(name, "impersonate-user" | "impersonate-group" | "impersonate-uid")
         || name.starts_with("impersonate-extra-")
-}
-
-fn is_of_requests(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    matches!(
-        name,
-        "accept"
-            | "accept-encoding"
-            | "accept-language"
-            | "audit-id"
-            | "cache-control"
-            | "content-encoding"
-            | "content-language"
-            | "content-type"
-            | "kubectl-command"
-            | "kubectl-session"
-            | "pragma"
-            | "range"
-            | "traceparent"
-            | "tracestate"
-            | "user-agent"
-            | "x-stream-protocol-version"
-    ) || ["if-", "sec-websocket-", "x-kubernetes-"].iter().any(|prefix| name.starts_with(prefix))
-}
-
-fn is_of_responses(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    matches!(
-        name,
-        "accept-patch"
-            | "accept-ranges"
-            | "age"
-            | "allow"
-            | "audit-id"
-            | "cache-control"
-            | "content-digest"
-            | "content-disposition"
-            | "content-encoding"
-            | "content-language"
-            | "content-length"
-            | "content-range"
-            | "content-type"
-            | "date"
-            | "deprecation"
-            | "etag"
-            | "expires"
-            | "last-modified"
-            | "pragma"
-            | "retry-after"
-            | "sunset"
-            | "vary"
-            | "warning"
-            | "x-accepted-stream-protocol-versions"
-            | "x-kubectl-mc-hop"
-            | "x-stream-protocol-version"
-    ) || ["sec-websocket-", "x-kubernetes-pf-"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The tokens of `Connection` that clients send and that name no header of the request itself.

@@ -2,6 +2,7 @@
 //!
 //! - [`access`]: the subjects that may be impersonated on a member, and why
 //! - [`age`]: ages of objects
+//! - [`api_headers`]: the headers that pass between a client and a cluster
 //! - [`cluster_access`]: the `ClusterAccess` custom resource, a grant that the leader maintains
 //! - [`dialect`]: the paths and the lists of other projects' hubs
 //! - [`direct`]: the sidecar's own address for clients, and the ConfigMap that publishes it
@@ -21,6 +22,7 @@
 
 pub mod access;
 pub mod age;
+pub mod api_headers;
 pub mod cluster_access;
 pub mod dialect;
 pub mod direct;

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
+use kubectl_mc_api::api_headers;
 
 mod response;
 
@@ -18,7 +19,7 @@ pub use response::{HOP, clean_response, clean_trailers, switching_protocols};
 pub fn forwarded(headers: &HeaderMap, inner_proxy: bool) -> HeaderMap {
     let nominated = Nominated::by(headers);
     let passes = |name: &HeaderName| {
-        (is_of_the_api(name) || inner_proxy)
+        (api_headers::is_of_requests(name.as_str()) || inner_proxy)
             && !is_hop_by_hop(name)
             && !bears_identity(name)
             && !nominated.contains(name)
@@ -126,30 +127,6 @@ fn bears_identity(name: &HeaderName) -> bool {
     };
     ["impersonate", "x-remote", "x-forwarded"].iter().any(|prefix| name.starts_with(prefix))
         || matches!(&*name, "authorization" | "cookie" | "host" | "forwarded" | "via" | "x-real-ip")
-}
-
-/// The headers that the Kubernetes API and its clients use.
-fn is_of_the_api(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    matches!(
-        name,
-        "accept"
-            | "accept-encoding"
-            | "accept-language"
-            | "audit-id"
-            | "cache-control"
-            | "content-encoding"
-            | "content-language"
-            | "content-type"
-            | "kubectl-command"
-            | "kubectl-session"
-            | "pragma"
-            | "range"
-            | "traceparent"
-            | "tracestate"
-            | "user-agent"
-            | "x-stream-protocol-version"
-    ) || ["if-", "sec-websocket-", "x-kubernetes-"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The sidecar's name in `Via`, which does not reveal its location.

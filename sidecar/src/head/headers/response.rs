@@ -2,7 +2,7 @@
 //! an allow rule selects them, and an unknown one is removed.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use kubectl_mc_api::hop;
+use kubectl_mc_api::{api_headers, hop};
 
 use super::Nominated;
 
@@ -31,7 +31,7 @@ pub fn clean_trailers(trailers: &mut HeaderMap) {
 pub fn switching_protocols(member: &HeaderMap, protocol: &'static str) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(HANDSHAKE);
     for (name, value) in member {
-        if name.as_str().starts_with("sec-websocket-") || name == STREAM_PROTOCOL {
+        if api_headers::is_of_a_switch(name.as_str()) {
             headers.append(name.clone(), value.clone());
         }
     }
@@ -43,44 +43,13 @@ pub fn switching_protocols(member: &HeaderMap, protocol: &'static str) -> Header
 fn keep_allowed(headers: &mut HeaderMap, inner_proxy: bool) {
     let nominated = Nominated::by(headers);
     let passes = |name: &HeaderName| {
-        (is_of_the_api(name) || inner_proxy && is_of_a_program(name)) && !nominated.contains(name)
+        (api_headers::is_of_responses(name.as_str()) || inner_proxy && is_of_a_program(name))
+            && !nominated.contains(name)
     };
     let removed: Vec<HeaderName> = headers.keys().filter(|name| !passes(name)).cloned().collect();
     for name in removed {
         headers.remove(name);
     }
-}
-
-/// Whether the header belongs to the Kubernetes API, to caching or to ranges of HTTP. `Location` does not,
-/// because a member's path is another one on the host.
-fn is_of_the_api(name: &HeaderName) -> bool {
-    matches!(
-        name.as_str(),
-        "accept-patch"
-            | "accept-ranges"
-            | "age"
-            | "allow"
-            | "audit-id"
-            | "cache-control"
-            | "content-digest"
-            | "content-disposition"
-            | "content-encoding"
-            | "content-language"
-            | "content-length"
-            | "content-range"
-            | "content-type"
-            | "date"
-            | "deprecation"
-            | "etag"
-            | "expires"
-            | "last-modified"
-            | "pragma"
-            | "retry-after"
-            | "sunset"
-            | "vary"
-            | "warning"
-            | "x-accepted-stream-protocol-versions"
-    ) || name.as_str().starts_with("x-kubernetes-pf-")
 }
 
 /// Whether the header is one that a program behind an inner proxy may send: its own, a registry's or gRPC's.
@@ -103,8 +72,6 @@ fn has_passive_content(headers: &HeaderMap) -> bool {
 
 /// The header that names the hop where an answer comes from.
 pub const HOP: HeaderName = HeaderName::from_static(hop::HEADER);
-/// apimachinery: `util/httpstream.HeaderProtocolVersion`
-const STREAM_PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 /// The lines of a handshake, and the audit id.
 const HANDSHAKE: usize = 8;
 /// The media types of the Kubernetes API, of logs and of downloads.

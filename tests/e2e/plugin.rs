@@ -6,7 +6,7 @@ mod direct_get;
 mod direct_logs;
 mod doctor;
 mod exact_output;
-mod hubs;
+mod hub_template;
 mod kubeconfig;
 mod kubectl;
 mod listen;

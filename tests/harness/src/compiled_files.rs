@@ -22,6 +22,17 @@ fn every_file_of_the_tests_is_a_module() {
     }
 }
 
+/// `tests/e2e.sh` finds these folders as parts of a test's path, so a file of such a name would move its tests.
+#[test]
+fn no_file_of_the_tests_has_the_name_of_a_tier() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let files = files(&root.join("tests/e2e"));
+    let is_tier = |file: &&PathBuf| TIERS.iter().any(|tier| file.file_stem().unwrap() == *tier);
+    assert_eq!(files.iter().find(is_tier), None);
+}
+
+const TIERS: [&str; 6] = ["slow", "pods", "hubs", "quiet", "serial", "together"];
+
 /// The nearest `foo.rs` beside a folder `foo` that the file is in: the folders between are modules within it.
 fn parent(file: &Path) -> Option<PathBuf> {
     file.ancestors().skip(1).map(|folder| folder.with_extension("rs")).find(|beside| beside.is_file())

@@ -31,7 +31,7 @@ mod identity;
 mod logged;
 mod traced;
 
-use answer::NoBody;
+use answer::BodyError;
 pub(crate) use authorized::authorized;
 pub(crate) use identity::trust;
 pub(crate) use logged::logged;
@@ -186,9 +186,9 @@ pub(crate) async fn send_limited(
     let (head, body) = client.send(request).await.map_err(failed)?.into_parts();
     match answer::body(body, limit).await {
         Ok(body) => Ok(Reply::new(&head, body)),
-        Err(NoBody::TooLarge) => Err(ClientError::TooLarge(limit)),
-        Err(NoBody::TooSlow(reason)) => Err(ClientError::Unreachable(reason)),
-        Err(NoBody::Failed(error)) => Err(failed(error)),
+        Err(BodyError::TooLarge) => Err(ClientError::TooLarge(limit)),
+        Err(BodyError::TooSlow(reason)) => Err(ClientError::Unreachable(reason)),
+        Err(BodyError::Failed(error)) => Err(failed(error)),
     }
 }
 

@@ -11,9 +11,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::READ_TIMEOUT;
 
-/// Why there is no whole body.
+/// Why the whole body was not read.
 #[derive(Debug)]
-pub(super) enum NoBody<E> {
+pub(super) enum BodyError<E> {
     TooLarge,
     TooSlow(Box<dyn Error + Send + Sync>),
     Failed(E),
@@ -23,19 +23,19 @@ pub(super) enum NoBody<E> {
 pub(super) async fn body<B: Body<Data = Bytes> + Unpin>(
     mut body: B,
     limit: usize,
-) -> Result<Bytes, NoBody<B::Error>> {
+) -> Result<Bytes, BodyError<B::Error>> {
     let begin = Instant::now();
     let mut read = BytesMut::new();
     loop {
         let earned = Duration::from_secs(read.len() as u64 / SLOWEST);
         let Ok(next) = timeout_at(begin + READ_TIMEOUT + earned, body.frame()).await else {
             let reason = format!("the answer arrives at less than {} KiB a second", SLOWEST / 1024);
-            return Err(NoBody::TooSlow(reason.into()));
+            return Err(BodyError::TooSlow(reason.into()));
         };
-        let Some(frame) = next.transpose().map_err(NoBody::Failed)? else { return Ok(read.freeze()) };
+        let Some(frame) = next.transpose().map_err(BodyError::Failed)? else { return Ok(read.freeze()) };
         let Ok(data) = frame.into_data() else { continue };
         if read.len() + data.remaining() > limit {
-            return Err(NoBody::TooLarge);
+            return Err(BodyError::TooLarge);
         }
         read.extend_from_slice(&data);
     }
@@ -77,7 +77,7 @@ mod tests {
         }
     }
 
-    async fn read(size: usize, pieces: usize) -> Result<usize, NoBody<Infallible>> {
+    async fn read(size: usize, pieces: usize) -> Result<usize, BodyError<Infallible>> {
         let pieces = Pieces { clock: interval(Duration::from_secs(1)), size, left: pieces };
         body(pieces, 1024 * 1024).await.map(|body| body.len())
     }
@@ -85,7 +85,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn fault_81_answer_by_the_byte_ends_in_time() {
         let begin = Instant::now();
-        assert!(matches!(read(1, usize::MAX).await, Err(NoBody::TooSlow(_))));
+        assert!(matches!(read(1, usize::MAX).await, Err(BodyError::TooSlow(_))));
         assert!(begin.elapsed() < 2 * READ_TIMEOUT, "{:?}", begin.elapsed());
     }
 
@@ -93,6 +93,6 @@ mod tests {
     async fn slow_answer_that_goes_on_is_read() {
         assert!(matches!(read(2048, 500).await, Ok(1_024_000)));
         assert!(matches!(read(1, 20).await, Ok(20)));
-        assert!(matches!(read(2048, 1000).await, Err(NoBody::TooLarge)));
+        assert!(matches!(read(2048, 1000).await, Err(BodyError::TooLarge)));
     }
 }

@@ -15,8 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use self::content::{Content, OtherContent};
-use super::grant::Reach;
-use super::role::GrantedRole;
+use super::role::{GrantedRole, Reach};
 use super::selection::{Clusters, names};
 use super::subject::GrantSubject;
 use super::{label_selector, through};

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use self::error::{LeftOnMember, NeverSeen, NoRole, UnknownSetting};
 use super::cluster_access::{self, MaintainedGrant};
 use super::outcomes::Outcomes;
-use super::role::{GrantedRole, RoleError};
+use super::role::{GrantedRole, Reach, RoleError};
 use super::selection::{Clusters, Selection, names};
 use super::subject::GrantSubject;
 use super::through;
@@ -292,30 +292,6 @@ async fn reach(
         status if status.is_success() => Ok(Reach::of(&answer.json())),
         StatusCode::FORBIDDEN => Ok(role.assumed_reach()),
         _ => Err(member.refused(format!("get {} {}", role.kind.as_str(), role.name), &answer).into()),
-    }
-}
-
-/// The verbs on `clusters/proxy` that a role needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    Read,
-    Write,
-}
-
-impl Reach {
-    /// Reads a ClusterRole or a Role; get, list and watch are all GET requests.
-    pub(super) fn of(role: &Value) -> Self {
-        let verbs =
-            role["rules"].as_array().into_iter().flatten().filter_map(|rule| rule["verbs"].as_array());
-        let reads = |verb: &Value| matches!(verb.as_str(), Some("get" | "list" | "watch"));
-        if verbs.flatten().all(reads) { Self::Read } else { Self::Write }
-    }
-
-    pub(super) fn verbs(self) -> &'static [&'static str] {
-        match self {
-            Self::Read => &["get"],
-            Self::Write => &["*"],
-        }
     }
 }
 

@@ -8,7 +8,6 @@ use kubectl_mc_api::access::objects::RBAC_GROUP;
 use kubectl_mc_api::cluster_access::RoleKind;
 use serde_json::{Value, json};
 
-use super::grant::Reach;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
@@ -131,6 +130,30 @@ impl Explain for RoleError {
 
     fn status(&self) -> ExitStatus {
         ExitStatus::Usage
+    }
+}
+
+/// The verbs on `clusters/proxy` that a role needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    Read,
+    Write,
+}
+
+impl Reach {
+    /// Reads a ClusterRole or a Role; get, list and watch are all GET requests.
+    pub(super) fn of(role: &Value) -> Self {
+        let verbs =
+            role["rules"].as_array().into_iter().flatten().filter_map(|rule| rule["verbs"].as_array());
+        let reads = |verb: &Value| matches!(verb.as_str(), Some("get" | "list" | "watch"));
+        if verbs.flatten().all(reads) { Self::Read } else { Self::Write }
+    }
+
+    pub(super) fn verbs(self) -> &'static [&'static str] {
+        match self {
+            Self::Read => &["get"],
+            Self::Write => &["*"],
+        }
     }
 }
 

@@ -292,24 +292,7 @@ pub(super) fn parser() -> Command {
     let root = Cli::command();
     let inherited = |clusters: Clusters, hubs: Hubs| -> Vec<_> {
         let flags = root.get_arguments().filter(|flag| flag.is_global_set()).cloned();
-        let adapt = |flag: Arg| {
-            if clusters == Clusters::ByName && flag.get_id() == "cluster" {
-                return flag.help("Name of the cluster, instead of the argument");
-            }
-            if matches!(clusters, Clusters::Choice | Clusters::Tool) && flag.get_id() == "cluster" {
-                return flag.help(
-                    "Clusters: names, globs, /regexes/, @sets, !exclusions; repeated or separated by commas",
-                );
-            }
-            if clusters == Clusters::Where && flag.get_id() == "where" {
-                let flag = flag.help_heading(None::<&str>);
-                return flag.help("Filter by fields, as in 'status.version>=v1.34,ready!=False'");
-            }
-            let is_shown =
-                clusters.shows(flag.get_id().as_str()) || (flag.get_id() == "hub" && hubs == Hubs::Any);
-            flag.hide(!is_shown)
-        };
-        flags.map(adapt).collect()
+        flags.map(|flag| scope::adapted(flag, clusters, hubs)).collect()
     };
     let verbs = VERBS.iter().map(|verb| {
         let command = (verb.arguments)(Command::new(verb.name)).about(verb.about);

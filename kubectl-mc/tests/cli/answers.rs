@@ -145,7 +145,7 @@ fn fault_81_broken_compressed_answer_fails_its_cluster() {
 
 /// Logs arrive line by line, so they are not compressed; and nothing is that the kubeconfig does not want.
 #[test]
-fn streams_and_disabled_compression_are_not_requested_compressed() {
+fn streams_are_requested_uncompressed() {
     let bed = Bed::serving(|path| ok(&good(path)));
     let logs = bed.run_with("KUBECTL_MC_DIRECT", "only", &["-C", "m1", "logs", "web"]);
     assert_eq!(logs.code, Some(0), "{logs:?}");

@@ -39,7 +39,7 @@ fn alias_of_a_given_kuberc_works_on_one_and_on_several_clusters() {
 }
 
 #[test]
-fn alias_of_a_change_is_confirmed_and_one_of_a_read_is_not_refused() {
+fn alias_is_confirmed_as_its_command() {
     let bed = bed();
     let ran = bed.run(&["-C", "m1,m2", "rmm", "web", "--kuberc=rc"]);
     assert!(ran.err.starts_with("error: refusing to change 2 clusters without confirmation"), "{ran:?}");

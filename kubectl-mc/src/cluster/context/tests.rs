@@ -1,6 +1,9 @@
 use std::fs;
 
 use super::*;
+use crate::env;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
 
 #[test]
 fn server_is_a_url_or_a_host_as_for_client_go() {

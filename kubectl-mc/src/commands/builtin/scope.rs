@@ -1,5 +1,7 @@
 //! Checks the flags that choose clusters, and the host's hub, against what a verb of the plugin supports.
 
+use clap::Arg;
+
 use crate::cli::{Flags, HubChoice};
 use crate::cluster::context::ClusterContext;
 use crate::cluster::hub;
@@ -33,6 +35,22 @@ pub(super) enum Clusters {
     Any,
     /// The same, and the color of lines.
     Lines,
+}
+
+/// A flag of the plugin as the help of a verb shows it.
+pub(super) fn adapted(flag: Arg, clusters: Clusters, hubs: Hubs) -> Arg {
+    match (clusters, flag.get_id().as_str()) {
+        (Clusters::ByName, "cluster") => flag.help("Name of the cluster, instead of the argument"),
+        (Clusters::Choice | Clusters::Tool, "cluster") => flag
+            .help("Clusters: names, globs, /regexes/, @sets, !exclusions; repeated or separated by commas"),
+        (Clusters::Where, "where") => flag
+            .help_heading(None::<&str>)
+            .help("Filter by fields, as in 'status.version>=v1.34,ready!=False'"),
+        (_, id) => {
+            let is_shown = clusters.shows(id) || (id == "hub" && hubs == Hubs::Any);
+            flag.hide(!is_shown)
+        }
+    }
 }
 
 impl Clusters {

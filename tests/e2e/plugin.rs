@@ -27,6 +27,7 @@ pub(crate) mod slow {
     pub(crate) mod direct_versions;
     pub(crate) mod hostile;
     pub(crate) mod kubectl_versions;
+    pub(crate) mod listen_python;
     pub(crate) mod other_tools;
     pub(crate) mod rollouts;
 }

@@ -32,7 +32,7 @@ mod renew;
 
 use crate::host::token::{Credential, Token};
 use assess::{Known, Trouble};
-use renew::Renewal;
+use renew::{Renewal, Written};
 
 /// The two Secrets of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,7 +130,7 @@ struct Ended {
     which: Which,
     /// The Secret with the token that was to be renewed.
     secret: Arc<Secret>,
-    result: Result<(), Trouble>,
+    result: Result<Written, Trouble>,
 }
 
 /// A member's credentials.
@@ -249,7 +249,11 @@ impl Keeper {
             let _turn = turns.acquire().await;
             let work = queued.begin();
             let result = renewal.run(&context.host, &context.namespace).await;
-            context.metrics.renewed(result.is_ok());
+            match &result {
+                Ok(Written::Token) => context.metrics.renewed(true),
+                Ok(Written::Superseded) => {}
+                Err(_) => context.metrics.renewed(false),
+            }
             work.done(result.is_err());
             Ended { cluster, which, secret, result }
         });
@@ -264,8 +268,10 @@ impl Keeper {
         }
         match result {
             // The watch delivers the new token. If it does not, another renewal starts after `not_before`.
-            Ok(()) => {
-                info!(%cluster, secret = which.secret(&cluster), "renewed a token");
+            Ok(written) => {
+                if written == Written::Token {
+                    info!(%cluster, secret = which.secret(&cluster), "renewed a token");
+                }
                 held.failed = 0;
                 held.trouble = None;
             }

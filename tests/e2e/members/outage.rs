@@ -24,8 +24,8 @@ fn member_recovers_from_an_outage_longer_than_its_token() -> Result<()> {
     let joined = Joined::under("e2e-away")?;
     // A host that was off from day 1 to day 31.
     age(&joined, "manager", 31 * DAY)?;
-    age(&joined, "member", 31 * DAY)?;
-    let old = joined.fleet.token("e2e-away.member")?;
+    // The renewal may be done before this returns, so the token that was written is compared.
+    let old = age(&joined, "member", 31 * DAY)?;
     eventually("the token is renewed", SOON, || {
         Ok((joined.fleet.token("e2e-away.member")? != old).then_some(()))
     })?;
@@ -109,13 +109,13 @@ fn join_warns_of_tokens_shorter_than_a_weekend() -> Result<()> {
     Ok(())
 }
 
-/// Writes one of the member's tokens as if it had been issued `age` ago.
-fn age(joined: &Joined, which: &str, age: Duration) -> Result<()> {
+/// Writes one of the member's tokens as if it had been issued `age` ago, and returns it.
+fn age(joined: &Joined, which: &str, age: Duration) -> Result<String> {
     let secret = format!("{}.{which}", joined.name);
     let token = aged(joined.alone.cluster, &joined.fleet.token(&secret)?, age)?;
     let path = format!("/api/v1/namespaces/{SYSTEM}/secrets/{secret}");
-    joined.fleet.host.merge(&path, &json!({"data": {"token": STANDARD.encode(token)}}))?;
-    Ok(())
+    joined.fleet.host.merge(&path, &json!({"data": {"token": STANDARD.encode(&token)}}))?;
+    Ok(token)
 }
 
 const DAY: Duration = Duration::from_secs(24 * 3600);

@@ -1,9 +1,8 @@
-//! Tools use a member by `kubectl mc listen`: kubectl by the printed kubeconfig and by a URL, curl by the host's name,
-//! and clients that drop the path of a server.
+//! Tools use a member by `kubectl mc listen`: kubectl by the printed kubeconfig and by a URL, and curl by the
+//! host's name. Other clients are in `slow/listen_python.rs`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::kubectl;
@@ -12,11 +11,11 @@ use harness::scene::Scene;
 use harness::tool::{Running, Tool};
 use harness::wait::{SOON, eventually};
 
+use crate::plugin;
 use crate::upgrades::port_forward::forward;
-use crate::{installed, plugin};
 
 /// A running listener, and what it has printed.
-struct Listening {
+pub(super) struct Listening {
     port: String,
     kubeconfig: String,
     certificates: String,
@@ -25,7 +24,7 @@ struct Listening {
 }
 
 impl Listening {
-    fn start(caller: &Caller, words: &[&str]) -> Result<Self> {
+    pub(super) fn start(caller: &Caller, words: &[&str]) -> Result<Self> {
         let mut running = plugin(caller)?.start(&[&["listen"], words].concat())?;
         running.wait_for("/version\n", SOON)?;
         let out = running.stdout();
@@ -39,7 +38,7 @@ impl Listening {
     }
 
     /// A program with the printed kubeconfig.
-    fn tool(&self, program: std::path::PathBuf, caller: &Caller) -> Result<Tool> {
+    pub(super) fn tool(&self, program: std::path::PathBuf, caller: &Caller) -> Result<Tool> {
         Ok(Tool::client(program, caller)?.env("KUBECONFIG", &self.kubeconfig))
     }
 }
@@ -133,37 +132,5 @@ fn curl_reaches_a_member_by_its_host_name() -> Result<()> {
     ensure!(unknown.contains("the token is missing or wrong"), "{unknown}");
     let rebound = curl.ok(&["-H", &listener.header, "-H", "Host: evil.example", &url])?;
     ensure!(rebound.contains("the Host header names no cluster"), "{rebound}");
-    Ok(())
-}
-
-#[test]
-fn tool_that_drops_the_path_reaches_the_member() -> Result<()> {
-    let scene = Scene::new("listen-drops")?;
-    let caller = scene.caller()?;
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/clients/python/host_and_port.py");
-    let source = source.to_str().context("a path that is no text")?;
-    let path = format!("/api/v1/namespaces/{}/configmaps", scene.name);
-    // By the member's own context it asks the host.
-    let direct = Tool::client(installed("python/bin/python")?, &scene.caller()?.at("m1")?)?;
-    let of_host = direct.ok(&[source, &path])?;
-    ensure!(!of_host.contains("kube-root-ca.crt"), "{of_host}");
-    let listener = Listening::start(&caller, &["m1"])?;
-    let python = listener.tool(installed("python/bin/python")?, &caller)?;
-    let of_member = python.ok(&[source, &path])?;
-    ensure!(of_member.contains("kube-root-ca.crt"), "{of_member}");
-    Ok(())
-}
-
-#[test]
-fn python_client_works_by_a_listener() -> Result<()> {
-    let scene = Scene::new("listen-python")?;
-    let caller = scene.caller()?;
-    scene.pod("one", "sleep 1000000")?;
-    let listener = Listening::start(&caller, &["m1"])?;
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/clients/python/client.py");
-    let python = listener.tool(installed("python/bin/python")?, &caller)?;
-    let python = python.with(&[source.to_str().context("a path that is no text")?]);
-    ensure!(python.ok(&["get", &scene.name])?.contains("one"));
-    ensure!(python.ok(&["exec", &scene.name, "one", "echo", "here"])? == "here\n");
     Ok(())
 }

@@ -22,6 +22,15 @@ use crate::outbound::tunnel::registry::AgentTunnels;
 use crate::outbound::upstream::connection;
 use crate::outbound::upstream::sidecar_client::{self, TryError};
 
+/// What became of a new token.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// It is in the Secret.
+    Token,
+    /// The Secret has another credential, or is gone. The watch delivers its new state.
+    Superseded,
+}
+
 /// A token that is due for renewal.
 pub(super) struct Renewal {
     pub(super) cluster: ClusterName,
@@ -34,11 +43,11 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    pub(super) async fn run(&self, host: &kube::Client, namespace: &str) -> Result<(), Trouble> {
+    pub(super) async fn run(&self, host: &kube::Client, namespace: &str) -> Result<Written, Trouble> {
         let renewed = async {
             let token = self.request().await?;
             self.try_out(&token).await?;
-            self.write(host, namespace, &token).await
+            write(&Api::namespaced(host.clone(), namespace), &self.secret, &token).await
         };
         timeout(TIMEOUT, renewed).await.unwrap_or_else(|_| Err(failed("it took too long")))
     }
@@ -91,24 +100,6 @@ impl Renewal {
         }
     }
 
-    /// Writes the token to its Secret, unless the Secret has changed since it was read.
-    async fn write(&self, host: &kube::Client, namespace: &str, token: &str) -> Result<(), Trouble> {
-        let secrets = Api::<Secret>::namespaced(host.clone(), namespace);
-        let patch = json!({
-            "metadata": {"uid": self.secret.uid(), "resourceVersion": self.secret.resource_version()},
-            "data": {"token": STANDARD.encode(token)},
-        });
-        let params = PatchParams::apply(SIDECAR);
-        match secrets.patch(&self.secret.name_any(), &params, &Patch::Merge(patch)).await {
-            Ok(_) => Ok(()),
-            // The Secret was changed or deleted in the meantime. The watch delivers its new state.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-            Err(error) => {
-                Err(failed(&format!("the host did not take the new token: {}", kube_error::message(&error))))
-            }
-        }
-    }
-
     fn refused(&self, error: kube::Error) -> Trouble {
         let manager = self.cluster.manager_secret();
         let said = kube_error::message(&error);
@@ -125,6 +116,32 @@ impl Renewal {
     }
 }
 
+/// Writes the token to its Secret, unless the credential there has changed since it was read. Other changes of the
+/// Secret, such as a new annotation, do not matter.
+async fn write(secrets: &Api<Secret>, read: &Secret, token: &str) -> Result<Written, Trouble> {
+    let refused = |error: kube::Error| {
+        failed(&format!("the host did not take the new token: {}", kube_error::message(&error)))
+    };
+    let mut version = read.resource_version();
+    for _ in 0..WRITES {
+        let patch = json!({
+            "metadata": {"uid": read.uid(), "resourceVersion": version},
+            "data": {"token": STANDARD.encode(token)},
+        });
+        match secrets.patch(&read.name_any(), &PatchParams::apply(SIDECAR), &Patch::Merge(patch)).await {
+            Ok(_) => return Ok(Written::Token),
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Written::Superseded),
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => return Err(refused(error)),
+        }
+        match secrets.get_opt(&read.name_any()).await.map_err(refused)? {
+            Some(now) if now.uid() == read.uid() && now.data == read.data => version = now.resource_version(),
+            _ => return Ok(Written::Superseded),
+        }
+    }
+    Err(failed("the Secret changed during each attempt to write the new token"))
+}
+
 fn unusable(secret: &Secret, error: &connection::Error) -> Trouble {
     failed(&format!("Secret {} cannot be used: {error}", secret.name_any()))
 }
@@ -136,3 +153,54 @@ fn failed(message: &str) -> Trouble {
 /// The shortest lifetime that Kubernetes allows for a token.
 const SHORTEST: Duration = Duration::from_secs(600);
 const TIMEOUT: Duration = Duration::from_secs(40);
+/// Attempts to write a token while other fields of its Secret change.
+const WRITES: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::host::fake;
+
+    fn secret(version: &str, token: &str) -> Value {
+        json!({
+            "metadata": {"name": "m1.member", "uid": "u", "resourceVersion": version},
+            "data": {"token": STANDARD.encode(token)},
+        })
+    }
+
+    /// The result for a Secret that is `now` and was read as version 1, and the written versions. A patch of any
+    /// other version is a conflict.
+    async fn written(now: Option<Value>) -> (Result<Written, Trouble>, Vec<Value>) {
+        let (sender, versions) = mpsc::channel();
+        let (host, _) = fake::host(move |patch| {
+            let failure = |code: u16| (code, json!({"kind": "Status", "status": "Failure", "code": code}));
+            let Some(now) = &now else { return failure(404) };
+            if patch.is_null() {
+                return (200, now.clone());
+            }
+            let version = patch["metadata"]["resourceVersion"].clone();
+            sender.send(version.clone()).unwrap();
+            if version == now["metadata"]["resourceVersion"] { (200, now.clone()) } else { failure(409) }
+        });
+        let read = serde_json::from_value(secret("1", "old")).unwrap();
+        let result = write(&Api::namespaced(host, "ns"), &read, "new").await;
+        (result, versions.try_iter().collect())
+    }
+
+    #[tokio::test]
+    async fn changed_annotation_does_not_lose_a_new_token() {
+        let (result, versions) = written(Some(secret("2", "old"))).await;
+        assert_eq!((result.ok(), versions), (Some(Written::Token), vec![json!("1"), json!("2")]));
+    }
+
+    #[tokio::test]
+    async fn changed_credential_is_not_overwritten() {
+        let (result, versions) = written(Some(secret("2", "of another"))).await;
+        assert_eq!((result.ok(), versions), (Some(Written::Superseded), vec![json!("1")]));
+        assert_eq!(written(None).await.0.ok(), Some(Written::Superseded));
+    }
+}

@@ -19,6 +19,7 @@ fi
 if [ "${1:-}" != --demo ]; then needs+=(
     buildah:buildah
     script:bsdutils
+    less:less
     zsh:zsh
     fish:fish
     dbus-run-session:dbus-daemon

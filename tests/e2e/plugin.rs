@@ -29,5 +29,6 @@ pub(crate) mod slow {
     pub(crate) mod kubectl_versions;
     pub(crate) mod listen_python;
     pub(crate) mod other_tools;
+    pub(crate) mod pager;
     pub(crate) mod rollouts;
 }

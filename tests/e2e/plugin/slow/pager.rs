@@ -10,14 +10,20 @@ use harness::scene::{EVERY_VERB, Scene};
 use harness::tool::Tool;
 use harness::wait::{SOON, eventually};
 
+use crate::plugin_in;
+
 #[test]
 fn fault_36_paused_pager_shows_the_whole_log() -> Result<()> {
     let scene = Scene::new("pager")?;
     let caller = scene.caller()?;
     let agents = &own_agent::shared()?.cluster;
-    scene.let_in(&caller, &[agents], EVERY_VERB)?;
+    scene.let_in(&caller, &[&scene.member, agents], EVERY_VERB)?;
     // 9 MB, which is less than the 10 MiB after which a kubelet begins another file.
     scene.pod("big", "yes $(printf '%0900d' 0) | head -n 9900; echo the end; sleep 1000000")?;
+    let plugin = plugin_in(&scene, &caller)?;
+    eventually("the log is written", SOON, || {
+        Ok((plugin.ok(&["logs", "--tail=1", "big"])? == "the end\n").then_some(()))
+    })?;
     let mut pagers = [scene.member.as_str(), agents]
         .map(|cluster| pager(&caller, cluster, &scene.name))
         .into_iter()

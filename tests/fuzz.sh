@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for FUZZ_SECONDS (5), two at a time, starting from the inputs in tests/fuzz/corpus. FUZZ_PROFILE is
-# the cargo profile (dev; `fuzz` runs faster and takes minutes to build). Failing inputs go to target/fuzz/found, prefixed
-# with the target's name.
+# Runs every fuzz target for FUZZ_SECONDS (5), two at a time, starting from the inputs in tests/fuzz/corpus, and compares
+# generated kubeconfigs with client-go for the same time. FUZZ_PROFILE is the cargo profile (dev; `fuzz` runs faster and
+# takes minutes to build). Failing inputs go to target/fuzz/found, prefixed with the target's name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export seconds="${FUZZ_SECONDS:-5}" profile="${FUZZ_PROFILE:-dev}"
@@ -25,3 +25,8 @@ fuzz() { # TARGET
 }
 export -f fuzz
 ls tests/fuzz/corpus | xargs -P 2 -I{} bash -euo pipefail -c 'fuzz {}'
+
+# The plugin is no library that libFuzzer could call. This test has generated kubeconfigs, others in each run.
+KUBECONFIG_SECONDS="$seconds" cargo test-all --quiet --bin kubectl-mc generated_kubeconfigs >"$out/kubeconfig.log" 2>&1 ||
+    { tail -40 "$out/kubeconfig.log" >&2; echo "fuzz: kubeconfig failed" >&2; exit 1; }
+echo "fuzz: kubeconfig: done"

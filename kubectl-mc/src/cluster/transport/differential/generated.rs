@@ -179,11 +179,7 @@ fn generated_kubeconfigs_are_read_as_by_client_go() {
         [&pem, &key].map(|text| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text));
     let client_go = std::cell::RefCell::new(ClientGo::start());
     let (accepted, refused) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
-    // The same kubeconfigs in each run; KUBECONFIG_CASES chooses another number of them.
-    let cases = std::env::var("KUBECONFIG_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(600);
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
-    let result = runner.run(&kubeconfig(), |text| {
+    let check = |text: String| {
         let text = text.replace(": CA", &format!(": {authority}")).replace(": KEY", &format!(": {private}"));
         let (folder, question) = folder(text.as_bytes());
         for (file, content) in
@@ -198,7 +194,22 @@ fn generated_kubeconfigs_are_read_as_by_client_go() {
         let counter = if answer.error.is_empty() { &accepted } else { &refused };
         counter.set(counter.get() + 1);
         Ok(())
-    });
+    };
+    // The same kubeconfigs in each run; KUBECONFIG_CASES chooses another number of them. With KUBECONFIG_SECONDS they
+    // are others in each run, for this time.
+    let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u32>().ok());
+    let mut cases = number("KUBECONFIG_CASES").unwrap_or(600);
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let mut runner =
+        TestRunner::new_with_rng(config.clone(), TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let mut result = runner.run(&kubeconfig(), check);
+    if let Some(seconds) = number("KUBECONFIG_SECONDS") {
+        let (begun, one) = (std::time::Instant::now(), cases);
+        while result.is_ok() && begun.elapsed().as_secs() < seconds.into() {
+            result = TestRunner::new(config.clone()).run(&kubeconfig(), check);
+            cases += one;
+        }
+    }
     if let Err(error) = result {
         panic!("{error}");
     }

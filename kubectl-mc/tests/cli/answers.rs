@@ -163,7 +163,7 @@ fn streams_are_requested_uncompressed() {
     assert!(!requests.iter().any(|head| head.to_lowercase().contains("accept-encoding")), "{requests:?}");
 }
 
-/// As in client-go: an overloaded server says when to come again.
+/// As in client-go: an overloaded server says when to retry.
 #[test]
 fn retry_after_is_waited_for_within_the_timeout() {
     let asked = AtomicUsize::new(0);

@@ -9,7 +9,7 @@ use crate::api::Api;
 use crate::bed::{SYSTEM, host};
 use crate::wait::{SOON, eventually};
 
-/// A spare cluster, for a test that has the turn at it. It has only what Kubernetes itself made, now and
+/// A spare cluster, for the test whose turn it is. It has only what Kubernetes itself made, now and
 /// again after this is dropped.
 pub struct Clean {
     pub cluster: &'static Cluster,

@@ -104,6 +104,7 @@ pub mod members {
 pub mod request {
     pub mod agent_handshake;
     pub mod attach;
+    pub mod authorized;
     pub mod cors;
     pub mod debug;
     pub mod error;
@@ -111,6 +112,7 @@ pub mod request {
     pub mod guarded;
     pub mod handler;
     pub mod hold;
+    pub mod login;
     pub mod proxy;
     pub mod record;
     pub mod redirect;

@@ -244,6 +244,10 @@ impl Allowed {
         &self.identity
     }
 
+    pub fn into_identity(self) -> Arc<Identity> {
+        self.identity
+    }
+
     pub fn reason(&self) -> &Arc<str> {
         &self.reason
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, StatusCode, header};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use kubectl_mc_api::ClusterName;
 use tokio::time::timeout;
@@ -13,11 +14,13 @@ use crate::base::counted_io::{Tallies, Tally};
 use crate::base::io_hook::Hooked;
 use crate::base::random;
 use crate::head::protocol::Protocol;
-use crate::identity::authorization::Allowed;
 use crate::limits::upload::Upload;
 use crate::outbound::body::{self, Body};
+use crate::outbound::tunnel::accounts::Accounts;
+use crate::outbound::tunnel::registry::Reservation;
 use crate::outbound::tunnel::{HANDSHAKE_TIMEOUT, PROTOCOL, REPLICA_HEADER, link, web_socket};
 use crate::request::agent_handshake::{self, handshake, permitted};
+use crate::request::authorized::{Authorized, Revalidated};
 use crate::request::error::Error;
 use crate::request::record::Record;
 use crate::request::revalidation::End;
@@ -31,20 +34,20 @@ pub fn respond(
     cluster: &ClusterName,
     mut request: Request<Upload>,
     upgrade: Option<Protocol>,
-    allowed: Allowed,
+    authorized: Authorized,
     record: &Record,
 ) -> Result<Response<Body>, Error> {
     if services.readiness.is_draining() {
         return Err(Error::Closing);
     }
-    let deleted = permitted(cluster, allowed.identity(), &services.agent_accounts)?;
+    let deleted = permitted(cluster, authorized.identity(), &services.agent_accounts)?;
     services.inventory.registered(cluster)?;
     let (agent, key) = handshake(request.headers(), upgrade)?;
     let reservation = services.agent_tunnels.reserve(cluster, agent).map_err(agent_handshake::Error::from)?;
     // Checked again: the member may have been deleted before anything could end this request.
     services.inventory.registered(cluster)?;
     let interval = INTERVAL.mul_f64(0.5 + random::fraction() / 2.0);
-    record.hold().keep_revalidation(services.revalidate_every(interval, allowed, Some(deleted), record));
+    let revalidated = authorized.revalidated_every(interval, services, Some(&deleted), record);
 
     let mut head = body::response(StatusCode::SWITCHING_PROTOCOLS, Body::Empty);
     let headers = head.headers_mut();
@@ -61,32 +64,39 @@ pub fn respond(
 
     let downstream = upgrade::downstream(&mut request);
     let (record, accounts) = (record.clone(), services.agent_accounts.clone());
-    services.tunnels.tasks.spawn(
-        async move {
-            let mut over = record.hold().over();
-            // Cancel-safe: a connection that was not handed over is closed.
-            let handed_over = tokio::select! {
-                biased;
-                () = &mut over => return,
-                handed_over = timeout(HANDSHAKE_TIMEOUT, downstream) => handed_over,
-            };
-            match handed_over {
-                Ok(Ok(stream)) => {
-                    let (read, written) = (Arc::<Tally>::default(), Arc::<Tally>::default());
-                    let tallies = Tallies { read: read.clone(), written: written.clone() };
-                    let stream = Hooked::new(TokioIo::new(stream), tallies);
-                    let ended = link::carry(stream, reservation, over, &accounts).await;
-                    let bytes = [(BYTES_FROM_CALLER, read.count()), (BYTES_TO_CALLER, written.count())];
-                    let reason = reason(ended, record.hold().end());
-                    record.audit(|trail| trail.tunnel_ended(TunnelEnd { bytes, reason }));
-                }
-                Ok(Err(error)) => debug!(error = %error, "the agent's tunnel was not handed over"),
-                Err(_) => debug!("the agent's tunnel was not handed over in time"),
-            }
-        }
-        .in_current_span(),
-    );
+    let carried = carry(revalidated, downstream, reservation, record, accounts);
+    services.tunnels.tasks.spawn(carried.in_current_span());
     Ok(head)
+}
+
+/// Runs the tunnel until it ends or loses its right.
+async fn carry(
+    _: Revalidated,
+    downstream: OnUpgrade,
+    reservation: Reservation,
+    record: Record,
+    accounts: Arc<Accounts>,
+) {
+    let mut over = record.hold().over();
+    // Cancel-safe: a connection that was not handed over is closed.
+    let handed_over = tokio::select! {
+        biased;
+        () = &mut over => return,
+        handed_over = timeout(HANDSHAKE_TIMEOUT, downstream) => handed_over,
+    };
+    match handed_over {
+        Ok(Ok(stream)) => {
+            let (read, written) = (Arc::<Tally>::default(), Arc::<Tally>::default());
+            let tallies = Tallies { read: read.clone(), written: written.clone() };
+            let stream = Hooked::new(TokioIo::new(stream), tallies);
+            let ended = link::carry(stream, reservation, over, &accounts).await;
+            let bytes = [(BYTES_FROM_CALLER, read.count()), (BYTES_TO_CALLER, written.count())];
+            let reason = reason(ended, record.hold().end());
+            record.audit(|trail| trail.tunnel_ended(TunnelEnd { bytes, reason }));
+        }
+        Ok(Err(error)) => debug!(error = %error, "the agent's tunnel was not handed over"),
+        Err(_) => debug!("the agent's tunnel was not handed over in time"),
+    }
 }
 
 /// The reason for the end of a tunnel, for the audit.

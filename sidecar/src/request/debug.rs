@@ -11,10 +11,10 @@ use serde::Serialize;
 use tracing::info;
 
 use crate::head::request_info::Debug;
-use crate::identity::authorization::Allowed;
 use crate::limits::in_flight::Usage;
 use crate::members::cluster::Cluster;
 use crate::outbound::body::{self, Body, TEXT};
+use crate::request::authorized::Authorized;
 use crate::request::services::Services;
 
 /// `/debug/state`.
@@ -96,7 +96,7 @@ struct Agent {
 pub async fn respond<B>(
     services: &Services,
     debug: Debug,
-    allowed: Allowed,
+    authorized: Authorized,
     request: Request<B>,
 ) -> Response<Body>
 where
@@ -107,12 +107,12 @@ where
             Ok(state) => response(StatusCode::OK, "application/json", state),
             Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         },
-        (Debug::LogLevel, &Method::PUT) => set_log_level(services, &allowed, request.into_body()).await,
+        (Debug::LogLevel, &Method::PUT) => set_log_level(services, authorized, request.into_body()).await,
         (Debug::LogLevel, _) => text(StatusCode::OK, &services.log_level.current()),
     }
 }
 
-async fn set_log_level<B>(services: &Services, allowed: &Allowed, body: B) -> Response<Body>
+async fn set_log_level<B>(services: &Services, authorized: Authorized, body: B) -> Response<Body>
 where
     B: HttpBody<Data = Bytes, Error: std::error::Error + Send + Sync + 'static>,
 {
@@ -122,7 +122,8 @@ where
     };
     let set = std::str::from_utf8(&wanted).map_err(|_| "it is not UTF-8".to_owned());
     // Logged before the change, because the new level may omit it.
-    let before = |level: &str| info!(user = allowed.identity().user, level, "the level of the log changes");
+    let before =
+        |level: &str| info!(user = authorized.identity().user, level, "the level of the log changes");
     match set.and_then(|wanted| services.log_level.set(wanted, before)) {
         Ok(level) => text(StatusCode::OK, &format!("successfully set the log level to {level}")),
         Err(why) => text(

@@ -1,23 +1,22 @@
-//! Handles a request from top to bottom: each function is one step and takes the value that the previous step
-//! returned, so no step can be left out. `docs/explanation/request-path.md` describes the same path in prose.
+//! Handles a request from top to bottom. The place in the limits (`Permit`), the stored beginning of the audit
+//! (`Begun`), the right (`Authorized`) and its revalidation (`Revalidated`) are values: each step returns the one that
+//! the next step takes, so none of them can be left out. `docs/explanation/request-path.md` describes the same path in
+//! prose.
 
 use std::cell::LazyCell;
 use std::future::ready;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 
-use crate::connection::head_limit::{HeadLimit, TooLarge};
+use crate::connection::head_limit::TooLarge;
 use crate::endpoints::clusters;
 use crate::endpoints::clusters::Viewer;
 use crate::head::audit_id::AuditId;
 use crate::head::deadline;
-use crate::head::headers;
 use crate::head::request_info::{self, Health, RequestInfo, Route};
-use crate::identity::authentication::By;
-use crate::identity::impersonation;
 use crate::identity::peer::{Peer, Waiting};
 use crate::limits::cutoff::Cutoff;
 use crate::limits::upload::Upload;
@@ -25,11 +24,13 @@ use crate::observe::metrics;
 use crate::observe::panics;
 use crate::outbound::body::{self, Body, TEXT};
 use crate::request::attach;
+use crate::request::authorized::authorize;
 use crate::request::cors;
 use crate::request::debug;
 use crate::request::error::Error;
 use crate::request::flow;
 use crate::request::guarded::Guarded;
+use crate::request::login;
 use crate::request::proxy;
 use crate::request::proxy::Draft;
 use crate::request::record::Record;
@@ -125,127 +126,62 @@ async fn respond(
     if !services.documents.load().has_group(info.group()) {
         return Err(not_found(&request));
     }
-    // These need neither the host nor a member.
-    match &info.route {
-        Route::Discovery(document) => {
-            return Ok(services.documents.load().respond(*document, request.headers()));
-        }
-        Route::Health(health) => return Ok(self::health(services, *health)),
-        Route::Metrics
-        | Route::Debug(_)
-        | Route::Clusters(_)
-        | Route::Proxy(..)
-        | Route::Attach(_)
-        | Route::HubObjects(_) => {}
+    if let Some(answer) = public(services, &info.route, request.headers()) {
+        return Ok(answer);
     }
-
     let long_running = info.is_long_running;
-    if long_running && services.readiness.is_closing() {
-        // The cutoff would soon end it; another replica can take it.
-        return Err(Error::Closing);
-    }
-    let limit = match long_running {
-        true => None,
-        false => Some(deadline::within(services.request_timeout, request.uri().query())?),
-    };
-    let due = record.hold().due_within(limit);
-
-    let is_stranger = !peer.is_known();
-    if is_stranger {
-        record.hold().of_stranger(peer.place_of_stranger().inspect_err(|_| peer.retire())?);
-    }
-    let caller = services.authenticator.authenticate(peer, request.headers_mut()).await;
-    match &caller {
-        Ok(caller) if caller.by != By::Nothing => {
-            peer.mark_authenticated();
-            if is_stranger {
-                record.hold().of_stranger(None);
-            }
-        }
-        Err(failed) if !failed.error.is_refusal() => {}
-        // An HTTP/2 connection costs a server more than its client, so unknown callers do not keep one
-        // (CVE-2023-44487). The host's own connection carries all callers.
-        _ if request.version() == Version::HTTP_2 && !services.authenticator.is_front_proxy(peer) => {
-            peer.retire()
-        }
-        _ => {}
-    }
-    drop(waiting);
-    let caller = caller.map_err(|failed| record.login_failed(failed))?;
-    record.logged_in(&caller.identity);
-    // The front proxy's connection carries all callers, and its heads may be large because of identities.
+    let due = record.hold().due_within(longest_duration(services, &info, request.uri())?);
+    let caller = login::authenticate(services, peer, waiting, &mut request, record).await?;
     let by = caller.by;
-    if by == By::RequestHeader {
-        HeadLimit::CALLER.check(request.headers())?;
-    } else {
-        // The host decides about the pages of its own callers. After the login, so that the audit names the user
-        // whose browser was abused.
-        cors::check_origin(services.cors.as_ref(), &request, info.upgrade.is_some())?;
-    }
-
     // The login is admitted before any review at the host for it, and impersonation does not change that.
     let user = flow::caller(&services.limits, &caller.identity);
     request.body().charge(user);
-    record.hold().admitted(match due {
+    let permit = match due {
         Some(due) => record.hold().queue(services.limits.admit(info.verb.is_read(), user, due)).await?,
         None if matches!(info.route, Route::Attach(_)) => services.limits.admit_agent(user)?,
         None if info.upgrade.is_some() => services.limits.admit_tunnel(user)?,
         None => services.limits.admit_watch(user)?,
-    });
+    };
     if long_running {
         record.hold().charge(user, info.cluster());
     }
-    // Inside the caller's share of requests, so that one caller cannot fill a slow audit log. Exempt callers
-    // have no share.
-    record.store_beginning(due).await?;
-    let subject = match impersonation::requested(&caller, request.headers_mut())? {
-        Some(requested) => Box::pin(requested.check(&caller.identity, user, &services.authorizer)).await?,
-        None => caller.identity.into(),
-    };
-    record.authenticated(subject.identity());
-    let allowed = services.authorizer.authorize(subject, user, &info).await?;
-    record.allowed(allowed.reason());
+    let begun = record.store_beginning(permit, caller, due).await?;
+    let authorized = authorize(services, begun, user, &info, request.headers_mut(), record).await?;
 
     let (group, name, path) = match &info.route {
         Route::Proxy(group, name, path) => (*group, name, path),
         Route::Clusters(name) => {
-            let (authorizer, identity) = (services.authorizer.clone(), allowed.identity().clone());
-            let viewer = Viewer { authorizer, identity, caller: user };
-            if long_running {
-                record.hold().keep_revalidation(services.revalidate(allowed, None, record));
-            }
+            let identity = authorized.revalidated(services, due, None, record).into_identity();
+            let viewer = Viewer { authorizer: services.authorizer.clone(), identity, caller: user };
             let (parts, body) = request.into_parts();
             record.hold().unread(body);
             let (registry, verb) = (&services.registry, info.verb);
             return Ok(Box::pin(clusters::respond(registry, viewer, verb, name.as_ref(), &parts)).await?);
         }
         Route::Attach(name) => {
-            return attach::respond(services, name, request, info.upgrade, allowed, record);
+            return attach::respond(services, name, request, info.upgrade, authorized, record);
         }
         Route::HubObjects(objects) => {
             let server = services.hub_server.as_ref().ok_or_else(|| not_found(&request))?;
             record.hold().admitted_by_member(record.hold().queue(server.admit(user, due)).await?);
-            let identity = allowed.identity().clone();
-            if long_running {
-                record.hold().keep_revalidation(services.revalidate(allowed, None, record));
-            }
-            let answer = async { Ok(server.respond(objects, request, &identity, due).await?) };
+            let revalidated = authorized.revalidated(services, due, None, record);
+            let answer = async { Ok(server.respond(objects, request, revalidated.identity(), due).await?) };
             return Box::pin(record.hold().unless_over(answer)).await;
         }
-        Route::Debug(debug) => return Ok(Box::pin(debug::respond(services, *debug, allowed, request)).await),
+        Route::Debug(debug) => {
+            return Ok(Box::pin(debug::respond(services, *debug, authorized, request)).await);
+        }
         Route::Metrics | Route::Discovery(_) | Route::Health(_) => return Ok(self::metrics(services)),
     };
-    let cluster = services.inventory.find_in(group, allowed.only_for(), name)?;
+    let cluster = services.inventory.find_in(group, authorized.only_for(), name)?;
     record.is_to(&cluster.requests);
     if info.upgrade.is_none() {
         record.hold().admitted_by_member(record.hold().queue(cluster.admit(user, due)).await?);
     }
-
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
-    let draft = Draft::new(request, path, info.upgrade, user, &allowed, &services.rules, record.to_member());
-    if long_running {
-        record.hold().keep_revalidation(services.revalidate(allowed, Some(cluster.gone.clone()), record));
-    }
+    let revalidated = authorized.revalidated(services, due, Some(&cluster.gone), record);
+    let rules = &services.rules;
+    let draft = Draft::new(request, path, info.upgrade, user, revalidated, rules, record.to_member());
     let inventory = services.inventory.as_ref();
     let mut response = match (info.upgrade, downstream) {
         (Some(protocol), Some(downstream)) => {
@@ -254,19 +190,39 @@ async fn respond(
             Box::pin(record.hold().unless_over(forward)).await?
         }
         _ if long_running => {
-            let forward = proxy::forward(inventory, &cluster, draft, due);
+            let forward = proxy::forward(inventory, &cluster, draft);
             Box::pin(record.hold().unless_over(forward)).await?
         }
-        _ => proxy::forward(inventory, &cluster, draft, due).await?,
+        _ => proxy::forward(inventory, &cluster, draft).await?,
     };
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        let location = redirect::checked(&response, group, name, path, by)?;
-        headers::clean_response(response.headers_mut(), path.is_inner_proxy());
-        if let Some(location) = location {
-            response.headers_mut().insert(header::LOCATION, location);
-        }
+        redirect::clean(&mut response, group, name, path, by)?;
     }
     Ok(response)
+}
+
+/// The answers that need neither the host nor a member, and no login.
+fn public(services: &Services, route: &Route, headers: &HeaderMap) -> Option<Response<Body>> {
+    match route {
+        Route::Discovery(document) => Some(services.documents.load().respond(*document, headers)),
+        Route::Health(health) => Some(self::health(services, *health)),
+        Route::Metrics
+        | Route::Debug(_)
+        | Route::Clusters(_)
+        | Route::Proxy(..)
+        | Route::Attach(_)
+        | Route::HubObjects(_) => None,
+    }
+}
+
+/// The longest duration of a request; a long-running one has none.
+fn longest_duration(services: &Services, info: &RequestInfo, uri: &Uri) -> Result<Option<Duration>, Error> {
+    match info.is_long_running {
+        // The cutoff would soon end it; another replica can take it.
+        true if services.readiness.is_closing() => Err(Error::Closing),
+        true => Ok(None),
+        false => Ok(Some(deadline::within(services.request_timeout, uri.query())?)),
+    }
 }
 
 fn not_found(request: &Request<Upload>) -> Error {

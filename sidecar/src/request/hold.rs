@@ -66,7 +66,7 @@ impl Hold {
     }
 
     /// Keeps a permit until the request is over.
-    pub fn admitted(&self, permit: Permit) {
+    pub(super) fn admitted(&self, permit: Permit) {
         self.permits.with(|permits| permits.sidecar = Some(permit));
     }
 
@@ -103,7 +103,7 @@ impl Hold {
     }
 
     /// Keeps the revalidation of a long-running request until the request is over.
-    pub fn keep_revalidation(&self, revalidation: Revalidation) {
+    pub(super) fn keep_revalidation(&self, revalidation: Revalidation) {
         self.must_end(End::Revalidation(revalidation));
     }
 

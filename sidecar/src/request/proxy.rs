@@ -16,7 +16,6 @@ use crate::head::headers;
 use crate::head::protocol::Protocol;
 use crate::head::request_info::MemberPath;
 use crate::identity::Identity;
-use crate::identity::authorization::Allowed;
 use crate::identity::impersonation::{self, member};
 use crate::limits::in_flight::Caller;
 use crate::limits::upload::Upload;
@@ -27,6 +26,7 @@ use crate::outbound::body::Body;
 use crate::outbound::upstream::outgoing::{self, Outgoing};
 use crate::outbound::upstream::prepared::Prepared;
 use crate::outbound::upstream::{self, Error, MemberBody, Over};
+use crate::request::authorized::Revalidated;
 use crate::telemetry::spans::ToMember;
 
 /// An authorized request of a caller, with everything that the member's request is made from. It is kept
@@ -40,6 +40,7 @@ pub struct Draft<'a> {
     /// Charged for what an agent's tunnel holds of the answer.
     caller: Caller,
     identity: Arc<Identity>,
+    due: Option<Instant>,
     rules: &'a member::Rules,
     to_member: Option<Box<ToMember>>,
 }
@@ -59,7 +60,7 @@ impl<'a> Draft<'a> {
         path: &'a MemberPath,
         upgrade: Option<Protocol>,
         caller: Caller,
-        allowed: &Allowed,
+        revalidated: Revalidated,
         rules: &'a member::Rules,
         to_member: Option<Box<ToMember>>,
     ) -> Self {
@@ -70,7 +71,8 @@ impl<'a> Draft<'a> {
             path,
             upgrade,
             caller,
-            identity: allowed.identity().clone(),
+            due: revalidated.due(),
+            identity: revalidated.into_identity(),
             rules,
             to_member,
         }
@@ -158,13 +160,13 @@ impl<'a> Draft<'a> {
 }
 
 /// Sends a request and streams the member's answer: the head first, then each chunk as it arrives. The head
-/// must arrive before the request is `due`, if it has a deadline.
+/// must arrive before the request's deadline, if it has one.
 pub async fn forward(
     inventory: &Inventory,
     cluster: &Cluster,
     mut draft: Draft<'_>,
-    due: Option<Instant>,
 ) -> Result<Response<Body>, crate::request::error::Error> {
+    let due = draft.due;
     let answered = {
         let mut answered = pin!(exchange(inventory, cluster, &mut draft));
         match due {

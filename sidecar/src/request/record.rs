@@ -14,9 +14,10 @@ use crate::base::locked::Locked;
 use crate::head::audit_id::AuditId;
 use crate::head::request_info::RequestInfo;
 use crate::identity::Identity;
-use crate::identity::authentication::{self, Failed};
+use crate::identity::authentication::{self, Authenticated, Failed};
 use crate::identity::peer::Peer;
 use crate::limits::cutoff::Listed;
+use crate::limits::in_flight::Permit;
 use crate::request::hold::Hold;
 use crate::request::revalidation::End;
 use crate::telemetry::audit;
@@ -54,6 +55,17 @@ struct Entry {
     trail: Option<Box<audit::Trail>>,
     /// The span, if tracing is on.
     span: Option<Box<RequestSpan>>,
+}
+
+/// Proof that a request has its place and that its first audit event is stored. It keeps the caller, for whom the
+/// sidecar may act from here on.
+#[derive(Debug)]
+pub struct Begun(Authenticated);
+
+impl Begun {
+    pub(super) fn into_caller(self) -> Authenticated {
+        self.0
+    }
 }
 
 impl Record {
@@ -140,18 +152,25 @@ impl Record {
         self.trace(|span| span.logged_in(login));
     }
 
-    /// Stores the first audit event, before the sidecar acts for the caller.
+    /// Keeps the request's place, and stores the first audit event before the sidecar acts for the caller. The place
+    /// precedes it, so that one caller cannot fill a slow audit log. Exempt callers have no share.
     ///
     /// # Errors
     ///
     /// The event was not stored, and the audit mode requires it.
-    pub async fn store_beginning(&self, due: Option<Instant>) -> Result<(), audit::NotStored> {
+    pub async fn store_beginning(
+        &self,
+        permit: Permit,
+        caller: Authenticated,
+        due: Option<Instant>,
+    ) -> Result<Begun, audit::NotStored> {
+        self.0.hold.admitted(permit);
         let pending = self.audit(|trail| trail.beginning(&self.0.audit_id)).flatten();
         if let Some(pending) = pending {
             let has_room = pending.store(due).await?;
             self.audit(|trail| trail.begun(has_room));
         }
-        Ok(())
+        Ok(Begun(caller))
     }
 
     /// Adds the host's reason for allowing the request.

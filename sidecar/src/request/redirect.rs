@@ -6,16 +6,37 @@
 use http::{HeaderValue, Response, header};
 use kubectl_mc_api::{ClusterName, Origin};
 
+use crate::head::headers;
 use crate::head::request_info::MemberPath;
 use crate::identity::authentication::By;
 use crate::outbound::upstream::Error;
+
+/// Removes the headers that are not for the caller, and rewrites a redirect.
+///
+/// # Errors
+///
+/// As of [`checked`].
+pub fn clean<B>(
+    response: &mut Response<B>,
+    group: Origin,
+    cluster: &ClusterName,
+    requested: &MemberPath,
+    by: By,
+) -> Result<(), Error> {
+    let location = checked(response, group, cluster, requested, by)?;
+    headers::clean_response(response.headers_mut(), requested.is_inner_proxy());
+    if let Some(location) = location {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(())
+}
 
 /// The `Location` for the caller, if the answer is a redirect.
 ///
 /// # Errors
 ///
 /// The redirect leaves the program, or the caller would not receive it.
-pub fn checked<B>(
+fn checked<B>(
     response: &Response<B>,
     group: Origin,
     cluster: &ClusterName,

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use prometheus_client::registry::Registry as MetricRegistry;
-use tokio_util::sync::CancellationToken;
 
 use crate::connection::goaway::Goaway;
 use crate::connection::places::Places;
@@ -13,7 +12,7 @@ use crate::endpoints::clusters::Registry;
 use crate::endpoints::discovery::Documents;
 use crate::endpoints::hub_server::HubServer;
 use crate::identity::authentication::Authenticator;
-use crate::identity::authorization::{Allowed, Authorizer};
+use crate::identity::authorization::Authorizer;
 use crate::identity::impersonation::member;
 use crate::limits::cutoff::Cutoffs;
 use crate::limits::in_flight::Limits;
@@ -24,8 +23,6 @@ use crate::observe::readiness::Readiness;
 use crate::outbound::tunnel::accounts::Accounts;
 use crate::outbound::tunnel::registry::AgentTunnels;
 use crate::request::cors::Cors;
-use crate::request::record::Record;
-use crate::request::revalidation::{self, Revalidation};
 use crate::request::upgrade::Tunnels;
 use crate::telemetry::audit::Auditor;
 use crate::telemetry::requests::Metrics;
@@ -61,28 +58,4 @@ pub struct Services {
     pub auditor: Option<Arc<Auditor>>,
     /// `None`: no tracing.
     pub tracer: Option<Arc<Tracer>>,
-}
-
-impl Services {
-    /// Starts the revalidation of a long-running request that was just allowed.
-    pub fn revalidate(
-        &self,
-        allowed: Allowed,
-        gone: Option<CancellationToken>,
-        record: &Record,
-    ) -> Revalidation {
-        self.revalidate_every(revalidation::INTERVAL, allowed, gone, record)
-    }
-
-    /// The same with another interval.
-    pub fn revalidate_every(
-        &self,
-        interval: Duration,
-        allowed: Allowed,
-        gone: Option<CancellationToken>,
-        record: &Record,
-    ) -> Revalidation {
-        let (authorizer, stop) = (self.authorizer.clone(), self.tunnels.stop.clone());
-        Revalidation::grant(authorizer, allowed, interval, stop, gone, record.hold().cutoff().clone())
-    }
 }

@@ -1,10 +1,9 @@
 //! Keeps a snapshot of the members that requests can be sent to. [`watch`] reads them from the host's
 //! MemberClusters and Secrets, and from the objects of a [`hub`].
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use kubectl_mc_api::{ClusterName, Origin};
 
 use crate::identity::Identity;
@@ -18,13 +17,14 @@ pub mod metrics;
 pub mod renewal;
 pub mod watch;
 
+use fleet::{Fleet, Registered};
 use hub::Hub;
 pub use metrics::Metrics;
 use renewal::Renewals;
 
 /// The registered members: a snapshot that is replaced by a single writer.
 pub struct Inventory {
-    members: ArcSwap<Option<Members>>,
+    members: ArcSwapOption<Fleet>,
     renewals: Renewals,
     on_demand: OnDemandAccess,
 }
@@ -59,17 +59,9 @@ impl Inventories {
 /// A registered member, or why nothing can be sent to it.
 pub type Found = Result<Arc<Cluster>, Arc<str>>;
 
-type Members = HashMap<ClusterName, Member>;
-
-/// A registered member and the inventory that it is served from.
-struct Member {
-    origin: Origin,
-    found: Found,
-}
-
 impl Inventory {
     pub fn new(renewals: Renewals, on_demand: OnDemandAccess) -> Self {
-        Self { members: ArcSwap::default(), renewals, on_demand }
+        Self { members: ArcSwapOption::empty(), renewals, on_demand }
     }
 
     /// The member of this name, if requests can be sent to it.
@@ -85,10 +77,10 @@ impl Inventory {
         name: &ClusterName,
     ) -> Result<Arc<Cluster>, Error> {
         let snapshot = self.members.load();
-        let members = snapshot.as_ref().as_ref().ok_or(Error::NotSynced)?;
+        let members = snapshot.as_ref().ok_or(Error::NotSynced)?;
         match members.get(name).filter(|member| only.is_none_or(|only| only == member.origin)) {
-            Some(Member { found: Ok(cluster), .. }) => Ok(cluster.clone()),
-            Some(Member { found: Err(why), .. }) => {
+            Some(Registered { way: Ok(cluster), .. }) => Ok(cluster.clone()),
+            Some(Registered { way: Err(why), .. }) => {
                 Err(Error::ProxyOff { cluster: name.clone(), why: why.clone() })
             }
             None => Err(Error::Unknown(group, name.clone())),
@@ -109,7 +101,7 @@ impl Inventory {
         let snapshot = self.members.load();
         let mut all: Vec<_> = snapshot
             .iter()
-            .flat_map(|members| members.iter().map(|(name, member)| (name.clone(), member.found.clone())))
+            .flat_map(|members| members.iter().map(|(name, member)| (name.clone(), member.way.clone())))
             .collect();
         all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         all
@@ -118,8 +110,8 @@ impl Inventory {
     /// Closes surplus and expired idle connections, before the sidecar stops.
     pub fn sweep(&self) {
         let snapshot = self.members.load();
-        let members = snapshot.iter().flat_map(HashMap::values);
-        members.flat_map(|member| &member.found).for_each(|cluster| cluster.upstream.sweep());
+        let members = snapshot.iter().flat_map(|members| members.values());
+        members.flat_map(|member| &member.way).for_each(|cluster| cluster.upstream.sweep());
     }
 
     /// The same member at the same address with another credential than the `refused` one, if there is one.

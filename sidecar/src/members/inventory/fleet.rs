@@ -1,5 +1,4 @@
-//! Defines the full state of the members on the host, for the controllers. The request path needs only a part
-//! of it.
+//! Defines the state of the members on the host, for the path of requests and for the controllers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use kubectl_mc_api::enrollment::Enrollment;
 use kubectl_mc_api::names::MEMBER_UID;
 use kubectl_mc_api::{ClusterName, MemberCluster, Origin};
 
-use super::Cluster;
+use super::Found;
 use super::hub::UNBOUND;
 use crate::host::token::Credential;
 
@@ -47,7 +46,7 @@ pub struct Registered {
     pub manager: Option<Arc<Secret>>,
     pub hub_account: HubAccount,
     /// The member for requests, or why requests cannot be sent to it.
-    pub way: Result<Arc<Cluster>, Arc<str>>,
+    pub way: Found,
 }
 
 impl Registered {

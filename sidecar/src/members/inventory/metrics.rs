@@ -54,7 +54,7 @@ impl Collector for Breakers {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         let snapshot = self.0.members.load();
         let members = snapshot.iter().flat_map(|members| members.values());
-        for cluster in members.flat_map(|member| &member.found) {
+        for cluster in members.flat_map(|member| &member.way) {
             let gauge = ConstGauge::new(i64::from(cluster.upstream.is_unreachable()));
             gauge.encode(family.encode_family(&[("cluster", cluster.name.as_str())])?)?;
         }

@@ -1,7 +1,6 @@
 //! Watches the host's MemberClusters, the Secrets of the sidecar's namespace, and a hub's inventory if it is
 //! enabled. It is the only writer of the inventory and of the registry behind `clusters`.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
@@ -16,26 +15,24 @@ use tracing::{info, warn};
 use super::fleet::{Fleet, HubClusters, Registered};
 use super::hub::{self, Known};
 use super::renewal::Read;
-use super::{Inventories, Inventory, Member, Members, Metrics};
+use super::{Inventories, Inventory, Metrics};
 use crate::endpoints::clusters;
-use crate::limits::in_flight::{MemberBounds, MemberLimits};
-use crate::members::cluster::Cluster;
-use crate::members::waiter_limit::WaiterLimit;
+use crate::limits::in_flight::MemberLimits;
 use crate::observe::readiness::Pending;
 use crate::outbound::tunnel::registry::AgentTunnels;
-use crate::telemetry::requests::{ByMember, OfMember};
+use crate::telemetry::requests::ByMember;
 
 mod changes;
 mod from_hub;
 mod listed;
 mod rights_written;
+mod served;
 mod way;
 
 use changes::{Change, events, of_hub, version};
 use from_hub::FromHub;
 use listed::Listed;
-use rights_written::RightsWritten;
-use way::Way;
+use served::Served;
 
 /// The inputs and outputs of the watch.
 pub struct Watch {
@@ -101,19 +98,7 @@ struct State {
     secrets: Listed<Secret>,
     /// Secrets of members' managers, which only the controllers need.
     managers: Listed<Secret>,
-    /// A member's upstream and its connection pool stay as long as the content of its Secret does.
-    ways: HashMap<ClusterName, Way>,
-    /// Shares survive changes of the Secret, so that a change does not reset a member's limits.
-    shares: HashMap<ClusterName, Share>,
-    rights_written: RightsWritten,
-}
-
-/// The limits and the counters of one member.
-#[derive(Clone)]
-struct Share {
-    bounds: MemberBounds,
-    waiters: WaiterLimit,
-    requests: Arc<OfMember>,
+    served: Served,
 }
 
 impl State {
@@ -126,9 +111,7 @@ impl State {
             members_version: 0,
             secrets: Listed::default(),
             managers: Listed::default(),
-            ways: HashMap::new(),
-            shares: HashMap::new(),
-            rights_written: RightsWritten::default(),
+            served: Served::default(),
         }
     }
 
@@ -255,89 +238,67 @@ impl State {
         if !(self.members.synced && self.secrets.synced) {
             return;
         }
-        let mut members = Members::with_capacity(self.members.objects.len());
-        let mut fleet = Fleet::with_capacity(self.members.objects.len());
-        let mut ways = std::mem::take(&mut self.ways);
-        self.shares.retain(|name, _| self.members.objects.contains_key(name));
-        self.rights_written.retain(|name| self.members.objects.contains_key(name));
-        for (name, member) in &self.members.objects {
-            let (origin, connection) = self.connection(name, member);
-            let manager =
-                self.managers.objects.get(name).filter(|_| origin == Origin::MemberCluster).cloned();
-            let hub_account = self.hub.as_ref().filter(|_| origin.is_hub()).and_then(|hub| hub.account(name));
-            let is_written = self.rights_written.update(name, member, hub_account.as_ref());
-            let found = match &connection {
-                Err(why) => Err(why.clone()),
-                Ok(secret) => {
-                    let (unreachable, tunnels) = (&self.watch.metrics.unreachable, &self.watch.tunnels);
-                    let source = hub::source(origin, name);
-                    let uid = if origin.is_hub() { secret.uid() } else { member.uid() };
-                    let mut way =
-                        Way::next(ways.remove(name), name, uid, &source, secret, unreachable, tunnels);
-                    way.reported(member);
-                    let share = self.shares.entry(name.clone()).or_insert_with(|| Share {
-                        bounds: self.watch.limits.bounds(),
-                        waiters: WaiterLimit::default(),
-                        requests: self.watch.requests.of(name),
-                    });
-                    let cluster = way.upstream.clone().map(|upstream| {
-                        let (name, gone) = (name.clone(), way.gone.clone());
-                        let forwarded = member.forwarded(origin != Origin::Karmada || is_written);
-                        let managed = manager.is_some() || matches!(hub_account, Some(Ok(_)));
-                        let Share { bounds, waiters, requests } = share.clone();
-                        let cluster = Cluster {
-                            name,
-                            origin,
-                            forwarded,
-                            upstream,
-                            gone,
-                            bounds,
-                            managed,
-                            waiters,
-                            requests,
-                        };
-                        Arc::new(cluster)
-                    });
-                    self.ways.insert(name.clone(), way);
-                    cluster
-                }
-            };
-            let in_two = self
-                .hub
-                .as_ref()
-                .is_some_and(|hub| hub.origin() != Origin::of(member) && hub.connection(name).is_some());
-            let registered = Registered {
-                member: member.clone(),
-                origin,
-                is_read: self.watch.inventories.has(origin),
-                in_two,
-                connection: connection.ok(),
-                manager,
-                hub_account,
-                way: found.clone(),
-            };
-            fleet.insert(name.clone(), registered);
-            members.insert(name.clone(), Member { origin, found });
-        }
-        ways.into_values().for_each(|way| way.gone.cancel());
+        let fleet = Arc::new(self.fleet());
         #[expect(clippy::cast_precision_loss, reason = "the number of members is small")]
-        self.watch.metrics.members.set(members.len() as f64);
-        self.watch.fleet.send_replace(Arc::new(fleet));
+        self.watch.metrics.members.set(fleet.len() as f64);
+        self.watch.fleet.send_replace(fleet.clone());
         // The fleet is published first.
-        if let Some(clusters) = self.hub.as_ref().and_then(|hub| hub.clusters().cloned()) {
-            self.watch.hub_clusters.send_if_modified(|known| {
-                let is_other = known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &clusters));
-                *known = Some(clusters);
-                is_other
-            });
-        }
-        self.watch.inventory.members.store(Arc::new(Some(members)));
+        self.publish_hub_clusters();
+        self.watch.inventory.members.store(Some(fleet));
         // After the snapshot: an agent that attaches in the meantime is removed here, or does not find the
         // member there.
         self.watch.tunnels.retain(|name| self.members.objects.contains_key(name));
         if !self.waits_for_hub || self.hub.as_ref().is_none_or(FromHub::is_synced) {
             self.watch.pending.take();
         }
+    }
+
+    /// The members with their connections. A member that has not changed keeps its own.
+    fn fleet(&mut self) -> Fleet {
+        let before = self.watch.fleet.borrow();
+        let mut fleet = Fleet::with_capacity(self.members.objects.len());
+        for (name, member) in &self.members.objects {
+            let mut registered = self.registered(name, member);
+            if registered.connection.is_some() {
+                registered.way = match before.get(name) {
+                    Some(before) if before.is_same(&registered) => before.way.clone(),
+                    _ => self.served.way(&self.watch, name, &registered),
+                };
+            }
+            fleet.insert(name.clone(), registered);
+        }
+        self.served.retain(&fleet);
+        fleet
+    }
+
+    /// A member without its way, or with the reason why it has no connection.
+    fn registered(&self, name: &ClusterName, member: &Arc<MemberCluster>) -> Registered {
+        let (origin, connection) = self.connection(name, member);
+        let (connection, way) = match connection {
+            Ok(secret) => (Some(secret), Err(Arc::default())),
+            Err(why) => (None, Err(why)),
+        };
+        let hub = self.hub.as_ref();
+        Registered {
+            member: member.clone(),
+            origin,
+            is_read: self.watch.inventories.has(origin),
+            in_two: hub
+                .is_some_and(|hub| hub.origin() != Origin::of(member) && hub.connection(name).is_some()),
+            connection,
+            manager: self.managers.objects.get(name).filter(|_| origin == Origin::MemberCluster).cloned(),
+            hub_account: hub.filter(|_| origin.is_hub()).and_then(|hub| hub.account(name)),
+            way,
+        }
+    }
+
+    fn publish_hub_clusters(&self) {
+        let Some(clusters) = self.hub.as_ref().and_then(FromHub::clusters) else { return };
+        self.watch.hub_clusters.send_if_modified(|known| {
+            let is_other = known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, clusters));
+            *known = Some(clusters.clone());
+            is_other
+        });
     }
 }
 

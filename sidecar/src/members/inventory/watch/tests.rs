@@ -13,6 +13,7 @@ use crate::host::fake::host;
 use crate::identity::Identity;
 use crate::identity::authorization::Attributes;
 use crate::limits::in_flight::{Caller, MemberLimits, MemberSize, Size};
+use crate::members::cluster::Cluster;
 use crate::members::on_demand_access::{OnDemandAccess, Outcome};
 use crate::observe::readiness::{Part, Readiness};
 use crate::outbound::upstream::grant::Lacking;
@@ -148,6 +149,18 @@ async fn invalid_secret_is_named_with_its_key() {
     host.state.secret(Event::Apply(secret("m1", "")));
     let error = host.find("m1").unwrap_err().to_string();
     assert!(error.contains("Secret m1.member") && error.contains("key token"), "{error}");
+}
+
+#[tokio::test]
+async fn change_of_a_member_rebuilds_no_other() {
+    let mut host = Host::synced();
+    let before = host.find("m1").unwrap();
+    host.state.member(Event::Apply(member("m2")));
+    host.state.secret(Event::Apply(secret("m2", "other")));
+    assert!(host.find("m2").is_ok());
+    assert!(Arc::ptr_eq(&before, &host.find("m1").unwrap()));
+    host.state.member(Event::Apply(member("m1")));
+    assert!(!Arc::ptr_eq(&before, &host.find("m1").unwrap()));
 }
 
 #[tokio::test]

@@ -3,29 +3,35 @@
 
 mod audit;
 mod authorization_webhook;
+mod controllers;
 mod delegated;
+mod inventory;
 mod karmada_server;
+mod limits;
+mod rules;
+mod serving;
+mod trust;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use http::uri::Authority;
 use jiff::Timestamp;
-use kubectl_mc_api::Origin;
 use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::go_duration::{self, parse_flag};
-use kubectl_mc_api::origin::{KARMADA_NAMESPACE, KUBEADMIRAL_NAMESPACE};
-use kubectl_mc_api::token_life::RENEWAL_FRACTION;
-
-use crate::identity::impersonation::member::DEFAULT_OMITTED_EXTRA;
-use crate::limits::in_flight::Shares;
 
 pub use audit::Audit;
 pub use authorization_webhook::{AuthorizationWebhook, ListClusters};
+pub use controllers::Controllers;
 pub use delegated::Delegated;
+pub use inventory::Inventory;
 pub use karmada_server::KarmadaServer;
+pub use limits::Limits;
+pub use rules::Rules;
+pub use serving::Serving;
+pub use trust::Trust;
 
 /// The cluster proxy beside a host cluster's kube-apiserver.
 #[derive(Debug, Parser)]
@@ -128,44 +134,10 @@ pub struct Serve {
     /// Namespace of the members' Secrets. Default: the pod's namespace, or kubectl-mc-system.
     #[arg(long, value_name = "NAME")]
     pub namespace: Option<String>,
-    /// Inventories to read members from: membercluster (MemberClusters and their Secrets), karmada (Clusters of
-    /// Karmada), kubeadmiral (FederatedClusters of KubeAdmiral). A name in several of them is served from the first.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "membercluster")]
-    pub inventory: Vec<Origin>,
-    /// Let Clusters of Karmada name other Secrets than their own. Then everyone who may write a Cluster decides to which
-    /// server the token of any Secret in Karmada's namespace is sent.
-    #[arg(long)]
-    pub inventory_allow_refs: bool,
-    /// Namespace of the Secrets of Karmada's Clusters, and of their heartbeat Leases.
-    #[arg(long, value_name = "NAME", default_value = KARMADA_NAMESPACE)]
-    pub karmada_namespace: String,
-    /// Write impersonation rights on Karmada's members, with the accounts in the Secrets of its Clusters, which may do
-    /// everything there. Members then accept uid, extra, every group and kubectl-mc:host-admins.
-    #[arg(long)]
-    pub karmada_member_rbac: bool,
-    /// Namespace of the Secrets of KubeAdmiral's FederatedClusters.
-    #[arg(long, value_name = "NAME", default_value = KUBEADMIRAL_NAMESPACE)]
-    pub kubeadmiral_namespace: String,
-    /// Address on which to serve HTTPS.
-    #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
-    pub bind_address: IpAddr,
-    /// Port on which to serve HTTPS.
-    #[arg(long, value_name = "PORT", default_value_t = 10250)]
-    pub secure_port: u16,
-    /// Address on which to serve /livez and /readyz over plain HTTP, and /metrics if it is a loopback address.
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080")]
-    pub admin_bind_address: SocketAddr,
-    /// File with the serving certificate (PEM). Without it and without --rotate-server-certificates, the sidecar
-    /// generates a certificate that clients cannot verify.
-    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
-    pub tls_cert_file: Option<PathBuf>,
-    /// File with the key of the serving certificate (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
-    pub tls_private_key_file: Option<PathBuf>,
-    /// Issue the serving certificate from the CA in Secret mc-sidecar-ca, renew both, and keep the caBundle of the
-    /// APIServices up to date.
-    #[arg(long, conflicts_with = "tls_cert_file")]
-    pub rotate_server_certificates: bool,
+    #[command(flatten)]
+    pub inventory: Inventory,
+    #[command(flatten)]
+    pub serving: Serving,
     #[command(flatten)]
     pub karmada_server: KarmadaServer,
     /// URL at which clients reach the sidecars past the host's API server. Its host is a name in the certificate of
@@ -176,28 +148,8 @@ pub struct Serve {
     /// writes into its namespace. The CA of the host must have signed the server's certificate.
     #[arg(long, value_name = "URL")]
     pub cluster_profile_server: Option<Server>,
-    /// CA of client certificates. Default: what the host publishes in ConfigMap
-    /// kube-system/extension-apiserver-authentication, as for all flags with this default.
-    #[arg(long, value_name = "FILE")]
-    pub client_ca_file: Option<PathBuf>,
-    /// CA of the front proxy's client certificate. Default: what the host publishes.
-    #[arg(long, value_name = "FILE")]
-    pub requestheader_client_ca_file: Option<PathBuf>,
-    /// Common names that the front proxy's client certificate may have. Default: what the host publishes.
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub requestheader_allowed_names: Option<Vec<String>>,
-    /// Headers with the name of the user. Default: what the host publishes.
-    #[arg(long, value_name = "HEADER", value_delimiter = ',')]
-    pub requestheader_username_headers: Option<Vec<String>>,
-    /// Headers with the UID of the user. Default: what the host publishes.
-    #[arg(long, value_name = "HEADER", value_delimiter = ',')]
-    pub requestheader_uid_headers: Option<Vec<String>>,
-    /// Headers with the groups of the user. Default: what the host publishes.
-    #[arg(long, value_name = "HEADER", value_delimiter = ',')]
-    pub requestheader_group_headers: Option<Vec<String>>,
-    /// Prefixes of the headers with the extra fields of the user. Default: what the host publishes.
-    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
-    pub requestheader_extra_headers_prefix: Option<Vec<String>>,
+    #[command(flatten)]
+    pub trust: Trust,
     /// Audiences of accepted bearer tokens. Default: the audiences of the host's API server.
     #[arg(long, value_name = "AUDIENCE", value_delimiter = ',')]
     pub api_audiences: Vec<String>,
@@ -216,42 +168,10 @@ pub struct Serve {
     /// '^https://example\.com(:|$)'. Pages of other origins can neither change anything nor open streams.
     #[arg(long, value_name = "REGEX", value_delimiter = ',')]
     pub cors_allowed_origins: Vec<String>,
-    /// Additional groups of administrators. Members see group kubectl-mc:host-admins in place of these and of
-    /// system:masters, kubeadm:cluster-admins and system:cluster-admins.
-    #[arg(long, value_name = "GROUP", value_delimiter = ',')]
-    pub admin_groups: Vec<String>,
-    /// Keys of extra fields that the sidecar never sends to members; * at either end matches any text.
-    #[arg(long, value_name = "KEY", value_delimiter = ',', default_values = DEFAULT_OMITTED_EXTRA)]
-    pub omit_extra: Vec<String>,
-    /// Allow identities of the host's control plane on members.
-    #[arg(long)]
-    pub allow_privileged_identity: bool,
-    /// Maximum number of open read requests, without long-running ones; 0 means no limit.
-    #[arg(long, value_name = "N", default_value_t = 2000)]
-    pub max_requests_inflight: usize,
-    /// Maximum number of open write requests; 0 means no limit.
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub max_mutating_requests_inflight: usize,
-    /// Maximum number of open requests to one member, of which one priority level can have 100 by default; 0 means no
-    /// limit.
-    #[arg(long, value_name = "N", default_value_t = 160)]
-    pub max_member_requests_inflight: usize,
-    /// Shares of the priority levels in these three limits: system (the host's control plane and nodes),
-    /// workload-high (service accounts), interactive (other users), catch-all (callers without a credential). A
-    /// level lends a part of its share while it is idle, and keeps the rest; 0 keeps nothing.
-    #[arg(long, value_name = "LEVEL=SHARE,...", default_value_t = Shares::default())]
-    pub priority_level_shares: Shares,
-    /// Maximum number of queued requests of one caller, when a limit is reached or the caller has reached its share
-    /// of it (three quarters of its level's places for a single caller); 0 means no queue.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    pub max_requests_queued_per_caller: usize,
-    /// Maximum number of open tunnels (exec, attach, port-forward), of which one caller can have three quarters; 0
-    /// means no limit.
-    #[arg(long, value_name = "N", default_value_t = 2000)]
-    pub max_tunnels: usize,
-    /// Maximum number of open tunnels of members' agents; 0 means no limit.
-    #[arg(long, value_name = "N", default_value_t = 16_384)]
-    pub max_agent_tunnels: usize,
+    #[command(flatten)]
+    pub rules: Rules,
+    #[command(flatten)]
+    pub limits: Limits,
     /// Addresses of the other replicas, or names that resolve to them (this replica's own address does no harm). A replica
     /// without a tunnel of a member's agent asks them. They verify each other's serving certificates.
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
@@ -260,14 +180,6 @@ pub struct Serve {
     /// kubectl-mc:peer. Default: the CA in Secret mc-sidecar-ca, with --rotate-server-certificates.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub peer_ca_file: Option<PathBuf>,
-    /// Maximum number of open watches, followed logs and other long-running requests without an upgrade, of which
-    /// one caller can have three quarters; 0 means no limit.
-    #[arg(long, value_name = "N", default_value_t = 16_384)]
-    pub max_watches: usize,
-    /// Maximum number of such requests to one member, of which one caller can have three quarters; 0 means no
-    /// limit.
-    #[arg(long, value_name = "N", default_value_t = 8_192)]
-    pub max_member_watches: usize,
     /// Timeout of requests that are not long-running. A request can shorten it with ?timeout=.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_flag)]
     pub request_timeout: Duration,
@@ -277,31 +189,8 @@ pub struct Serve {
     /// How long to wait for open requests and tunnels at a shutdown.
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_flag)]
     pub shutdown_grace_period: Duration,
-    /// Controllers to run on the leader: * means all, NAME one controller, -NAME all but this one, an empty value
-    /// none.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
-    pub controllers: Vec<String>,
-    /// How long the Lease of the controllers is valid after a renewal.
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
-    pub leader_elect_lease_duration: Duration,
-    /// How long the leader tries to renew the Lease before it stops the controllers.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
-    pub leader_elect_renew_deadline: Duration,
-    /// Interval between attempts to acquire or renew the Lease.
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
-    pub leader_elect_retry_period: Duration,
-    /// Name of the Lease in the sidecar's namespace.
-    #[arg(long, value_name = "NAME", default_value = "mc-sidecar")]
-    pub leader_elect_resource_name: String,
-    /// Interval between health probes of each member by the leader.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
-    pub member_monitor_period: Duration,
-    /// Interval between checks of the RBAC objects that the leader keeps on a member, plus up to 50 %.
-    #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = duration)]
-    pub member_resync_period: Duration,
-    /// Fraction of a token's lifetime after which the leader renews it, less than 0.9.
-    #[arg(long, value_name = "FRACTION", default_value_t = RENEWAL_FRACTION)]
-    pub token_renewal_fraction: f64,
+    #[command(flatten)]
+    pub controllers: Controllers,
     /// Log format.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,

@@ -13,68 +13,59 @@ use kubectl_mc_api::{Origin, names};
 
 use crate::connection::goaway::Goaway;
 use crate::connection::tls::certificates::Files;
-use crate::controllers::{self, credentials, leader};
 use crate::endpoints::hub_server;
 use crate::identity::authorization;
 use crate::identity::authorization::always_allowed::AlwaysAllowed;
 use crate::identity::authorization::subject_access_review::Ttl;
 use crate::identity::impersonation::member;
-use crate::identity::trust::Trust;
 use crate::limits::in_flight::Shares;
 use crate::members::inventory::Inventories;
-use crate::members::inventory::hub::KarmadaFlags;
-use crate::programs::args::{Delegated, LogFormat, Serve};
+use crate::programs::args::{self, Delegated, LogFormat, Serve, Serving};
 use crate::request::cors::Cors;
 use crate::telemetry::spans;
 
 mod audit;
 mod authorization_webhook;
+mod controllers;
 mod inventories;
 mod karmada_server;
+mod trust;
 
 pub use authorization_webhook::AuthorizationWebhook;
 
-/// The configuration of a server.
+/// The configuration of a server. No field is public, so that the compiler warns of one without a use.
 #[derive(Debug)]
 pub struct Config {
-    pub kubeconfig: Option<PathBuf>,
-    pub namespace: String,
-    pub inventories: Inventories,
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) namespace: String,
+    pub(super) inventories: Inventories,
     /// The hub's server behind the sidecar, whose API group the sidecar serves.
-    pub hub_server: Option<hub_server::Config>,
-    pub address: SocketAddr,
-    pub admin_address: SocketAddr,
-    pub certificate: Certificate,
+    pub(super) hub_server: Option<hub_server::Config>,
+    pub(super) address: SocketAddr,
+    pub(super) admin_address: SocketAddr,
+    pub(super) certificate: Certificate,
     /// The URL at which clients reach the sidecars directly.
-    pub direct_server: Option<Server>,
+    pub(super) direct_server: Option<Server>,
     /// Keys of `extension-apiserver-authentication` that flags replace.
-    pub trust: BTreeMap<String, String>,
-    pub audiences: Vec<String>,
-    pub anonymous_auth: bool,
-    pub token_ttl: Duration,
-    pub authorization: authorization::Config,
-    pub goaway: Goaway,
-    pub cors: Option<Cors>,
-    pub rules: member::Rules,
-    pub max_inflight: usize,
-    pub max_mutating_inflight: usize,
-    pub max_member_inflight: usize,
-    pub level_shares: Shares,
-    pub max_queued_per_caller: usize,
-    pub max_tunnels: usize,
-    pub max_agent_tunnels: usize,
-    pub peers: Vec<Authority>,
-    pub max_watches: usize,
-    pub max_member_watches: usize,
-    pub request_timeout: Duration,
-    pub shutdown_delay: Duration,
-    pub shutdown_grace: Duration,
-    pub controllers: controllers::Config,
-    pub audit: crate::telemetry::audit::Config,
-    pub authorization_webhook: Option<AuthorizationWebhook>,
+    pub(super) trust: BTreeMap<String, String>,
+    pub(super) audiences: Vec<String>,
+    pub(super) anonymous_auth: bool,
+    pub(super) token_ttl: Duration,
+    pub(super) authorization: authorization::Config,
+    pub(super) goaway: Goaway,
+    pub(super) cors: Option<Cors>,
+    pub(super) rules: member::Rules,
+    pub(super) limits: args::Limits,
+    pub(super) peers: Vec<Authority>,
+    pub(super) request_timeout: Duration,
+    pub(super) shutdown_delay: Duration,
+    pub(super) shutdown_grace: Duration,
+    pub(super) controllers: crate::controllers::Config,
+    pub(super) audit: crate::telemetry::audit::Config,
+    pub(super) authorization_webhook: Option<AuthorizationWebhook>,
     /// The address of the admission webhooks for Karmada's agents.
-    pub admission_webhook: Option<SocketAddr>,
-    pub tracing: Option<spans::Config>,
+    pub(super) admission_webhook: Option<SocketAddr>,
+    pub(super) tracing: Option<spans::Config>,
     pub log_format: LogFormat,
 }
 
@@ -94,163 +85,73 @@ impl TryFrom<Serve> for Config {
             kubeconfig,
             namespace,
             inventory,
-            inventory_allow_refs,
-            karmada_namespace,
-            karmada_member_rbac,
-            kubeadmiral_namespace,
-            bind_address,
-            secure_port,
-            admin_bind_address,
-            tls_cert_file,
-            tls_private_key_file,
-            rotate_server_certificates,
+            serving,
             karmada_server,
             direct_server,
             cluster_profile_server,
-            client_ca_file,
-            requestheader_client_ca_file,
-            requestheader_allowed_names,
-            requestheader_username_headers,
-            requestheader_uid_headers,
-            requestheader_group_headers,
-            requestheader_extra_headers_prefix,
+            trust,
             api_audiences,
             anonymous_auth,
             delegated,
             goaway_chance,
             cors_allowed_origins,
-            admin_groups,
-            omit_extra,
-            allow_privileged_identity,
-            max_requests_inflight,
-            max_mutating_requests_inflight,
-            max_member_requests_inflight,
-            priority_level_shares,
-            max_requests_queued_per_caller,
-            max_tunnels,
-            max_agent_tunnels,
+            rules,
+            limits,
             peers,
             peer_ca_file,
-            max_watches,
-            max_member_watches,
             request_timeout,
             shutdown_delay_duration,
             shutdown_grace_period,
             controllers,
-            leader_elect_lease_duration,
-            leader_elect_renew_deadline,
-            leader_elect_retry_period,
-            leader_elect_resource_name,
-            member_monitor_period,
-            member_resync_period,
-            token_renewal_fraction,
+            log_format,
+            tracing_config_file,
             audit,
             authorization_webhook,
-            tracing_config_file,
-            log_format,
         } = args;
-        let mut trust = BTreeMap::new();
-        for (key, file) in [
-            ("client-ca-file", client_ca_file),
-            ("requestheader-client-ca-file", requestheader_client_ca_file),
-        ] {
-            if let Some(file) = file {
-                trust.insert(key.to_owned(), read(key, &file)?);
-            }
-        }
-        for (key, list) in [
-            ("requestheader-allowed-names", requestheader_allowed_names),
-            ("requestheader-username-headers", requestheader_username_headers),
-            ("requestheader-uid-headers", requestheader_uid_headers),
-            ("requestheader-group-headers", requestheader_group_headers),
-            ("requestheader-extra-headers-prefix", requestheader_extra_headers_prefix),
-        ] {
-            if let Some(list) = list {
-                trust.insert(key.to_owned(), serde_json::json!(list).to_string());
-            }
-        }
-        let admin_groups = sent::admin_groups(admin_groups);
+        let trust = self::trust::parse(trust)?;
+        let rules = member::Rules {
+            admin_groups: sent::admin_groups(rules.admin_groups),
+            omitted_extra: rules.omit_extra,
+            allow_privileged_identity: rules.allow_privileged_identity,
+        };
         let admission_webhook = authorization_webhook.admission_webhook_port;
-        let admission_webhook = admission_webhook.map(|port| SocketAddr::new(bind_address, port));
-        let agents = self::authorization_webhook::layout(&authorization_webhook, &karmada_namespace)?;
+        let admission_webhook = admission_webhook.map(|port| SocketAddr::new(serving.bind_address, port));
+        let agents =
+            self::authorization_webhook::layout(&authorization_webhook, &inventory.karmada_namespace)?;
         let agent_rbac = authorization_webhook.karmada_agent_rbac.then(|| Arc::new(agents.clone()));
-        let webhook = AuthorizationWebhook::parse(authorization_webhook, bind_address, agents)?;
-        let namespaces = [(Origin::Karmada, karmada_namespace), (Origin::KubeAdmiral, kubeadmiral_namespace)];
-        let karmada = KarmadaFlags { allow_refs: inventory_allow_refs, member_rbac: karmada_member_rbac };
-        let inventories = self::inventories::parse(inventory, namespaces, karmada)?;
-        Trust::parse(&trust).map_err(|error| Error::Flag(error.to_string()))?;
+        let webhook = AuthorizationWebhook::parse(authorization_webhook, serving.bind_address, agents)?;
+        let controllers = self::controllers::Flags {
+            flags: controllers,
+            publishes_direct_endpoint: direct_server.is_some(),
+            cluster_profile_server,
+            hub_with_rights: inventory.karmada_member_rbac.then_some(Origin::Karmada),
+            agent_rbac,
+            admin_groups: rules.admin_groups.as_slice().into(),
+        };
+        let inventories = self::inventories::parse(inventory)?;
         Ok(Self {
             kubeconfig,
             namespace: namespace.unwrap_or_else(own_namespace),
-            address: SocketAddr::new(bind_address, secure_port),
-            admin_address: admin_bind_address,
-            certificate: match tls_cert_file.zip(tls_private_key_file) {
-                Some((certificate, key)) => {
-                    Certificate::Files(Files { certificate, key, peer_ca: peer_ca_file })
-                }
-                None if rotate_server_certificates => Certificate::SelfManaged,
-                None => Certificate::SelfSigned,
-            },
-            direct_server: direct_server.clone(),
+            address: SocketAddr::new(serving.bind_address, serving.secure_port),
+            admin_address: serving.admin_bind_address,
+            certificate: certificate(serving, peer_ca_file),
+            direct_server,
             trust,
             audiences: api_audiences,
             anonymous_auth,
             token_ttl: delegated.authentication_token_webhook_cache_ttl,
-            authorization: authorization::Config {
-                hub: inventories.hub.as_ref().map(|hub| hub.origin),
-                ..self::authorization(delegated, priority_level_shares)?
-            },
+            authorization: self::authorization(delegated, limits.priority_level_shares, &inventories)?,
             hub_server: self::karmada_server::parse(karmada_server, &inventories)?,
             inventories,
-            cors: Cors::new(&cors_allowed_origins)
-                .map_err(|error| Error::Flag(format!("cors-allowed-origins: {error}")))?,
-            goaway: Goaway::new(goaway_chance).ok_or_else(|| {
-                Error::Flag("goaway-chance: it is less than 0 or more than 0.02".to_owned())
-            })?,
-            rules: member::Rules {
-                admin_groups: admin_groups.clone(),
-                omitted_extra: omit_extra,
-                allow_privileged_identity,
-            },
-            max_inflight: max_requests_inflight,
-            max_mutating_inflight: max_mutating_requests_inflight,
-            max_member_inflight: max_member_requests_inflight,
-            level_shares: priority_level_shares,
-            max_queued_per_caller: max_requests_queued_per_caller,
-            max_tunnels,
-            max_agent_tunnels,
+            cors: cors(&cors_allowed_origins)?,
+            goaway: goaway(goaway_chance)?,
+            limits,
             peers,
-            max_watches,
-            max_member_watches,
             request_timeout,
             shutdown_delay: shutdown_delay_duration,
             shutdown_grace: shutdown_grace_period,
-            controllers: controllers::Config {
-                admin_groups: admin_groups.as_slice().into(),
-                enabled: controllers::Enabled::parse(&controllers)
-                    .map_err(|error| Error::Flag(format!("controllers: {error}")))?,
-                election: leader::Config {
-                    resource_name: leader_elect_resource_name,
-                    lease_duration: leader_elect_lease_duration,
-                    renew_deadline: leader_elect_renew_deadline,
-                    retry_period: leader_elect_retry_period,
-                }
-                .checked()
-                .map_err(|error| Error::Flag(error.to_owned()))?,
-                settings: controllers::Settings {
-                    member_monitor_period,
-                    member_resync_period,
-                    publishes_direct_endpoint: direct_server.is_some(),
-                    cluster_profile_server,
-                    hub_with_rights: karmada_member_rbac.then_some(Origin::Karmada),
-                    agent_rbac,
-                    token_renewal_fraction: Some(token_renewal_fraction)
-                        .filter(|part| *part > 0.0 && *part < credentials::MAX_RENEWAL_FRACTION)
-                        .ok_or_else(|| {
-                            Error::Flag("token-renewal-fraction: it is not between 0 and 0.9".to_owned())
-                        })?,
-                },
-            },
+            controllers: controllers.checked()?,
+            rules,
             audit: self::audit::config(audit)?,
             authorization_webhook: webhook,
             admission_webhook,
@@ -260,7 +161,11 @@ impl TryFrom<Serve> for Config {
     }
 }
 
-fn authorization(flags: Delegated, levels: Shares) -> Result<authorization::Config, Error> {
+fn authorization(
+    flags: Delegated,
+    levels: Shares,
+    inventories: &Inventories,
+) -> Result<authorization::Config, Error> {
     let patterns: Vec<_> =
         flags.authorization_always_allow_paths.into_iter().filter(|pattern| !pattern.is_empty()).collect();
     let always_allowed = AlwaysAllowed::parse(&patterns)
@@ -269,7 +174,25 @@ fn authorization(flags: Delegated, levels: Shares) -> Result<authorization::Conf
         allowed: flags.authorization_webhook_cache_authorized_ttl,
         denied: flags.authorization_webhook_cache_unauthorized_ttl,
     };
-    Ok(authorization::Config { always_allowed, ttl, levels: Some(levels), hub: None })
+    let hub = inventories.hub.as_ref().map(|hub| hub.origin);
+    Ok(authorization::Config { always_allowed, ttl, levels: Some(levels), hub })
+}
+
+fn certificate(flags: Serving, peer_ca: Option<PathBuf>) -> Certificate {
+    match flags.tls_cert_file.zip(flags.tls_private_key_file) {
+        Some((certificate, key)) => Certificate::Files(Files { certificate, key, peer_ca }),
+        None if flags.rotate_server_certificates => Certificate::SelfManaged,
+        None => Certificate::SelfSigned,
+    }
+}
+
+fn cors(origins: &[String]) -> Result<Option<Cors>, Error> {
+    Cors::new(origins).map_err(|error| Error::Flag(format!("cors-allowed-origins: {error}")))
+}
+
+fn goaway(chance: f64) -> Result<Goaway, Error> {
+    let invalid = || Error::Flag("goaway-chance: it is less than 0 or more than 0.02".to_owned());
+    Goaway::new(chance).ok_or_else(invalid)
 }
 
 fn tracing(file: &Path) -> Result<spans::Config, Error> {

@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use super::config::Config;
 use super::{Agent, enrollment, target};
 use crate::base::io_hook::Hooked;
 use crate::outbound::tunnel::enrollment::CAPABILITY;
@@ -44,18 +45,7 @@ where
     let heard = io.heard();
     let unread = agent.unread.tunnel(None);
     let io = Hooked::new(io, FrameLimit::of_client(unread.clone()));
-    let mut builder = server::Builder::new();
-    builder
-        .max_concurrent_streams(agent.config.max_streams)
-        .initial_window_size(agent.config.stream_window)
-        .initial_connection_window_size(agent.config.stream_window * agent.config.max_streams)
-        .max_frame_size(MAX_FRAME as u32)
-        .max_header_list_size(MAX_HEADER_LIST)
-        .max_send_buffer_size(MAX_SEND_BUFFER)
-        .data_frame_budget(SMALL_FRAMES_BUDGET)
-        .max_concurrent_reset_streams(agent.config.max_streams as usize)
-        .max_local_error_reset_streams(None);
-    let begun = timeout(HANDSHAKE_TIMEOUT, builder.handshake::<_, Bytes>(io)).await;
+    let begun = timeout(HANDSHAKE_TIMEOUT, builder(&agent.config).handshake::<_, Bytes>(io)).await;
     let Ok(Ok(mut connection)) = begun else {
         let _ = left.send(Left::Ended("the sidecar did not begin the tunnel"));
         return;
@@ -121,6 +111,22 @@ where
     if let Some(left) = left.take() {
         let _ = left.send(Left::Ended(why));
     }
+}
+
+/// The limits of the agent's end of a tunnel.
+fn builder(config: &Config) -> server::Builder {
+    let mut builder = server::Builder::new();
+    builder
+        .max_concurrent_streams(config.max_streams)
+        .initial_window_size(config.stream_window)
+        .initial_connection_window_size(config.stream_window * config.max_streams)
+        .max_frame_size(MAX_FRAME as u32)
+        .max_header_list_size(MAX_HEADER_LIST)
+        .max_send_buffer_size(MAX_SEND_BUFFER)
+        .data_frame_budget(SMALL_FRAMES_BUDGET)
+        .max_concurrent_reset_streams(config.max_streams as usize)
+        .max_local_error_reset_streams(None);
+    builder
 }
 
 /// Resolves some time after the replica announced its shutdown: until then it may open connections.

@@ -69,7 +69,7 @@ mod tests {
     fn parse(flags: &[&str]) -> Result<Option<AuthorizationWebhook>, Error> {
         let cli = Cli::try_parse_from(["mc-sidecar", "serve"].iter().chain(flags)).unwrap();
         let Command::Serve(serve) = cli.command else { unreachable!() };
-        let layout = layout(&serve.authorization_webhook, &serve.karmada_namespace)?;
+        let layout = layout(&serve.authorization_webhook, &serve.inventory.karmada_namespace)?;
         AuthorizationWebhook::parse(serve.authorization_webhook, [0, 0, 0, 0].into(), layout)
     }
 

@@ -5,13 +5,13 @@ use kubectl_mc_api::Origin;
 use super::Error;
 use crate::members::inventory::Inventories;
 use crate::members::inventory::hub::{Hub, KarmadaFlags};
+use crate::programs::args;
 
-/// `namespaces` contain the Secrets of each hub's members.
-pub(super) fn parse(
-    order: Vec<Origin>,
-    namespaces: [(Origin, String); 2],
-    karmada: KarmadaFlags,
-) -> Result<Inventories, Error> {
+pub(super) fn parse(flags: args::Inventory) -> Result<Inventories, Error> {
+    let (order, karmada) = (
+        flags.inventory,
+        KarmadaFlags { allow_refs: flags.inventory_allow_refs, member_rbac: flags.karmada_member_rbac },
+    );
     if !order.contains(&Origin::Karmada) {
         for (flag, is_set) in
             [("inventory-allow-refs", karmada.allow_refs), ("karmada-member-rbac", karmada.member_rbac)]
@@ -22,8 +22,13 @@ pub(super) fn parse(
         }
     }
     let hub = Origin::hub_of(&order).map_err(|error| Error::Flag(format!("inventory: {error}")))?;
-    let named = namespaces.into_iter().find(|&(origin, _)| Some(origin) == hub);
-    let hub = named.map(|(origin, namespace)| Hub { origin, namespace, karmada });
+    let hub = hub.map(|origin| {
+        let namespace = match origin {
+            Origin::KubeAdmiral => flags.kubeadmiral_namespace,
+            Origin::Karmada | Origin::MemberCluster => flags.karmada_namespace,
+        };
+        Hub { origin, namespace, karmada }
+    });
     Ok(Inventories { order: order.into(), hub })
 }
 

@@ -10,35 +10,48 @@ pub(super) fn name(schema: &str) -> String {
 }
 
 pub(super) fn all(edition: Edition) -> Value {
-    let text = |description: &str| json!({"type": "string", "description": description});
-    let time = |description: &str| with(text(description), "format", json!("date-time"));
-    let api_version = text("APIVersion defines the versioned schema of this representation of an object.");
-    let resource = text("Kind is the type of the object.");
-    let cluster = json!({
+    json!({
+        name("Cluster"): cluster(edition),
+        name("ClusterList"): list(edition),
+        name("ClusterMetadata"): metadata(),
+        name("ClusterListMetadata"): list_metadata(),
+        name("ClusterStatus"): status(edition),
+        name("Condition"): condition(),
+    })
+}
+
+fn cluster(edition: Edition) -> Value {
+    json!({
         "description": "A member cluster that is reached through this host. Read-only: it shows what \
                         MemberCluster of fleet.kubectl-mc.dev registers.",
         "type": "object",
         "properties": {
-            "apiVersion": api_version,
-            "kind": resource,
+            "apiVersion": text(API_VERSION),
+            "kind": text(KIND),
             "metadata": child(edition, "ClusterMetadata", "Name and labels of the cluster."),
             "status": child(edition, "ClusterStatus", "What is known of the cluster."),
         },
         "x-kubernetes-group-version-kind": [kind("Cluster")],
-    });
-    let list = json!({
+    })
+}
+
+fn list(edition: Edition) -> Value {
+    json!({
         "description": "A list of clusters.",
         "type": "object",
         "required": ["items"],
         "properties": {
-            "apiVersion": api_version,
-            "kind": resource,
+            "apiVersion": text(API_VERSION),
+            "kind": text(KIND),
             "metadata": child(edition, "ClusterListMetadata", "Version and continuation of the list."),
             "items": {"type": "array", "description": "The clusters.", "items": edition.reference("Cluster")},
         },
         "x-kubernetes-group-version-kind": [kind("ClusterList")],
-    });
-    let metadata = json!({
+    })
+}
+
+fn metadata() -> Value {
+    json!({
         "description": "Name and labels of a cluster.",
         "type": "object",
         "properties": {
@@ -52,8 +65,11 @@ pub(super) fn all(edition: Edition) -> Value {
                 "additionalProperties": {"type": "string"},
             },
         },
-    });
-    let status = json!({
+    })
+}
+
+fn status(edition: Edition) -> Value {
+    json!({
         "description": "What is known of a cluster.",
         "type": "object",
         "properties": {
@@ -68,8 +84,11 @@ pub(super) fn all(edition: Edition) -> Value {
                 "x-kubernetes-list-map-keys": ["type"],
             },
         },
-    });
-    let condition = json!({
+    })
+}
+
+fn condition() -> Value {
+    json!({
         "description": "One aspect of the state of a cluster.",
         "type": "object",
         "required": ["type", "status", "lastTransitionTime", "reason", "message"],
@@ -85,8 +104,11 @@ pub(super) fn all(edition: Edition) -> Value {
             "reason": text("Why, in one word for programs."),
             "message": text("Why, in a sentence for people."),
         },
-    });
-    let list_metadata = json!({
+    })
+}
+
+fn list_metadata() -> Value {
+    json!({
         "description": "Version and continuation of a list.",
         "type": "object",
         "properties": {
@@ -98,15 +120,15 @@ pub(super) fn all(edition: Edition) -> Value {
                 "format": "int64",
             },
         },
-    });
-    json!({
-        name("Cluster"): cluster,
-        name("ClusterList"): list,
-        name("ClusterMetadata"): metadata,
-        name("ClusterListMetadata"): list_metadata,
-        name("ClusterStatus"): status,
-        name("Condition"): condition,
     })
+}
+
+fn text(description: &str) -> Value {
+    json!({"type": "string", "description": description})
+}
+
+fn time(description: &str) -> Value {
+    with(text(description), "format", json!("date-time"))
 }
 
 /// A property with its own schema. In version 3 a reference cannot have a description.
@@ -118,3 +140,6 @@ fn child(edition: Edition, schema: &str, description: &str) -> Value {
     };
     with(property, "description", json!(description))
 }
+
+const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object.";
+const KIND: &str = "Kind is the type of the object.";

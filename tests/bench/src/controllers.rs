@@ -27,39 +27,64 @@ pub(crate) fn measure(site: &Site, window: Duration, quick: bool) -> Result<()> 
     let window = if quick { Duration::from_secs(10) } else { window };
     let members = Members::start(&site.certificates)?;
     let ca = fs::read_to_string(&site.certificates.ca)?;
+    let mut times =
+        Table::new(&["what", "first member", "all members", "calls to members", "calls to the host"]);
 
     let mut fleet = Fleet::new("few", few, &members, &ca)?;
     let sidecar = fleet.sidecar("*")?;
     fleet.until_in_step()?;
-    machine::idle(settled);
-    let few_lead = resident(sidecar.pid())?;
-    end(sidecar)?;
-    let few_follow = following(&mut fleet, settled)?;
+    let resident_few = resident_of(&mut fleet, sidecar, few, settled)?;
     fleet.remove()?;
 
     let mut fleet = Fleet::new("many", many, &members, &ca)?;
-    let mut times =
-        Table::new(&["what", "first member", "all members", "calls to members", "calls to the host"]);
-    let mut row = |what: &str, first: Duration, all: Duration, calls: String, host: String| {
-        times.row([what.to_owned(), seconds(first), seconds(all), calls, host]);
-    };
+    let sidecar = first_start(&mut fleet, &members, many, &mut times)?;
+    let resident_many = resident_of(&mut fleet, sidecar, many, settled)?;
+    let sidecar = next_start(&mut fleet, &members, many, &mut times)?;
+    changes(&members, many, rounds, &mut times)?;
+    machine::idle(settled);
+    let steady = steady(&fleet, &members, &sidecar, many, window)?;
+    drop(sidecar);
+    fleet.remove()?;
 
+    print("Controllers: resident memory, idle", &memory(&resident_few, &resident_many))?;
+    let title = format!("Controllers: {many} members, nothing happens, for {:.0} s", window.as_secs_f64());
+    print(&title, &steady)?;
+    print(&format!("Controllers: time until the members are in step, {many} members"), &times)
+}
+
+/// Memory of replicas that know so many members.
+struct Resident {
+    members: usize,
+    leads: f64,
+    follows: f64,
+}
+
+/// Measures the replica that leads, ends it, and measures one that follows.
+fn resident_of(fleet: &mut Fleet, leader: OwnSidecar, members: usize, settled: Duration) -> Result<Resident> {
+    machine::idle(settled);
+    let leads = resident(leader.pid())?;
+    end(leader)?;
+    Ok(Resident { members, leads, follows: following(fleet, settled)? })
+}
+
+/// The start of a replica whose members were never synced.
+fn first_start(fleet: &mut Fleet, members: &Members, many: usize, times: &mut Table) -> Result<OwnSidecar> {
     let (log, before) = (AuditLog::from_now(&bed()?.host)?, members.calls());
     let sidecar = fleet.sidecar("*")?;
     let (first, all) = fleet.until_in_step()?;
     let (asked, calls) = (fleet.asked(&log)?, members.calls().since(before));
-    row(
-        &format!("start, {many} members that were never synced"),
-        first,
-        all,
+    times.row([
+        format!("start, {many} members that were never synced"),
+        seconds(first),
+        seconds(all),
         format!("{} ({} writes), {} connections at once", calls.all(), calls.writes, calls.at_once),
         format!("{} ({} writes): {}", asked.all(), asked.writes(), asked.most(1.0)),
-    );
-    machine::idle(settled);
-    let many_lead = resident(sidecar.pid())?;
-    end(sidecar)?;
-    let many_follow = following(&mut fleet, settled)?;
+    ]);
+    Ok(sidecar)
+}
 
+/// The start of a replica whose members are in step.
+fn next_start(fleet: &mut Fleet, members: &Members, many: usize, times: &mut Table) -> Result<OwnSidecar> {
     let (log, before) = (AuditLog::from_now(&bed()?.host)?, members.calls());
     let sidecar = fleet.sidecar("*")?;
     // A sync reads five times, and a probe sends two requests.
@@ -69,28 +94,42 @@ pub(crate) fn measure(site: &Site, window: Duration, quick: bool) -> Result<()> 
     })?;
     let all = fleet.elapsed();
     let (asked, calls) = (fleet.asked(&log)?, members.calls().since(before));
-    row(
-        "start, all in step: until each was looked at",
-        Duration::ZERO,
-        all,
+    times.row([
+        "start, all in step: until each was looked at".to_owned(),
+        String::new(),
+        seconds(all),
         format!("{} ({} writes)", calls.all(), calls.writes),
         format!("{} ({} writes)", asked.all(), asked.writes()),
-    );
+    ]);
+    Ok(sidecar)
+}
 
+/// The time until a binding, and its deletion, have reached the members.
+fn changes(members: &Members, many: usize, rounds: usize, times: &mut Table) -> Result<()> {
     for (what, role, having) in [
         (format!("a user bound to a role for all {many}"), "bench-many", many),
         ("a user bound to a role for one".to_owned(), "bench-many-001", 1),
     ] {
-        let changes = (0..rounds).map(|_| change(&members, role, having)).collect::<Result<Vec<_>>>()?;
+        let changes = (0..rounds).map(|_| change(members, role, having)).collect::<Result<Vec<_>>>()?;
         for (what, which) in [(what, 0), ("that binding deleted".to_owned(), 1)] {
             let time = |of: fn(&Change) -> Duration| {
                 Duration::from_secs_f64(median(changes.iter().map(|both| of(&both[which]).as_secs_f64())))
             };
-            row(&what, time(|change| change.first), time(|change| change.all), String::new(), String::new());
+            let (first, all) = (time(|change| change.first), time(|change| change.all));
+            times.row([what, seconds(first), seconds(all), String::new(), String::new()]);
         }
     }
+    Ok(())
+}
 
-    machine::idle(settled);
+/// Calls and CPU while nothing happens.
+fn steady(
+    fleet: &Fleet,
+    members: &Members,
+    sidecar: &OwnSidecar,
+    many: usize,
+    window: Duration,
+) -> Result<Table> {
     let minutes = window.as_secs_f64() / 60.0;
     let (log, before, cpu) = (AuditLog::from_now(&bed()?.host)?, members.calls(), Cpu::of(&[sidecar.pid()])?);
     machine::idle(window);
@@ -115,34 +154,31 @@ pub(crate) fn measure(site: &Site, window: Duration, quick: bool) -> Result<()> 
         per_minute(asked.writes()),
         asked.most(minutes),
     ]);
-
-    let mut memory =
-        Table::new(&["members", "a replica that follows", "a member", "the one that leads", "a member"]);
-    memory.row([few.to_string(), mb(few_follow), String::new(), mb(few_lead), String::new()]);
-    let each = |many_have: f64, few_have: f64| {
-        format!("{:.1} KB", (many_have - few_have) * 1e3 / (many - few) as f64)
-    };
-    memory.row([
-        many.to_string(),
-        mb(many_follow),
-        each(many_follow, few_follow),
-        mb(many_lead),
-        each(many_lead, few_lead),
-    ]);
     let used = cpu.total / window.as_secs_f64();
-    drop(sidecar);
-    fleet.remove()?;
-
     steady.row([
         "CPU of the replica that leads".to_owned(),
         String::new(),
         String::new(),
         format!("{:.1} ms/s, {:.1} % of one core", used * 1e3, used * 100.0),
     ]);
-    print("Controllers: resident memory, idle", &memory)?;
-    let title = format!("Controllers: {many} members, nothing happens, for {:.0} s", window.as_secs_f64());
-    print(&title, &steady)?;
-    print(&format!("Controllers: time until the members are in step, {many} members"), &times)
+    Ok(steady)
+}
+
+fn memory(few: &Resident, many: &Resident) -> Table {
+    let mut memory =
+        Table::new(&["members", "a replica that follows", "a member", "the one that leads", "a member"]);
+    memory.row([few.members.to_string(), mb(few.follows), String::new(), mb(few.leads), String::new()]);
+    let each = |many_have: f64, few_have: f64| {
+        format!("{:.1} KB", (many_have - few_have) * 1e3 / (many.members - few.members) as f64)
+    };
+    memory.row([
+        many.members.to_string(),
+        mb(many.follows),
+        each(many.follows, few.follows),
+        mb(many.leads),
+        each(many.leads, few.leads),
+    ]);
+    memory
 }
 
 /// Memory of a replica that knows the members and does not lead.

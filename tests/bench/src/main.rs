@@ -19,7 +19,7 @@
 //! - [`usage`]: resources of processes; [`machine`]: the machine; [`table`]: the output
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -121,6 +121,12 @@ enum Figure {
     Authz,
 }
 
+impl Cli {
+    fn wants(&self, figure: Figure) -> bool {
+        self.only.is_empty() || self.only.contains(&figure)
+    }
+}
+
 impl Figure {
     /// Whether it is measured only when it is asked for, in a bed of its own.
     fn needs_its_own_bed(self) -> bool {
@@ -140,109 +146,123 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    let Cli { plugin, access_cost, decide_cost, idle_seconds, agents, against, quick, only, role } = cli;
     let files = usage::raise_open_files();
-    if let Some(role) = role {
+    if let Some(role) = &cli.role {
         return role.play();
     }
-    let plugin = std::path::absolute(plugin)?;
-    let wanted = |figure| only.is_empty() || only.contains(&figure);
+    let plugin = std::path::absolute(&cli.plugin)?;
     print("Machine", &machine::describe()?)?;
-    if let Some(program) = against {
-        for (of, table) in against::measure(&Site::new()?, program, *quick)? {
+    if let Some(program) = &cli.against {
+        for (of, table) in against::measure(&Site::new()?, program, cli.quick)? {
             print(&format!("Requests {of}: this build against {}", program.display()), &table)?;
         }
         return Ok(());
     }
     let is_optimized = std::env::var_os(OPTIMIZED).is_some();
     ensure!(
-        is_optimized || *quick || !(wanted(Figure::Agents) || wanted(Figure::Hubs)),
+        is_optimized || cli.quick || !(cli.wants(Figure::Agents) || cli.wants(Figure::Hubs)),
         "konnectivity and Karmada's server are compiled for tests, not for speed: set {OPTIMIZED}=yes before testbed run"
     );
-    // Before the sidecar has had any request.
-    if wanted(Figure::Memory) {
-        print("Memory of an idle sidecar, two members", &memory()?)?;
-    }
-    if wanted(Figure::VisibleClusters) {
-        let [lists, beside] = visible_clusters::measure(*quick)?;
-        print("Lists of 1,000 clusters", &lists)?;
-        print("Another caller beside such lists", &beside)?;
-    }
-    if only.contains(&Figure::Hubs) {
-        let [real, without_cost] = hubs::measure(*quick)?;
-        print("Hubs: one small ConfigMap of a member of Karmada", &real)?;
-        print("Hubs: the same from a member at no cost", &without_cost)?;
-        let [at_ports, by_host] = hubs::objects(*quick)?;
-        print("Hubs: one Cluster through the sidecar in front of Karmada's server", &at_ports)?;
-        print("Hubs: the same through the host's APIService", &by_host)?;
-        print("Hubs: start of a sidecar with many members", &hubs::start(*quick)?)?;
-    }
-    if only.contains(&Figure::Authz) {
-        computed::measure("Cluster Authorization: decisions", decide_cost)?;
-        let [figures, judged] = authz::measure(&plugin, *quick)?;
-        print("Cluster Authorization: requests", &figures)?;
-        print("Cluster Authorization: what the webhook costs", &judged)?;
-    }
-    if only.iter().all(|figure| figure.needs_its_own_bed()) && !only.is_empty() {
+    without_site(cli, &plugin)?;
+    if cli.only.iter().all(|figure| figure.needs_its_own_bed()) && !cli.only.is_empty() {
         return Ok(());
     }
     let site = Site::new()?;
-    if wanted(Figure::Plugin) {
-        print("Plugin: start to kubectl's execve", &plugin::measure(&site, &plugin, *quick)?)?;
-        print("Plugin: one cluster, beside kubectl", &plugin::measure_commands(&site, &plugin, *quick)?)?;
-        print("Plugin: contexts of a kubeconfig", &plugin::measure_contexts(&plugin, *quick)?)?;
+    requests(cli, &site, &plugin, files)?;
+    fleets(cli, &site, &plugin)
+}
+
+/// The figures that come before the site of the others, or need no site.
+fn without_site(cli: &Cli, plugin: &Path) -> Result<()> {
+    // Before the sidecar has had any request.
+    if cli.wants(Figure::Memory) {
+        print("Memory of an idle sidecar, two members", &memory()?)?;
     }
-    if wanted(Figure::Requests) {
-        print("Requests: one small ConfigMap of a member", &requests::measure(&site.member, *quick)?)?;
+    if cli.wants(Figure::VisibleClusters) {
+        let [lists, beside] = visible_clusters::measure(cli.quick)?;
+        print("Lists of 1,000 clusters", &lists)?;
+        print("Another caller beside such lists", &beside)?;
     }
-    if wanted(Figure::Routes) {
-        print("Routes: one small ConfigMap of a member", &routes::measure(&site, &bed()?.host, *quick)?)?;
+    if cli.only.contains(&Figure::Hubs) {
+        let [real, without_cost] = hubs::measure(cli.quick)?;
+        print("Hubs: one small ConfigMap of a member of Karmada", &real)?;
+        print("Hubs: the same from a member at no cost", &without_cost)?;
+        let [at_ports, by_host] = hubs::objects(cli.quick)?;
+        print("Hubs: one Cluster through the sidecar in front of Karmada's server", &at_ports)?;
+        print("Hubs: the same through the host's APIService", &by_host)?;
+        print("Hubs: start of a sidecar with many members", &hubs::start(cli.quick)?)?;
     }
-    if wanted(Figure::Probe) {
+    if cli.only.contains(&Figure::Authz) {
+        computed::measure("Cluster Authorization: decisions", &cli.decide_cost)?;
+        let [figures, judged] = authz::measure(plugin, cli.quick)?;
+        print("Cluster Authorization: requests", &figures)?;
+        print("Cluster Authorization: what the webhook costs", &judged)?;
+    }
+    Ok(())
+}
+
+/// The plugin, requests and streams.
+fn requests(cli: &Cli, site: &Site, plugin: &Path, files: usize) -> Result<()> {
+    if cli.wants(Figure::Plugin) {
+        print("Plugin: start to kubectl's execve", &plugin::measure(site, plugin, cli.quick)?)?;
+        print("Plugin: one cluster, beside kubectl", &plugin::measure_commands(site, plugin, cli.quick)?)?;
+        print("Plugin: contexts of a kubeconfig", &plugin::measure_contexts(plugin, cli.quick)?)?;
+    }
+    if cli.wants(Figure::Requests) {
+        print("Requests: one small ConfigMap of a member", &requests::measure(&site.member, cli.quick)?)?;
+    }
+    if cli.wants(Figure::Routes) {
+        print("Routes: one small ConfigMap of a member", &routes::measure(site, &bed()?.host, cli.quick)?)?;
+    }
+    if cli.wants(Figure::Probe) {
         print(
             "Requests: the same answer from a member that costs nothing",
-            &requests::measure(&site.probe, *quick)?,
+            &requests::measure(&site.probe, cli.quick)?,
         )?;
     }
-    if wanted(Figure::Streams) {
-        print("Streams: kubectl exec and port-forward", &streams::measure(&site, &plugin, *quick)?)?;
+    if cli.wants(Figure::Streams) {
+        print("Streams: kubectl exec and port-forward", &streams::measure(site, plugin, cli.quick)?)?;
     }
-    if wanted(Figure::Watches) {
-        watches::measure(&site, files, *quick)?;
+    if cli.wants(Figure::Watches) {
+        watches::measure(site, files, cli.quick)?;
     }
-    if wanted(Figure::Tunnels) {
-        print("Idle tunnels: exec over WebSocket", &tunnels::measure(&site, *quick)?)?;
+    if cli.wants(Figure::Tunnels) {
+        print("Idle tunnels: exec over WebSocket", &tunnels::measure(site, cli.quick)?)?;
     }
-    if wanted(Figure::Isolation) {
-        print("Isolation: one member beside two bad ones", &isolation::measure(&site, *quick)?)?;
+    if cli.wants(Figure::Isolation) {
+        print("Isolation: one member beside two bad ones", &isolation::measure(site, cli.quick)?)?;
     }
-    if wanted(Figure::Observability) {
+    if cli.wants(Figure::Observability) {
         print(
             "Observability: requests with audit events and traces",
-            &observability::measure(&site, *quick)?,
+            &observability::measure(site, cli.quick)?,
         )?;
     }
-    // Last, because it registers many members.
-    if wanted(Figure::Fleet) {
-        print("Fleet: what registered members cost a request", &fleet::measure(&site, *quick)?)?;
+    Ok(())
+}
+
+/// Many members, and many agents. Last, because they register many members.
+fn fleets(cli: &Cli, site: &Site, plugin: &Path) -> Result<()> {
+    if cli.wants(Figure::Fleet) {
+        print("Fleet: what registered members cost a request", &fleet::measure(site, cli.quick)?)?;
     }
-    if wanted(Figure::Controllers) {
-        controllers::measure(&site, Duration::from_secs(*idle_seconds), *quick)?;
+    if cli.wants(Figure::Controllers) {
+        controllers::measure(site, Duration::from_secs(cli.idle_seconds), cli.quick)?;
     }
-    if wanted(Figure::Agents) {
-        agents::measure(&site, *quick)?;
+    if cli.wants(Figure::Agents) {
+        agents::measure(site, cli.quick)?;
     }
-    if wanted(Figure::AgentStreams) {
-        agents::measure_streams(&site, *quick)?;
+    if cli.wants(Figure::AgentStreams) {
+        agents::measure_streams(site, cli.quick)?;
     }
-    if wanted(Figure::AgentFleet) {
-        agent_fleet::measure(&site, if *quick { (*agents).min(500) } else { *agents }, *quick)?;
+    if cli.wants(Figure::AgentFleet) {
+        agent_fleet::measure(site, if cli.quick { cli.agents.min(500) } else { cli.agents }, cli.quick)?;
     }
-    if wanted(Figure::AccessIndex) {
-        computed::measure("Access: 1,000 members and 1,000 bindings", access_cost)?;
+    if cli.wants(Figure::AccessIndex) {
+        computed::measure("Access: 1,000 members and 1,000 bindings", &cli.access_cost)?;
     }
-    if wanted(Figure::ManyClusters) {
-        print("The plugin on many clusters: get pods", &many_clusters::measure(&site, &plugin, *quick)?)?;
+    if cli.wants(Figure::ManyClusters) {
+        print("The plugin on many clusters: get pods", &many_clusters::measure(site, plugin, cli.quick)?)?;
     }
     Ok(())
 }

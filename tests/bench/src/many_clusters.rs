@@ -19,6 +19,9 @@ use crate::role::Process;
 use crate::site::{CERTIFIED_NAME, Site};
 use crate::table::{Goal, Table, median};
 
+/// A command on all small clusters.
+const ALL: [&str; 4] = ["--cluster=many-*", "--namespace=default", "get", "pods"];
+
 /// One run of a command.
 struct Ran {
     milliseconds: f64,
@@ -39,98 +42,137 @@ pub(crate) fn measure(site: &Site, plugin: &Path, quick: bool) -> Result<Table> 
     for number in 0..10 {
         register(site, &format!("large-{number}"), address, 1000)?;
     }
-    let home = tempfile::tempdir()?;
-    let command = |words: &[&str]| {
-        let mut command = Command::new(plugin);
-        command.args(words).env("KUBECONFIG", site.caller.kubeconfig()).env("HOME", home.path());
+    let commands = Commands { site, plugin, home: tempfile::tempdir()?, lines: members * 10 + 1, rounds };
+    commands.until_all_answer()?;
+    run(commands.by_kubectl(), 0)?;
+    let mut rows = Rows(Table::new(&["command", "time", "most memory", "goal"]));
+    let all_time = compare(&commands, members, &mut rows)?;
+    dead_cluster(&commands, all_time, &mut rows)?;
+    for (output, name) in [("wide", "as a table"), ("json", "as JSON")] {
+        let words = ["--cluster=large-*", "--namespace=default", "get", "pods", "-o", output];
+        let ran = run(commands.command(&words), 10_001)?;
+        let goal = format!("memory {}", Goal::AtMost(100.0).verdict(ran.memory));
+        rows.add(&format!("10 clusters, 1,000 pods each, {name}"), &[ran], goal);
+    }
+    drop(process);
+    Ok(rows.0)
+}
+
+/// The commands on all small clusters, which print so many lines.
+struct Commands<'a> {
+    site: &'a Site,
+    plugin: &'a Path,
+    home: tempfile::TempDir,
+    lines: usize,
+    rounds: usize,
+}
+
+impl Commands<'_> {
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(self.plugin);
+        command.args(words).env("KUBECONFIG", self.site.caller.kubeconfig()).env("HOME", self.home.path());
         if let Ok(kubectl) = kubectl() {
             command.env("KUBECTL_MC_KUBECTL", kubectl);
         }
         command
-    };
-    let all = ["--cluster=many-*", "--namespace=default", "get", "pods"];
-    let one = ["--cluster=many-00[0]", "--namespace=default", "get", "pods"];
-    let by_kubectl = |concurrency: &str| {
-        let mut command = command(&[&[concurrency], &all[..]].concat());
+    }
+
+    fn all(&self) -> Command {
+        self.command(&ALL)
+    }
+
+    fn eight_at_once(&self) -> Command {
+        self.command(&[&["--cluster-concurrency=8"], &ALL[..]].concat())
+    }
+
+    fn by_kubectl(&self) -> Command {
+        let mut command = self.eight_at_once();
         command.env("KUBECTL_MC_DIRECT", "0");
         command
-    };
-    // Until the sidecar knows the last member and all caches are filled.
-    let begin = Instant::now();
-    while run(command(&all), members * 10 + 1).is_err() {
-        ensure!(
-            begin.elapsed() < Duration::from_secs(60),
-            "not all members answer: {:?}",
-            run(command(&all), members * 10 + 1).err()
-        );
     }
-    run(by_kubectl("--cluster-concurrency=8"), 0)?;
 
-    let mut table = Table::new(&["command", "time", "most memory", "goal"]);
-    let mut row = |name: &str, runs: &[Ran], goal: String| {
-        let time = median(runs.iter().map(|ran| ran.milliseconds));
-        let memory = runs.iter().map(|ran| ran.memory).fold(0.0, f64::max);
-        table.row([name.to_owned(), format!("{time:.0} ms"), format!("{memory:.1} MB"), goal]);
+    fn shell_loop(&self, members: usize) -> Command {
+        let shell =
+            "for n in $(seq -w 0 \"$1\"); do \"$0\" --cluster=many-0$n --namespace=default get pods; done";
+        let mut sh = Command::new("sh");
+        sh.args(["-c", shell]).arg(self.plugin).arg(format!("{:02}", members - 1));
+        sh.envs(self.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
+        sh
+    }
+
+    fn repeat(&self, make: impl Fn() -> Command, lines: usize) -> Result<Vec<Ran>> {
+        (0..self.rounds).map(|_| run(make(), lines)).collect()
+    }
+
+    /// Until the sidecar knows the last member and all caches are filled.
+    fn until_all_answer(&self) -> Result<()> {
+        let begin = Instant::now();
+        while run(self.all(), self.lines).is_err() {
+            ensure!(
+                begin.elapsed() < Duration::from_secs(60),
+                "not all members answer: {:?}",
+                run(self.all(), self.lines).err()
+            );
+        }
+        Ok(())
+    }
+}
+
+struct Rows(Table);
+
+impl Rows {
+    /// Adds the median of some runs, and returns its time.
+    fn add(&mut self, name: &str, runs: &[Ran], goal: String) -> f64 {
+        let (time, memory) = (time(runs), most_memory(runs));
+        self.0.row([name.to_owned(), format!("{time:.0} ms"), format!("{memory:.1} MB"), goal]);
         time
-    };
-    let repeat = |make: &dyn Fn() -> Command, lines: usize, rounds: usize| -> Result<Vec<Ran>> {
-        (0..rounds).map(|_| run(make(), lines)).collect()
-    };
-    let single = row("one cluster, 10 pods", &repeat(&|| command(&one), 11, rounds)?, String::new());
-    let many = repeat(&|| command(&all), members * 10 + 1, rounds)?;
-    let more = median(many.iter().map(|ran| ran.milliseconds)) - single;
-    let memory = many.iter().map(|ran| ran.memory).fold(0.0, f64::max);
+    }
+}
+
+fn time(runs: &[Ran]) -> f64 {
+    median(runs.iter().map(|ran| ran.milliseconds))
+}
+
+fn most_memory(runs: &[Ran]) -> f64 {
+    runs.iter().map(|ran| ran.memory).fold(0.0, f64::max)
+}
+
+/// All clusters beside one, beside kubectl, and beside a loop. Returns the time of all.
+fn compare(commands: &Commands, members: usize, rows: &mut Rows) -> Result<f64> {
+    let one = ["--cluster=many-00[0]", "--namespace=default", "get", "pods"];
+    let single = commands.repeat(|| commands.command(&one), 11)?;
+    let single = rows.add("one cluster, 10 pods", &single, String::new());
+    let many = commands.repeat(|| commands.all(), commands.lines)?;
+    let more = time(&many) - single;
     let goal = format!(
         "{more:.0} ms more ({}); memory {}",
         Goal::AtMost(250.0).verdict(more),
-        Goal::AtMost(60.0).verdict(memory)
+        Goal::AtMost(60.0).verdict(most_memory(&many))
     );
-    let all_time = row(&format!("{members} clusters, 10 pods each"), &many, goal);
-    let eight = || command(&[&["--cluster-concurrency=8"], &all[..]].concat());
-    let native =
-        row("the same, 8 clusters at once", &repeat(&eight, members * 10 + 1, rounds)?, String::new());
-    let children = repeat(&|| by_kubectl("--cluster-concurrency=8"), members * 10 + 1, 1)?;
-    let times = median(children.iter().map(|ran| ran.milliseconds)) / native;
-    row(
-        "the same by kubectl, 8 at once",
-        &children,
-        format!("{times:.0} times as long ({})", Goal::AtLeast(15.0).verdict(times)),
-    );
-    let shell =
-        "for n in $(seq -w 0 \"$1\"); do \"$0\" --cluster=many-0$n --namespace=default get pods; done";
-    let shell_loop = || {
-        let mut command = command(&[]);
-        let mut sh = Command::new("sh");
-        sh.args(["-c", shell]).arg(plugin).arg(format!("{:02}", members - 1));
-        sh.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command = sh;
-        command
-    };
-    let looped = run(shell_loop(), members * 11)?;
+    let all_time = rows.add(&format!("{members} clusters, 10 pods each"), &many, goal);
+    let eight = commands.repeat(|| commands.eight_at_once(), commands.lines)?;
+    let eight = rows.add("the same, 8 clusters at once", &eight, String::new());
+    let children = [run(commands.by_kubectl(), commands.lines)?];
+    let times = time(&children) / eight;
+    let goal = format!("{times:.0} times as long ({})", Goal::AtLeast(15.0).verdict(times));
+    rows.add("the same by kubectl, 8 at once", &children, goal);
+    let looped = run(commands.shell_loop(members), members * 11)?;
     let times = looped.milliseconds / all_time;
-    row("a shell's loop over all", &[looped], format!("{times:.0} times as long"));
+    rows.add("a shell's loop over all", &[looped], format!("{times:.0} times as long"));
+    Ok(all_time)
+}
 
+/// One more cluster, which does not answer.
+fn dead_cluster(commands: &Commands, all_time: f64, rows: &mut Rows) -> Result<()> {
     let hole = BlackHole::start()?;
-    register(site, "many-hole", hole.address, 10)?;
+    register(commands.site, "many-hole", hole.address, 10)?;
     not_ready("many-hole")?;
-    wait_for_hole(&command, &all)?;
-    let dead = repeat(&|| command(&all), members * 10 + 1, rounds)?;
-    let more = median(dead.iter().map(|ran| ran.milliseconds)) - all_time;
-    row(
-        "one more that is known to be dead",
-        &dead,
-        format!("{more:.0} ms more ({})", Goal::AtMost(50.0).verdict(more)),
-    );
-    registration::remove("many-hole")?;
-
-    for (output, name) in [("wide", "as a table"), ("json", "as JSON")] {
-        let words = ["--cluster=large-*", "--namespace=default", "get", "pods", "-o", output];
-        let ran = run(command(&words), 10_001)?;
-        let goal = format!("memory {}", Goal::AtMost(100.0).verdict(ran.memory));
-        row(&format!("10 clusters, 1,000 pods each, {name}"), &[ran], goal);
-    }
-    drop(process);
-    Ok(table)
+    wait_for_hole(commands)?;
+    let dead = commands.repeat(|| commands.all(), commands.lines)?;
+    let more = time(&dead) - all_time;
+    let goal = format!("{more:.0} ms more ({})", Goal::AtMost(50.0).verdict(more));
+    rows.add("one more that is known to be dead", &dead, goal);
+    registration::remove("many-hole")
 }
 
 fn register(site: &Site, name: &str, address: SocketAddr, pods: usize) -> Result<()> {
@@ -158,10 +200,10 @@ fn not_ready(name: &str) -> Result<()> {
     Ok(())
 }
 
-fn wait_for_hole(command: &dyn Fn(&[&str]) -> Command, all: &[&str]) -> Result<()> {
+fn wait_for_hole(commands: &Commands) -> Result<()> {
     let begin = Instant::now();
     loop {
-        let output = command(all).output()?;
+        let output = commands.all().output()?;
         if String::from_utf8_lossy(&output.stderr).contains("not ready") {
             return Ok(());
         }

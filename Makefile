@@ -34,12 +34,13 @@ test-all: ## All tests: adds other versions, clients and hubs, the image in pods
 	@tests/test.sh --all
 
 .PHONY: lint
-lint: ## Check format, clippy (the plugin also for macOS and Windows), documentation, dependencies and generated files
+lint: ## Check format, clippy (the plugin also for macOS and Windows), documentation, dependencies, workflows and generated files
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
 	tests/other-systems.sh
 	cargo deny --log-level error check bans licenses sources
+	tests/workflows/check.sh
 	cargo build-all --quiet --bins
 	tests/cli-reference.sh | diff -u docs/reference/cli.md -
 	for picture in path quickstart quickstart-session quickstart-explain; do for theme in light dark; do \
@@ -53,7 +54,7 @@ lint: ## Check format, clippy (the plugin also for macOS and Windows), documenta
 .PHONY: unit
 unit: ## Run the unit tests (TEST=TEXT: those with this text in their name)
 	cargo test-all --lib --bins $(TEST)
-	cargo test-all --test cli --test krew --test chart_files --test rights --test closed_pipe $(TEST)
+	cargo test-all --test cli --test krew --test krew_release --test chart_files --test rights --test closed_pipe $(TEST)
 
 .PHONY: e2e
 e2e: kubernetes ## Run the end-to-end tests of `make test` (TEST=TEXT: those with this text in their name)

@@ -13,7 +13,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 out=${KREW_OUT:-$root/target/krew}
 cd "$root"
 
-version=v$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+version=v$(krew/version.sh)
 repository=$(sed -n '/^\[workspace.package\]/,/^\[/s/^repository = "\(.*\)"/\1/p' Cargo.toml)
 url=${RELEASE_URL:-$repository/releases/download/$version}
 native=$(rustc -vV | sed -n 's/^host: //p')

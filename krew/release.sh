@@ -22,7 +22,7 @@ if [ -n "$(git status --porcelain)" ]; then
     echo "release: the checkout has uncommitted changes" >&2
     exit 1
 fi
-version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+version=$(krew/version.sh)
 epoch=$(git log -1 --format=%ct)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -33,9 +33,9 @@ mkdir -p "$out"
 ARCHIVE="$folder/image.tar" BUILDER=buildah PROFILE=release sidecar/image/build.sh "$image:$version"
 mkdir "$folder/image"
 tar -xf "$folder/image.tar" -C "$folder/image"
-digest=$(jq -er '.manifests[0].digest' "$folder/image/index.json")
 tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$epoch" \
     -C "$folder/image" -cf "$out/mc-sidecar_v${version}_image.tar" .
+digest=$(krew/digest.sh "$out")
 for list in target/image/mc-sidecar-*.cdx.json; do
     name=$(basename "$list")
     cp "$list" "$out/mc-sidecar_v${version}_linux_${name#mc-sidecar-}"
@@ -63,5 +63,5 @@ rm "$out"/*.sha256
 
 sidecar/deploy/package.sh "$out" "$KUBECTL_MC_IMAGE"
 krew/notes.sh "$version" >"$out/RELEASE_NOTES.md"
-(cd "$out" && LC_ALL=C sha256sum -- * >"$folder/sums" && mv "$folder/sums" SHA256SUMS)
+krew/sums.sh "$out"
 echo "release: v$version of $KUBECTL_MC_IMAGE in $out"

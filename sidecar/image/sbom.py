@@ -102,8 +102,9 @@ def beside_crates(target):
     licence = [{"expression": "MIT OR Apache-2.0"}]
     std = {"type": "library", "bom-ref": "rust-std", "name": "rust-std", "version": version, "purl": f"pkg:generic/rust-std@{version}"}
     found = [std | {"scope": "required", "licenses": licence}]
-    if target.endswith("-musl"):
-        # Rust's library contains the C library and the unwinder, and the plugin has no roots.
+    if not target.endswith("-linux-gnu"):
+        # For musl, Rust's library contains the C library and the unwinder. On macOS and Windows they are the system's. The
+        # plugin has no roots.
         return found
     machine = target.split("-")[0]
     compiler = "gcc" if machine == os.uname().machine else f"{machine}-linux-gnu-gcc"

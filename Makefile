@@ -18,7 +18,7 @@ help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: ## Install missing Debian packages and cargo-deny, and name them
+setup: ## Install missing Debian packages, cargo-deny and mdBook, and name them
 	@tests/setup.sh
 
 .PHONY: demo
@@ -34,13 +34,14 @@ test-all: ## All tests: adds other versions, clients and hubs, the image in pods
 	@tests/test.sh --all
 
 .PHONY: lint
-lint: ## Check format, clippy (the plugin also for macOS and Windows), documentation, dependencies, workflows and generated files
+lint: ## Check format, clippy (the plugin also for macOS and Windows), documentation and its site, dependencies, workflows and generated files
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
 	tests/other-systems.sh
 	cargo deny --log-level error check bans licenses sources
 	tests/workflows/check.sh
+	tests/site/build.sh
 	cargo build-all --quiet --bins
 	tests/cli-reference.sh | diff -u docs/reference/cli.md -
 	for picture in path quickstart quickstart-session quickstart-explain; do for theme in light dark; do \
@@ -153,6 +154,10 @@ release: ## Build all files of a release into target/dist, from a clean checkout
 .PHONY: release-test
 release-test: ## Install the plugin of `make release` with krew (DIST=FOLDER: instead of target/dist)
 	RELEASE_DIST="$(abspath $(or $(DIST),target/dist))" cargo test-all --test krew_install -- --ignored of_a_release
+
+.PHONY: docs
+docs: ## Build the documentation as a site in target/site, and check its links
+	@tests/site/build.sh
 
 .PHONY: recording
 recording: kubernetes ## Record README.md's terminal session: docs/images/recording.cast and its pictures

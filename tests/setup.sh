@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs missing Debian packages and cargo-deny, and names them: setup.sh [--no-deny|--demo|--bench|--release|--arm64|--mutants].
+# Installs missing Debian packages, cargo-deny and mdBook, and names them:
+# setup.sh [--no-tools|--demo|--bench|--release|--arm64|--mutants].
 # Without root it only names the missing packages, and tests that need them are skipped later.
 set -euo pipefail
 
@@ -86,11 +87,14 @@ if ! (cd "$module" && go list -m) >/dev/null 2>&1; then
     echo "setup: $module needs Go ${newest##* } or later, and this is $(go env GOVERSION)" >&2
     exit 1
 fi
-# A release needs no cargo-deny: its commit has passed all checks.
-if [[ "${1:-}" != --@(no-deny|release|demo) ]] && ! cargo deny --version >/dev/null 2>&1; then
-    echo "setup: installing cargo-deny (cargo install)"
-    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=0 \
-        cargo install --quiet --locked --root target/tools cargo-deny@0.20.2 || exit 1
+# A release needs none of them: its commit has passed all checks.
+if [[ "${1:-}" != --@(no-tools|release|demo) ]]; then
+    if ! cargo deny --version >/dev/null 2>&1; then
+        echo "setup: installing cargo-deny (cargo install)"
+        CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=0 \
+            cargo install --quiet --locked --root target/tools cargo-deny@0.20.2 || exit 1
+    fi
+    tests/site/install.sh
 fi
 if [ "${1:-}" = --mutants ] && ! cargo mutants --version >/dev/null 2>&1; then
     echo "setup: installing cargo-mutants (cargo install)"

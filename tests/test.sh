@@ -16,8 +16,8 @@ in_background() { # NAME COMMAND...
     nice -n 19 "${@:2}" >"target/$1.log" 2>&1 &
 }
 trap 'jobs -p | xargs -r kill 2>/dev/null || true' EXIT
-tests/setup.sh --no-deny
-# Compile cargo-deny beside the first build, which does not use all cores.
+tests/setup.sh --no-tools
+# Compile cargo-deny and mdBook beside the first build, which does not use all cores.
 tests/setup.sh >target/setup.log 2>&1 &
 setup=$!
 if [ "${#all[@]}" -gt 0 ] && [ "$(uname -s)" = Linux ]; then

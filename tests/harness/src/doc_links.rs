@@ -1,6 +1,6 @@
 //! Checks that the documentation has no dangling reference: every relative link of a Markdown page leads to a
 //! file and a heading that exist, every path below `docs/` that a file of the repository names exists, and so does
-//! every source file that a page names.
+//! every source file that a page names. The site's table of contents has every page.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,21 +24,37 @@ fn every_relative_link_leads_to_a_file_and_heading() {
 
 #[test]
 fn every_page_is_linked_from_another_page() {
-    let linked: BTreeSet<PathBuf> = pages()
-        .iter()
-        .flat_map(|page| {
-            let targets = relative_links(&read(page)).into_iter();
-            targets
-                .map(|target| resolve(page, target.split('#').next().unwrap_or_default()))
-                .collect::<Vec<_>>()
-        })
-        .collect();
-    // GitHub shows these itself.
-    let unlinked = ["README.md", "docs/issue_template.md", "docs/pull_request_template.md"];
-    let unlinked = unlinked.map(|path| root().join(path));
+    let contents = root().join(CONTENTS);
+    // The table of contents links to all pages, so its links say nothing about the others.
+    let linked: BTreeSet<PathBuf> =
+        pages().iter().filter(|page| **page != contents).flat_map(|page| linked_files(page)).collect();
+    let unlinked = SHOWN_BY_GITHUB.into_iter().chain(["README.md", CONTENTS]);
+    let unlinked: Vec<_> = unlinked.map(|path| root().join(path)).collect();
     let lonely: Vec<_> =
         pages().into_iter().filter(|page| !linked.contains(page) && !unlinked.contains(page)).collect();
     assert!(lonely.is_empty(), "no page links to {lonely:?}");
+}
+
+#[test]
+fn contents_of_the_site_have_every_page_once() {
+    let contents = root().join(CONTENTS);
+    let listed = linked_files(&contents);
+    let mut expected: Vec<_> =
+        pages().into_iter().filter(|page| page.starts_with(root().join("docs"))).collect();
+    expected
+        .retain(|page| *page != contents && !SHOWN_BY_GITHUB.iter().any(|path| *page == root().join(path)));
+    let missing: Vec<_> = expected.iter().filter(|page| !listed.contains(page)).collect();
+    assert!(missing.is_empty(), "{CONTENTS} lacks {missing:?}");
+    assert_eq!(listed.len(), expected.len(), "{CONTENTS} lists a page twice");
+}
+
+const CONTENTS: &str = "docs/SUMMARY.md";
+const SHOWN_BY_GITHUB: [&str; 2] = ["docs/issue_template.md", "docs/pull_request_template.md"];
+
+/// The files to which a page links, in the order of the links.
+fn linked_files(page: &Path) -> Vec<PathBuf> {
+    let targets = relative_links(&read(page)).into_iter();
+    targets.map(|target| resolve(page, target.split('#').next().unwrap_or_default())).collect()
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::cli::{AuditArgs, DataFormat, Flags};
 use crate::cluster::context::ClusterContext;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::json;
 use crate::next_command::quoted;
@@ -26,10 +26,11 @@ pub(crate) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     if !is_audit_id(&arguments.id) {
-        return Err(Failure::usage(
-            format!("{:?} is not an Audit-ID: it has 1 to 64 printable characters", arguments.id),
-            "kubectl -v=8 shows the header Audit-ID of each answer",
-        ));
+        return Err(Failure::usage(format!(
+            "{:?} is not an Audit-ID: it has 1 to 64 printable characters",
+            arguments.id
+        ))
+        .with_hint("kubectl -v=8 shows the header Audit-ID of each answer"));
     }
     let (events, host) = if arguments.file.is_empty() {
         let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;
@@ -38,7 +39,8 @@ pub(crate) fn run(
         (source::of_files(arguments)?, None)
     };
     if events.is_empty() {
-        return Err(NotFound { id: arguments.id.clone(), hint: hint(arguments, host.as_ref()) }.into());
+        let failure = Failure::new(format!("no audit event of request {}", arguments.id));
+        return Err(failure.with_hint(hint(arguments, host.as_ref())));
     }
     match arguments.output {
         None => printer.out(&story::tell(&events)),
@@ -65,18 +67,5 @@ fn hint(arguments: &AuditArgs, host: Option<&ClusterContext>) -> String {
             quoted(arguments.namespace.as_ref()),
         ),
         None => "name the rotated files too: --file is repeatable".to_owned(),
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("no audit event of request {id}")]
-struct NotFound {
-    id: String,
-    hint: String,
-}
-
-impl Explain for NotFound {
-    fn hint(&self) -> Option<String> {
-        Some(self.hint.clone())
     }
 }

@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::digest;
 
 use crate::env::{self, Env};
-use crate::error::Explain;
-pub(crate) use run_folder::{RunFolder, RunFolderError};
+use crate::error::Failure;
+pub(crate) use run_folder::RunFolder;
 
 /// The private folder.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Cache {
 
 impl Cache {
     /// Opens the folder, and creates it if necessary.
-    pub(crate) fn open(env: &Env) -> Result<Self, CacheError> {
+    pub(crate) fn open(env: &Env) -> Result<Self, Failure> {
         Ok(Self { folder: private_folder(CACHE, env)? })
     }
 
@@ -47,11 +47,11 @@ impl Cache {
     }
 
     /// Stores the content unless it is already stored; returns its path.
-    pub(crate) fn store(&self, content: &[u8], now: SystemTime) -> Result<PathBuf, CacheError> {
+    pub(crate) fn store(&self, content: &[u8], now: SystemTime) -> Result<PathBuf, Failure> {
         let path = self.path(content);
         let stored =
             if self.holds(content) { self.touch(&path, now) } else { self.write(&path, content, now) };
-        stored.map_err(|source| CacheError::Write { path: path.clone(), of: CACHE, source })?;
+        stored.map_err(|error| not_written(&path, CACHE, &error))?;
         Ok(path)
     }
 
@@ -78,10 +78,10 @@ impl Cache {
         name: &str,
         content: &[u8],
         now: SystemTime,
-    ) -> Result<PathBuf, CacheError> {
+    ) -> Result<PathBuf, Failure> {
         let path = self.named_path(kind, name);
         let written = self.write(&path, content, now);
-        written.map_err(|source| CacheError::Write { path: path.clone(), of: CACHE, source })?;
+        written.map_err(|error| not_written(&path, CACHE, &error))?;
         Ok(path)
     }
 
@@ -120,15 +120,11 @@ impl Cache {
 
 /// Stores an overlay that is never removed: the environment of a shell references it, and without the file
 /// kubectl would use the user's current context. Its name is the hash of its content.
-pub(crate) fn store_lasting(content: &[u8], env: &Env) -> Result<PathBuf, CacheError> {
+pub(crate) fn store_lasting(content: &[u8], env: &Env) -> Result<PathBuf, Failure> {
     let path = state_folder(env)?.join(format!("{LASTING_PREFIX}{}.yaml", hash(content)));
     let is_stored = is_private_file(&path) && fs::read(&path).is_ok_and(|stored| stored == content);
     if !is_stored {
-        replace(&path, content).map_err(|source| CacheError::Write {
-            path: path.clone(),
-            of: STATE,
-            source,
-        })?;
+        replace(&path, content).map_err(|error| not_written(&path, STATE, &error))?;
     }
     Ok(path)
 }
@@ -187,35 +183,28 @@ const NAMED_LIFETIME: Duration = Duration::from_secs(6 * 60 * 60);
 /// Long enough for a shell or a watch that still uses an overlay.
 const UNUSED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CacheError {
-    #[error("cannot create the {} folder {}", of.name, folder.display())]
-    Make { folder: PathBuf, of: Base, source: io::Error },
-    #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has owners and modes of folders"))]
-    #[error("refusing the {} folder {}: {reason}", of.name, folder.display())]
-    NotPrivate { folder: PathBuf, of: Base, reason: &'static str, remedy: Option<String> },
-    #[error("cannot write {}", path.display())]
-    Write { path: PathBuf, of: Base, source: io::Error },
-}
-
-impl Explain for CacheError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::NotPrivate { remedy: Some(remedy), .. } => Some(remedy.clone()),
-            Self::Make { of, .. } | Self::NotPrivate { of, .. } | Self::Write { of, .. } => {
-                Some(format!("set {} to a private folder", of.variable))
-            }
-        }
+impl Base {
+    fn elsewhere(self) -> String {
+        format!("set {} to a private folder", self.variable)
     }
 }
 
+fn not_made(folder: &Path, of: Base, error: &io::Error) -> Failure {
+    let text = format!("cannot create the {} folder {}", of.name, folder.display());
+    Failure::new(text).because(error).with_hint(of.elsewhere())
+}
+
+fn not_written(path: &Path, of: Base, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot write {}", path.display())).because(error).with_hint(of.elsewhere())
+}
+
 /// The folder for the plugin's state, created if necessary.
-pub(crate) fn state_folder(env: &Env) -> Result<PathBuf, CacheError> {
+pub(crate) fn state_folder(env: &Env) -> Result<PathBuf, Failure> {
     private_folder(STATE, env)
 }
 
 /// The same folder, if it exists.
-pub(crate) fn existing_state_folder(env: &Env) -> Result<Option<PathBuf>, CacheError> {
+pub(crate) fn existing_state_folder(env: &Env) -> Result<Option<PathBuf>, Failure> {
     let found = of_user(STATE, env).into_iter().chain([temporary(env)]).find(|folder| folder.exists());
     found.map(|folder| check_private(&folder, STATE).map(|()| folder)).transpose()
 }
@@ -230,17 +219,13 @@ fn of_user(Base { variable, below_home, .. }: Base, env: &Env) -> Option<PathBuf
 }
 
 /// The folder, or one among the temporary files if it is not usable.
-fn private_folder(of: Base, env: &Env) -> Result<PathBuf, CacheError> {
+fn private_folder(of: Base, env: &Env) -> Result<PathBuf, Failure> {
     let usable = of_user(of, env).filter(|folder| make_private(folder).is_ok() && is_writable(folder));
     let folder = match usable {
         Some(folder) => folder,
         None => {
             let folder = temporary(env);
-            make_private(&folder).map_err(|source| CacheError::Make {
-                folder: folder.clone(),
-                of,
-                source,
-            })?;
+            make_private(&folder).map_err(|error| not_made(&folder, of, &error))?;
             folder
         }
     };
@@ -296,15 +281,13 @@ fn make_private(folder: &Path) -> io::Result<()> {
 /// Refuses a folder of another owner, which could contain an overlay that sends the user's credential
 /// elsewhere.
 #[cfg(unix)]
-fn check_private(folder: &Path, of: Base) -> Result<(), CacheError> {
+fn check_private(folder: &Path, of: Base) -> Result<(), Failure> {
     use std::os::unix::fs::MetadataExt;
-    let refuse =
-        |reason, remedy| Err(CacheError::NotPrivate { folder: folder.to_owned(), of, reason, remedy });
-    let metadata = fs::symlink_metadata(folder).map_err(|source| CacheError::Make {
-        folder: folder.to_owned(),
-        of,
-        source,
-    })?;
+    let refuse = |reason, remedy: Option<String>| {
+        let text = format!("refusing the {} folder {}: {reason}", of.name, folder.display());
+        Err(Failure::new(text).with_hint(remedy.unwrap_or_else(|| of.elsewhere())))
+    };
+    let metadata = fs::symlink_metadata(folder).map_err(|error| not_made(folder, of, &error))?;
     if !metadata.is_dir() {
         return refuse("it is not a folder (symbolic links are not followed)", None);
     }
@@ -320,7 +303,7 @@ fn check_private(folder: &Path, of: Base) -> Result<(), CacheError> {
 
 /// On other systems the user's profile is private by default.
 #[cfg(not(unix))]
-fn check_private(_folder: &Path, _of: Base) -> Result<(), CacheError> {
+fn check_private(_folder: &Path, _of: Base) -> Result<(), Failure> {
     Ok(())
 }
 

@@ -3,15 +3,14 @@
 //! name with another server counts as another host.
 
 use std::io;
-use std::path::PathBuf;
 
 use kubectl_mc_api::ClusterName;
 use serde::{Deserialize, Serialize};
 
-use crate::cache::{self, CacheError};
+use crate::cache;
 use crate::cluster::context::ClusterContext;
 use crate::env::Env;
-use crate::error::Explain;
+use crate::error::{Context, Failure};
 use crate::log::without_credential;
 
 /// The choice for one context.
@@ -27,14 +26,14 @@ pub(crate) struct ChosenCluster {
 
 impl ChosenCluster {
     /// Loads the choice for the context; empty by default.
-    pub(crate) fn load(host: &ClusterContext, env: &Env) -> Result<Self, ChosenClusterError> {
+    pub(crate) fn load(host: &ClusterContext, env: &Env) -> Result<Self, Failure> {
         let own = Self::of(host);
         let all = load_all(env)?;
         Ok(all.into_iter().find(|one| one.is_for(&own)).unwrap_or(own))
     }
 
     /// Sets or unsets the cluster, and stores the previous one.
-    pub(crate) fn choose(self, cluster: Option<ClusterName>, env: &Env) -> Result<(), ChosenClusterError> {
+    pub(crate) fn choose(self, cluster: Option<ClusterName>, env: &Env) -> Result<(), Failure> {
         let mut all = load_all(env)?;
         all.retain(|one| !one.is_for(&self));
         let previous = if self.cluster == cluster { self.previous } else { self.cluster.or(self.previous) };
@@ -46,7 +45,8 @@ impl ChosenCluster {
             .map_err(io::Error::other)
             .and_then(|text| std::fs::write(&temporary, text))
             .and_then(|()| std::fs::rename(&temporary, &file));
-        written.map_err(|source| ChosenClusterError::Write { file, source })
+        let failed = || format!("cannot write the chosen cluster to {}", file.display());
+        written.context(failed).map_err(|failure| failure.with_hint("choose by -C NAME"))
     }
 
     fn of(host: &ClusterContext) -> Self {
@@ -59,36 +59,16 @@ impl ChosenCluster {
     }
 }
 
-fn load_all(env: &Env) -> Result<Vec<ChosenCluster>, ChosenClusterError> {
+fn load_all(env: &Env) -> Result<Vec<ChosenCluster>, Failure> {
     let Some(folder) = cache::existing_state_folder(env)? else { return Ok(Vec::new()) };
     let file = folder.join(FILE);
+    let failed = || format!("cannot read the chosen cluster from {}", file.display());
     let text = match std::fs::read(&file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        text => text.map_err(|source| ChosenClusterError::Read { file: file.clone(), source })?,
+        text => text.context(failed).map_err(|failure| failure.with_hint("choose by -C NAME"))?,
     };
-    serde_json::from_slice(&text).map_err(|source| ChosenClusterError::Parse { file, source })
+    let again = format!("remove {}, then choose again", file.display());
+    serde_json::from_slice(&text).context(failed).map_err(|failure| failure.with_hint(again))
 }
 
 const FILE: &str = "use.json";
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ChosenClusterError {
-    #[error(transparent)]
-    Folder(#[from] CacheError),
-    #[error("cannot read the chosen cluster from {}", file.display())]
-    Read { file: PathBuf, source: io::Error },
-    #[error("cannot read the chosen cluster from {}", file.display())]
-    Parse { file: PathBuf, source: serde_json::Error },
-    #[error("cannot write the chosen cluster to {}", file.display())]
-    Write { file: PathBuf, source: io::Error },
-}
-
-impl Explain for ChosenClusterError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Folder(error) => error.hint(),
-            Self::Parse { file, .. } => Some(format!("remove {}, then choose again", file.display())),
-            Self::Read { .. } | Self::Write { .. } => Some("choose by -C NAME".to_owned()),
-        }
-    }
-}

@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Res
         ran = dispatch(arguments, scanned, &env, printer);
     }
     let ran = ran.map_err(|mut failure| {
-        failure.hint = failure.hint.as_deref().map(|hint| given.complete(hint));
+        failure.hint = failure.hint.map(|hint| hint.with_flags(&given));
         failure
     });
     trace::end(Some(ran.as_ref().map_or_else(|failure| failure.status, |status| *status)), printer);
@@ -102,10 +102,8 @@ fn read_only(verb: &str) -> Failure {
     let opens = ["exec", "attach", "cp", "debug", "port-forward", "proxy", "run", "edit", "shell", "listen"];
     let dry = if opens.contains(&verb) { "" } else { "use --dry-run=server, or " };
     let variable = crate::env::READONLY;
-    Failure::usage(
-        format!("refusing `{verb}`: {variable} allows only commands that read"),
-        format!("{dry}unset {variable}"),
-    )
+    Failure::usage(format!("refusing `{verb}`: {variable} allows only commands that read"))
+        .with_hint(format!("{dry}unset {variable}"))
 }
 
 fn is_cluster_chosen(scanned: &Scanned, env: &Env) -> bool {

@@ -16,8 +16,7 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 
 use crate::cli::{Color, HubChoice, RouteChoice};
 use crate::env::{self, Env};
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::Failure;
 use crate::log::Log;
 use crate::suggestion;
 
@@ -102,24 +101,24 @@ pub(crate) struct Defaults {
 
 impl ConfigFile {
     /// Reads the file; a missing file equals an empty one.
-    pub(crate) fn load(env: &Env) -> Result<Self, ConfigFileError> {
+    pub(crate) fn load(env: &Env) -> Result<Self, Failure> {
         let Some(file) = path(env) else { return Ok(Self::default()) };
         let text = std::fs::read_to_string(&file);
         if text.is_ok() {
             Log::new(env).decision("Read configuration", &[("file", &file.display())]);
         }
         match text {
-            Ok(text) => Self::parse(&text).map_err(|reason| ConfigFileError::Parse { file, reason }),
+            Ok(text) => Self::parse(&text).map_err(|error| invalid(&file, &error)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(source) => Err(ConfigFileError::Read { file, source }),
+            Err(error) => Err(Failure::usage(format!("cannot read {}", file.display())).because(&error)),
         }
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, serde_saphyr::Error> {
         if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
             return Ok(Self::default());
         }
-        serde_saphyr::from_str(text).map_err(|error| error.without_snippet().to_string())
+        serde_saphyr::from_str(text)
     }
 }
 
@@ -132,28 +131,18 @@ pub(crate) fn path(env: &Env) -> Option<PathBuf> {
     Some(base.join("kubectl-mc").join("config.yaml"))
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConfigFileError {
-    #[error("cannot read {}", file.display())]
-    Read { file: PathBuf, source: io::Error },
-    #[error("cannot use {}: {reason}", file.display())]
-    Parse { file: PathBuf, reason: String },
-}
-
-impl Explain for ConfigFileError {
-    fn hint(&self) -> Option<String> {
-        let Self::Parse { reason, .. } = self else { return None };
-        // The parser's message: unknown field `hots`, expected one of host, sets, defaults at line 1, column
-        // 1
-        let (given, known) = reason.split_once("unknown field")?.1.split_once(", expected")?;
-        let known = known.split(" at line").next()?;
-        let known = known.split([',', ' ']).map(|name| name.trim_matches('`'));
-        let nearest = suggestion::nearest(given.trim().trim_matches('`'), known)?;
-        Some(format!("did you mean `{nearest}`?"))
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
+fn invalid(file: &Path, error: &serde_saphyr::Error) -> Failure {
+    let error = error.without_snippet();
+    let failure = Failure::usage(format!("cannot use {}: {error}", file.display()));
+    let nearest = match error {
+        serde_saphyr::Error::SerdeUnknownField { field, expected, .. } => {
+            suggestion::nearest(field, expected.iter().copied())
+        }
+        _ => None,
+    };
+    match nearest {
+        Some(nearest) => failure.with_hint(format!("did you mean `{nearest}`?")),
+        None => failure,
     }
 }
 

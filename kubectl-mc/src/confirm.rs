@@ -2,40 +2,24 @@
 
 use std::io::{BufRead, IsTerminal};
 
-use crate::error::Explain;
+use crate::error::Failure;
 use crate::printer::Printer;
 use crate::server_text::escaped;
 
 /// Continues only after a yes, with the same prompt as kubectl.
-pub(crate) fn confirm(question: &str, printer: &Printer) -> Result<(), NotConfirmed> {
+pub(crate) fn confirm(question: &str, printer: &Printer) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
-        return Err(NotConfirmed::NoTerminal);
+        let failure = Failure::new("cannot ask for confirmation: standard input is not a terminal");
+        return Err(failure.with_hint("--yes skips the question"));
     }
     printer.note(&format!("{} (y/N): ", escaped(question)));
     let mut answer = String::new();
     // Unreadable input does not confirm.
     let _ = std::io::stdin().lock().read_line(&mut answer);
-    if is_yes(&answer) { Ok(()) } else { Err(NotConfirmed::No) }
+    if is_yes(&answer) { Ok(()) } else { Err(Failure::new("nothing was changed")) }
 }
 
 /// Whether the answer is `y` or `yes`, in any case.
 pub(crate) fn is_yes(answer: &str) -> bool {
     matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NotConfirmed {
-    #[error("cannot ask for confirmation: standard input is not a terminal")]
-    NoTerminal,
-    #[error("nothing was changed")]
-    No,
-}
-
-impl Explain for NotConfirmed {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::NoTerminal => Some("--yes skips the question".to_owned()),
-            Self::No => None,
-        }
-    }
 }

@@ -144,7 +144,11 @@ impl Doctor<'_> {
             Ok(found) => found,
             Err(error) => {
                 let failure = Failure::from(error);
-                let fix = failure.hint.clone().unwrap_or_else(|| READ_KUBECONFIG.to_owned());
+                let fix = failure
+                    .hint
+                    .as_ref()
+                    .map(ToString::to_string)
+                    .unwrap_or_else(|| READ_KUBECONFIG.to_owned());
                 let problem = Finding::problem("context", failure.to_string(), Some(fix));
                 self.add(Section::new(Kind::Host, "Host", vec![problem]));
                 return Ok(());
@@ -186,7 +190,11 @@ impl Doctor<'_> {
             }
             Some(Err(error)) => {
                 let failure = Failure::from(error);
-                findings.push(Finding::problem("route", failure.to_string(), failure.hint));
+                findings.push(Finding::problem(
+                    "route",
+                    failure.to_string(),
+                    failure.hint.map(|hint| hint.to_string()),
+                ));
                 None
             }
         };
@@ -236,7 +244,7 @@ impl Doctor<'_> {
             Err(error) => {
                 let failure = Failure::from(error.in_file(config_file::path(env)));
                 let again = || format!("see its requests: {} clusters -v=6", login.found().kubectl_mc());
-                let fix = failure.hint.clone().unwrap_or_else(again);
+                let fix = failure.hint.as_ref().map(ToString::to_string).unwrap_or_else(again);
                 findings.push(Finding::problem("clusters", failure.to_string(), Some(fix)));
                 Vec::new()
             }

@@ -1,13 +1,17 @@
-//! Represents a failed command for the user: the chain of causes, a hint and an exit code. Each module has
-//! its own error type; [`Explain`] adds the hint and the exit code. A mistake on the command line that is
-//! only displayed needs no type ([`Failure::usage`]).
+//! Represents a failed command for the user: what failed and why, a hint and an exit code. Code makes a
+//! [`Failure`] where the problem arises. A module has an error type of its own only if other code matches its
+//! variants; [`Explain`] adds the hint and the exit code to such a type.
+
+mod hint;
 
 use std::error::Error;
 use std::fmt;
 
 use crate::exit::ExitStatus;
 
-/// An error with a hint for the user.
+pub(crate) use hint::{CommandLine, Hint, list_clusters, list_contexts, mc};
+
+/// An error type of its own, with a hint for the user.
 pub(crate) trait Explain: Error + Send + Sync + 'static {
     /// The next step, as a sentence or a command.
     fn hint(&self) -> Option<String> {
@@ -20,41 +24,86 @@ pub(crate) trait Explain: Error + Send + Sync + 'static {
     }
 }
 
-/// A failed command, ready to be printed.
-#[derive(Debug)]
+/// A failed command, ready to be printed. It is no [`Error`], so that [`Context`] keeps its hint and exit code.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
     pub(crate) status: ExitStatus,
-    pub(crate) hint: Option<String>,
-    error: Box<dyn Error + Send + Sync>,
+    pub(crate) hint: Option<Hint>,
+    /// What failed, on which object, and the causes on one line: `outer: inner: innermost`.
+    text: String,
 }
 
 impl Failure {
-    /// An invalid command line, and the next step.
-    pub(crate) fn usage(error: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { status: ExitStatus::Usage, hint: Some(hint.into()), error: error.into().into() }
+    /// A failure of the command; its text has no cause yet.
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self { status: ExitStatus::Failed, hint: None, text: text.into() }
+    }
+
+    /// An invalid command line or input.
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Self::new(text).with_status(ExitStatus::Usage)
+    }
+
+    /// The same failure with the next step.
+    pub(crate) fn with_hint(self, hint: impl Into<Hint>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// The same failure with this next step, if it has none.
+    pub(crate) fn or_hint(self, hint: impl FnOnce() -> Hint) -> Self {
+        Self { hint: self.hint.or_else(|| Some(hint())), ..self }
+    }
+
+    pub(crate) fn with_status(self, status: ExitStatus) -> Self {
+        Self { status, ..self }
+    }
+
+    /// The same failure with its cause.
+    pub(crate) fn because(self, cause: &(dyn Error + 'static)) -> Self {
+        Self { text: with_causes(self.text, causes(cause)), ..self }
     }
 }
 
 impl<E: Explain> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self { status: error.status(), hint: error.hint(), error: Box::new(error) }
+        let hint = error.hint().as_deref().map(Hint::of_prose);
+        Self { status: error.status(), hint, text: chain(&error) }
     }
 }
 
-/// The chain of causes on one line: `outer: inner: innermost`.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&chain(&*self.error))
+        f.write_str(&self.text)
     }
 }
 
-impl Error for Failure {}
+/// Says what failed, in front of the cause.
+pub(crate) trait Context<T> {
+    /// `what: cause`
+    fn context<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T, Failure>;
+}
+
+impl<T, E: Error + 'static> Context<T> for Result<T, E> {
+    fn context<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T, Failure> {
+        self.map_err(|error| Failure::new(what()).because(&error))
+    }
+}
+
+/// The hint and the exit code stay those of the cause.
+impl<T> Context<T> for Result<T, Failure> {
+    fn context<W: Into<String>>(self, what: impl FnOnce() -> W) -> Self {
+        self.map_err(|cause| Failure { text: format!("{}: {}", what().into(), cause.text), ..cause })
+    }
+}
 
 /// An error and its causes on one line.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut line = error.to_string();
+    with_causes(error.to_string(), causes(error).skip(1))
+}
+
+fn with_causes<'a>(mut line: String, causes: impl Iterator<Item = &'a (dyn Error + 'static)>) -> String {
     let mut last = line.clone();
-    for cause in causes(error).skip(1) {
+    for cause in causes {
         let text = cause.to_string();
         // Some libraries repeat the cause in their own message; it is printed once.
         if !last.contains(&text) {
@@ -99,7 +148,16 @@ mod tests {
     fn error_chain_is_printed_once_and_the_hint_separately() {
         let failure = Failure::from(Outer(std::io::Error::other("it is gone")));
         assert_eq!(failure.to_string(), "cannot read the file: it is gone");
-        assert_eq!(failure.hint.as_deref(), Some("look at it"));
+        assert_eq!(failure.hint, Some("look at it".into()));
         assert_eq!(failure.status, ExitStatus::Failed);
+    }
+
+    #[test]
+    fn context_keeps_the_hint_and_the_exit_code() {
+        let cause: Result<(), _> = Err(Failure::usage("no file").with_hint("name one"));
+        let failure = cause.context(|| "cannot join").unwrap_err();
+        assert_eq!(failure, Failure::usage("cannot join: no file").with_hint("name one"));
+        let cause: Result<(), _> = Err(std::io::Error::other("it is gone"));
+        assert_eq!(cause.context(|| "cannot read").unwrap_err(), Failure::new("cannot read: it is gone"));
     }
 }

@@ -99,33 +99,30 @@ pub(crate) fn parses_output(scanned: &Scanned) -> bool {
 pub(crate) fn check(scanned: &Scanned, targets: &SelectedClusters) -> Result<(), Failure> {
     let clusters = targets.len();
     if let Some(what) = verb::deletes_nothing(scanned) {
-        return Err(Failure::usage(
-            format!("{what} names no object"),
+        return Err(Failure::usage(format!("{what} names no object")).with_hint(
             "name objects (pod NAME, pod/NAME, -f FILE), choose them by -l, or delete all of a type by --all",
         ));
     }
     if let Some(why) = verb::needs_one_cluster(scanned) {
-        return Err(Failure::usage(
-            format!("the command needs {why} and works on one cluster only, but {clusters} are chosen"),
-            "name one cluster: --cluster=NAME",
-        ));
+        return Err(Failure::usage(format!(
+            "the command needs {why} and works on one cluster only, but {clusters} are chosen"
+        ))
+        .with_hint("name one cluster: --cluster=NAME"));
     }
     match verb::local_target(scanned) {
         Some(path) if clusters > 1 && !path.to_string_lossy().contains(local_port::PLACE) => {
             let path = path.to_string_lossy();
-            Err(Failure::usage(
-                format!("{clusters} clusters would write their files to the same path {path:?}"),
-                format!("put the cluster's name into the path: {path}-{}", local_port::PLACE),
+            Err(Failure::usage(format!(
+                "{clusters} clusters would write their files to the same path {path:?}"
             ))
+            .with_hint(format!("put the cluster's name into the path: {path}-{}", local_port::PLACE)))
         }
         Some(_) => {
             let mut seen = HashSet::new();
             let same = targets.names().map(local_port::file_name).find(|name| !seen.insert(name.clone()));
             same.map_or(Ok(()), |name| {
-                Err(Failure::usage(
-                    format!("the names of several clusters become {name:?} in a path"),
-                    "copy from one of them at a time",
-                ))
+                Err(Failure::usage(format!("the names of several clusters become {name:?} in a path"))
+                    .with_hint("copy from one of them at a time"))
             })
         }
         None => Ok(()),

@@ -170,7 +170,7 @@ impl Printer {
     pub(crate) fn failure(&self, failure: &Failure) {
         self.note_line(&format!("error: {}", failure.to_string().trim()));
         if let Some(hint) = &failure.hint {
-            self.note_line(&format!("hint: {}", hint.trim()));
+            self.note_line(&format!("hint: {}", hint.to_string().trim()));
         }
     }
 }

@@ -13,9 +13,9 @@ pub(crate) use cluster_names::{ClusterNamesError, cluster_name, new_cluster_name
 use crate::cli::{DryRun, Flags, HubChoice, RouteChoice};
 use crate::cluster::cluster_id::CONTEXT_PREFIX;
 use crate::cluster::context::HostOptions;
-use crate::config_file::{self, ClusterSet, ConfigFile, ConfigFileError};
+use crate::config_file::{self, ClusterSet, ConfigFile};
 use crate::env::{self, Env};
-use crate::error::Explain;
+use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::multi::selection::{
     Choice, ContextFilter, ContextFilterError, FieldFilter, FieldFilterError, Kind, TermError,
@@ -256,8 +256,14 @@ pub(crate) enum SettingsError {
     Hub { value: String, reason: String },
     #[error("{name} is not UTF-8: {value:?}")]
     NotText { name: &'static str, value: OsString },
-    #[error(transparent)]
-    ConfigFile(#[from] ConfigFileError),
+    #[error("{0}")]
+    ConfigFile(Failure),
+}
+
+impl From<Failure> for SettingsError {
+    fn from(failure: Failure) -> Self {
+        Self::ConfigFile(failure)
+    }
 }
 
 impl Explain for SettingsError {
@@ -281,7 +287,7 @@ impl Explain for SettingsError {
                 "for example: --batch-check='kubectl get --raw /readyz'; it runs on each cluster of the batch"
                     .to_owned(),
             ),
-            Self::ConfigFile(error) => error.hint(),
+            Self::ConfigFile(error) => error.hint.as_ref().map(ToString::to_string),
             Self::Contradiction(..)
             | Self::NotText { .. }
             | Self::LogLevel { .. }

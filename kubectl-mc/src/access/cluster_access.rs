@@ -14,7 +14,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-use self::content::{Content, OtherContent};
+use self::content::Content;
 use super::role::{GrantedRole, Reach};
 use super::selection::{Clusters, names};
 use super::subject::GrantSubject;
@@ -23,7 +23,7 @@ use crate::apply::delete::Delete;
 use crate::apply::{Apply, ApplyError};
 use crate::cluster::fields::condition;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{Failure, mc};
 use crate::exit::ExitStatus;
 use crate::join::side::Side;
 use crate::multi::selection::SelectedCluster;
@@ -93,7 +93,12 @@ impl MaintainedGrant<'_> {
         if stored.is_same(&given, has_pattern) {
             return Ok(true);
         }
-        Err(OtherContent { name: name.to_owned(), stored, given }.into())
+        Err(Failure::usage(format!("nothing was changed: ClusterAccess {name} grants {stored}, not {given}"))
+            .with_hint(
+                mc(format!("access revoke --name={name}"))
+                    .after("revoke it by its name alone")
+                    .and("or choose another --name"),
+            ))
     }
 
     /// Deletes the ClusterAccess; returns whether it existed.
@@ -240,7 +245,7 @@ pub(super) async fn served(host: &Side) -> Result<Timestamp, Failure> {
         .is_some_and(|resources| resources.iter().any(|resource| resource["name"] == "clusteraccesses"));
     // If the caller may not read discovery, a missing kind shows in a later request.
     if answer.status == StatusCode::NOT_FOUND || (answer.status.is_success() && !is_there) {
-        return Err(ClusterAccessError::NotServed.into());
+        return Err(not_served());
     }
     Ok(answer.date.unwrap_or_else(Timestamp::now))
 }
@@ -257,18 +262,29 @@ fn named(name: &str) -> Value {
     json!({"apiVersion": FLEET_GROUP_VERSION, "kind": "ClusterAccess", "metadata": {"name": name}})
 }
 
+fn not_served() -> Failure {
+    Failure::new("the host does not serve ClusterAccess: its installation is older than this plugin")
+        .with_hint(
+            mc("install")
+                .after("an admin of the host runs")
+                .and("grants by name need no ClusterAccess: -C m1,m2"),
+        )
+}
+
 fn missing_kind(error: ApplyError) -> Failure {
     match error {
-        ApplyError::Refused { status, .. } if status.code == 404 => ClusterAccessError::NotServed.into(),
+        ApplyError::Refused { status, .. } if status.code == 404 => not_served(),
         error => error.into(),
     }
 }
 
 /// When the grant expires, in whole seconds.
-fn end(now: Timestamp, duration: Duration) -> Result<Timestamp, ClusterAccessError> {
+fn end(now: Timestamp, duration: Duration) -> Result<Timestamp, Failure> {
     let seconds = i64::try_from(duration.as_secs().max(1)).ok();
     let end = seconds.and_then(|seconds| now.as_second().checked_add(seconds));
-    end.and_then(|end| Timestamp::from_second(end).ok()).ok_or(ClusterAccessError::TooLong)
+    end.and_then(|end| Timestamp::from_second(end).ok()).ok_or_else(|| {
+        Failure::usage("--for is too long").with_hint("leave --for out for access that does not end")
+    })
 }
 
 /// Waits until the status reports this generation and every cluster. Returns `None` after the timeout.
@@ -324,32 +340,6 @@ fn ungranted(access: &Value) -> Vec<String> {
     match lines.is_empty() {
         true => ready.into_iter().map(|ready| line("the grant", ready)).collect(),
         false => lines,
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ClusterAccessError {
-    #[error("the host does not serve ClusterAccess: its installation is older than this plugin")]
-    NotServed,
-    #[error("--for is too long")]
-    TooLong,
-}
-
-impl Explain for ClusterAccessError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::NotServed => {
-                "an admin of the host runs: kubectl mc install; grants by name need no ClusterAccess: -C m1,m2".to_owned()
-            }
-            Self::TooLong => "leave --for out for access that does not end".to_owned(),
-        })
-    }
-
-    fn status(&self) -> ExitStatus {
-        match self {
-            Self::NotServed => ExitStatus::Failed,
-            Self::TooLong => ExitStatus::Usage,
-        }
     }
 }
 

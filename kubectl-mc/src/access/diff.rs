@@ -15,7 +15,7 @@ use super::rules::Rules;
 use super::{impersonator, through};
 use crate::cluster::fields::into_items;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{Context, Failure, list_clusters};
 use crate::exit::ExitStatus;
 use crate::join::side::Side;
 use crate::join::survey;
@@ -29,11 +29,20 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let registered = host.get(&path::member_cluster(cluster)).await?;
-    let registered = registered.ok_or_else(|| DiffError::Unknown(cluster.clone()))?;
+    let registered = registered.ok_or_else(|| {
+        Failure::new(format!("no cluster {cluster} is registered on the host"))
+            .with_hint(list_clusters())
+            .with_status(ExitStatus::NoSuchCluster)
+    })?;
     let registered: MemberCluster = parse(registered, "MemberCluster")?;
     let origin = Origin::of(&registered);
     if let Some(why) = kept_by_hub(&registered) {
-        return Err(DiffError::KeptByHub { cluster: cluster.clone(), origin, why }.into());
+        let failure = Failure::new(format!("there is nothing to compare on {cluster}: {why}"));
+        return Err(match origin {
+            Origin::Karmada => failure
+                .with_hint("docs/how-to/karmada.md explains who keeps the rights on members of Karmada"),
+            _ => failure,
+        });
     }
     let impersonator = impersonator::of(host, cluster, origin).await?.unwrap_or_default();
     let member = through::member(&host.at.cluster, cluster, env).await?;
@@ -154,37 +163,8 @@ fn objects(list: Option<Value>) -> Vec<Value> {
     into_items(list.unwrap_or_default())
 }
 
-fn parse<T: DeserializeOwned>(value: Value, what: &'static str) -> Result<T, DiffError> {
-    serde_json::from_value(value).map_err(|source| DiffError::Unreadable { what, source })
-}
-
-#[derive(Debug, thiserror::Error)]
-enum DiffError {
-    #[error("no cluster {0} is registered on the host")]
-    Unknown(ClusterName),
-    #[error("there is nothing to compare on {cluster}: {why}")]
-    KeptByHub { cluster: ClusterName, origin: Origin, why: ServerText },
-    #[error("cannot read a {what}")]
-    Unreadable { what: &'static str, source: serde_json::Error },
-}
-
-impl Explain for DiffError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Unknown(_) => Some("`kubectl mc clusters` lists the clusters".to_owned()),
-            Self::KeptByHub { origin, .. } => (*origin == Origin::Karmada).then(|| {
-                "docs/how-to/karmada.md explains who keeps the rights on members of Karmada".to_owned()
-            }),
-            Self::Unreadable { .. } => None,
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        match self {
-            Self::Unknown(_) => ExitStatus::NoSuchCluster,
-            Self::KeptByHub { .. } | Self::Unreadable { .. } => ExitStatus::Failed,
-        }
-    }
+fn parse<T: DeserializeOwned>(value: Value, what: &'static str) -> Result<T, Failure> {
+    serde_json::from_value(value).context(|| format!("cannot read a {what}"))
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";

@@ -26,7 +26,7 @@ use crate::cli::ExplainArgs;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::fields::into_items;
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{Failure, mc};
 use crate::exit::ExitStatus;
 use crate::join::side::Side;
 use crate::join::wait::{State, state};
@@ -43,11 +43,11 @@ pub(super) async fn run(
     let command = KubectlCommand::of(arguments);
     let KubectlCommand { verb, resource, object, .. } = &command;
     if let Some(unknown) = hops::unknown_verb(verb).filter(|_| !resource.starts_with('/')) {
-        return Err(unknown.into());
+        return Err(unknown);
     }
     if resource.is_empty() {
-        let hint = format!("kubectl mc access explain -C {cluster} {verb} TYPE/NAME");
-        return Err(Failure::usage(format!("{verb} needs an object"), hint));
+        let hint = mc(format!("access explain -C {cluster} {verb} TYPE/NAME"));
+        return Err(Failure::usage(format!("{verb} needs an object")).with_hint(hint));
     }
     let namespace = match arguments.all_namespaces {
         true => None,
@@ -115,7 +115,7 @@ pub(super) async fn run(
         Err(failure) => {
             let why = format!("cannot query the member: {failure}");
             for hop in ["member impersonation", "member authorization"] {
-                hops.add(hop, Verdict::Unknown(why.clone(), failure.hint.clone()));
+                hops.add(hop, Verdict::Unknown(why.clone(), failure.hint.as_ref().map(ToString::to_string)));
             }
         }
     }

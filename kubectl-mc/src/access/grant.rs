@@ -1,8 +1,6 @@
 //! Implements `kubectl mc access grant` and `revoke`: writes the host's right on `clusters/proxy` and the
 //! member's binding together. The member's binding goes through the caller's proxy path.
 
-mod error;
-
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -13,10 +11,9 @@ use kubectl_mc_api::names::{HOST_GRANT, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
-use self::error::{LeftOnMember, NeverSeen, NoRole, UnknownSetting};
 use super::cluster_access::{self, MaintainedGrant};
 use super::outcomes::Outcomes;
-use super::role::{GrantedRole, Reach, RoleError};
+use super::role::{GrantedRole, Reach};
 use super::selection::{Clusters, Selection, names};
 use super::subject::GrantSubject;
 use super::through;
@@ -26,7 +23,7 @@ use crate::cli::GrantArgs;
 use crate::cluster::connection;
 use crate::cluster::fields::items;
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{Failure, Hint, mc};
 use crate::exit::ExitStatus;
 use crate::join::side::Side;
 use crate::multi::selection::SelectedCluster;
@@ -148,7 +145,12 @@ impl ImmediateGrant<'_> {
         };
         for subject in subjects {
             let grant = Grant { cluster, role, subject };
-            let seen = subject.on_member(accounts).ok_or_else(|| NeverSeen::new(subject, cluster))?;
+            let seen = subject.on_member(accounts).ok_or_else(|| {
+                Failure::new(format!(
+                    "cannot grant access to {subject} on {cluster}: spec.impersonation.serviceAccounts of MemberCluster {cluster} is Omit"
+                ))
+                .with_hint(mc("join --service-accounts=prefixed").that("of that member lets them in as users"))
+            })?;
             // The member comes first: the right on the proxy is useless without a right on the member.
             let (on_member, on_host) =
                 ([grant.on_member(seen)], [grant.host_role(reach), grant.host_binding()]);
@@ -180,7 +182,7 @@ impl ImmediateGrant<'_> {
             sweep(host, cluster, role, delete, printer).await?;
         }
         let any_on_member = match self.revoke_on_member(cluster, delete, host, env, printer).await {
-            Err(failure) if any_on_host => return Err(LeftOnMember::new(cluster, &failure, dry_run).into()),
+            Err(failure) if any_on_host => return Err(left_on_member(cluster, &failure, dry_run)),
             outcome => outcome?,
         };
         if !any_on_host && !any_on_member && !is_maintained {
@@ -244,8 +246,11 @@ fn nothing(why: &str, host: &Side, printer: &Printer) {
     printer.note_line(&format!("nothing to revoke: {why}; see: {kubectl_mc} access list"));
 }
 
-fn role_of(arguments: &GrantArgs) -> Result<GrantedRole<'_>, RoleError> {
-    let role = arguments.role.as_deref().ok_or(RoleError::Unnamed)?;
+fn role_of(arguments: &GrantArgs) -> Result<GrantedRole<'_>, Failure> {
+    let role = arguments.role.as_deref().ok_or_else(|| {
+        let example = mc("access grant view --user=NAME -C CLUSTER").after("for example");
+        Failure::usage("no role is named").with_hint(example)
+    })?;
     GrantedRole::parse(role, arguments.namespace.as_deref())
 }
 
@@ -274,8 +279,12 @@ pub(super) async fn service_accounts(host: &Side, cluster: &ClusterName) -> Resu
     let setting = registered.as_ref().map(|cluster| &cluster["spec"]["impersonation"]["serviceAccounts"]);
     match setting.filter(|setting| !setting.is_null()) {
         None => Ok(ServiceAccounts::default()),
-        Some(setting) => Ok(serde_json::from_value(setting.clone())
-            .map_err(|_| UnknownSetting { cluster: cluster.clone(), setting: setting.clone() })?),
+        Some(setting) => serde_json::from_value(setting.clone()).map_err(|_| {
+            Failure::new(format!(
+                "spec.impersonation.serviceAccounts of MemberCluster {cluster} is {setting}, which this plugin does not know"
+            ))
+            .with_hint(mc("version").after("use a plugin of the sidecar's version"))
+        }),
     }
 }
 
@@ -288,11 +297,34 @@ async fn reach(
 ) -> Result<Reach, Failure> {
     let answer = through::ask(member, &host.at.cluster, cluster, Method::GET, &role.path(), None).await?;
     match answer.status {
-        StatusCode::NOT_FOUND => Err(NoRole::new(role, cluster).into()),
+        StatusCode::NOT_FOUND => Err(no_role(role, cluster)),
         status if status.is_success() => Ok(Reach::of(&answer.json())),
         StatusCode::FORBIDDEN => Ok(role.assumed_reach()),
         _ => Err(member.refused(format!("get {} {}", role.kind.as_str(), role.name), &answer).into()),
     }
+}
+
+fn no_role(role: GrantedRole<'_>, cluster: &ClusterName) -> Failure {
+    let GrantedRole { kind, name, namespace } = role;
+    let (role, list) = match (kind, namespace) {
+        (RoleKind::Role, Some(namespace)) => {
+            (format!("Role {name:?} in namespace {namespace:?}"), format!("roles -n {namespace}"))
+        }
+        _ => (format!("ClusterRole {name:?}"), "clusterroles".to_owned()),
+    };
+    Failure::new(format!("cluster {cluster} has no {role}")).with_hint(
+        Hint::from("view, edit and admin are Kubernetes' own ClusterRoles")
+            .and(mc(format!("--cluster={cluster} get {list}")).after("see")),
+    )
+}
+
+/// The host's binding is deleted, and the member's is not.
+fn left_on_member(cluster: &ClusterName, cause: &Failure, dry_run: bool) -> Failure {
+    let ended = if dry_run { "would end" } else { "has ended" };
+    let again = "run the same command again when the member answers";
+    Failure::new(format!("access through the host {ended}, and the binding on {cluster} is left: {cause}"))
+        .with_hint(cause.hint.clone().map_or_else(|| again.into(), |hint| hint.and(again)))
+        .with_status(cause.status)
 }
 
 /// One role for one subject on one cluster.

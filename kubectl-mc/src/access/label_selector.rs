@@ -2,12 +2,14 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::Failure;
 
 /// Parses `env=prod,tier!=dev,region in (a, b),gpu,!old`.
-pub(super) fn parse(text: &str) -> Result<LabelSelector, InvalidSelector> {
-    let invalid = |reason: &str| InvalidSelector { selector: text.to_owned(), reason: reason.to_owned() };
+pub(super) fn parse(text: &str) -> Result<LabelSelector, Failure> {
+    let invalid = |reason: &str| {
+        Failure::usage(format!("invalid --cluster-selector {text:?}: {reason}"))
+            .with_hint("for example: --cluster-selector='env=prod,tier!=dev,region in (eu,us)'")
+    };
     let mut selector = LabelSelector::default();
     let mut requirements = Vec::new();
     for part in split(text).ok_or_else(|| invalid("a parenthesis is not closed"))? {
@@ -102,23 +104,6 @@ fn value(text: &str) -> Result<String, String> {
     match value.len() <= 63 && value.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
         true => Ok(value.to_owned()),
         false => Err(format!("invalid label value {value:?}")),
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("invalid --cluster-selector {selector:?}: {reason}")]
-pub(super) struct InvalidSelector {
-    selector: String,
-    reason: String,
-}
-
-impl Explain for InvalidSelector {
-    fn hint(&self) -> Option<String> {
-        Some("for example: --cluster-selector='env=prod,tier!=dev,region in (eu,us)'".to_owned())
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::role::host_prefix;
 use crate::cli::{AccessFormat, AccessListArgs};
 use crate::cluster::fields::{condition, into_items};
-use crate::error::{Explain, Failure};
+use crate::error::{CommandLine, Failure, Hint, mc};
 use crate::exit::ExitStatus;
 use crate::join::side::Side;
 use crate::json;
@@ -72,12 +72,15 @@ async fn accesses(host: &Side) -> Result<(Value, Timestamp), Failure> {
     match answer.status {
         status if status.is_success() => Ok((answer.json(), now)),
         StatusCode::NOT_FOUND => Ok((Value::Null, now)),
-        StatusCode::FORBIDDEN => Err(Forbidden {
-            host: host.describe(),
-            message: answer.message().to_string(),
-            kubectl: host.at.cluster.kubectl(),
+        StatusCode::FORBIDDEN => {
+            let text =
+                format!("the {}, refused to list ClusterAccesses: {}", host.describe(), answer.message());
+            let may = format!("{} auth can-i list clusteraccesses.{FLEET_GROUP}", host.at.cluster.kubectl());
+            let hint = Hint::from("ask an admin of the host for the right to list them")
+                .and(CommandLine::new(may).after("see"))
+                .and(mc("access explain").that("shows your own access"));
+            Err(Failure::new(text).with_hint(hint))
         }
-        .into()),
         _ => Err(host.refused("list ClusterAccesses".to_owned(), &answer).into()),
     }
 }
@@ -213,24 +216,6 @@ fn name(object: &Value) -> &str {
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the {host}, refused to list ClusterAccesses: {message}")]
-struct Forbidden {
-    host: String,
-    message: String,
-    kubectl: String,
-}
-
-impl Explain for Forbidden {
-    fn hint(&self) -> Option<String> {
-        Some(format!(
-            "ask an admin of the host for the right to list them; see: {} auth can-i list clusteraccesses.{FLEET_GROUP}; \
-             `kubectl mc access explain` shows your own access",
-            self.kubectl
-        ))
-    }
 }
 
 /// Every namespace, or every cluster.

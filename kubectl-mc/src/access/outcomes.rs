@@ -28,8 +28,8 @@ impl<'a> Outcomes<'a> {
         }
         self.failed += 1;
         self.printer.note_line(&format!("{cluster}: error: {}", failure.to_string().trim()));
-        if let Some(hint) = &failure.hint {
-            self.printer.note_line(&format!("{cluster}: hint: {}", self.host.complete(hint.trim())));
+        if let Some(hint) = failure.hint {
+            self.printer.note_line(&format!("{cluster}: hint: {}", self.host.complete(hint)));
         }
         Ok(())
     }

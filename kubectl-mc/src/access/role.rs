@@ -8,8 +8,7 @@ use kubectl_mc_api::access::objects::RBAC_GROUP;
 use kubectl_mc_api::cluster_access::RoleKind;
 use serde_json::{Value, json};
 
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::Failure;
 
 /// A role and the namespace of the grant; without a namespace the grant is cluster-wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +21,7 @@ pub(super) struct GrantedRole<'a> {
 impl<'a> GrantedRole<'a> {
     /// Parses the argument. The name becomes a path segment and part of an object's name, so it is
     /// restricted.
-    pub(super) fn parse(text: &'a str, namespace: Option<&'a str>) -> Result<Self, RoleError> {
+    pub(super) fn parse(text: &'a str, namespace: Option<&'a str>) -> Result<Self, Failure> {
         let (kind, name) = match text.split_once('/') {
             Some((kind, name)) if kind.eq_ignore_ascii_case("role") => (RoleKind::Role, name),
             _ => (RoleKind::ClusterRole, text),
@@ -30,10 +29,13 @@ impl<'a> GrantedRole<'a> {
         let is_segment =
             !matches!(name, "" | "." | "..") && !name.contains(|c: char| c.is_control() || "/%?".contains(c));
         if !is_segment || name.chars().count() > 200 {
-            return Err(RoleError::Invalid(text.to_owned()));
+            return Err(Failure::usage(format!("invalid name of a role: {text:?}")).with_hint(
+                "view, edit and admin are Kubernetes' own ClusterRoles; a Role is role/NAME, with -n",
+            ));
         }
         if kind == RoleKind::Role && namespace.is_none() {
-            return Err(RoleError::NoNamespace(name.to_owned()));
+            return Err(Failure::usage(format!("Role {name} needs the namespace that has it"))
+                .with_hint(format!("role/{name} -n NAMESPACE; for a ClusterRole: {name}")));
         }
         Ok(Self { kind, name, namespace })
     }
@@ -106,33 +108,6 @@ impl fmt::Display for GrantedRole<'_> {
     }
 }
 
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum RoleError {
-    #[error("no role is named")]
-    Unnamed,
-    #[error("invalid name of a role: {0:?}")]
-    Invalid(String),
-    #[error("Role {0} needs the namespace that has it")]
-    NoNamespace(String),
-}
-
-impl Explain for RoleError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::Unnamed => "for example: kubectl mc access grant view --user=NAME -C CLUSTER".to_owned(),
-            Self::Invalid(_) => {
-                "view, edit and admin are Kubernetes' own ClusterRoles; a Role is role/NAME, with -n"
-                    .to_owned()
-            }
-            Self::NoNamespace(name) => format!("role/{name} -n NAMESPACE; for a ClusterRole: {name}"),
-        })
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
-
 /// The verbs on `clusters/proxy` that a role needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
@@ -175,10 +150,10 @@ mod tests {
 
     #[test]
     fn role_needs_a_namespace_and_a_name() {
-        let error = |text, namespace| GrantedRole::parse(text, namespace).unwrap_err();
-        assert_eq!(error("role/deployer", None), RoleError::NoNamespace("deployer".to_owned()));
+        let error = |text, namespace| GrantedRole::parse(text, namespace).unwrap_err().to_string();
+        assert_eq!(error("role/deployer", None), "Role deployer needs the namespace that has it");
         for text in ["", "role/", "role/a/b", "clusterrole/view", "a%b", "..", &"x".repeat(201)] {
-            assert_eq!(error(text, Some("shop")), RoleError::Invalid(text.to_owned()));
+            assert_eq!(error(text, Some("shop")), format!("invalid name of a role: {text:?}"));
         }
     }
 

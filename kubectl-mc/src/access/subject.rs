@@ -10,8 +10,7 @@ use kubectl_mc_api::names::HOST_ADMINS;
 use serde_json::{Value, json};
 
 use crate::cli::{Flags, GrantArgs, WhoArgs};
-use crate::error::{Explain, Failure};
-use crate::exit::ExitStatus;
+use crate::error::Failure;
 use crate::next_command::quoted;
 
 /// Refuses `view jane`, where the name of a user stands in the place of the role.
@@ -28,12 +27,10 @@ pub(super) fn check_words(
     if !is_without_subject || is_cluster || !(is_chosen || USUAL_ROLES.contains(&first)) {
         return Ok(());
     }
-    Err(Failure::usage(
-        format!(
-            "the role is {first}, and {second} is no flag: a flag names the user, group or service account"
-        ),
-        format!("did you mean {}?", quoted(format!("--user={second}").as_ref())),
+    Err(Failure::usage(format!(
+        "the role is {first}, and {second} is no flag: a flag names the user, group or service account"
     ))
+    .with_hint(format!("did you mean {}?", quoted(format!("--user={second}").as_ref()))))
 }
 
 /// The roles that Kubernetes has in every cluster.
@@ -45,18 +42,23 @@ pub(crate) struct GrantSubject(Subject);
 
 impl GrantSubject {
     /// All named subjects, each checked.
-    pub(crate) fn of(who: &WhoArgs) -> Result<Vec<Self>, SubjectError> {
+    pub(crate) fn of(who: &WhoArgs) -> Result<Vec<Self>, Failure> {
         let WhoArgs { user, group, serviceaccount } = who;
         let users = user.iter().map(|name| Self::user(name));
         let groups = group.iter().map(|name| Self::group(name));
         let accounts = serviceaccount.iter().map(|account| Self::service_account(account));
         let subjects: Vec<_> = users.chain(groups).chain(accounts).collect::<Result<_, _>>()?;
-        if subjects.is_empty() { Err(SubjectError::None) } else { Ok(subjects) }
+        if subjects.is_empty() {
+            return Err(Failure::usage("no user, group or service account is named")
+                .with_hint("name one: --user=NAME, --group=NAME or --serviceaccount=NAMESPACE:NAME"));
+        }
+        Ok(subjects)
     }
 
-    pub(super) fn user(name: &str) -> Result<Self, SubjectError> {
+    pub(super) fn user(name: &str) -> Result<Self, Failure> {
         if let Some(account) = name.strip_prefix("system:serviceaccount:") {
-            return Err(SubjectError::IsServiceAccount { flag: account.to_owned() });
+            return Err(Failure::usage("--user does not take a service account")
+                .with_hint(format!("--serviceaccount={account}")));
         }
         let reason = match name {
             "" => "it is empty",
@@ -64,10 +66,10 @@ impl GrantSubject {
             _ if builtin::is_privileged_user(name) => CONTROL_PLANE,
             _ => return Ok(Self(Subject::User(name.to_owned()))),
         };
-        Err(SubjectError::Senseless { what: "user", name: name.to_owned(), reason })
+        Err(senseless("user", name, reason))
     }
 
-    fn group(name: &str) -> Result<Self, SubjectError> {
+    fn group(name: &str) -> Result<Self, Failure> {
         let reason = match name {
             "" => "it is empty",
             AUTHENTICATED | UNAUTHENTICATED => "every caller is in it, and the sidecar never forwards it",
@@ -78,22 +80,19 @@ impl GrantSubject {
             _ if builtin::is_privileged_group(name) => CONTROL_PLANE,
             _ => return Ok(Self(Subject::Group(name.to_owned()))),
         };
-        Err(SubjectError::Senseless { what: "group", name: name.to_owned(), reason })
+        Err(senseless("group", name, reason))
     }
 
-    fn service_account(account: &str) -> Result<Self, SubjectError> {
+    fn service_account(account: &str) -> Result<Self, Failure> {
         let Some((namespace, name)) = account
             .split_once(':')
             .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains(':'))
         else {
-            return Err(SubjectError::NotAnAccount(account.to_owned()));
+            return Err(Failure::usage(format!("invalid service account {account:?}"))
+                .with_hint("write it --serviceaccount=NAMESPACE:NAME"));
         };
         if builtin::is_privileged_namespace(namespace) {
-            return Err(SubjectError::Senseless {
-                what: "service account",
-                name: account.to_owned(),
-                reason: CONTROL_PLANE,
-            });
+            return Err(senseless("service account", account, CONTROL_PLANE));
         }
         Ok(Self(Subject::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() }))
     }
@@ -146,33 +145,8 @@ impl fmt::Display for GrantSubject {
     }
 }
 
-#[derive(Debug, PartialEq, thiserror::Error)]
-pub(crate) enum SubjectError {
-    #[error("no user, group or service account is named")]
-    None,
-    #[error("cannot grant access to the {what} {name:?}: {reason}")]
-    Senseless { what: &'static str, name: String, reason: &'static str },
-    #[error("--user does not take a service account")]
-    IsServiceAccount { flag: String },
-    #[error("invalid service account {0:?}")]
-    NotAnAccount(String),
-}
-
-impl Explain for SubjectError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::None => {
-                Some("name one: --user=NAME, --group=NAME or --serviceaccount=NAMESPACE:NAME".to_owned())
-            }
-            Self::Senseless { .. } => None,
-            Self::IsServiceAccount { flag } => Some(format!("--serviceaccount={flag}")),
-            Self::NotAnAccount(_) => Some("write it --serviceaccount=NAMESPACE:NAME".to_owned()),
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
+fn senseless(what: &str, name: &str, reason: &str) -> Failure {
+    Failure::usage(format!("cannot grant access to the {what} {name:?}: {reason}"))
 }
 
 const CONTROL_PLANE: &str =
@@ -184,7 +158,7 @@ const MAX_PLAIN: usize = 96;
 mod tests {
     use super::*;
 
-    fn of(user: &[&str], group: &[&str], account: &[&str]) -> Result<Vec<GrantSubject>, SubjectError> {
+    fn of(user: &[&str], group: &[&str], account: &[&str]) -> Result<Vec<GrantSubject>, Failure> {
         let list = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         GrantSubject::of(&WhoArgs { user: list(user), group: list(group), serviceaccount: list(account) })
     }
@@ -241,10 +215,11 @@ mod tests {
                 .contains("control plane")
         );
         for account in ["deployer", "a:b:c", ":x", "x:"] {
-            assert_eq!(of(&[], &[], &[account]).unwrap_err(), SubjectError::NotAnAccount(account.to_owned()));
+            let error = of(&[], &[], &[account]).unwrap_err();
+            assert_eq!(error.to_string(), format!("invalid service account {account:?}"));
         }
         let error = of(&["system:serviceaccount:ci:deployer"], &[], &[]).unwrap_err();
-        assert_eq!(error.hint().as_deref(), Some("--serviceaccount=ci:deployer"));
+        assert_eq!(error.hint, Some("--serviceaccount=ci:deployer".into()));
     }
 
     #[test]

@@ -9,8 +9,7 @@ use crate::cluster::connection;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::hop::Asked;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
-use crate::exit::ExitStatus;
+use crate::error::Failure;
 use crate::join::side::Side;
 
 /// The member behind this host, with the caller's identity.
@@ -31,30 +30,11 @@ pub(crate) async fn ask(
 ) -> Result<Reply, Failure> {
     let answer = member.send(method, path, body.map(|body| ("application/json", body))).await?;
     match answer.refusal() {
-        Some(refusal) => Err(OnTheWay {
-            text: format!("cluster {cluster} through {}: {refusal}", host.describe()),
-            hint: refusal.hint(host, Some(cluster), &Asked::default()),
-            status: refusal.exit_status(),
+        Some(refusal) => {
+            let text = format!("cluster {cluster} through {}: {refusal}", host.describe());
+            let hint = refusal.hint(host, Some(cluster), &Asked::default());
+            Err(Failure::new(text).with_hint(hint).with_status(refusal.exit_status()))
         }
-        .into()),
         None => Ok(answer),
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("{text}")]
-struct OnTheWay {
-    text: String,
-    hint: String,
-    status: ExitStatus,
-}
-
-impl Explain for OnTheWay {
-    fn hint(&self) -> Option<String> {
-        Some(self.hint.clone())
-    }
-
-    fn status(&self) -> ExitStatus {
-        self.status
     }
 }

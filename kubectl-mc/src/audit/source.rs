@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use http::{Request, header};
 use http_body_util::BodyExt;
@@ -17,21 +17,21 @@ use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::ClusterContext;
 use crate::cluster::fields::items;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{Context, Failure};
 use crate::server_text::ServerText;
 
 /// The events in files.
 pub(super) fn of_files(arguments: &AuditArgs) -> Result<Vec<Value>, Failure> {
     let mut search = Search::new(&arguments.id);
     for file in &arguments.file {
-        let read = |error| Unreadable { file: file.clone(), error };
+        let failed = || format!("cannot read {}", file.display());
         let mut lines: Box<dyn BufRead> = match file == Path::new("-") {
             true => Box::new(io::stdin().lock()),
-            false => Box::new(BufReader::new(File::open(file).map_err(read)?)),
+            false => Box::new(BufReader::new(File::open(file).context(failed)?)),
         };
         loop {
             let taken = {
-                let piece = lines.fill_buf().map_err(read)?;
+                let piece = lines.fill_buf().context(failed)?;
                 search.take(piece);
                 piece.len()
             };
@@ -68,13 +68,15 @@ async fn in_pods(
     let reply = client::get_by(client, &path, "application/json").await;
     let reply = reply.map_err(|error| error.of(host.describe()))?;
     let failed = |error: kube::Error| client::failed(error).of(host.describe());
-    let refused = |message: ServerText| PodsError::Refused {
-        namespace: arguments.namespace.clone(),
-        host: host.describe(),
-        message,
+    let refused = |message: ServerText| {
+        let (host, namespace) = (host.describe(), &arguments.namespace);
+        Failure::new(format!(
+            "{host} does not show the logs of the sidecar in namespace {namespace}: {message}"
+        ))
+        .with_hint("it needs the rights to list pods and to get pods/log there; or --file=FILE")
     };
     if !reply.status.is_success() {
-        return Err(refused(reply.message()).into());
+        return Err(refused(reply.message()));
     }
     let list = reply.json();
     let names: Vec<_> = items(&list)
@@ -83,8 +85,12 @@ async fn in_pods(
         .filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte)))
         .collect();
     if names.is_empty() {
-        let (namespace, host) = (arguments.namespace.clone(), host.describe());
-        return Err(PodsError::NoPods { namespace, host }.into());
+        let text =
+            format!("{} has no pods of the sidecar in namespace {}", host.describe(), arguments.namespace);
+        return Err(Failure::new(text).with_hint(
+            "-n NAME names another namespace, --context=NAME the cluster that runs the sidecar (install --run-on), \
+             --file=FILE a file with events",
+        ));
     }
     let since =
         arguments.since.map(|since| format!("&sinceSeconds={}", since.as_secs().max(1))).unwrap_or_default();
@@ -113,7 +119,7 @@ async fn in_pods(
         }
     }
     match unread {
-        Some(message) if search.found.is_empty() => Err(refused(message).into()),
+        Some(message) if search.found.is_empty() => Err(refused(message)),
         _ => Ok(search.found),
     }
 }
@@ -176,39 +182,6 @@ impl<'a> Search<'a> {
 const MAX_LINE: usize = 1024 * 1024;
 /// Bounds the memory, because a client can send the same id with every request.
 const MAX_EVENTS: usize = 10_000;
-
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read {}", file.display())]
-struct Unreadable {
-    file: PathBuf,
-    #[source]
-    error: io::Error,
-}
-
-impl Explain for Unreadable {}
-
-#[derive(Debug, thiserror::Error)]
-enum PodsError {
-    #[error("{host} does not show the logs of the sidecar in namespace {namespace}: {message}")]
-    Refused { namespace: String, host: String, message: ServerText },
-    #[error("{host} has no pods of the sidecar in namespace {namespace}")]
-    NoPods { namespace: String, host: String },
-}
-
-impl Explain for PodsError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::Refused { .. } => {
-                "it needs the rights to list pods and to get pods/log there; or --file=FILE".to_owned()
-            }
-            Self::NoPods { .. } => {
-                "-n NAME names another namespace, --context=NAME the cluster that runs the sidecar (install \
-                 --run-on), --file=FILE a file with events"
-                    .to_owned()
-            }
-        })
-    }
-}
 
 #[cfg(test)]
 mod tests {

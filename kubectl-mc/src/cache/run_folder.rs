@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::cache::create_private;
-use crate::error::Explain;
+use crate::error::{Context, Failure};
 
 /// The folder of this run.
 #[derive(Debug)]
@@ -24,21 +24,21 @@ impl RunFolder {
     }
 
     /// The folder itself, which is created after those of killed runs are removed.
-    pub(crate) fn path(&self) -> Result<&Path, RunFolderError> {
+    pub(crate) fn path(&self) -> Result<&Path, Failure> {
         if let Some(made) = self.made.get() {
             return Ok(&made.path);
         }
         remove_abandoned(&self.private);
         let made = Folder::create(&self.private);
-        let made = made.map_err(|source| RunFolderError { path: self.private.clone(), source })?;
+        let made = made.context(|| format!("cannot write {}", self.private.display()))?;
         Ok(&self.made.get_or_init(|| made).path)
     }
 
     /// Writes a file that only its owner can read.
-    pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, RunFolderError> {
+    pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
         let path = self.path()?.join(name);
         let written = create_private(&path).and_then(|mut file| file.write_all(content));
-        written.map_err(|source| RunFolderError { path: path.clone(), source })?;
+        written.context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }
 }
@@ -76,15 +76,6 @@ impl Drop for Folder {
         let _ = fs::remove_dir_all(&self.path);
     }
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write {}", path.display())]
-pub(crate) struct RunFolderError {
-    path: PathBuf,
-    source: io::Error,
-}
-
-impl Explain for RunFolderError {}
 
 /// Removes the folders whose run has ended without removing them: nothing holds their lock.
 fn remove_abandoned(private: &Path) {

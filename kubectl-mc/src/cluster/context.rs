@@ -30,6 +30,7 @@ use crate::argv::Scanned;
 use crate::cli::HubChoice;
 use crate::cluster::hub::{Hub, Origin};
 use crate::env::Env;
+use crate::error::Hint;
 use crate::log::{Log, without_credential};
 use crate::next_command::GivenFlags;
 
@@ -285,8 +286,8 @@ impl ClusterContext {
     }
 
     /// Adds the flags that address the host to the commands of a hint.
-    pub(crate) fn complete(&self, hint: &str) -> String {
-        self.flags().complete(hint)
+    pub(crate) fn complete(&self, hint: Hint) -> Hint {
+        hint.with_flags(&self.flags())
     }
 
     fn flags(&self) -> GivenFlags {

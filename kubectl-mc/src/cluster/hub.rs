@@ -20,7 +20,7 @@ use crate::cli::HubChoice;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::ClusterContext;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{CommandLine, Explain, Failure, Hint};
 use crate::log::Log;
 
 /// How to list and reach the clusters of a host.
@@ -176,13 +176,10 @@ impl Explain for OtherHub {}
 /// The failure of a verb that the hub of another project lacks.
 pub(crate) fn needs_sidecar(verb: &str, host: &ClusterContext) -> Failure {
     let (name, title) = (host.context_name(), host.hub.dialect.title());
-    Failure::usage(
-        format!("`{verb}` needs kubectl-mc's own sidecar, and {name} has the hub of {title}"),
-        format!(
-            "where the sidecar is installed beside it, choose it by --hub=own; `{} install --hub=own` installs it",
-            host.kubectl_mc_file()
-        ),
-    )
+    Failure::usage(format!("`{verb}` needs kubectl-mc's own sidecar, and {name} has the hub of {title}"))
+        .with_hint(Hint::from("where the sidecar is installed beside it, choose it by --hub=own").and(
+            CommandLine::new(format!("{} install --hub=own", host.kubectl_mc_file())).that("installs it"),
+        ))
 }
 
 const KIND: &str = "hub";

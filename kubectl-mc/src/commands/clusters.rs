@@ -42,7 +42,7 @@ pub(super) fn run(
         && let Some(other) = given_names(arguments).or(for_kubectl)
     {
         let hint = "--where takes the table, -o wide, json, yaml or name, and -l";
-        return Err(Failure::usage(format!("--where cannot be combined with {other}"), hint));
+        return Err(Failure::usage(format!("--where cannot be combined with {other}")).with_hint(hint));
     }
     if !names.is_empty() || for_kubectl.is_some() {
         if !host.hub.is_foreign() {

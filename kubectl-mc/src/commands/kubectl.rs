@@ -20,7 +20,7 @@ use crate::cluster::reach::Reach;
 use crate::cluster::route::{self, RouteError, Through};
 use crate::commands::builtin;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{Failure, mc};
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::Kubectl;
 use crate::kubectl::overlay;
@@ -45,17 +45,15 @@ pub(super) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     if settings.fleet.keep && scanned.verb().is_none_or(|verb| verb != "port-forward") {
-        return Err(Failure::usage(
-            "--keep is a flag of `port-forward` only",
-            "watches and followed logs of several clusters reconnect by themselves",
-        ));
+        return Err(Failure::usage("--keep is a flag of `port-forward` only")
+            .with_hint("watches and followed logs of several clusters reconnect by themselves"));
     }
     if scanned.verb().is_some_and(|verb| verb == builtin::COMPARE) {
         if Plan::for_many(&scanned, env).is_none() {
             return Err(Failure::usage(
                 "compare takes the arguments of `kubectl get`, without an output format",
-                "for example: kubectl mc compare get deploy/web --cluster=m1,m2",
-            ));
+            )
+            .with_hint(mc("compare get deploy/web --cluster=m1,m2").after("for example")));
         }
         return several::run(scanned, settings, env, printer);
     }
@@ -64,10 +62,10 @@ pub(super) fn run(
         TailPlan::parse(&scanned)?;
     }
     if is_ndjson(&scanned) && Plan::for_many(&scanned, env).is_none() {
-        return Err(Failure::usage(
-            format!("-o {NDJSON} works for `get` with types, names and selectors only, and without --watch"),
-            "for other commands use -o json, which kubectl knows",
-        ));
+        return Err(Failure::usage(format!(
+            "-o {NDJSON} works for `get` with types, names and selectors only, and without --watch"
+        ))
+        .with_hint("for other commands use -o json, which kubectl knows"));
     }
     let settings = Settings { choice: choice(&scanned, &settings, env, printer)?, ..settings };
     match settings.choice.as_ref().and_then(Choice::exact) {
@@ -123,7 +121,7 @@ fn with_visible(
     let known: Vec<_> =
         SelectedCluster::of_list(&list).iter().filter_map(|cluster| cluster.member().cloned()).collect();
     if !known.is_empty() {
-        failure.hint = SelectionError::Unknown { name: cluster.clone(), known }.hint();
+        failure.hint = Failure::from(SelectionError::Unknown { name: cluster.clone(), known }).hint;
     }
     failure
 }

@@ -7,7 +7,7 @@ use super::builtin;
 use crate::argv::{self, Scanned};
 use crate::cluster::credential;
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{Failure, Hint, mc};
 use crate::kubectl::exec;
 use crate::next_command::{quoted, shown};
 use crate::suggestion;
@@ -25,8 +25,10 @@ pub(super) fn check(scanned: &Scanned, env: &Env) -> Result<(), Failure> {
         return Ok(());
     }
     let hint = match (nearest, is_before_verb) {
-        (Some(nearest), true) => format!("did you mean {nearest}? {}", as_cluster(given, scanned)),
-        (Some(nearest), false) => format!("did you mean {nearest}?"),
+        (Some(nearest), true) => {
+            Hint::from(format!("did you mean {nearest}? ")).then(as_cluster(given, scanned))
+        }
+        (Some(nearest), false) => format!("did you mean {nearest}?").into(),
         (None, _) => as_cluster(given, scanned),
     };
     Err(unknown(given, hint))
@@ -42,8 +44,8 @@ pub(super) fn check_before_question(scanned: &Scanned, env: &Env) -> Result<(), 
     Err(unknown(given, as_cluster(given, scanned)))
 }
 
-fn unknown(given: &str, hint: String) -> Failure {
-    Failure::usage(format!("unknown command {given:?}: no plugin kubectl-{given} is in PATH"), hint)
+fn unknown(given: &str, hint: Hint) -> Failure {
+    Failure::usage(format!("unknown command {given:?}: no plugin kubectl-{given} is in PATH")).with_hint(hint)
 }
 
 /// Whether another plugin or an alias of the user has the word.
@@ -52,11 +54,11 @@ fn is_elsewhere(given: &str, scanned: &Scanned, env: &Env) -> bool {
 }
 
 /// The same command, if the word in the place of the verb is a cluster.
-fn as_cluster(given: &str, scanned: &Scanned) -> String {
+fn as_cluster(given: &str, scanned: &Scanned) -> Hint {
     let words = scanned.kubectl.iter().filter(|word| *word != given);
     let rest = shown(words.map(|word| word.as_os_str()));
     let rest = if rest.is_empty() { "COMMAND".to_owned() } else { rest };
-    format!("if {given} is a cluster: kubectl mc -C {} {rest}", quoted(given.as_ref()))
+    mc(format!("-C {} {rest}", quoted(given.as_ref()))).after(format!("if {given} is a cluster"))
 }
 
 /// Whether kubectl's preferences file contains the word, which may then be an alias.

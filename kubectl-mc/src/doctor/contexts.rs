@@ -55,7 +55,11 @@ impl Doctor<'_> {
 /// The chosen contexts, and what there is to say of their files.
 fn chosen(settings: &Settings, env: &Env, findings: &mut Vec<Finding>) -> Vec<ClusterId> {
     let problem = |check, failure: Failure| {
-        let fix = failure.hint.clone().unwrap_or_else(|| super::READ_KUBECONFIG.to_owned());
+        let fix = failure
+            .hint
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_else(|| super::READ_KUBECONFIG.to_owned());
         Finding::problem(check, failure.to_string(), Some(fix))
     };
     let Contexts { all, skipped, unusable } = match context::contexts(&settings.host, env) {
@@ -132,7 +136,11 @@ async fn check(context: &CheckContext, id: &ClusterId, findings: &mut Vec<Findin
     let CheckContext { credentials, kubectl_minor, with_streams, limit, env } = context;
     if let Err(error) = cluster.check_usable() {
         let failure = Failure::from(error);
-        findings.push(Finding::problem("kubeconfig", failure.to_string(), failure.hint));
+        findings.push(Finding::problem(
+            "kubeconfig",
+            failure.to_string(),
+            failure.hint.map(|hint| hint.to_string()),
+        ));
         return;
     }
     let scanned = Scanned::default();

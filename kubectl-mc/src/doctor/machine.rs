@@ -8,7 +8,7 @@ use crate::cache::Cache;
 use crate::cli;
 use crate::config_file::{self, ConfigFile};
 use crate::env::{self, Env};
-use crate::error::{Explain, Failure};
+use crate::error::Explain;
 use crate::kubectl::exec::{self, Kubectl, KubectlError, executables};
 
 pub(super) fn check(kubectl: Result<&KubectlFound, &KubectlError>, env: &Env) -> Vec<Finding> {
@@ -21,13 +21,13 @@ pub(super) fn check(kubectl: Result<&KubectlFound, &KubectlError>, env: &Env) ->
     });
     findings.push(completion(env));
     findings.push(configuration(env));
-    if let Err(error) = Cache::open(env) {
-        let failure = Failure::from(error);
+    if let Err(failure) = Cache::open(env) {
         findings.push(Finding::warning(
             "cache",
             format!("{failure}: each command asks everything again"),
             failure
                 .hint
+                .map(|hint| hint.to_string())
                 .unwrap_or_else(|| format!("make the folder writable, or set {}", env::XDG_CACHE_HOME)),
         ));
     }
@@ -180,9 +180,12 @@ fn configuration(env: &Env) -> Finding {
     };
     match ConfigFile::load(env) {
         Ok(_) => Finding::ok("configuration", path.display().to_string()),
-        Err(error) => {
-            let failure = Failure::from(error);
-            let fix = failure.hint.clone().unwrap_or_else(|| format!("correct {}", path.display()));
+        Err(failure) => {
+            let fix = failure
+                .hint
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_else(|| format!("correct {}", path.display()));
             Finding::problem("configuration", failure.to_string(), Some(fix))
         }
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::error::Hint;
 use crate::exit::ExitStatus;
 use crate::next_command::GivenFlags;
 
@@ -90,7 +91,7 @@ impl Section {
     pub(super) fn with_flags(mut self, given: &GivenFlags) -> Self {
         if self.kind != Kind::Machine {
             for fix in self.findings.iter_mut().filter_map(|finding| finding.fix.as_mut()) {
-                *fix = given.complete(fix);
+                *fix = Hint::of_prose(fix).with_flags(given).to_string();
             }
         }
         self

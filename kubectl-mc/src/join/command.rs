@@ -10,7 +10,7 @@ use crate::cluster::context::ClusterContext;
 use crate::cluster::context::HostOptions;
 use crate::confirm::confirm;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{Failure, Hint, list_contexts, mc};
 use crate::exit::ExitStatus;
 use crate::join::agent::plan::{AgentPlan, PlanError};
 use crate::join::agent::steps::AgentSteps;
@@ -68,10 +68,11 @@ pub(crate) fn run(
         && host.context == member.context
         && arguments.member.member_kubeconfig.is_none()
     {
-        return Err(Failure::usage(
-            format!("host and member are the same context {:?}", host.context.unwrap_or_default()),
-            "choose the host by --context=NAME and the member by --member-context=NAME",
-        ));
+        return Err(Failure::usage(format!(
+            "host and member are the same context {:?}",
+            host.context.unwrap_or_default()
+        ))
+        .with_hint("choose the host by --context=NAME and the member by --member-context=NAME"));
     }
     connection::run(async {
         let host = Side { role: "host", at: connection::to(host, env).await? };
@@ -258,11 +259,8 @@ async fn join(
         timeout,
         printer,
     };
-    let Joined { granted, agent: of_agent } = match steps.run().await {
-        // Each request is a step that can be repeated.
-        Err(StepError::Interrupted) => return Err(Interrupted(name.clone()).into()),
-        done => done.map_err(|source| NotJoined { name: name.clone(), source })?,
-    };
+    // Each request is a step that can be repeated.
+    let Joined { granted, agent: of_agent } = steps.run().await.map_err(|error| not_joined(name, error))?;
 
     let next = next::command(host, name).await?;
     let place = if endpoint.via_agent { "through its agent" } else { &format!("at {}", endpoint.server) };
@@ -286,9 +284,8 @@ pub(crate) fn member(
 ) -> Result<ClusterContext, Failure> {
     let MemberArgs { member_context, member_kubeconfig } = arguments;
     if member_context.is_none() && member_kubeconfig.is_none() {
-        return Err(Failure::usage(
-            "the member is not named",
-            "choose its kubeconfig context by --member-context=NAME; `kubectl config get-contexts` lists the contexts",
+        return Err(Failure::usage("the member is not named").with_hint(
+            Hint::from("choose its kubeconfig context by --member-context=NAME").and(list_contexts()),
         ));
     }
     let kubeconfig = member_kubeconfig.as_ref().map(Into::into).or_else(|| host.kubeconfig.clone());
@@ -314,7 +311,8 @@ pub(super) fn judge(findings: Vec<Finding>, yes: bool, printer: &Printer) -> Res
         }
     }
     if !refused.is_empty() {
-        return Err(Preflight { refused, hints }.into());
+        let failure = Failure::new(format!("cannot join: {}", refused.join("; ")));
+        return Err(failure.with_hint(Hint::of_prose(&hints.join("; "))));
     }
     if warned && !yes {
         confirm("Join despite the warnings?", printer)?;
@@ -322,61 +320,25 @@ pub(super) fn judge(findings: Vec<Finding>, yes: bool, printer: &Printer) -> Res
     Ok(())
 }
 
-/// The checks failed before anything was written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot join: {}", refused.join("; "))]
-struct Preflight {
-    refused: Vec<String>,
-    hints: Vec<String>,
-}
-
-impl Explain for Preflight {
-    fn hint(&self) -> Option<String> {
-        Some(self.hints.join("; "))
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("cannot finish joining {name}")]
-struct NotJoined {
-    name: ClusterName,
-    source: StepError,
-}
-
-impl Explain for NotJoined {
-    fn hint(&self) -> Option<String> {
-        let hint = self.source.hint().map(|hint| format!("{hint}; ")).unwrap_or_default();
-        Some(format!("{hint}{}", go_on(&self.name)))
-    }
-
-    fn status(&self) -> ExitStatus {
-        if self.source.is_interrupt() { ExitStatus::Interrupted } else { ExitStatus::Failed }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("interrupted: {0} may be partly joined")]
-struct Interrupted(ClusterName);
-
-impl Explain for Interrupted {
-    fn hint(&self) -> Option<String> {
-        Some(go_on(&self.0))
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Interrupted
-    }
-}
-
 /// The binding of the host's administrators on a member.
 fn host_admins_binding() -> String {
     format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{}", names::HOST_ADMINS)
 }
 
-fn go_on(name: &ClusterName) -> String {
-    format!(
-        "run the same command again to continue; `kubectl mc unjoin {name} --member-context=NAME` removes it"
-    )
+fn not_joined(name: &ClusterName, error: StepError) -> Failure {
+    let go_on = Hint::from("run the same command again to continue")
+        .and(mc(format!("unjoin {name} --member-context=NAME")).that("removes it"));
+    let (text, status, hint) = match error {
+        StepError::Interrupted => {
+            (format!("interrupted: {name} may be partly joined"), ExitStatus::Interrupted, None)
+        }
+        error => {
+            let status = if error.is_interrupt() { ExitStatus::Interrupted } else { ExitStatus::Failed };
+            (format!("cannot finish joining {name}: {error}"), status, error.hint())
+        }
+    };
+    let hint = hint.map_or_else(|| go_on.clone(), |hint| hint.and(go_on.clone()));
+    Failure::new(text).with_hint(hint).with_status(status)
 }
 
 #[cfg(test)]
@@ -387,9 +349,9 @@ mod tests {
     fn interrupted_and_undone_change_has_the_status_of_a_signal() {
         let status = |source: StepError| {
             let source = StepError::Undone(Box::new(source));
-            Failure::from(NotJoined { name: "m1".parse().unwrap(), source }).status
+            not_joined(&"m1".parse().unwrap(), source).status
         };
         assert_eq!(status(StepError::Interrupted), ExitStatus::Interrupted);
-        assert_eq!(status(StepError::Failed(Failure::usage("e", "h"))), ExitStatus::Failed);
+        assert_eq!(status(StepError::Failed(Failure::usage("e").with_hint("h"))), ExitStatus::Failed);
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn run(
         ),
     ];
     if let Some((_, flags, hint)) = refused.into_iter().find(|(is_given, ..)| *is_given) {
-        return Err(Failure::usage(format!("--enroll cannot be used with {flags}"), hint));
+        return Err(Failure::usage(format!("--enroll cannot be used with {flags}")).with_hint(hint));
     }
     let host = ClusterContext::load(options, env)?;
     let plan = AgentPlan::of(name, &arguments.by_agent, Some((host.server.as_str(), &host.cluster)))?;

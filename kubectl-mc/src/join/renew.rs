@@ -26,7 +26,7 @@ use crate::cluster::connection;
 use crate::cluster::context::HostOptions;
 use crate::cluster::fields::{condition, items};
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{Context, Failure, mc};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 use crate::progress::Progress;
@@ -97,9 +97,12 @@ struct Renewed {
 
 async fn one(host: &Side, name: &ClusterName) -> Result<Member, Failure> {
     let registered = host.get(&path::member_cluster(name)).await?;
-    let registered =
-        registered.ok_or_else(|| RenewError::Unknown { name: name.clone(), host: host.describe() })?;
-    let uid = objects::uid_of(&registered).ok_or_else(|| RenewError::NotJoined { name: name.clone() })?;
+    let registered = registered.ok_or_else(|| {
+        Failure::new(format!("{name} is not joined to the {}", host.describe()))
+            .with_hint(mc(format!("join {name} --member-context=NAME")).after("join it"))
+            .with_status(ExitStatus::NoSuchCluster)
+    })?;
+    let uid = objects::uid_of(&registered).ok_or_else(|| not_joined(name))?;
     Ok(Member { name: name.clone(), uid: uid.to_owned(), need: Need::Tokens })
 }
 
@@ -197,7 +200,9 @@ async fn renewed(
     let Member { name, need, .. } = member;
     let by_agent = agent_renew::is_by_agent(host, namespace, name).await?;
     if arguments.by_agent.agent && !by_agent {
-        return Err(RenewError::Direct { name: name.clone() }.into());
+        let join = mc(format!("join {name} --member-context=NAME --agent"));
+        return Err(Failure::new(format!("{name} has no agent: the sidecar connects to it directly"))
+            .with_hint(join.after("omit --agent to renew its tokens; to give it an agent")));
     }
     let side = match contexts.of(member, arguments.member.member_context.is_some()) {
         Err(_) if *need == Need::Agent => return Ok(None),
@@ -207,11 +212,11 @@ async fn renewed(
     if by_agent {
         let which = if *need == Need::Agent { Which::Aged } else { Which::Any };
         let wanted = arguments.by_agent.agent_token;
-        let failed = |source| RenewError::Agent { name: name.clone(), source };
-        agent = agent_renew::renew(name, host, side, wanted, which).await.map_err(failed)?;
+        let failed = || agent_failed(name);
+        agent = agent_renew::renew(name, host, side, wanted, which).await.context(failed)?;
         if let Some(trust) = trust {
             let written = trust.write(side).await;
-            replaces_pods = Some(written.map_err(|error| failed(error.into()))?);
+            replaces_pods = Some(written.map_err(Failure::from).context(failed)?);
         }
     }
     if *need == Need::Agent && agent.is_none() {
@@ -235,17 +240,17 @@ async fn accepted(
         let mut step =
             Progress::new(printer).step(&format!("waiting until the agent of {name} is connected"));
         let waiting = Waiting { name, host, member, server: "the host" };
-        let failed = |source| RenewError::Agent { name: name.clone(), source };
+        let failed = || agent_failed(name);
         if *replaces_pods == Some(true) {
-            waiting.until_replaced(left(), &mut step).await.map_err(failed)?;
+            waiting.until_replaced(left(), &mut step).await.context(failed)?;
         }
-        waiting.until_connected(left(), &mut step).await.map_err(failed)?;
+        waiting.until_connected(left(), &mut step).await.context(failed)?;
         step.done();
     }
     let mut step = Progress::new(printer).step(&format!("waiting until {name} accepts them"));
     let waited =
         wait::until_true(host, name, &["CredentialValid"], left(), &mut step, |one| !needs_tokens(one));
-    waited.await.map_err(|source| RenewError::Wait { name: name.clone(), source })?;
+    waited.await.context(|| format!("{name} has new tokens, but is not ready"))?;
     step.done();
     Ok(())
 }
@@ -276,11 +281,10 @@ async fn tokens(
     namespace: &str,
     wanted: Option<Duration>,
 ) -> Result<Granted, Failure> {
-    let failed = |source| RenewError::Token { name: name.clone(), source };
     let stored = host.get(&path::secret(namespace, &name.member_secret())).await?;
     let of_manager_too = host.get(&path::secret(namespace, &name.manager_secret())).await?;
     if stored.is_none() || of_manager_too.is_none() {
-        return Err(RenewError::NotJoined { name: name.clone() }.into());
+        return Err(not_joined(name));
     }
     let (mut policies, mut present) = (Vec::new(), None);
     if survey::validates(member).await? {
@@ -291,7 +295,9 @@ async fn tokens(
     policies.iter_mut().for_each(|policy| token_policy::set_longest(policy, of_manager(life)));
     let (beside, report) = (Map::new(), &|_: &_| ());
     let tokens = Tokens { name, host, member, namespace, life, policies, beside, report };
-    Ok(tokens.write().await.map_err(failed)?)
+    let written = tokens.write().await.context(|| format!("{name} got no new tokens"));
+    let again = || mc(format!("join {name} --member-context=NAME")).after("join it again");
+    written.map_err(|failure| failure.or_hint(again))
 }
 
 /// The lifetime that an earlier join chose. The policy has it even if the member granted less.
@@ -301,59 +307,16 @@ fn present_life(policy: Option<&Value>, secret: Option<&Value>) -> Duration {
     of_policy.or_else(of_token).map_or(DEFAULT, |life| life.max(SHORTEST))
 }
 
-#[derive(Debug, thiserror::Error)]
-enum RenewError {
-    #[error("{name} is not joined to the {host}")]
-    Unknown { name: ClusterName, host: String },
-    #[error("{name} was registered without `kubectl mc join`, so it has no tokens to renew")]
-    NotJoined { name: ClusterName },
-    #[error("the {member}, is not {name}")]
-    Other { name: ClusterName, member: String },
-    #[error("no context of the kubeconfig is {name}{}", unanswered(failed))]
-    NoContext { name: ClusterName, failed: Vec<String> },
-    #[error("{name} got no new tokens")]
-    Token { name: ClusterName, source: Failure },
-    #[error("{name} has no agent: the sidecar connects to it directly")]
-    Direct { name: ClusterName },
-    #[error("the agent of {name} got no new token, or does not use it")]
-    Agent { name: ClusterName, source: Failure },
-    #[error("{name} has new tokens, but is not ready")]
-    Wait { name: ClusterName, source: Failure },
+fn agent_failed(name: &ClusterName) -> String {
+    format!("the agent of {name} got no new token, or does not use it")
 }
 
-fn unanswered(failed: &[String]) -> String {
-    if failed.is_empty() { String::new() } else { format!(" (not queried: {})", failed.join("; ")) }
-}
-
-impl Explain for RenewError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Unknown { name, .. } => {
-                Some(format!("join it: kubectl mc join {name} --member-context=NAME"))
-            }
-            Self::NotJoined { name } => Some(format!(
-                "renew its credential the way that it was made, or join it: kubectl mc join {name} --member-context=NAME"
-            )),
-            Self::Other { .. } | Self::NoContext { .. } => Some(
-                "a member's administrator runs this: choose the context by --member-context=NAME, its file by --member-kubeconfig=FILE"
-                    .to_owned(),
-            ),
-            Self::Token { name, source } => source.hint.clone().or_else(|| {
-                Some(format!("join it again: kubectl mc join {name} --member-context=NAME"))
-            }),
-            Self::Direct { name } => Some(format!(
-                "omit --agent to renew its tokens; to give it an agent: kubectl mc join {name} --member-context=NAME --agent"
-            )),
-            Self::Agent { source, .. } | Self::Wait { source, .. } => source.hint.clone(),
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        match self {
-            Self::Unknown { .. } => ExitStatus::NoSuchCluster,
-            _ => ExitStatus::Failed,
-        }
-    }
+fn not_joined(name: &ClusterName) -> Failure {
+    Failure::new(format!("{name} was registered without `kubectl mc join`, so it has no tokens to renew"))
+        .with_hint(
+            mc(format!("join {name} --member-context=NAME"))
+                .after("renew its credential the way that it was made, or join it"),
+        )
 }
 
 /// The reasons of condition `CredentialValid` that new tokens and their policy resolve.

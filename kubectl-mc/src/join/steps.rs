@@ -19,7 +19,7 @@ use super::tokens::{Granted, Tokens};
 use super::{bindable_roles, service_accounts, token_policy, wait};
 use crate::apply::delete::Delete;
 use crate::apply::{Applied, Apply, Change};
-use crate::error::Failure;
+use crate::error::{Failure, Hint};
 use crate::printer::Printer;
 use crate::progress::{Interrupt, Progress};
 
@@ -136,7 +136,7 @@ impl Steps<'_> {
 
         let not_reached = |mut failure: Failure| {
             if agent.is_some() {
-                failure.hint = Some(BEHIND_AGENT.to_owned());
+                failure.hint = Some(BEHIND_AGENT.into());
             }
             failure
         };
@@ -245,8 +245,8 @@ fn print_applied(side: &str, written: &[Applied], printer: &Printer) {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StepError {
-    #[error(transparent)]
-    Failed(#[from] Failure),
+    #[error("{0}")]
+    Failed(Failure),
     #[error("interrupted")]
     Interrupted,
     /// The member has its previous connection back.
@@ -254,8 +254,14 @@ pub(crate) enum StepError {
     Undone(Box<Self>),
 }
 
+impl From<Failure> for StepError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 impl StepError {
-    pub(crate) fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<Hint> {
         match self {
             Self::Failed(failure) => failure.hint.clone(),
             Self::Interrupted => None,

@@ -9,7 +9,7 @@ use super::selection::Chosen;
 use crate::cache;
 use crate::cli::{EnvArgs, Flags, ShellSyntax};
 use crate::env::{self, Env};
-use crate::error::{Explain, Failure};
+use crate::error::{CommandLine, Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 
@@ -30,25 +30,15 @@ pub(crate) fn run(
         return Ok(ExitStatus::Success);
     }
     let chosen = Chosen::resolve(clusters, flags, env, printer)?;
+    let shell = || CommandLine::new(format!("{} shell {}", chosen.kubectl_mc(), chosen.terms()));
     if chosen.files().iter().any(|file| cache::is_copy(file)) {
         return Err(Failure::usage(
             "the kubeconfig came through a pipe, and the environment of a shell needs a file that stays",
-            format!(
-                "save it in a file, or run the tools below it: {} shell {}",
-                chosen.kubectl_mc(),
-                chosen.terms()
-            ),
-        ));
+        )
+        .with_hint(shell().after("save it in a file, or run the tools below it")));
     }
     if chosen.has_copies() {
-        return Err(Failure::usage(
-            "the contexts come from several kubeconfigs, and a copy of their credentials would stay in a file",
-            format!(
-                "choose the contexts of one file, or run the tools below it: {} shell {}",
-                chosen.kubectl_mc(),
-                chosen.terms()
-            ),
-        ));
+        return Err(Failure::usage("the contexts come from several kubeconfigs, and a copy of their credentials would stay in a file").with_hint(shell().after("choose the contexts of one file, or run the tools below it")));
     }
     let overlay = cache::store_lasting(overlay::text(&chosen)?.as_bytes(), env)?;
     let list = overlay::list(&overlay, &chosen, env)?;
@@ -73,10 +63,8 @@ fn syntax(env: &Env) -> Result<ShellSyntax, Failure> {
         "fish" => ShellSyntax::Fish,
         "pwsh" | "powershell" => ShellSyntax::Powershell,
         _ => {
-            return Err(Failure::usage(
-                format!("unknown shell {}", shell.display()),
-                "name a syntax: --shell=sh, bash, zsh, fish or powershell",
-            ));
+            return Err(Failure::usage(format!("unknown shell {}", shell.display()))
+                .with_hint("name a syntax: --shell=sh, bash, zsh, fish or powershell"));
         }
     })
 }

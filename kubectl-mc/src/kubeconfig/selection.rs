@@ -15,7 +15,7 @@ use crate::cluster::credential::Login;
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::config_file;
 use crate::env::{self, Env};
-use crate::error::Failure;
+use crate::error::{Failure, Hint, mc};
 use crate::multi::selection::{self, Choice, Kind, ListOf, SelectedCluster, SelectionError};
 use crate::next_command::quoted;
 use crate::printer::Printer;
@@ -266,13 +266,12 @@ impl Request<'_> {
         let known: Vec<_> = known.iter().map(|cluster| &cluster.name).collect();
         let there_is = selection::what_there_is(&known, kind);
         let hint = match kind {
-            Kind::Contexts => format!("choose by an argument, -C NAME or --context-selector; {there_is}"),
-            Kind::Members => format!(
-                "choose by an argument, by -C NAME, {} or `kubectl mc use NAME`; {there_is}",
-                env::CLUSTER
-            ),
+            Kind::Contexts => Hint::from("choose by an argument, -C NAME or --context-selector"),
+            Kind::Members => Hint::from(format!("choose by an argument, by -C NAME, {} or `", env::CLUSTER))
+                .then(mc("use NAME"))
+                .then("`"),
         };
-        Err(Failure::usage(format!("no {} chosen", kind.word()), hint))
+        Err(Failure::usage(format!("no {} chosen", kind.word())).with_hint(hint.and(there_is)))
     }
 }
 

@@ -11,11 +11,11 @@ use std::time::Duration;
 use self::keyring::{Keyring, KeyringError, SystemKeyring};
 use super::binding::Binding;
 use super::record::Record;
-use crate::cache::{self, CacheError};
+use crate::cache;
 use crate::child_output::{LIMIT, within};
 use crate::cli::CredentialStore;
 use crate::env::Env;
-use crate::error::Explain;
+use crate::error::{Explain, Failure};
 
 /// The storage of one login.
 pub(super) struct Store {
@@ -133,8 +133,8 @@ impl Store {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StoreError {
-    #[error(transparent)]
-    Folder(#[from] CacheError),
+    #[error("{0}")]
+    Folder(Failure),
     #[error("cannot use {}", file.display())]
     File { file: PathBuf, source: io::Error },
     #[error("other users may read {}", file.display())]
@@ -147,10 +147,16 @@ pub(super) enum StoreError {
     Keyring(#[from] KeyringError),
 }
 
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        Self::Folder(failure)
+    }
+}
+
 impl Explain for StoreError {
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Folder(error) => error.hint(),
+            Self::Folder(error) => error.hint.as_ref().map(ToString::to_string),
             Self::NotPrivate { file } => Some(format!(
                 "its credential may be known to others: remove the file and log in again: rm {}; kubectl mc login",
                 file.display()

@@ -57,12 +57,12 @@ impl<'a> Children<'a> {
         let clusters = job.targets.len();
         if verb::is_stream(job.scanned) && clusters > STREAMS && job.options.concurrency.is_none() {
             // A stream needs a kubectl process for each cluster at the same time.
-            return Err(Failure::usage(
-                format!("the command would run {clusters} kubectl processes at once, at about 50 MB each"),
-                format!(
-                    "choose at most {STREAMS} clusters, or allow more by --cluster-concurrency={clusters}"
-                ),
-            ));
+            return Err(Failure::usage(format!(
+                "the command would run {clusters} kubectl processes at once, at about 50 MB each"
+            ))
+            .with_hint(format!(
+                "choose at most {STREAMS} clusters, or allow more by --cluster-concurrency={clusters}"
+            )));
         }
         let cache = Cache::open(job.env)?;
         let reads = job.effect != Effect::Writes;

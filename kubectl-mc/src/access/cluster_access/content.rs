@@ -7,8 +7,6 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::access::list::{ALL, role, selection, subjects};
-use crate::error::Explain;
-use crate::exit::ExitStatus;
 
 /// The role, the subjects and the place of a grant.
 #[derive(Debug, PartialEq)]
@@ -70,28 +68,6 @@ impl fmt::Display for Content {
             Clusters::Selected(selector) if selector == ALL => f.write_str(" on all clusters"),
             Clusters::Selected(selector) => write!(f, " on clusters with {selector}"),
         }
-    }
-}
-
-/// The ClusterAccess of this name is not the grant of the command line.
-#[derive(Debug, thiserror::Error)]
-#[error("nothing was changed: ClusterAccess {name} grants {stored}, not {given}")]
-pub(super) struct OtherContent {
-    pub(super) name: String,
-    pub(super) stored: Content,
-    pub(super) given: Content,
-}
-
-impl Explain for OtherContent {
-    fn hint(&self) -> Option<String> {
-        Some(format!(
-            "revoke it by its name alone: kubectl mc access revoke --name={}; or choose another --name",
-            self.name
-        ))
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
     }
 }
 

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::needs::{self, KubectlCommand, Need, NeededObject};
 use crate::access::kinds::ResourceAttributes;
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::Failure;
 use crate::server_text::escaped;
 use crate::suggestion;
 
@@ -80,34 +79,23 @@ pub(super) fn proxy_verb(attributes: &Value) -> &'static str {
 }
 
 /// An error for a word that is neither a verb of RBAC nor a known command of kubectl.
-pub(super) fn unknown_verb(verb: &str) -> Option<UnknownVerb> {
+pub(super) fn unknown_verb(verb: &str) -> Option<Failure> {
     let (first, second) = verb.split_once(' ').unwrap_or((verb, ""));
     let seconds = needs::second_words(first);
     let is_known = VERBS.contains(&first) && (seconds.is_empty() || seconds.contains(&second));
-    (!is_known).then(|| UnknownVerb(verb.to_owned()))
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("unknown verb: {0:?}")]
-pub(super) struct UnknownVerb(String);
-
-impl Explain for UnknownVerb {
-    fn hint(&self) -> Option<String> {
-        let (first, second) = self.0.split_once(' ').unwrap_or((&self.0, ""));
-        let (before, typed, known) = match needs::second_words(first) {
-            [] => (String::new(), first, VERBS),
-            seconds => (format!("{first} "), second, seconds),
-        };
-        Some(match suggestion::nearest(typed, known.iter().copied()) {
-            Some(nearest) => format!("did you mean {before}{nearest}?"),
-            None if before.is_empty() => format!("the verbs are {}", known.join(", ")),
-            None => format!("{before}takes {}", known.join(", ")),
-        })
+    if is_known {
+        return None;
     }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
+    let (before, typed, known) = match seconds {
+        [] => (String::new(), first, VERBS),
+        seconds => (format!("{first} "), second, seconds),
+    };
+    let hint = match suggestion::nearest(typed, known.iter().copied()) {
+        Some(nearest) => format!("did you mean {before}{nearest}?"),
+        None if before.is_empty() => format!("the verbs are {}", known.join(", ")),
+        None => format!("{before}takes {}", known.join(", ")),
+    };
+    Some(Failure::usage(format!("unknown verb: {verb:?}")).with_hint(hint))
 }
 
 /// The verbs of RBAC, then those of kubectl.
@@ -277,11 +265,11 @@ mod tests {
     fn unknown_verb_error_suggests_the_nearest() {
         let error = unknown_verb("lits").unwrap();
         assert_eq!(
-            (error.to_string().as_str(), error.hint().as_deref()),
-            ("unknown verb: \"lits\"", Some("did you mean list?"))
+            (error.to_string().as_str(), error.hint),
+            ("unknown verb: \"lits\"", Some("did you mean list?".into()))
         );
-        assert!(unknown_verb("zzz").unwrap().hint().unwrap().contains("port-forward"));
-        let hint = |verb: &str| unknown_verb(verb).unwrap().hint().unwrap();
+        assert!(unknown_verb("zzz").unwrap().hint.unwrap().to_string().contains("port-forward"));
+        let hint = |verb: &str| unknown_verb(verb).unwrap().hint.unwrap().to_string();
         assert_eq!(hint("rollout retsart"), "did you mean rollout restart?");
         assert!(hint("rollout ").starts_with("rollout takes history, pause"));
         let known = ["get", "exec", "impersonate", "top", "rollout restart", "set image"];

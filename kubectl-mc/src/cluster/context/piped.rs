@@ -10,9 +10,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::{load, parse};
-use crate::cache::{self, COPY, CacheError, RunFolder, RunFolderError};
+use crate::cache::{self, COPY, RunFolder};
 use crate::env::{self, Env};
-use crate::error::Explain;
+use crate::error::{Context, Failure};
 use crate::exit::ExitStatus;
 
 /// A command line and an environment that name the copies.
@@ -24,8 +24,9 @@ pub(crate) struct Piped {
 
 impl Piped {
     /// Copies the pipes that the flags and `KUBECONFIG` name; `None` if there are none.
-    pub(crate) fn take(words: &[OsString], env: &Env) -> Result<Option<Self>, PipedError> {
-        Self::take_by(words, env, |pipe| std::fs::read(pipe))
+    pub(crate) fn take(words: &[OsString], env: &Env) -> Result<Option<Self>, Failure> {
+        let copied = Self::take_by(words, env, |pipe| std::fs::read(pipe));
+        copied.map_err(|failure| failure.with_status(ExitStatus::Usage))
     }
 
     /// The same for a completion, which cannot wait long for the program behind a pipe.
@@ -33,7 +34,7 @@ impl Piped {
         limit: Duration,
         words: &[OsString],
         env: &Env,
-    ) -> Result<Option<Self>, PipedError> {
+    ) -> Result<Option<Self>, Failure> {
         let end = Instant::now() + limit;
         Self::take_by(words, env, |pipe| read_until(end, pipe))
     }
@@ -42,7 +43,7 @@ impl Piped {
         words: &[OsString],
         env: &Env,
         read: impl Fn(&Path) -> io::Result<Vec<u8>>,
-    ) -> Result<Option<Self>, PipedError> {
+    ) -> Result<Option<Self>, Failure> {
         let list: Vec<_> =
             env.var(env::KUBECONFIG).map(|list| std::env::split_paths(list).collect()).unwrap_or_default();
         let by_flag = flags(words).map(|(_, file)| PathBuf::from(file));
@@ -54,7 +55,7 @@ impl Piped {
         let mut copies = BTreeMap::new();
         for pipe in pipes {
             if !copies.contains_key(&pipe) {
-                let bytes = read(&pipe).map_err(|source| PipedError::Read { file: pipe.clone(), source })?;
+                let bytes = read(&pipe).context(|| format!("cannot read kubeconfig {}", pipe.display()))?;
                 let copy = folder.write(&format!("{COPY}{}", copies.len()), &with_paths(bytes, &pipe))?;
                 copies.insert(pipe, copy);
             }
@@ -133,23 +134,6 @@ fn with_paths(bytes: Vec<u8>, pipe: &Path) -> Vec<u8> {
     };
     load::resolve_paths(&mut kubeconfig, absolute.parent().unwrap_or_else(|| Path::new("/")));
     serde_json::to_vec(&kubeconfig).unwrap_or(bytes)
-}
-
-/// Why a kubeconfig from a pipe cannot be copied.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PipedError {
-    #[error("cannot read kubeconfig {}", file.display())]
-    Read { file: PathBuf, source: io::Error },
-    #[error(transparent)]
-    Folder(#[from] RunFolderError),
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-}
-
-impl Explain for PipedError {
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
 }
 
 const FLAGS: [&str; 2] = ["--kubeconfig", "--member-kubeconfig"];

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::endpoint::{Endpoint, Fault};
 use crate::argv::Scanned;
-use crate::cache::{Cache, CacheError};
+use crate::cache::Cache;
 use crate::cluster::context::{ClusterContext, User};
+use crate::error::Failure;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -41,7 +42,7 @@ impl Findings {
         serde_json::from_slice(&cache.load_named(KIND, key, now)?).ok()
     }
 
-    pub(super) fn store(&self, cache: &Cache, key: &str, now: SystemTime) -> Result<(), CacheError> {
+    pub(super) fn store(&self, cache: &Cache, key: &str, now: SystemTime) -> Result<(), Failure> {
         cache.store_named(KIND, key, &serde_json::to_vec(self).unwrap_or_default(), now).map(drop)
     }
 

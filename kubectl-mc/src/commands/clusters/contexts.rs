@@ -27,7 +27,7 @@ pub(super) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     if let Some(flag) = of_members(arguments, flags) {
-        return Err(Failure::usage(format!("--contexts cannot be combined with {flag}"), HINT));
+        return Err(Failure::usage(format!("--contexts cannot be combined with {flag}")).with_hint(HINT));
     }
     let filter = flags.context_selector.as_deref().map(ContextFilter::parse).transpose();
     let filter = filter.map_err(SettingsError::ContextSelector)?;

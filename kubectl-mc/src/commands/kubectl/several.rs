@@ -236,12 +236,10 @@ fn ask(scanned: &Scanned, list: &mut List<'_>, kind: Kind, env: &Env) -> Result<
 fn nothing_to_compare(cluster: Option<&ClusterId>) -> Failure {
     let chosen = cluster.map_or("none", ClusterId::as_str);
     let (name, contexts) = cluster.map_or(("m1", ""), |cluster| (cluster.as_str(), cluster.contexts_flag()));
-    Failure::usage(
-        format!("compare needs at least two clusters, but only {chosen} is chosen"),
-        format!("choose a second cluster: {contexts}--cluster={name},NAME"),
-    )
+    Failure::usage(format!("compare needs at least two clusters, but only {chosen} is chosen"))
+        .with_hint(format!("choose a second cluster: {contexts}--cluster={name},NAME"))
 }
 
 fn no_cluster(kind: Kind, hint: String) -> Failure {
-    Failure::usage(format!("no {} chosen", kind.word()), hint)
+    Failure::usage(format!("no {} chosen", kind.word())).with_hint(hint)
 }

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::{Member, RenewError};
+use super::Member;
 use crate::argv::Scanned;
 use crate::cli::JoinArgs;
 use crate::cluster::connection;
@@ -77,10 +77,19 @@ impl Contexts {
         Ok(Self { found: found.best(), failed })
     }
 
-    pub(super) fn of(&self, Member { name, uid, .. }: &Member, is_given: bool) -> Result<&Side, RenewError> {
-        self.found.get(uid).ok_or_else(|| match self.found.values().next() {
-            Some(other) if is_given => RenewError::Other { name: name.clone(), member: other.describe() },
-            _ => RenewError::NoContext { name: name.clone(), failed: self.failed.clone() },
+    pub(super) fn of(&self, Member { name, uid, .. }: &Member, is_given: bool) -> Result<&Side, Failure> {
+        self.found.get(uid).ok_or_else(|| {
+            let failure = match (self.found.values().next(), &self.failed[..]) {
+                (Some(other), _) if is_given => format!("the {}, is not {name}", other.describe()),
+                (_, []) => format!("no context of the kubeconfig is {name}"),
+                (_, failed) => format!(
+                    "no context of the kubeconfig is {name} (not queried: {})",
+                    failed.join("; ")
+                ),
+            };
+            Failure::new(failure).with_hint(
+                "a member's administrator runs this: choose the context by --member-context=NAME, its file by --member-kubeconfig=FILE",
+            )
         })
     }
 }

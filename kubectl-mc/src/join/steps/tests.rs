@@ -4,6 +4,7 @@ use http::Method;
 use kubectl_mc_api::names::{IMPERSONATOR, NAMESPACE};
 
 use super::*;
+use crate::error::Failure;
 use crate::join::proxy_tls::ProxyTls;
 use crate::join::side::fake::side;
 
@@ -73,6 +74,6 @@ fn second_signal_claims_no_restored_connection() {
     let interrupted = || StepError::Interrupted;
     assert!(matches!(interrupted().after_undo(None), StepError::Interrupted));
     assert!(matches!(interrupted().after_undo(Some(Ok(()))), StepError::Undone(_)));
-    let failed = interrupted().after_undo(Some(Err(Failure::usage("e", "h"))));
+    let failed = interrupted().after_undo(Some(Err(Failure::usage("e").with_hint("h"))));
     assert!(matches!(failed, StepError::Failed(_)));
 }

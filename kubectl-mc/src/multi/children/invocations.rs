@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
-use crate::cache::{RunFolder, RunFolderError};
+use crate::cache::RunFolder;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::{ClusterContext, User};
 use crate::cluster::credential;
@@ -143,7 +143,7 @@ enum Preferences {
 }
 
 impl Preferences {
-    fn of(job: &Job<'_>, folder: &RunFolder) -> Result<Self, RunFolderError> {
+    fn of(job: &Job<'_>, folder: &RunFolder) -> Result<Self, Failure> {
         if !job.parses_output() {
             return Ok(Self::OfUser);
         }

@@ -14,10 +14,9 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 use self::list_server::{ListServer, RESOURCE};
-use crate::cache::RunFolderError;
-use crate::cache::{Cache, CacheError};
+use crate::cache::Cache;
 use crate::env::{self, Env};
-use crate::error::Explain;
+use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl, KubectlError};
 use crate::kubectl::loopback::{Identity, Listener, Token};
@@ -112,10 +111,14 @@ pub(crate) enum PrintError {
     Serve(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error(transparent)]
     Program(#[from] KubectlError),
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-    #[error(transparent)]
-    Folder(#[from] RunFolderError),
+    #[error("{0}")]
+    Cache(Failure),
+}
+
+impl From<Failure> for PrintError {
+    fn from(failure: Failure) -> Self {
+        Self::Cache(failure)
+    }
 }
 
 impl From<std::io::Error> for PrintError {
@@ -140,8 +143,8 @@ impl Explain for PrintError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Program(error) => error.hint(),
-            Self::Cache(error) => error.hint(),
-            Self::Kubectl(_) | Self::Incomplete | Self::Serve(_) | Self::Folder(_) => None,
+            Self::Cache(error) => error.hint.as_ref().map(ToString::to_string),
+            Self::Kubectl(_) | Self::Incomplete | Self::Serve(_) => None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::fs;
 
 use kubectl_mc_api::names;
 
-use crate::cache::RunFolderError;
+use crate::error::Failure;
 use crate::multi::RunFolder;
 use crate::multi::direct::kubectl_flags::Words;
 
@@ -40,7 +40,7 @@ impl Template {
     }
 
     /// The flags for kubectl.
-    pub(super) fn flags(&self, folder: &RunFolder) -> Result<Vec<OsString>, RunFolderError> {
+    pub(super) fn flags(&self, folder: &RunFolder) -> Result<Vec<OsString>, Failure> {
         let mut flags: Vec<OsString> = self.flags.iter().map(OsString::from).collect();
         let Some(output) = &self.output else { return Ok(flags) };
         let mut output = output.clone();

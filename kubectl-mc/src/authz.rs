@@ -31,16 +31,14 @@ mod token;
 mod verify;
 mod webhook;
 
-use std::path::PathBuf;
-
-use kubectl_mc_api::ownership::{InvalidLayout, subject};
+use kubectl_mc_api::ownership::{InvalidLayout, Layout, subject};
 use serde_json::Value;
 
 use crate::cli::{AuthzArgs, AuthzCommand, Flags, Hub, HubArgs};
 use crate::cluster::connection;
 use crate::cluster::fields::items;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::join::side::Side;
 use crate::printer::Printer;
@@ -71,77 +69,32 @@ pub(crate) fn run(
 async fn clusters(arguments: &HubArgs, host: &Side) -> Result<Vec<String>, Failure> {
     let Hub::Karmada = arguments.agents_of;
     let names = if arguments.names.is_empty() {
-        let list =
-            host.get("/apis/cluster.karmada.io/v1alpha1/clusters").await?.ok_or(AuthzError::NoKarmada)?;
+        let list = host.get("/apis/cluster.karmada.io/v1alpha1/clusters").await?.ok_or_else(|| {
+            Failure::new("the host serves no clusters of Karmada (cluster.karmada.io/v1alpha1)")
+                .with_hint("name the kubeconfig context of Karmada's API server by --context")
+        })?;
         let name = |cluster: &Value| cluster["metadata"]["name"].as_str().map(str::to_owned);
         items(&list).filter_map(name).collect()
     } else {
         arguments.names.clone()
     };
-    Ok(checked(&names)?)
+    checked(&names)
 }
 
 /// The names, if each is that of a cluster with objects of its own.
-fn checked(names: &[String]) -> Result<Vec<String>, AuthzError> {
+fn checked(names: &[String]) -> Result<Vec<String>, Failure> {
     match names.iter().find(|name| !subject::is_cluster(name)) {
-        Some(name) => Err(AuthzError::Name(name.clone())),
+        Some(name) => {
+            let failure = format!("{name:?} is no name of a cluster that has objects of its own in Karmada");
+            Err(Failure::usage(failure).with_hint(
+                "a name is a DNS label of 48 characters at most, does not end in -impersonator, and is not \
+                 rbac-generator",
+            ))
+        }
         None => Ok(names.to_vec()),
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-enum AuthzError {
-    #[error("the host serves no clusters of Karmada (cluster.karmada.io/v1alpha1)")]
-    NoKarmada,
-    #[error("no rights were verified: the host has no Clusters of Karmada")]
-    NoClusters,
-    #[error("cannot verify the rights of agents: the host did not answer whether {user} may {verb} {object}")]
-    NoAnswer { user: String, verb: &'static str, object: String },
-    #[error("{0:?} is no name of a cluster that has objects of its own in Karmada")]
-    Name(String),
-    #[error("cannot read random numbers from the system")]
-    Random,
-    #[error("cannot read --admission-webhook-ca-file {file}")]
-    CaFile {
-        file: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error("invalid namespaces: {0}")]
-    Layout(#[from] InvalidLayout),
-    #[error(
-        "the host does not enforce policy {} after {} s: the sidecar's account gets no rights",
-        keeper::NAME,
-        apply::ENFORCED.as_secs()
-    )]
-    NotEnforced,
-}
-
-impl Explain for AuthzError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::NoKarmada => {
-                Some("name the kubeconfig context of Karmada's API server by --context".to_owned())
-            }
-            Self::NoClusters => {
-                Some("name clusters to verify the rights that their agents would have".to_owned())
-            }
-            Self::Name(_) => Some(
-                "a name is a DNS label of 48 characters at most, does not end in -impersonator, and is not \
-                 rbac-generator"
-                    .to_owned(),
-            ),
-            Self::NotEnforced | Self::NoAnswer { .. } => Some("run the same command again".to_owned()),
-            Self::Layout(_) | Self::Random | Self::CaFile { .. } => None,
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        match self {
-            Self::NoKarmada | Self::NoClusters | Self::NoAnswer { .. } | Self::Random | Self::NotEnforced => {
-                ExitStatus::Failed
-            }
-            Self::Name(_) | Self::Layout(_) | Self::CaFile { .. } => ExitStatus::Usage,
-        }
-    }
+fn layout(given: Result<Layout, InvalidLayout>) -> Result<Layout, Failure> {
+    given.map_err(|error| Failure::usage(format!("invalid namespaces: {error}")).because(&error))
 }

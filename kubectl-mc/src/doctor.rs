@@ -49,7 +49,7 @@ use crate::multi::selection::{Choice, FieldFilter, SelectedCluster, members_only
 use crate::next_command::GivenFlags;
 use crate::printer::Printer;
 use crate::progress::Progress;
-use crate::settings::{ClusterChoiceError, Settings};
+use crate::settings::{Settings, takes_no_retry};
 use crate::yaml;
 
 pub(crate) fn run(
@@ -84,7 +84,7 @@ pub(crate) fn run(
 fn choice(arguments: &DoctorArgs, flags: &Flags) -> Result<Choice, Failure> {
     let Flags { cluster, cluster_selector, r#where, all_clusters, exclude, retry_failed, .. } = flags;
     if *retry_failed {
-        return Err(ClusterChoiceError::RetryFailed.into());
+        return Err(takes_no_retry());
     }
     let terms: Vec<_> = arguments.clusters.iter().chain(cluster).collect();
     let chooses_all = *all_clusters || terms.is_empty();
@@ -101,7 +101,7 @@ fn settings(arguments: &DoctorArgs, flags: &Flags, env: &Env) -> Result<Settings
     flags.cluster.extend(arguments.clusters.iter().cloned());
     match Settings::resolve(&flags, env) {
         Ok(settings) => Ok(settings),
-        Err(error) if ConfigFile::load(env).is_ok() => Err(error.into()),
+        Err(error) if ConfigFile::load(env).is_ok() => Err(error),
         Err(_) => {
             let kubeconfig = flags.kubeconfig.map(Into::into);
             Ok(Settings {

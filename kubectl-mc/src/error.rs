@@ -58,6 +58,11 @@ impl Failure {
         Self { status, ..self }
     }
 
+    /// The same failure as the cause of this one: `what: cause`.
+    pub(crate) fn within(self, what: impl Into<String>) -> Self {
+        Self { text: format!("{}: {}", what.into(), self.text), ..self }
+    }
+
     /// The same failure with its cause.
     pub(crate) fn because(self, cause: &(dyn Error + 'static)) -> Self {
         Self { text: with_causes(self.text, causes(cause)), ..self }
@@ -92,7 +97,7 @@ impl<T, E: Error + 'static> Context<T> for Result<T, E> {
 /// The hint and the exit code stay those of the cause.
 impl<T> Context<T> for Result<T, Failure> {
     fn context<W: Into<String>>(self, what: impl FnOnce() -> W) -> Self {
-        self.map_err(|cause| Failure { text: format!("{}: {}", what().into(), cause.text), ..cause })
+        self.map_err(|cause| cause.within(what()))
     }
 }
 

@@ -3,7 +3,6 @@
 //!
 //! The group's APIService determines the server, and an annotation records the original one.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -16,7 +15,7 @@ use crate::apply::{Applied, Apply};
 use crate::cli::{Flags, Hub, HubApiApplyArgs, HubApiArgs, HubApiCommand, HubApiRemoveArgs};
 use crate::cluster::connection;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{CommandLine, Failure, Hint, mc};
 use crate::exit::ExitStatus;
 use crate::join::side::{Side, SideError};
 use crate::printer::Printer;
@@ -51,22 +50,31 @@ async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> R
     let wanted = match &arguments.service {
         Some(service) => Target::given(service, arguments.certificate_authority.as_deref())?,
         None => {
-            let own = host.get(&api_service(API_SERVICE)).await?.ok_or(HubApiError::NotInstalled)?;
-            Target::of(&own).ok_or(HubApiError::NotInstalled)?
+            let own = host.get(&api_service(API_SERVICE)).await?.ok_or_else(not_installed)?;
+            Target::of(&own).ok_or_else(not_installed)?
         }
     };
-    let current = host.get(&group.path()).await?.ok_or(HubApiError::NoGroup { group })?;
-    let now = Target::of(&current).ok_or(HubApiError::Local { group })?;
+    let current = host.get(&group.path()).await?.ok_or_else(|| group.missing())?;
+    let now = Target::of(&current).ok_or_else(|| {
+        let name = group.api_service;
+        Failure::new(format!(
+            "APIService {name} names no Service: the host's kube-apiserver serves the group itself"
+        ))
+    })?;
     if now.service == wanted.service {
         let answer = group.answers_by(host, Some(Hop::KarmadaServer), arguments.timeout).await;
-        answer.map_err(|last| HubApiError::Silent { group, last })?;
+        answer.map_err(|last| {
+            let name = group.api_service;
+            Failure::new(format!("{name} leads to the sidecar already, which does not serve it: {last}"))
+                .with_hint(mc("hub-api remove --for karmada").after("put it back"))
+        })?;
         printer.out_line(&format!("{} leads to the sidecar already", group.api_service));
         return Ok(ExitStatus::Success);
     }
     let annotation = &current["metadata"]["annotations"][REPLACED];
     let original = original(&now, annotation.as_str(), group)?;
     let record = Record { original, sidecar: Some(wanted.service.clone()) };
-    let rights = manifests::hub_api_rights(&arguments.namespace).map_err(HubApiError::Manifest)?;
+    let rights = manifests::hub_api_rights(&arguments.namespace).map_err(unreadable_rights)?;
     let mut patch = patch_to(&wanted, &record.to_text().into());
     patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
     let applying = Apply { dry_run: arguments.dry_run, force_conflicts: false };
@@ -82,17 +90,30 @@ async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> R
         host.merge(&group.path(), &patch).await?;
         let waiting = step.step("waiting for the sidecar to serve the group");
         let answer = group.answers_by(host, Some(Hop::KarmadaServer), arguments.timeout).await;
-        answer.map_err(|last| HubApiError::NotServed { group, last, within: arguments.timeout })?;
+        answer.map_err(|last| {
+            let (name, within) = (group.api_service, arguments.timeout);
+            Failure::new(format!(
+                "the sidecar did not serve the group of {name} within {within:?}, so the APIService is as it was: {last}"
+            ))
+            .with_hint(
+                "the sidecar needs --inventory=membercluster,karmada and --karmada-server, see its log and \
+                 docs/how-to/karmada-in-place.md",
+            )
+        })?;
         waiting.done();
         Ok::<(), Failure>(())
     });
-    if let Err(failure) = served.await.unwrap_or_else(|| Err(HubApiError::Interrupted { group }.into())) {
+    let interrupted = || {
+        Failure::new(format!("interrupted: {} leads where it did before", group.api_service))
+            .with_status(ExitStatus::Interrupted)
+    };
+    if let Err(failure) = served.await.unwrap_or_else(|| Err(interrupted())) {
         let restored = interrupt.unless(async {
             if !annotation.is_null() {
                 return undo(&now, &wanted, annotation, &applied, group, host).await;
             }
             match put_back::put_back(group, host, false, printer).await? {
-                PutBack::LeadsElsewhere(now) => Err(HubApiError::Elsewhere { group, now }.into()),
+                PutBack::LeadsElsewhere(now) => Err(group.elsewhere(&now)),
                 PutBack::NotReplaced | PutBack::Restored(_) => Ok(()),
             }
         });
@@ -106,9 +127,9 @@ async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> R
 
 /// The hub's own server, which `remove` restores. If the group leads to another sidecar, the annotation names
 /// it. If the hub has written its APIService since, the annotation has an old CA.
-fn original(now: &Target, annotation: Option<&str>, group: Group) -> Result<Target, HubApiError> {
+fn original(now: &Target, annotation: Option<&str>, group: Group) -> Result<Target, Failure> {
     let Some(text) = annotation else { return Ok(now.clone()) };
-    let recorded = Record::read(text).ok_or(HubApiError::Annotation { group })?.original;
+    let recorded = Record::read(text).ok_or_else(|| group.unknown_annotation())?.original;
     Ok(if recorded.service == now.service { now.clone() } else { recorded })
 }
 
@@ -147,7 +168,7 @@ async fn remove(arguments: &HubApiRemoveArgs, host: &Side, printer: &Printer) ->
             ));
             return Ok(ExitStatus::Success);
         }
-        PutBack::LeadsElsewhere(now) => return Err(HubApiError::Elsewhere { group, now }.into()),
+        PutBack::LeadsElsewhere(now) => return Err(group.elsewhere(&now)),
         PutBack::Restored(original) => original,
     };
     if dry_run {
@@ -155,7 +176,11 @@ async fn remove(arguments: &HubApiRemoveArgs, host: &Side, printer: &Printer) ->
         return Ok(ExitStatus::Success);
     }
     if let Err(last) = group.answers_by(host, None, arguments.timeout).await {
-        return Err(HubApiError::NotBack { group, target: original.to_string(), last }.into());
+        let name = group.api_service;
+        return Err(Failure::new(format!(
+            "{name} leads to {original} again, but it does not answer: {last}"
+        ))
+        .with_hint(group.see("describe", "")));
     }
     printer.out_line(&format!("{} leads to {original} again", group.api_service));
     Ok(ExitStatus::Success)
@@ -195,11 +220,11 @@ impl Group {
         self,
         host: &Side,
         dry_run: bool,
-        mut patch: impl FnMut(&Value) -> Result<Option<Value>, HubApiError>,
+        mut patch: impl FnMut(&Value) -> Result<Option<Value>, Failure>,
     ) -> Result<bool, Failure> {
         let path = if dry_run { self.dry_run() } else { self.path() };
         for attempt in 1.. {
-            let current = host.get(&self.path()).await?.ok_or(HubApiError::NoGroup { group: self })?;
+            let current = host.get(&self.path()).await?.ok_or_else(|| self.missing())?;
             let Some(mut patch) = patch(&current)? else { break };
             patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
             match host.merge(&path, &patch).await {
@@ -236,80 +261,47 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// The host writes the status of an APIService at any time.
 const ATTEMPTS: u32 = 10;
 
-#[derive(Debug, thiserror::Error)]
-enum HubApiError {
-    #[error(
-        "the sidecar is not installed on the host: APIService {API_SERVICE} does not exist or names no Service"
-    )]
-    NotInstalled,
-    #[error("the host has no APIService {}", group.api_service)]
-    NoGroup { group: Group },
-    #[error("APIService {} names no Service: the host's kube-apiserver serves the group itself", group.api_service)]
-    Local { group: Group },
-    #[error("annotation {REPLACED} of APIService {} is not what hub-api apply wrote", group.api_service)]
-    Annotation { group: Group },
-    #[error(
-        "nothing was changed: APIService {} leads to {now} now, which hub-api apply did not write",
-        group.api_service
-    )]
-    Elsewhere { group: Group, now: String },
-    #[error("cannot read the rights of the sidecar: {0}")]
-    Manifest(manifests::Error),
-    #[error("cannot read the CA {}: {error}", path.display())]
-    Authority { path: PathBuf, error: std::io::Error },
-    #[error("{0:?} is not NAMESPACE/NAME or NAMESPACE/NAME:PORT")]
-    Service(String),
-    #[error(
-        "the sidecar did not serve the group of {} within {within:?}, so the APIService is as it was: {last}",
-        group.api_service
-    )]
-    NotServed { group: Group, last: String, within: Duration },
-    #[error("{} leads to the sidecar already, which does not serve it: {last}", group.api_service)]
-    Silent { group: Group, last: String },
-    #[error("interrupted: {} leads where it did before", group.api_service)]
-    Interrupted { group: Group },
-    #[error("{} leads to {target} again, but it does not answer: {last}", group.api_service)]
-    NotBack { group: Group, target: String, last: String },
-}
-
-impl Explain for HubApiError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::NotInstalled => "install it: kubectl mc install".to_owned(),
-            Self::NoGroup { .. } => {
-                "name the kubeconfig context of Karmada's API server by --context".to_owned()
-            }
-            Self::Silent { .. } => "put it back: kubectl mc hub-api remove --for karmada".to_owned(),
-            Self::Local { .. } | Self::Manifest(_) | Self::Interrupted { .. } => return None,
-            Self::Elsewhere { group, .. } => format!(
-                "if that is the server of the hub, remove the record: kubectl annotate {} {REPLACED}-",
-                group.kubectl_name()
-            ),
-            Self::Annotation { group } => format!("see: kubectl get {} -o yaml", group.kubectl_name()),
-            Self::Authority { .. } => "name a PEM file by --certificate-authority".to_owned(),
-            Self::Service(_) => "for example --service=kubectl-mc-system/mc-sidecar".to_owned(),
-            Self::NotServed { .. } => {
-                "the sidecar needs --inventory=membercluster,karmada and --karmada-server, see its log and \
-                 docs/how-to/karmada-in-place.md"
-                    .to_owned()
-            }
-            Self::NotBack { group, .. } => format!("see: kubectl describe {}", group.kubectl_name()),
-        })
-    }
-
-    fn status(&self) -> ExitStatus {
-        match self {
-            Self::Service(_) => ExitStatus::Usage,
-            Self::Interrupted { .. } => ExitStatus::Interrupted,
-            _ => ExitStatus::Failed,
-        }
-    }
-}
-
 impl Group {
     fn kubectl_name(self) -> String {
         format!("apiservice {}", self.api_service)
     }
+}
+
+impl Group {
+    fn missing(self) -> Failure {
+        Failure::new(format!("the host has no APIService {}", self.api_service))
+            .with_hint("name the kubeconfig context of Karmada's API server by --context")
+    }
+
+    fn unknown_annotation(self) -> Failure {
+        let name = self.api_service;
+        Failure::new(format!("annotation {REPLACED} of APIService {name} is not what hub-api apply wrote"))
+            .with_hint(self.see("get", " -o yaml"))
+    }
+
+    fn elsewhere(self, now: &str) -> Failure {
+        let annotate = CommandLine::new(format!("kubectl annotate {} {REPLACED}-", self.kubectl_name()));
+        Failure::new(format!(
+            "nothing was changed: APIService {} leads to {now} now, which hub-api apply did not write",
+            self.api_service
+        ))
+        .with_hint(annotate.after("if that is the server of the hub, remove the record"))
+    }
+
+    fn see(self, verb: &str, flags: &str) -> Hint {
+        CommandLine::new(format!("kubectl {verb} {}{flags}", self.kubectl_name())).after("see")
+    }
+}
+
+fn not_installed() -> Failure {
+    Failure::new(format!(
+        "the sidecar is not installed on the host: APIService {API_SERVICE} does not exist or names no Service"
+    ))
+    .with_hint(mc("install").after("install it"))
+}
+
+fn unreadable_rights(error: manifests::Error) -> Failure {
+    Failure::new(format!("cannot read the rights of the sidecar: {error}"))
 }
 
 #[cfg(test)]

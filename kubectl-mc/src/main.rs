@@ -63,6 +63,6 @@ fn main() -> ExitCode {
         failure.status
     });
     let Some(lost) = printer.lost() else { return status.into() };
-    printer.failure(&lost.into());
+    printer.failure(&lost);
     if status == ExitStatus::Success { ExitStatus::Failed } else { status }.into()
 }

@@ -35,7 +35,7 @@ use std::io::{self, IsTerminal};
 use std::sync::{Arc, OnceLock};
 
 pub(crate) use crate::cache::RunFolder;
-pub(crate) use batches::{Batches, BatchesError};
+pub(crate) use batches::Batches;
 pub(crate) use confirm::confirm_one;
 pub(crate) use dry_run::show;
 pub(crate) use keep::run_one as keep_one;
@@ -55,7 +55,7 @@ use crate::cluster::client;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::reach::Reach;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{Context, Failure};
 use crate::exit::ExitStatus;
 use crate::kubectl::verb::{self, Effect};
 use crate::log::Log;
@@ -294,7 +294,7 @@ async fn settle(job: &Job<'_>, batch: &[&SelectedCluster], outcomes: &mut [Outco
 }
 
 /// Reads the standard input for each cluster, if the command reads any.
-pub(crate) fn read_input(scanned: &Scanned) -> Result<Option<Arc<[u8]>>, InputError> {
+pub(crate) fn read_input(scanned: &Scanned) -> Result<Option<Arc<[u8]>>, Failure> {
     use io::Read;
     if !verb::reads_stdin(scanned) {
         return Ok(None);
@@ -306,28 +306,13 @@ pub(crate) fn read_input(scanned: &Scanned) -> Result<Option<Arc<[u8]>>, InputEr
     }
     let mut input = Vec::new();
     // One additional byte detects a longer input.
-    io::stdin().lock().take(INPUT + 1).read_to_end(&mut input).map_err(InputError::Read)?;
+    io::stdin().lock().take(INPUT + 1).read_to_end(&mut input).context(|| "cannot read standard input")?;
     if input.len() as u64 > INPUT {
-        return Err(InputError::TooLarge);
+        return Err(Failure::new("standard input is larger than 64 MiB, the limit for several clusters")
+            .with_hint("use a file: every cluster then reads it"));
     }
     Ok(Some(Arc::clone(READ.get_or_init(|| input.into()))))
 }
 
 /// More than any manifest needs; the input stays in memory until the last cluster has read it.
 const INPUT: u64 = 64 * 1024 * 1024;
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum InputError {
-    #[error("cannot read standard input")]
-    Read(#[source] io::Error),
-    #[error("cannot keep standard input in the cache folder")]
-    Keep(#[source] io::Error),
-    #[error("standard input is larger than 64 MiB, the limit for several clusters")]
-    TooLarge,
-}
-
-impl Explain for InputError {
-    fn hint(&self) -> Option<String> {
-        matches!(self, Self::TooLarge).then(|| "use a file: every cluster then reads it".to_owned())
-    }
-}

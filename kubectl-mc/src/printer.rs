@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indicatif::ProgressBar;
 use tokio::sync::watch;
 
-use crate::error::{Explain, Failure};
+use crate::error::Failure;
 use crate::server_text::escaped;
 
 /// Standard output and standard error.
@@ -113,8 +113,8 @@ impl Printer {
     }
 
     /// The error if some output could not be written.
-    pub(crate) fn lost(&self) -> Option<Lost> {
-        self.lost.get().map(|error| Lost(error.to_string()))
+    pub(crate) fn lost(&self) -> Option<Failure> {
+        self.lost.get().map(|error| Failure::new(format!("cannot write the output: {error}")))
     }
 
     /// Whether standard output is closed, so that reads may stop.
@@ -185,13 +185,6 @@ impl Piece {
 
 /// More than a readable list needs. Longer output is written directly.
 const MOST_HELD: usize = 8 * 1024 * 1024;
-
-/// Some output was lost, so the command failed.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write the output: {0}")]
-pub(crate) struct Lost(String);
-
-impl Explain for Lost {}
 
 /// Writes one log line, which may contain text of servers. It has no printer, so it does not hide the
 /// progress display.

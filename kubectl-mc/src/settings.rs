@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-pub(crate) use cluster_choice::{ClusterChoice, ClusterChoiceError, cluster_choice};
+pub(crate) use cluster_choice::{ClusterChoice, cluster_choice, no_cluster, takes_no_retry};
 pub(crate) use cluster_names::{ClusterNamesError, cluster_name, new_cluster_name};
 
 use crate::cli::{DryRun, Flags, HubChoice, RouteChoice};
@@ -15,11 +15,8 @@ use crate::cluster::cluster_id::CONTEXT_PREFIX;
 use crate::cluster::context::HostOptions;
 use crate::config_file::{self, ClusterSet, ConfigFile};
 use crate::env::{self, Env};
-use crate::error::{Explain, Failure};
-use crate::exit::ExitStatus;
-use crate::multi::selection::{
-    Choice, ContextFilter, ContextFilterError, FieldFilter, FieldFilterError, Kind, TermError,
-};
+use crate::error::{Context, Failure};
+use crate::multi::selection::{Choice, ContextFilter, FieldFilter, Kind};
 use crate::multi::{self, Batches, Rollout};
 
 /// The choice of clusters and host, and the options for several clusters.
@@ -41,7 +38,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn resolve(flags: &Flags, env: &Env) -> Result<Self, SettingsError> {
+    pub(crate) fn resolve(flags: &Flags, env: &Env) -> Result<Self, Failure> {
         let file = ConfigFile::load(env)?;
         let Flags {
             cluster,
@@ -82,17 +79,17 @@ impl Settings {
             (text(env, env::CLUSTER)?.into_iter().collect(), env::CLUSTER)
         };
         if *all_clusters && !cluster.is_empty() {
-            return Err(SettingsError::Contradiction("--all-clusters", "--cluster"));
+            return Err(contradiction("--all-clusters", "--cluster"));
         }
         if *retry_failed && (!cluster.is_empty() || chooses_all || !exclude.is_empty() || of_contexts) {
-            return Err(SettingsError::Contradiction("--retry-failed", "another choice of clusters"));
+            return Err(contradiction("--retry-failed", "another choice of clusters"));
         }
         if of_contexts && (selector.is_some() || !r#where.is_empty()) {
             let other = if selector.is_some() { "--cluster-selector" } else { "--where" };
-            return Err(SettingsError::Contradiction("--contexts", other));
+            return Err(contradiction("--contexts", other));
         }
         if of_contexts && flags.context.as_ref().is_some_and(|context| !context.is_empty()) {
-            return Err(SettingsError::Contradiction("--contexts", "--context"));
+            return Err(contradiction("--contexts", "--context"));
         }
         if !kubeconfig_dir.is_empty() {
             let is_of_contexts = |term: &str| {
@@ -101,21 +98,21 @@ impl Settings {
             };
             let of_terms = terms.iter().any(|terms| terms.split(',').any(is_of_contexts));
             if !of_contexts && !of_terms && !retry_failed {
-                return Err(SettingsError::DirsWithoutContexts);
+                return Err(dirs_without_contexts());
             }
             if of_contexts && flags.kubeconfig.as_ref().is_some_and(|file| !file.is_empty()) {
-                return Err(SettingsError::Contradiction("--kubeconfig-dir", "--kubeconfig"));
+                return Err(contradiction("--kubeconfig-dir", "--kubeconfig"));
             }
         }
         let choice = if of_contexts {
             let filter = context_selector.as_deref().map(ContextFilter::parse).transpose();
-            let filter = filter.map_err(SettingsError::ContextSelector)?;
+            let filter = filter.context(|| "--context-selector")?;
             Choice::parse_contexts(&terms, exclude, filter, *all_clusters)
         } else {
             Choice::parse(&terms, exclude, selector, *all_clusters)
         };
-        let choice = choice.map_err(|source| SettingsError::Term { origin, source })?;
-        let choice = Choice::filtered(choice, FieldFilter::parse(r#where).map_err(SettingsError::Where)?);
+        let choice = choice.context(|| origin)?;
+        let choice = Choice::filtered(choice, FieldFilter::parse(r#where).context(|| "--where")?);
         Ok(Self {
             choice,
             from: if of_contexts { Kind::Contexts } else { Kind::Members },
@@ -124,7 +121,7 @@ impl Settings {
             fleet: multi::Options {
                 concurrency: cluster_concurrency.or(file.defaults.cluster_concurrency),
                 timeout: cluster_timeout.or(file.defaults.cluster_timeout),
-                batches: batch.as_deref().map(Batches::parse).transpose()?,
+                batches: batch.as_deref().map(Batches::parse).transpose().context(|| "--batch")?,
                 pause_on_failure: *pause_on_failure,
                 rollout: Rollout {
                     wait: (*batch_wait || *no_batch_wait).then_some(*batch_wait),
@@ -143,38 +140,42 @@ impl Settings {
     }
 
     /// The options for the host alone.
-    pub(crate) fn host_of(flags: &Flags, env: &Env) -> Result<HostOptions, SettingsError> {
+    pub(crate) fn host_of(flags: &Flags, env: &Env) -> Result<HostOptions, Failure> {
         host(flags, env, &ConfigFile::load(env)?)
     }
 }
 
 /// The arguments of kubectl in the command of a check.
-fn check(command: &str) -> Result<Vec<OsString>, SettingsError> {
+fn check(command: &str) -> Result<Vec<OsString>, Failure> {
     let mut words = shlex::split(command).unwrap_or_default().into_iter();
     let program = words.next();
     let words: Vec<OsString> = words.map(OsString::from).collect();
     match program.as_deref() {
         Some("kubectl") if !words.is_empty() => Ok(words),
-        _ => Err(SettingsError::Check(command.to_owned())),
+        _ => Err(Failure::usage(format!("--batch-check: {command:?} is no command of kubectl")).with_hint(
+            "for example: --batch-check='kubectl get --raw /readyz'; it runs on each cluster of the batch",
+        )),
     }
 }
 
 /// Whether commands that may change something are refused.
-pub(crate) fn read_only(env: &Env) -> Result<bool, SettingsError> {
+pub(crate) fn read_only(env: &Env) -> Result<bool, Failure> {
     Ok(text(env, env::READONLY)?.is_some_and(|value| !matches!(&*value, "0" | "false")))
 }
 
 /// The environment with the log level of `-v`.
-pub(crate) fn with_log_level(level: Option<&OsStr>, env: &Env) -> Result<Env, SettingsError> {
+pub(crate) fn with_log_level(level: Option<&OsStr>, env: &Env) -> Result<Env, Failure> {
     let origin = if level.is_some() { "-v" } else { env::LOG };
     let env = level.map_or_else(|| env.clone(), |level| env.with(env::LOG, level));
     match text(&env, env::LOG)? {
-        Some(level) if level.parse::<u8>().is_err() => Err(SettingsError::LogLevel { origin, level }),
+        Some(level) if level.parse::<u8>().is_err() => {
+            Err(Failure::usage(format!("invalid log level {level:?} of {origin}: expected a number")))
+        }
         _ => Ok(env),
     }
 }
 
-fn host(flags: &Flags, env: &Env, file: &ConfigFile) -> Result<HostOptions, SettingsError> {
+fn host(flags: &Flags, env: &Env, file: &ConfigFile) -> Result<HostOptions, Failure> {
     // An empty flag counts as absent, as in kubectl.
     let context = match flags.context.clone().filter(|name| !name.is_empty()) {
         Some(context) => Some(context),
@@ -204,106 +205,64 @@ fn kubeconfig_dirs(flags: &Flags, env: &Env, file: &ConfigFile) -> Vec<PathBuf> 
     dirs.map(|dir| below_home(dir).unwrap_or_else(|| folder.join(dir))).collect()
 }
 
-fn hub(flag: Option<HubChoice>, env: &Env, of_file: Option<HubChoice>) -> Result<HubChoice, SettingsError> {
-    let of_env = match text(env, env::HUB)? {
-        Some(value) => Some(value.parse().map_err(|reason| SettingsError::Hub { value, reason })?),
-        None => None,
-    };
+fn hub(flag: Option<HubChoice>, env: &Env, of_file: Option<HubChoice>) -> Result<HubChoice, Failure> {
+    let of_env =
+        match text(env, env::HUB)? {
+            Some(value) => Some(value.parse().map_err(|reason: String| {
+                Failure::usage(format!("invalid {} {value:?}: {reason}", env::HUB))
+            })?),
+            None => None,
+        };
     Ok(flag.or(of_env).or(of_file).unwrap_or_default())
 }
 
-fn route(
-    flag: Option<RouteChoice>,
-    env: &Env,
-    of_file: Option<RouteChoice>,
-) -> Result<RouteChoice, SettingsError> {
+fn route(flag: Option<RouteChoice>, env: &Env, of_file: Option<RouteChoice>) -> Result<RouteChoice, Failure> {
     let of_env = match text(env, env::ROUTE)? {
         Some(value) => {
             let parsed = <RouteChoice as clap::ValueEnum>::from_str(&value, false);
-            Some(parsed.map_err(|_| SettingsError::Route(value))?)
+            Some(parsed.map_err(|_| {
+                let name = env::ROUTE;
+                Failure::usage(format!("invalid {name} {value:?}: expected auto, host or direct"))
+            })?)
         }
         None => None,
     };
     Ok(flag.or(of_env).or(of_file).unwrap_or_default())
 }
 
-fn text(env: &Env, name: &'static str) -> Result<Option<String>, SettingsError> {
+fn text(env: &Env, name: &'static str) -> Result<Option<String>, Failure> {
     let Some(value) = env.var(name) else { return Ok(None) };
-    value.to_owned().into_string().map(Some).map_err(|value| SettingsError::NotText { name, value })
+    value
+        .to_owned()
+        .into_string()
+        .map(Some)
+        .map_err(|value| Failure::usage(format!("{name} is not UTF-8: {value:?}")))
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SettingsError {
-    #[error("{origin}")]
-    Term { origin: &'static str, source: TermError },
-    #[error("--where")]
-    Where(#[source] FieldFilterError),
-    #[error("--context-selector")]
-    ContextSelector(#[source] ContextFilterError),
-    #[error("{0} and {1} contradict each other")]
-    Contradiction(&'static str, &'static str),
-    #[error("--kubeconfig-dir names files of contexts, and no context is chosen")]
-    DirsWithoutContexts,
-    #[error("--batch-check: {0:?} is no command of kubectl")]
-    Check(String),
-    #[error("--batch")]
-    Batches(#[from] multi::BatchesError),
-    #[error("invalid log level {level:?} of {origin}: expected a number")]
-    LogLevel { origin: &'static str, level: String },
-    #[error("invalid {name} {0:?}: expected auto, host or direct", name = env::ROUTE)]
-    Route(String),
-    #[error("invalid {name} {value:?}: {reason}", name = env::HUB)]
-    Hub { value: String, reason: String },
-    #[error("{name} is not UTF-8: {value:?}")]
-    NotText { name: &'static str, value: OsString },
-    #[error("{0}")]
-    ConfigFile(Failure),
+/// The failure of folders for contexts in a command that chooses none.
+pub(crate) fn dirs_without_contexts() -> Failure {
+    Failure::usage("--kubeconfig-dir names files of contexts, and no context is chosen")
+        .with_hint("add --contexts, or choose by -C context:NAME")
 }
 
-impl From<Failure> for SettingsError {
-    fn from(failure: Failure) -> Self {
-        Self::ConfigFile(failure)
-    }
-}
-
-impl Explain for SettingsError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Term { source, .. } => source.hint(),
-            Self::Where(source) => source.hint(),
-            Self::ContextSelector(source) => source.hint(),
-            Self::Contradiction("--contexts", "--context") => {
-                Some("name the context by -C NAME; --context names a host".to_owned())
-            }
-            Self::DirsWithoutContexts => Some("add --contexts, or choose by -C context:NAME".to_owned()),
-            Self::Contradiction("--kubeconfig-dir", _) => {
-                Some("name the file as one of --kubeconfig-dir too".to_owned())
-            }
-            Self::Contradiction("--contexts", _) => {
-                Some("--context-selector chooses contexts by server, user and namespace".to_owned())
-            }
-            Self::Batches(_) => Some("for example: --batch=1,25%,rest".to_owned()),
-            Self::Check(_) => Some(
-                "for example: --batch-check='kubectl get --raw /readyz'; it runs on each cluster of the batch"
-                    .to_owned(),
-            ),
-            Self::ConfigFile(error) => error.hint.as_ref().map(ToString::to_string),
-            Self::Contradiction(..)
-            | Self::NotText { .. }
-            | Self::LogLevel { .. }
-            | Self::Route(_)
-            | Self::Hub { .. } => None,
+fn contradiction(one: &str, other: &str) -> Failure {
+    let failure = Failure::usage(format!("{one} and {other} contradict each other"));
+    match (one, other) {
+        ("--contexts", "--context") => {
+            failure.with_hint("name the context by -C NAME; --context names a host")
         }
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
+        ("--kubeconfig-dir", _) => failure.with_hint("name the file as one of --kubeconfig-dir too"),
+        ("--contexts", _) => {
+            failure.with_hint("--context-selector chooses contexts by server, user and namespace")
+        }
+        _ => failure,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::ExitStatus;
 
     fn flags(clusters: &[&str]) -> Flags {
         Flags { cluster: clusters.iter().map(|&c| c.to_owned()).collect(), ..Flags::default() }
@@ -373,8 +332,8 @@ mod tests {
         let filtered = Flags { retry_failed: true, r#where: filtered, ..Flags::default() };
         for flags in [all, retry, filtered] {
             let error = Settings::resolve(&flags, &env(&[])).unwrap_err();
-            assert!(matches!(error, SettingsError::Contradiction(..)), "{flags:?}: {error}");
-            assert_eq!(error.status(), ExitStatus::Usage);
+            assert!(error.to_string().ends_with(" contradict each other"), "{flags:?}: {error}");
+            assert_eq!(error.status, ExitStatus::Usage);
         }
     }
 
@@ -382,7 +341,7 @@ mod tests {
     fn fault_81_invalid_cluster_name_is_refused_by_name() {
         for name in ["", "..", "../m2", "m1/proxy", "M1", "m.1"] {
             let error = Settings::resolve(&flags(&[name]), &env(&[])).unwrap_err();
-            let text = crate::error::Failure::from(error).to_string();
+            let text = error.to_string();
             assert!(text.starts_with(&format!("--cluster: invalid cluster name {name:?}: ")), "{text}");
         }
     }

@@ -26,7 +26,7 @@ use opentelemetry_sdk::trace::{
 };
 
 use crate::env::{self, Env};
-use crate::error::{Explain, chain};
+use crate::error::{Failure, chain};
 use crate::exit::ExitStatus;
 use crate::log::without_credential;
 use crate::printer::Printer;
@@ -47,11 +47,14 @@ pub(crate) struct Trace {
 }
 
 /// Starts the trace of a command, if the environment enables it.
-pub(crate) fn begin(verb: Option<&OsStr>, env: &Env) -> Result<(), TraceError> {
+pub(crate) fn begin(verb: Option<&OsStr>, env: &Env) -> Result<(), Failure> {
     match env.var(env::TRACE) {
         None => return Ok(()),
         Some(exporter) if exporter == OTLP => {}
-        Some(other) => return Err(TraceError { exporter: other.to_string_lossy().into_owned() }),
+        Some(other) => {
+            let other = other.to_string_lossy();
+            return Err(Failure::usage(format!("{} is {other:?}, not {OTLP:?}", env::TRACE)));
+        }
     }
     let trace = Trace::new(verb, env);
     // Cannot fail, because a process runs one command.
@@ -239,19 +242,6 @@ fn cluster(path: &str) -> Option<&str> {
 /// Whether this is the name of a verb and not a value.
 fn is_plain(verb: &str) -> bool {
     verb.len() <= 24 && verb.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
-}
-
-/// An invalid environment variable.
-#[derive(Debug, thiserror::Error)]
-#[error("{} is {exporter:?}, not {OTLP:?}", env::TRACE)]
-pub(crate) struct TraceError {
-    exporter: String,
-}
-
-impl Explain for TraceError {
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
 }
 
 const OTLP: &str = "otlp";

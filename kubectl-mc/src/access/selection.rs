@@ -14,7 +14,7 @@ use crate::config_file::{self, ConfigFile};
 use crate::env::Env;
 use crate::error::Failure;
 use crate::multi::selection::{Choice, SelectedCluster, members_only};
-use crate::settings::{ClusterChoice, ClusterChoiceError, cluster_choice};
+use crate::settings::{ClusterChoice, cluster_choice, no_cluster};
 
 /// The host with the credential that the list request obtained, and the selected clusters.
 pub(super) struct Selection {
@@ -59,7 +59,7 @@ pub(super) fn resolve(
     options: &HostOptions,
     env: &Env,
 ) -> Result<Selection, Failure> {
-    let choice = cluster_choice(argument, flags)?.ok_or(ClusterChoiceError::NoCluster)?;
+    let choice = cluster_choice(argument, flags)?.ok_or_else(no_cluster)?;
     let found = ClusterContext::load(options, env)?;
     let split = |prefix: &str, text: &str| -> Vec<String> {
         text.split(',').map(|term| format!("{prefix}{}", term.trim())).collect()

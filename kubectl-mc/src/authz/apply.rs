@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{AuthzError, keeper, objects};
+use super::{keeper, objects};
 use crate::apply::{Apply, ApplyError, diff};
 use crate::cli::AuthzApplyArgs;
 use crate::error::Failure;
@@ -54,7 +54,12 @@ async fn enforced(host: &Side) -> Result<(), Failure> {
             Ok(_) => refusals = 0,
         }
         if begin.elapsed() > ENFORCED {
-            return Err(AuthzError::NotEnforced.into());
+            return Err(Failure::new(format!(
+                "the host does not enforce policy {} after {} s: the sidecar's account gets no rights",
+                keeper::NAME,
+                ENFORCED.as_secs()
+            ))
+            .with_hint("run the same command again"));
         }
         sleep(PAUSE).await;
     }

@@ -6,7 +6,7 @@ use kubectl_mc_api::names::API_SERVICE;
 use kubectl_mc_api::ownership::rbac;
 use serde_json::Value;
 
-use super::{AuthzError, admission, clusters, keeper, policies, webhook};
+use super::{admission, clusters, keeper, policies, webhook};
 use crate::cli::ObjectsArgs;
 use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 use crate::error::Failure;
@@ -18,7 +18,7 @@ pub(super) async fn wanted(
     version: KubernetesVersion,
     host: &Side,
 ) -> Result<Vec<Value>, Failure> {
-    let layout = arguments.hub.layout().map_err(AuthzError::Layout)?;
+    let layout = super::layout(arguments.hub.layout())?;
     let mut objects = Vec::new();
     let ports = webhook::Ports {
         authorization: (!arguments.hub.without_webhook).then_some(arguments.webhook_port),
@@ -50,8 +50,10 @@ async fn route(arguments: &ObjectsArgs, host: &Side) -> Result<admission::Route,
     };
     let ca_bundle = match &arguments.admission_webhook_ca_file {
         Some(file) => {
-            let read =
-                std::fs::read(file).map_err(|source| AuthzError::CaFile { file: file.clone(), source })?;
+            let read = std::fs::read(file).map_err(|error| {
+                let text = format!("cannot read --admission-webhook-ca-file {}", file.display());
+                Failure::usage(text).because(&error)
+            })?;
             Some(STANDARD.encode(read))
         }
         None => ca_bundle(host).await?,

@@ -8,8 +8,8 @@ use kubectl_mc_api::names::{KARMADA_AGENT, KUBECTL_MC, MANAGED_BY};
 use kubectl_mc_api::ownership::subject;
 use serde_json::{Value, json};
 
+use super::checked;
 use super::register_command::Endpoint;
-use super::{AuthzError, checked};
 use crate::cli::{AuthzTokenArgs, Hub};
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -61,7 +61,7 @@ struct Token {
 }
 
 impl Token {
-    fn new() -> Result<Self, AuthzError> {
+    fn new() -> Result<Self, Failure> {
         Ok(Self { id: letters(6)?, secret: letters(16)? })
     }
 
@@ -91,12 +91,14 @@ impl Token {
 }
 
 /// Random letters and digits. Rejects bytes that would make some letters more likely than others.
-fn letters(count: usize) -> Result<String, AuthzError> {
+fn letters(count: usize) -> Result<String, Failure> {
     const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     let mut text = String::with_capacity(count);
     while text.len() < count {
         let mut byte = [0];
-        SystemRandom::new().fill(&mut byte).map_err(|_| AuthzError::Random)?;
+        SystemRandom::new()
+            .fill(&mut byte)
+            .map_err(|_| Failure::new("cannot read random numbers from the system"))?;
         let [byte] = byte;
         if usize::from(byte) < 256 - 256 % LETTERS.len() {
             text.push(char::from(LETTERS[usize::from(byte) % LETTERS.len()]));

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::compare::{self, Fault};
-use super::{AuthzError, admission, clusters, dry_run, keeper, objects, policies};
+use super::{admission, clusters, dry_run, keeper, objects, policies};
 use crate::cli::AuthzVerifyArgs;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -26,7 +26,7 @@ pub(super) async fn run(
     host: &Side,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let layout = arguments.hub.layout().map_err(AuthzError::Layout)?;
+    let layout = super::layout(arguments.hub.layout())?;
     let clusters = clusters(&arguments.hub, host).await?;
     // Without the webhook, RBAC grants a create for every name, and the policies check the name.
     let judges_names = !arguments.hub.without_webhook;
@@ -60,7 +60,8 @@ pub(super) async fn run(
     }
     if findings == 0 {
         if clusters.is_empty() {
-            return Err(AuthzError::NoClusters.into());
+            return Err(Failure::new("no rights were verified: the host has no Clusters of Karmada")
+                .with_hint("name clusters to verify the rights that their agents would have"));
         }
         printer.out_line(&format!("the agents of {} clusters have exactly what they need", clusters.len()));
         return Ok(ExitStatus::Success);
@@ -228,9 +229,14 @@ async fn ask(
     }
     let answers = cells.into_iter().zip(&reviews).map(|(cell, review)| match answers.get(review) {
         Some(answer) => Ok((cell, answer.clone())),
-        None => Err(AuthzError::NoAnswer { user: user.to_owned(), verb: cell.verb, object: describe(&cell) }),
+        None => Err(Failure::new(format!(
+            "cannot verify the rights of agents: the host did not answer whether {user} may {} {}",
+            cell.verb,
+            describe(&cell)
+        ))
+        .with_hint("run the same command again")),
     });
-    Ok(answers.collect::<Result<_, _>>()?)
+    answers.collect()
 }
 
 impl Answer {

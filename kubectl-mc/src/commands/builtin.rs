@@ -8,7 +8,6 @@ use std::ffi::OsStr;
 
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 
-use self::error::{FlagError, Unreadable};
 use self::scope::{Clusters, Hubs};
 use super::{clusters, completion, overview, use_cluster, version};
 use crate::access;
@@ -25,7 +24,7 @@ use crate::cluster::context::ClusterContext;
 use crate::cluster::hub;
 use crate::doctor;
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{Context, Failure};
 use crate::exit::ExitStatus;
 use crate::hub_api;
 use crate::install;
@@ -35,7 +34,7 @@ use crate::kubectl::verb::{self, Effect};
 use crate::listen;
 use crate::login;
 use crate::printer::Printer;
-use crate::settings::{Settings, SettingsError};
+use crate::settings::{Settings, dirs_without_contexts};
 
 /// A verb of the plugin.
 pub(super) struct BuiltinVerb {
@@ -320,17 +319,17 @@ pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<
         Clusters::ByName | Clusters::Choice | Clusters::Tool | Clusters::Any | Clusters::Lines => false,
     };
     if is_refused {
-        return Err(FlagError::NoChoice { verb: verb.name }.into());
+        return Err(error::no_choice(verb.name));
     }
     if flags.chooses_contexts() && !verb.clusters.has_contexts() {
-        return Err(FlagError::NoContexts { verb: verb.name }.into());
+        return Err(error::no_contexts(verb.name));
     }
     let takes_terms = matches!(verb.clusters, Clusters::Tool | Clusters::Any | Clusters::Lines);
     if !flags.kubeconfig_dir.is_empty() && !flags.chooses_contexts() && !takes_terms {
-        return Err(SettingsError::DirsWithoutContexts.into());
+        return Err(dirs_without_contexts());
     }
     if let Some(flag) = flags.of_kubectl_only() {
-        return Err(FlagError::OfKubectl { verb: verb.name, flag }.into());
+        return Err(error::of_kubectl(verb.name, flag));
     }
     let flags = verb.hubs.check(verb.name, flags, env)?;
     let status = (verb.run)(matches, &flags, env, printer)?;
@@ -379,7 +378,7 @@ fn help(printer: &Printer) -> ExitStatus {
 }
 
 fn read<A: FromArgMatches>(matches: &ArgMatches) -> Result<A, Failure> {
-    Ok(A::from_arg_matches(matches).map_err(Unreadable)?)
+    A::from_arg_matches(matches).context(|| "cannot read the arguments")
 }
 
 const ACCESS: &str = "access";

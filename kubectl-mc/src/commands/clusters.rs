@@ -14,14 +14,14 @@ use crate::cluster::context::ClusterContext;
 use crate::cluster::fields::items;
 use crate::cluster::inventory::{self, ListFormat};
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{CommandLine, Context, Failure};
 use crate::exit::ExitStatus;
 use crate::json;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::multi::direct::render_table;
 use crate::multi::selection::{FieldFilter, SelectedCluster, SelectionError};
 use crate::printer::Printer;
-use crate::settings::{Settings, SettingsError};
+use crate::settings::Settings;
 use crate::yaml;
 
 pub(super) fn run(
@@ -37,7 +37,7 @@ pub(super) fn run(
     let for_kubectl = served_by_kubectl(arguments).next();
     // The default cluster does not filter this list, so its variable is not read.
     let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;
-    let filter = FieldFilter::parse(&flags.r#where).map_err(SettingsError::Where)?;
+    let filter = FieldFilter::parse(&flags.r#where).context(|| "--where")?;
     if !filter.is_empty()
         && let Some(other) = given_names(arguments).or(for_kubectl)
     {
@@ -49,7 +49,7 @@ pub(super) fn run(
             return by_kubectl(arguments, &host, env);
         }
         if let Some(given) = for_kubectl {
-            return Err(OfOwnHub::new(given, &host).into());
+            return Err(of_own_hub(given, &host));
         }
     }
     let form = if matches!(output, Some(Output::Json | Output::Yaml)) {
@@ -183,30 +183,16 @@ fn as_list(answer: Value) -> Value {
     serde_json::json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("{given} needs the list of kubectl-mc's own sidecar, and clusters are listed by {host}")]
-struct OfOwnHub {
-    given: &'static str,
-    host: String,
-    hint: Option<String>,
-}
-
-impl OfOwnHub {
-    fn new(given: &'static str, host: &ClusterContext) -> Self {
-        let resource = host.hub.dialect.resource();
-        let hint = resource.map(|Resource { group, name, .. }| {
-            format!("list the hub's own objects: {} get {name}.{group}", host.kubectl())
-        });
-        Self { given, host: host.describe(), hint }
-    }
-}
-
-impl Explain for OfOwnHub {
-    fn hint(&self) -> Option<String> {
-        self.hint.clone()
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
+fn of_own_hub(given: &str, host: &ClusterContext) -> Failure {
+    let failure = Failure::usage(format!(
+        "{given} needs the list of kubectl-mc's own sidecar, and clusters are listed by {}",
+        host.describe()
+    ));
+    match host.hub.dialect.resource() {
+        Some(Resource { group, name, .. }) => failure.with_hint(
+            CommandLine::new(format!("{} get {name}.{group}", host.kubectl()))
+                .after("list the hub's own objects"),
+        ),
+        None => failure,
     }
 }

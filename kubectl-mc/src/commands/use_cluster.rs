@@ -8,7 +8,7 @@ use crate::cli::{Flags, UseArgs};
 use crate::cluster::context::ClusterContext;
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{Failure, mc};
 use crate::exit::ExitStatus;
 use crate::multi::selection::{SelectedCluster, SelectionError};
 use crate::printer::Printer;
@@ -30,11 +30,11 @@ pub(super) fn run(
     }
     let name = match name.as_deref() {
         None if flags.cluster.is_empty() => {
-            let Some(name) = &chosen.cluster else { return Err(UseError::None(host.context_name()).into()) };
+            let Some(name) = &chosen.cluster else { return Err(none("no cluster is chosen", &host)) };
             printer.out_line(name.as_str());
             return Ok(ExitStatus::Success);
         }
-        Some("-") => chosen.previous.clone().ok_or_else(|| UseError::NoPrevious(host.context_name()))?,
+        Some("-") => chosen.previous.clone().ok_or_else(|| none("no cluster was chosen before", &host))?,
         argument => settings::cluster_name(argument, flags)?,
     };
     check(&name, &host, env, printer)?;
@@ -63,16 +63,6 @@ fn check(name: &ClusterName, host: &ClusterContext, env: &Env, printer: &Printer
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-enum UseError {
-    #[error("no cluster is chosen for {0}")]
-    None(String),
-    #[error("no cluster was chosen before for {0}")]
-    NoPrevious(String),
-}
-
-impl Explain for UseError {
-    fn hint(&self) -> Option<String> {
-        Some("choose one: kubectl mc use NAME".to_owned())
-    }
+fn none(what: &str, host: &ClusterContext) -> Failure {
+    Failure::new(format!("{what} for {}", host.context_name())).with_hint(mc("use NAME").after("choose one"))
 }

@@ -8,7 +8,7 @@ use crate::cluster::client;
 use crate::cluster::context::{ClusterContext, HostOptions};
 use crate::cluster::sidecar_version::SidecarVersion;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::json;
 use crate::printer::Printer;
@@ -49,7 +49,7 @@ pub(super) fn client_line() -> String {
 
 /// The sidecar's version; if there is none, a note gives the reason.
 fn server(flags: &Flags, env: &Env, printer: &Printer) -> Option<SidecarVersion> {
-    let asked = Settings::host_of(flags, env).map_err(Failure::from).and_then(|options| ask(&options, env));
+    let asked = Settings::host_of(flags, env).and_then(|options| ask(&options, env));
     match asked {
         Ok(version) => Some(version),
         Err(failure) => {
@@ -61,20 +61,11 @@ fn server(flags: &Flags, env: &Env, printer: &Printer) -> Option<SidecarVersion>
 
 fn ask(options: &HostOptions, env: &Env) -> Result<SidecarVersion, Failure> {
     let host = ClusterContext::load(options, env)?;
-    let at = || host.describe();
+    let failed = |reason: &str| Failure::new(format!("{}: {reason}", host.describe()));
     if host.hub.is_foreign() {
-        return Err(VersionError { host: at(), reason: "the hub has no such sidecar".to_owned() }.into());
+        return Err(failed("the hub has no such sidecar"));
     }
     let reply = client::get(&host, &Scanned::default(), env, &SidecarVersion::path(), "application/json");
-    let reply = reply.map_err(|error| VersionError { host: at(), reason: error.reason() })?;
-    Ok(SidecarVersion::of(&reply).map_err(|reason| VersionError { host: at(), reason })?)
+    let reply = reply.map_err(|error| failed(&error.reason()))?;
+    SidecarVersion::of(&reply).map_err(|reason| failed(&reason))
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("{host}: {reason}")]
-struct VersionError {
-    host: String,
-    reason: String,
-}
-
-impl Explain for VersionError {}

@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::{Shell, ShimArgs};
 use crate::env::{self, Env};
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::{Context, Failure, mc};
 use crate::printer::Printer;
 
 /// The name that kubectl looks for in `PATH`.
 pub(super) const NAME: &str = "kubectl_complete-mc";
 
 /// Installs the link beside the plugin, or else in the first writable folder of `PATH`.
-pub(crate) fn install(arguments: &ShimArgs, env: &Env, printer: &Printer) -> Result<(), ShimError> {
+pub(crate) fn install(arguments: &ShimArgs, env: &Env, printer: &Printer) -> Result<(), Failure> {
     let plugin = plugin(env)?;
     let installed: Vec<_> = in_path(env).collect();
     if let Some(first) = installed.first() {
         if !is_ours(first) {
-            return Err(ShimError::Foreign { file: first.clone() });
+            return Err(Failure::new(format!("{} was not installed by kubectl-mc", first.display()))
+                .with_hint(mc("completion install").after("remove it, then run")));
         }
         printer.out_line(&format!("{} is installed", first.display()));
         next_step(arguments, env, printer);
@@ -46,14 +46,19 @@ pub(crate) fn install(arguments: &ShimArgs, env: &Env, printer: &Printer) -> Res
                 next_step(arguments, env, printer);
                 return Ok(());
             }
-            Err(source) => _ = failure.get_or_insert(ShimError::Write { file, source }),
+            Err(error) => {
+                let text = format!("cannot write {}", file.display());
+                failure.get_or_insert_with(|| Failure::new(text).because(&error));
+            }
         }
     }
-    Err(failure.unwrap_or(ShimError::NoFolder))
+    let failure = failure.unwrap_or_else(|| Failure::new("PATH has no folder that can be written"));
+    Err(failure
+        .with_hint("add a folder of your own to PATH, as in PATH=$HOME/.local/bin:$PATH, and try again"))
 }
 
 /// Removes the link from every folder of `PATH`.
-pub(crate) fn uninstall(dry_run: bool, env: &Env, printer: &Printer) -> Result<(), ShimError> {
+pub(crate) fn uninstall(dry_run: bool, env: &Env, printer: &Printer) -> Result<(), Failure> {
     let ours: Vec<_> = in_path(env).filter(|file| is_ours(file)).collect();
     if ours.is_empty() {
         printer.out_line(&format!("{NAME} is not installed"));
@@ -63,7 +68,7 @@ pub(crate) fn uninstall(dry_run: bool, env: &Env, printer: &Printer) -> Result<(
             printer.out_line(&format!("{} would be removed (dry run)", file.display()));
             continue;
         }
-        fs::remove_file(&file).map_err(|source| ShimError::Remove { file: file.clone(), source })?;
+        fs::remove_file(&file).context(|| format!("cannot remove {}", file.display()))?;
         printer.out_line(&format!("{} removed", file.display()));
     }
     Ok(())
@@ -91,8 +96,8 @@ fn next_step(arguments: &ShimArgs, env: &Env, printer: &Printer) {
 }
 
 /// The path at which kubectl finds the plugin, so that a link survives an update, or else this program.
-fn plugin(env: &Env) -> Result<PathBuf, ShimError> {
-    let program = std::env::current_exe().map_err(ShimError::Program)?;
+fn plugin(env: &Env) -> Result<PathBuf, Failure> {
+    let program = std::env::current_exe().context(|| "cannot find this program")?;
     let real = program.canonicalize().unwrap_or_else(|_| program.clone());
     let names = [format!("kubectl-mc{}", std::env::consts::EXE_SUFFIX)];
     let mut found =
@@ -150,34 +155,3 @@ fn is_writable(folder: &Path) -> bool {
 const FILE: &str = "kubectl_complete-mc.cmd";
 #[cfg(not(windows))]
 const FILE: &str = NAME;
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ShimError {
-    #[error("cannot find this program")]
-    Program(#[source] io::Error),
-    #[error("{} was not installed by kubectl-mc", file.display())]
-    Foreign { file: PathBuf },
-    #[error("cannot write {}", file.display())]
-    Write { file: PathBuf, source: io::Error },
-    #[error("cannot remove {}", file.display())]
-    Remove { file: PathBuf, source: io::Error },
-    #[error("PATH has no folder that can be written")]
-    NoFolder,
-}
-
-impl Explain for ShimError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::Foreign { .. } => "remove it, then run: kubectl mc completion install".to_owned(),
-            Self::Write { .. } | Self::NoFolder => {
-                "add a folder of your own to PATH, as in PATH=$HOME/.local/bin:$PATH, and try again"
-                    .to_owned()
-            }
-            Self::Program(_) | Self::Remove { .. } => return None,
-        })
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Failed
-    }
-}

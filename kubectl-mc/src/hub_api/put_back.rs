@@ -8,7 +8,7 @@ use kubectl_mc_api::names::{API_SERVICE, NAMESPACE, REPLACED};
 use serde_json::{Value, json};
 
 use super::target::{Record, Target};
-use super::{Group, HubApiError, api_service, patch_to};
+use super::{Group, api_service, patch_to, unreadable_rights};
 use crate::apply::delete::Delete;
 use crate::cli::Hub;
 use crate::error::Failure;
@@ -41,7 +41,7 @@ pub(super) async fn put_back(
             result = PutBack::NotReplaced;
             return Ok(None);
         };
-        let record = Record::read(annotation).ok_or(HubApiError::Annotation { group })?;
+        let record = Record::read(annotation).ok_or_else(|| group.unknown_annotation())?;
         let Some(now) = Target::of(current) else {
             result = PutBack::LeadsElsewhere("the kube-apiserver itself".to_owned());
             return Ok(None);
@@ -89,7 +89,7 @@ pub(crate) async fn put_all_back(host: &Side, dry_run: bool, printer: &Printer) 
 }
 
 async fn remove_rights(host: &Side, printer: &Printer) -> Result<(), Failure> {
-    let rights = manifests::hub_api_rights(NAMESPACE).map_err(HubApiError::Manifest)?;
+    let rights = manifests::hub_api_rights(NAMESPACE).map_err(unreadable_rights)?;
     let delete = Delete { dry_run: false, timeout: DELETION };
     delete.print_each("", host.target(), rights.into_iter(), printer).await?;
     Ok(())

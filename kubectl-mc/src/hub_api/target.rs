@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::HubApiError;
+use crate::error::Failure;
 
 /// The Service, and how the host verifies it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,8 +40,11 @@ impl Target {
     }
 
     /// The target from the flags.
-    pub(super) fn given(service: &str, authority: Option<&Path>) -> Result<Self, HubApiError> {
-        let invalid = || HubApiError::Service(service.to_owned());
+    pub(super) fn given(service: &str, authority: Option<&Path>) -> Result<Self, Failure> {
+        let invalid = || {
+            Failure::usage(format!("{service:?} is not NAMESPACE/NAME or NAMESPACE/NAME:PORT"))
+                .with_hint("for example --service=kubectl-mc-system/mc-sidecar")
+        };
         let (namespace, rest) = service.split_once('/').ok_or_else(invalid)?;
         let (name, port) = match rest.split_once(':') {
             Some((name, port)) => (name, port.parse().map_err(|_| invalid())?),
@@ -52,8 +55,11 @@ impl Target {
         }
         let read = |path: &Path| {
             let bundle = std::fs::read(path);
-            let bundle = bundle.map_err(|error| HubApiError::Authority { path: path.to_owned(), error })?;
-            Ok(STANDARD.encode(bundle))
+            let bundle = bundle.map_err(|error| {
+                Failure::new(format!("cannot read the CA {}: {error}", path.display()))
+                    .with_hint("name a PEM file by --certificate-authority")
+            })?;
+            Ok::<_, Failure>(STANDARD.encode(bundle))
         };
         let ca_bundle = authority.map(read).transpose()?;
         let service = Service { namespace: namespace.to_owned(), name: name.to_owned(), port };
@@ -102,6 +108,7 @@ impl fmt::Display for Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::ExitStatus;
 
     #[test]
     fn annotation_restores_the_original_target() {
@@ -127,7 +134,7 @@ mod tests {
         assert_eq!(shown("a/b").unwrap(), "Service a/b");
         assert_eq!(shown("a/b:6443").unwrap(), "Service a/b:6443");
         for text in ["b", "a/", "/b", "a/b/c", "a/b:x", "a/b:99999"] {
-            assert!(matches!(shown(text), Err(HubApiError::Service(_))), "{text}");
+            assert_eq!(shown(text).unwrap_err().status, ExitStatus::Usage, "{text}");
         }
     }
 }

@@ -22,34 +22,10 @@ pub(crate) mod token;
 pub(crate) mod trust;
 pub(crate) mod wait;
 
-use kubectl_mc_api::manifests;
+use kubectl_mc_api::ClusterName;
 
-use crate::error::Explain;
+use crate::error::Failure;
 
-/// Why there is no agent.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AgentError {
-    #[error("cannot make the agent's manifests")]
-    Manifest(#[from] manifests::Error),
-    #[error("no image of mc-sidecar for the agent: this build of kubectl-mc does not name one")]
-    NoImage,
-    #[error("the host returned no token for the agent's service account {0}")]
-    NoToken(String),
-    #[error("the {member}, has no agent: its Secret {secret} is missing")]
-    NoAgent { member: String, secret: String },
-    #[error("the agent of {name} is not connected: {said}")]
-    NotConnected { name: String, said: String, hint: String },
-}
-
-impl Explain for AgentError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Manifest(_) | Self::NoToken(_) => None,
-            Self::NoImage => Some("set it by --agent-image=IMAGE".to_owned()),
-            Self::NoAgent { .. } => {
-                Some("start the agent: kubectl mc join NAME --member-context=NAME --agent".to_owned())
-            }
-            Self::NotConnected { hint, .. } => Some(hint.clone()),
-        }
-    }
+pub(super) fn no_token(name: &ClusterName) -> Failure {
+    Failure::new(format!("the host returned no token for the agent's service account {name}"))
 }

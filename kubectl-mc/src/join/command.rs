@@ -12,7 +12,7 @@ use crate::confirm::confirm;
 use crate::env::Env;
 use crate::error::{Failure, Hint, list_contexts, mc};
 use crate::exit::ExitStatus;
-use crate::join::agent::plan::{AgentPlan, PlanError};
+use crate::join::agent::plan::AgentPlan;
 use crate::join::agent::steps::AgentSteps;
 use crate::join::agent::survey::AgentSurvey;
 use crate::join::endpoint::Endpoint;
@@ -92,7 +92,7 @@ fn agent_plan(
     name: &ClusterName,
     arguments: &JoinArgs,
     host: Option<&ClusterContext>,
-) -> Result<AgentPlan, PlanError> {
+) -> Result<AgentPlan, Failure> {
     AgentPlan::of(name, &arguments.by_agent, host.map(|host| (host.server.as_str(), &host.cluster)))
 }
 

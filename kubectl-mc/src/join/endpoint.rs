@@ -10,10 +10,9 @@ use kube::config::Cluster;
 use serde_json::Value;
 
 use super::address;
-use super::proxy_tls::{ProxyTls, ProxyTlsError};
+use super::proxy_tls::ProxyTls;
 use crate::cli::ConnectionArgs;
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::Failure;
 
 /// The connection's keys in a member's Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,11 +32,7 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     /// Builds the connection of a kubeconfig's cluster; `server` already includes the scheme.
-    pub(crate) fn new(
-        server: &str,
-        cluster: &Cluster,
-        flags: &ConnectionArgs,
-    ) -> Result<Self, EndpointError> {
+    pub(crate) fn new(server: &str, cluster: &Cluster, flags: &ConnectionArgs) -> Result<Self, Failure> {
         let ConnectionArgs {
             server: given,
             certificate_authority,
@@ -52,16 +47,17 @@ impl Endpoint {
         let insecure = *insecure_skip_tls_verify
             || (certificate_authority.is_none() && cluster.insecure_skip_tls_verify == Some(true));
         let ca = match certificate_authority {
-            Some(file) => Some(read(&file.to_string_lossy()).map_err(EndpointError::Ca)?),
-            None => ca(cluster).map_err(EndpointError::Ca)?,
+            Some(file) => Some(read(&file.to_string_lossy()).map_err(unusable_ca)?),
+            None => ca(cluster).map_err(unusable_ca)?,
         };
         let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         // An empty flag removes the kubeconfig's value.
         let proxy = filled(if proxy_url.is_some() { proxy_url } else { &cluster.proxy_url });
         let endpoint = Self {
-            server: checked(given.as_deref().unwrap_or(server)).map_err(|reason| EndpointError::Server {
-                server: given.clone().unwrap_or_else(|| server.to_owned()),
-                reason,
+            server: checked(given.as_deref().unwrap_or(server)).map_err(|reason| {
+                let server = given.as_deref().unwrap_or(server);
+                Failure::usage(format!("the member's server {server:?} cannot be used: {reason}"))
+                    .with_hint("set the URL that the host's sidecar can reach: --server=https://…")
             })?,
             via_agent: false,
             // The sidecar accepts only one of the two.
@@ -76,7 +72,10 @@ impl Endpoint {
             && let Some(proxy) = &endpoint.proxy_url
             && address::is_local(proxy)
         {
-            return Err(EndpointError::LocalProxy(proxy.clone()));
+            return Err(Failure::usage(format!(
+                "the sidecar cannot use the kubeconfig's proxy-url {proxy:?}: it is local to this machine"
+            ))
+            .with_hint("set the sidecar's proxy by --proxy-url=URL, or disable it by --proxy-url="));
         }
         Ok(endpoint)
     }
@@ -150,61 +149,27 @@ pub(crate) fn is_via_agent(secret: &Value) -> bool {
 }
 
 /// The certificate authority of a kubeconfig's cluster; `None` means the system's roots.
-pub(crate) fn ca(cluster: &Cluster) -> Result<Option<String>, CaError> {
+pub(crate) fn ca(cluster: &Cluster) -> Result<Option<String>, Failure> {
     if let Some(data) = cluster.certificate_authority_data.as_deref().filter(|data| !data.is_empty()) {
         let pem = STANDARD.decode(data.trim()).ok().and_then(|pem| String::from_utf8(pem).ok());
-        return pem.map(Some).ok_or(CaError::Data);
+        return pem
+            .map(Some)
+            .ok_or_else(|| Failure::usage("its certificate-authority-data is not base64 of PEM"));
     }
     let file = cluster.certificate_authority.as_deref().filter(|file| !file.is_empty());
     file.map(read).transpose()
 }
 
+fn unusable_ca(failure: Failure) -> Failure {
+    failure
+        .within("the member's certificate authority cannot be used")
+        .with_hint("set it by --certificate-authority=FILE")
+}
+
 /// Reads a file of certificates.
-pub(crate) fn read(file: &str) -> Result<String, CaError> {
-    std::fs::read_to_string(file).map_err(|source| CaError::File { file: file.to_owned(), source })
-}
-
-/// Why a certificate authority cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CaError {
-    #[error("its certificate-authority-data is not base64 of PEM")]
-    Data,
-    #[error("cannot read {file}")]
-    File { file: String, source: std::io::Error },
-    #[error("{file} is not a PEM bundle of certificate authorities")]
-    Invalid { file: String },
-}
-
-/// Why a kubeconfig and flags give no usable connection.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum EndpointError {
-    #[error("the member's server {server:?} cannot be used: {reason}")]
-    Server { server: String, reason: &'static str },
-    #[error("the member's certificate authority cannot be used")]
-    Ca(#[source] CaError),
-    #[error("the sidecar cannot use the kubeconfig's proxy-url {0:?}: it is local to this machine")]
-    LocalProxy(String),
-    #[error(transparent)]
-    ProxyTls(#[from] ProxyTlsError),
-}
-
-impl Explain for EndpointError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Server { .. } => {
-                Some("set the URL that the host's sidecar can reach: --server=https://…".to_owned())
-            }
-            Self::Ca(_) => Some("set it by --certificate-authority=FILE".to_owned()),
-            Self::ProxyTls(error) => error.hint(),
-            Self::LocalProxy(_) => {
-                Some("set the sidecar's proxy by --proxy-url=URL, or disable it by --proxy-url=".to_owned())
-            }
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
+pub(crate) fn read(file: &str) -> Result<String, Failure> {
+    std::fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format!("cannot read {file}")).because(&error))
 }
 
 /// All keys of a connection in a member's Secret.
@@ -232,7 +197,7 @@ mod tests {
         Cluster { certificate_authority_data: Some(STANDARD.encode("PEM")), ..Cluster::default() }
     }
 
-    fn of(server: &str, cluster: &Cluster, flags: &ConnectionArgs) -> Result<Endpoint, EndpointError> {
+    fn of(server: &str, cluster: &Cluster, flags: &ConnectionArgs) -> Result<Endpoint, Failure> {
         Endpoint::new(server, cluster, flags)
     }
 
@@ -300,7 +265,7 @@ mod tests {
     fn local_proxy_is_refused_and_can_be_disabled() {
         let cluster = Cluster { proxy_url: Some("socks5://localhost:1080".to_owned()), ..cluster() };
         let error = of("https://m", &cluster, &ConnectionArgs::default()).unwrap_err();
-        assert!(matches!(error, EndpointError::LocalProxy(_)), "{error}");
+        assert!(error.to_string().contains("is local to this machine"), "{error}");
         let flags = ConnectionArgs { proxy_url: Some(String::new()), ..ConnectionArgs::default() };
         assert_eq!(of("https://m", &cluster, &flags).unwrap().proxy_url, None);
         let other = Cluster { proxy_url: Some("http://proxy.corp:3128".to_owned()), ..cluster };

@@ -9,8 +9,8 @@ use kubectl_mc_api::names::{ENROLLMENT_UNTIL, HOST_UID};
 use kubectl_mc_api::{ClusterName, direct, path};
 use serde_json::{Value, json};
 
-use super::agent::AgentError;
 use super::agent::account::{self, Account, AgentToken};
+use super::agent::no_token;
 use super::agent::plan::AgentPlan;
 use super::agent::survey::AgentSurvey;
 use super::command::judge;
@@ -114,7 +114,7 @@ async fn enroll(
         printer.note_line(&format!("host: {}", service_accounts::write(host, name, accounts).await?));
     }
     let AgentToken { fresh, granted } = account.token(plan.token, None, clock).await?;
-    let token = fresh.ok_or_else(|| AgentError::NoToken(name.to_string()))?;
+    let token = fresh.ok_or_else(|| no_token(name))?;
     printer.out(&manifest.text(&token));
     let left = human(arguments.by_agent.enroll_for);
     let kubectl_mc = host.at.cluster.kubectl_mc();

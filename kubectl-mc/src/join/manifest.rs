@@ -4,32 +4,30 @@
 use kubectl_mc_api::manifests::{ENROLLMENT, MEMBER, Parameters};
 use serde_json::Value;
 
-use crate::error::Explain;
+use crate::error::Failure;
 
 /// The objects of a member, in the order of application.
-pub(crate) fn member() -> Result<Vec<Value>, Unreadable> {
+pub(crate) fn member() -> Result<Vec<Value>, Failure> {
     parse(MEMBER)
 }
 
 /// The additional objects until the agent has enrolled, in the order of application.
-pub(crate) fn enrollment() -> Result<Vec<Value>, Unreadable> {
+pub(crate) fn enrollment() -> Result<Vec<Value>, Failure> {
     parse(ENROLLMENT)
 }
 
 /// The definitions of the registry on the host, as an installation applies them.
-pub(crate) fn definitions() -> Result<Vec<Value>, Unreadable> {
-    Parameters::new(String::new()).definitions().map_err(|error| Unreadable(error.to_string()))
+pub(crate) fn definitions() -> Result<Vec<Value>, Failure> {
+    Parameters::new(String::new()).definitions().map_err(unreadable)
 }
 
-fn parse(text: &str) -> Result<Vec<Value>, Unreadable> {
-    serde_saphyr::from_multiple(text).map_err(|error| Unreadable(error.to_string()))
+fn unreadable(error: impl std::fmt::Display) -> Failure {
+    Failure::new(format!("a built-in manifest cannot be read: {error}"))
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("a built-in manifest cannot be read: {0}")]
-pub(crate) struct Unreadable(String);
-
-impl Explain for Unreadable {}
+fn parse(text: &str) -> Result<Vec<Value>, Failure> {
+    serde_saphyr::from_multiple(text).map_err(unreadable)
+}
 
 #[cfg(test)]
 mod tests {

@@ -13,8 +13,7 @@ use rustls::sign::CertifiedKey;
 
 use super::pem;
 use crate::cli::ConnectionArgs;
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::Failure;
 
 /// The keys of a member's Secret for TLS to its proxy, as PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -26,7 +25,7 @@ pub(crate) struct ProxyTls {
 
 impl ProxyTls {
     /// Reads the files of the flags. `proxy_url` is the sidecar's proxy, from the flag or the kubeconfig.
-    pub(crate) fn read(flags: &ConnectionArgs, proxy_url: Option<&str>) -> Result<Self, ProxyTlsError> {
+    pub(crate) fn read(flags: &ConnectionArgs, proxy_url: Option<&str>) -> Result<Self, Failure> {
         let ConnectionArgs {
             proxy_certificate_authority, proxy_client_certificate, proxy_client_key, ..
         } = flags;
@@ -40,13 +39,15 @@ impl ProxyTls {
         };
         match proxy_url.map(|url| url.split_once("://").map_or("", |(scheme, _)| scheme)) {
             Some(scheme) if scheme.eq_ignore_ascii_case("https") => {}
-            Some(scheme) => return Err(ProxyTlsError::Scheme { flag, scheme: scheme.to_owned() }),
-            None => return Err(ProxyTlsError::NoProxy { flag }),
+            Some(scheme) => {
+                return Err(no_https(flag, &format!("the URL of the proxy begins with {scheme}://")));
+            }
+            None => return Err(no_https(flag, "there is no --proxy-url")),
         }
         let certificate = match (proxy_client_certificate, proxy_client_key) {
             (Some(chain), Some(key)) => Some(certificate(chain, key)?),
-            (Some(_), None) => return Err(ProxyTlsError::Half { given: CHAIN, missing: KEY }),
-            (None, Some(_)) => return Err(ProxyTlsError::Half { given: KEY, missing: CHAIN }),
+            (Some(_), None) => return Err(half(CHAIN, KEY)),
+            (None, Some(_)) => return Err(half(KEY, CHAIN)),
             (None, None) => None,
         };
         let authority = proxy_certificate_authority.as_ref().map(authority).transpose()?;
@@ -74,12 +75,12 @@ impl fmt::Debug for ProxyTls {
     }
 }
 
-fn authority(file: &OsString) -> Result<String, ProxyTlsError> {
+fn authority(file: &OsString) -> Result<String, Failure> {
     pem::authorities(&read(AUTHORITY, file)?)
         .ok_or_else(|| invalid(AUTHORITY, file, "it is not a PEM bundle of certificate authorities"))
 }
 
-fn certificate(chain_file: &OsString, key_file: &OsString) -> Result<(String, String), ProxyTlsError> {
+fn certificate(chain_file: &OsString, key_file: &OsString) -> Result<(String, String), Failure> {
     let chain = pem::blocks(&read(CHAIN, chain_file)?, "CERTIFICATE");
     let key = pem::blocks(&read(KEY, key_file)?, "PRIVATE KEY");
     let certificates =
@@ -87,57 +88,29 @@ fn certificate(chain_file: &OsString, key_file: &OsString) -> Result<(String, St
     let private = PrivateKeyDer::from_pem_slice(key.as_bytes())
         .map_err(|_| invalid(KEY, key_file, "it is not a PEM private key without a password"))?;
     CertifiedKey::from_der(certificates, private, &default_provider()).map_err(|_| {
-        ProxyTlsError::Mismatch {
-            chain: chain_file.to_string_lossy().into_owned(),
-            key: key_file.to_string_lossy().into_owned(),
-        }
+        let [key, chain] = [key_file, chain_file].map(|file| file.to_string_lossy());
+        Failure::usage(format!("the key of {KEY}, {key}, does not match the certificate of {CHAIN}, {chain}"))
     })?;
     Ok((chain, key))
 }
 
-fn read(flag: &'static str, file: &OsString) -> Result<String, ProxyTlsError> {
-    std::fs::read_to_string(file).map_err(|source| ProxyTlsError::Read {
-        flag,
-        file: file.to_string_lossy().into_owned(),
-        source,
+fn read(flag: &'static str, file: &OsString) -> Result<String, Failure> {
+    std::fs::read_to_string(file).map_err(|error| {
+        Failure::usage(format!("cannot read the file of {flag}, {}", file.to_string_lossy())).because(&error)
     })
 }
 
-fn invalid(flag: &'static str, file: &OsString, reason: &'static str) -> ProxyTlsError {
-    ProxyTlsError::Invalid { flag, file: file.to_string_lossy().into_owned(), reason }
+fn invalid(flag: &'static str, file: &OsString, reason: &'static str) -> Failure {
+    Failure::usage(format!("cannot use the file of {flag}, {}: {reason}", file.to_string_lossy()))
 }
 
-/// Why the flags and their files cannot be used. Errors never contain the content of a file.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ProxyTlsError {
-    #[error("{flag} needs an https proxy, and there is no --proxy-url")]
-    NoProxy { flag: &'static str },
-    #[error("{flag} needs an https proxy, and the URL of the proxy begins with {scheme}://")]
-    Scheme { flag: &'static str, scheme: String },
-    #[error("{given} needs {missing} too")]
-    Half { given: &'static str, missing: &'static str },
-    #[error("cannot read the file of {flag}, {file}")]
-    Read { flag: &'static str, file: String, source: std::io::Error },
-    #[error("cannot use the file of {flag}, {file}: {reason}")]
-    Invalid { flag: &'static str, file: String, reason: &'static str },
-    #[error("the key of {KEY}, {key}, does not match the certificate of {CHAIN}, {chain}")]
-    Mismatch { chain: String, key: String },
+fn no_https(flag: &str, why: &str) -> Failure {
+    Failure::usage(format!("{flag} needs an https proxy, and {why}"))
+        .with_hint(format!("set the proxy by --proxy-url=https://…, or leave out {flag}"))
 }
 
-impl Explain for ProxyTlsError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::NoProxy { flag } | Self::Scheme { flag, .. } => {
-                Some(format!("set the proxy by --proxy-url=https://…, or leave out {flag}"))
-            }
-            Self::Half { missing, .. } => Some(format!("add {missing}=FILE")),
-            Self::Read { .. } | Self::Invalid { .. } | Self::Mismatch { .. } => None,
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
+fn half(given: &str, missing: &str) -> Failure {
+    Failure::usage(format!("{given} needs {missing} too")).with_hint(format!("add {missing}=FILE"))
 }
 
 const AUTHORITY: &str = "--proxy-certificate-authority";

@@ -13,7 +13,6 @@ use tokio::time::Instant;
 
 use super::agent::account::AgentGranted;
 use super::agent::member as agent_member;
-use super::agent::plan::PlanError;
 use super::agent::renew::{self as agent_renew, Which};
 use super::agent::token::Claims;
 use super::agent::trust::Trust;
@@ -43,7 +42,7 @@ pub(crate) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let trust = Trust::read(&arguments.by_agent).map_err(PlanError::from)?;
+    let trust = Trust::read(&arguments.by_agent)?;
     connection::run(async {
         let host = Side { role: "host", at: connection::connect(options, env).await? };
         let members = match name {

@@ -16,7 +16,7 @@ use crate::cluster::connection;
 use crate::cluster::context::HostOptions;
 use crate::confirm::confirm;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{CommandLine, Failure};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 use crate::server_text::escaped;
@@ -54,7 +54,10 @@ async fn restore(
                 printer.out_line(&all);
                 Ok(ExitStatus::Success)
             }
-            Some(name) => Err(RestoreError::NotLost { name: name.clone(), namespace }.into()),
+            Some(name) => Err(Failure::new(format!(
+                "cannot restore {name}: it has its MemberCluster, or no Secret {name}.member in namespace {namespace}"
+            ))
+            .with_hint("a cluster without a Secret is joined by --member-context=NAME")),
         };
     }
     for (name, registration) in &members {
@@ -67,11 +70,11 @@ async fn restore(
     let objects = members.iter().map(|(name, registration)| registration.object(name));
     let apply = Apply { dry_run: *dry_run, force_conflicts: false };
     apply.print_each("", host.target(), definitions.into_iter().chain(objects), printer).await?;
-    if unrecorded.is_empty() {
-        Ok(ExitStatus::Success)
-    } else {
-        Err(RestoreError::Unrecorded { unrecorded, kubectl_mc }.into())
-    }
+    let Some((first, _)) = unrecorded.first() else { return Ok(ExitStatus::Success) };
+    let why: Vec<_> = unrecorded.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+    let register = CommandLine::new(format!("{kubectl_mc} join {first} --restore"));
+    Err(Failure::new(format!("cannot restore {}", why.join("; ")))
+        .with_hint(register.after("register it without labels and with the default settings, then set them")))
 }
 
 /// What is written back, and which members cannot be.
@@ -124,33 +127,6 @@ async fn missing_definitions(host: &Side) -> Result<Vec<Value>, Failure> {
         }
     }
     Ok(missing)
-}
-
-#[derive(Debug, thiserror::Error)]
-enum RestoreError {
-    #[error(
-        "cannot restore {name}: it has its MemberCluster, or no Secret {name}.member in namespace {namespace}"
-    )]
-    NotLost { name: ClusterName, namespace: String },
-    #[error("cannot restore {}", unrecorded.iter().map(|(name, why)| format!("{name}: {why}")).collect::<Vec<_>>().join("; "))]
-    Unrecorded { unrecorded: Vec<(ClusterName, String)>, kubectl_mc: String },
-}
-
-impl Explain for RestoreError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::NotLost { .. } => {
-                Some("a cluster without a Secret is joined by --member-context=NAME".to_owned())
-            }
-            Self::Unrecorded { unrecorded, kubectl_mc } => {
-                let name = unrecorded.first().map(|(name, _)| name.as_str()).unwrap_or_default();
-                Some(format!(
-                    "register it without labels and with the default settings, then set them: \
-                     {kubectl_mc} join {name} --restore"
-                ))
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 
 use super::here_document::here_document;
 use super::side::Side;
-use crate::error::{Explain, Failure};
-use crate::exit::ExitStatus;
+use crate::error::{CommandLine, Failure};
 
 /// Writes the field of a registered member, and returns a line of output. The member's policy must allow the names
 /// already.
@@ -30,7 +29,11 @@ pub(crate) async fn write(
     }
     // A host whose CustomResourceDefinition does not know the field drops it.
     if answer.json()["spec"]["impersonation"]["serviceAccounts"] != json!(accounts) {
-        return Err(Dropped { cluster: name.clone(), install: host.at.cluster.kubectl_mc() }.into());
+        let install = CommandLine::new(format!("{} install", host.at.cluster.kubectl_mc()));
+        return Err(Failure::new(format!(
+            "the host dropped spec.impersonation.serviceAccounts of MemberCluster {name}: it does not know the field"
+        ))
+        .with_hint(install.after("update the sidecar on the host, then join again")));
     }
     Ok(line(name, accounts))
 }
@@ -56,26 +59,6 @@ pub(crate) fn shell(kubectl: &str, name: &ClusterName, accounts: ServiceAccounts
 
 fn spec(accounts: ServiceAccounts) -> Value {
     json!({"impersonation": {"serviceAccounts": accounts}})
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the host dropped spec.impersonation.serviceAccounts of MemberCluster {cluster}: it does not know the field"
-)]
-struct Dropped {
-    cluster: ClusterName,
-    /// `kubectl mc` with the flags that address the host.
-    install: String,
-}
-
-impl Explain for Dropped {
-    fn hint(&self) -> Option<String> {
-        Some(format!("update the sidecar on the host, then join again: {} install", self.install))
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Failed
-    }
 }
 
 const FIELD_MANAGER: &str = "kubectl-mc-service-accounts";

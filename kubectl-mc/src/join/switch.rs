@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::endpoint::{self, Endpoint};
 use super::objects::{self, CREDENTIAL};
 use super::side::{Side, SideError};
-use super::wait::{self, State, WaitError};
+use super::wait::{self, State};
 use crate::error::Failure;
 use crate::progress::Step;
 
@@ -75,7 +75,7 @@ impl<'a> Switch<'a> {
                 Asked::Refused(said) => said,
             };
             if begin.elapsed() > timeout {
-                return Err(WaitError::late(host, name, "Reachable", said, timeout).into());
+                return Err(wait::late(host, name, "Reachable", &said, timeout));
             }
             step.update(&said);
             sleep(POLL).await;

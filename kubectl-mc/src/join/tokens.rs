@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::side::{Side, SideError};
 use super::token_policy;
 use crate::apply::{Applied, Apply};
-use crate::error::{Explain, Failure};
+use crate::error::{CommandLine, Failure};
 use crate::next_command::quoted;
 
 /// The tokens of one member.
@@ -46,12 +46,16 @@ impl Tokens<'_> {
     pub(crate) async fn write(self) -> Result<Granted, Failure> {
         let Self { name, host, member, namespace, life, policies, beside, report } = self;
         let of_account = async |account, life| match request(member, account, life).await {
-            Err(TokenError::Side(SideError::Refused { side, status: StatusCode::NOT_FOUND, .. })) => {
-                let kubectl_mc = host.at.cluster.kubectl_mc();
-                let context = member.at.cluster.context.clone();
-                Err(TokenError::NoAccount { side, account, name: name.clone(), kubectl_mc, context })
+            Err(SideError::Refused { side, status: StatusCode::NOT_FOUND, .. }) => {
+                let (kubectl_mc, context) =
+                    (host.at.cluster.kubectl_mc(), member.at.cluster.context.as_deref());
+                let context = quoted(context.unwrap_or("NAME").as_ref());
+                let join = CommandLine::new(format!("{kubectl_mc} join {name} --member-context={context}"));
+                Err(Failure::new(format!("the {side}, has no service account {NAMESPACE}/{account}"))
+                    .with_hint(join.after("a join makes it again")))
             }
-            answer => answer,
+            Err(error) => Err(error.into()),
+            Ok(answer) => read(&answer, account, life),
         };
         let manager = of_account(MANAGER, of_manager(life)).await?;
         // The policy applies before the host has the manager's token.
@@ -95,15 +99,21 @@ struct Token {
     life: Duration,
 }
 
-async fn request(member: &Side, account: &str, life: Duration) -> Result<Token, TokenError> {
+async fn request(member: &Side, account: &str, life: Duration) -> Result<Value, SideError> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
     let request = json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
         "spec": {"expirationSeconds": life.as_secs()},
     });
-    let answer = member.create(&path, &request).await?;
+    member.create(&path, &request).await
+}
+
+fn read(answer: &Value, account: &str, life: Duration) -> Result<Token, Failure> {
     let token = answer["status"]["token"].as_str().filter(|token| !token.is_empty());
-    let token = token.ok_or_else(|| TokenError::Missing(account.to_owned()))?.to_owned();
+    let token = token.ok_or_else(|| {
+        Failure::new(format!("the member returned no token for its service account {account}"))
+    });
+    let token = token?.to_owned();
     let audiences = serde_json::from_value(answer["spec"]["audiences"].clone()).unwrap_or_default();
     // A kube-apiserver with --service-account-max-token-expiration responds with the granted lifetime.
     let life = answer["spec"]["expirationSeconds"].as_u64().map_or(life, Duration::from_secs);
@@ -120,35 +130,6 @@ async fn store(
     let mut data = beside.clone();
     data.insert("token".to_owned(), STANDARD.encode(&token.token).into());
     host.merge(&path::secret(namespace, secret), &json!({"data": data})).await.map(drop)
-}
-
-#[derive(Debug, thiserror::Error)]
-enum TokenError {
-    #[error(transparent)]
-    Side(#[from] SideError),
-    #[error("the {side}, has no service account {NAMESPACE}/{account}")]
-    NoAccount {
-        side: String,
-        account: &'static str,
-        name: ClusterName,
-        kubectl_mc: String,
-        context: Option<String>,
-    },
-    #[error("the member returned no token for its service account {0}")]
-    Missing(String),
-}
-
-impl Explain for TokenError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Side(error) => error.hint(),
-            Self::NoAccount { name, kubectl_mc, context, .. } => {
-                let context = quoted(context.as_deref().unwrap_or("NAME").as_ref());
-                Some(format!("a join makes it again: {kubectl_mc} join {name} --member-context={context}"))
-            }
-            Self::Missing(_) => None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::cli::{Flags, UnjoinArgs};
 use crate::cluster::connection;
 use crate::confirm::confirm;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{Failure, list_clusters};
 use crate::exit::ExitStatus;
 use crate::join::command;
 use crate::join::side::Side;
@@ -54,7 +54,9 @@ async fn unjoin(
         registered.as_ref().and_then(|registered| registered["metadata"]["labels"][INVENTORY].as_str());
     let hub = Origin::of_label(label);
     if hub.is_hub() {
-        return Err(UnjoinError::OfHub { hub, name: name.clone() }.into());
+        let (title, removal) = (hub.title(), hub.removal());
+        return Err(Failure::new(format!("{name} is a member of {title}"))
+            .with_hint(format!("take it out of {title}: {removal} {name}")));
     }
     let namespace = survey::namespace(host).await?;
     let is_there = registered.is_some() || cleanup::has_secrets(host, &namespace, name).await?;
@@ -66,9 +68,18 @@ async fn unjoin(
             Some(member).filter(|_| joined.member)
         }
         None if !is_there => {
-            return Err(UnjoinError::Unknown { name: name.clone(), host: host.describe() }.into());
+            return Err(Failure::new(format!("{name} is not joined to the {}", host.describe()))
+                .with_hint(list_clusters())
+                .with_status(ExitStatus::NoSuchCluster));
         }
-        None if !force => return Err(UnjoinError::MemberUnnamed(name.clone()).into()),
+        None if !force => {
+            return Err(Failure::usage(format!(
+                "removing {name} needs the member's administrator: the sidecar's account there cannot delete itself"
+            ))
+            .with_hint(
+                "choose its kubeconfig context by --member-context=NAME, or use --force if the member no longer exists",
+            ));
+        }
         None => None,
     };
     let on_member = match on_member {
@@ -188,55 +199,15 @@ async fn belongs(
         Some(Some(uid)) => Registration::Of(uid),
     };
     Joined::of(&uid, registered, mark(CLUSTER).is_some(), is_ours).ok_or_else(|| {
-        UnjoinError::Other {
-            name: name.clone(),
-            member: member.describe(),
-            is: match mark(CLUSTER) {
-                Some(other) if mark(HOST_UID) == Some(host_uid) => format!("it is {other}"),
-                Some(other) => format!("it is {other} of another host"),
-                None => "it is not a member".to_owned(),
-            },
-        }
-        .into()
+        let is = match mark(CLUSTER) {
+            Some(other) if mark(HOST_UID) == Some(host_uid) => format!("it is {other}"),
+            Some(other) => format!("it is {other} of another host"),
+            None => "it is not a member".to_owned(),
+        };
+        Failure::new(format!("the {}, is not {name}: {is}", member.describe())).with_hint(format!(
+            "choose the context of {name} by --member-context=NAME; --force without --member-context removes it from the host only"
+        ))
     })
-}
-
-#[derive(Debug, thiserror::Error)]
-enum UnjoinError {
-    #[error(
-        "removing {0} needs the member's administrator: the sidecar's account there cannot delete itself"
-    )]
-    MemberUnnamed(ClusterName),
-    #[error("{name} is a member of {}", .hub.title())]
-    OfHub { hub: Origin, name: ClusterName },
-    #[error("{name} is not joined to the {host}")]
-    Unknown { name: ClusterName, host: String },
-    #[error("the {member}, is not {name}: {is}")]
-    Other { name: ClusterName, member: String, is: String },
-}
-
-impl Explain for UnjoinError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::MemberUnnamed(_) => Some(
-                "choose its kubeconfig context by --member-context=NAME, or use --force if the member no longer exists"
-                    .to_owned(),
-            ),
-            Self::OfHub { hub, name } => Some(format!("take it out of {}: {} {name}", hub.title(), hub.removal())),
-            Self::Unknown { .. } => Some("`kubectl mc clusters` lists the clusters".to_owned()),
-            Self::Other { name, .. } => Some(format!(
-                "choose the context of {name} by --member-context=NAME; --force without --member-context removes it from the host only"
-            )),
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        match self {
-            Self::MemberUnnamed(_) => ExitStatus::Usage,
-            Self::Unknown { .. } => ExitStatus::NoSuchCluster,
-            Self::OfHub { .. } | Self::Other { .. } => ExitStatus::Failed,
-        }
-    }
 }
 
 /// Timeout for the deletion of a namespace and its contents.

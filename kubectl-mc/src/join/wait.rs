@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::side::Side;
 use crate::cluster::fields::condition;
-use crate::error::{Explain, Failure};
+use crate::error::{CommandLine, Failure};
 use crate::progress::Step;
 
 /// The state of a condition.
@@ -43,7 +43,8 @@ pub(crate) async fn until_true(
     let begin = Instant::now();
     loop {
         let cluster = host.get(&path::member_cluster(name)).await?;
-        let cluster = cluster.ok_or_else(|| WaitError::Gone { name: name.clone() })?;
+        let cluster =
+            cluster.ok_or_else(|| Failure::new(format!("MemberCluster {name} was deleted meanwhile")))?;
         let open = if is_current(&cluster) {
             kinds.iter().find_map(|kind| match state(&cluster, kind) {
                 State::True => None,
@@ -54,52 +55,32 @@ pub(crate) async fn until_true(
         };
         let Some((kind, said)) = open else { return Ok(()) };
         if begin.elapsed() > timeout {
-            return Err(WaitError::late(host, name, kind, said, timeout).into());
+            return Err(late(host, name, kind, &said, timeout));
         }
         step.update(&said);
         sleep(POLL).await;
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WaitError {
-    #[error("MemberCluster {name} was deleted meanwhile")]
-    Gone { name: ClusterName },
-    #[error("after {seconds} s, {name} is not {kind}: {said}")]
-    Late { name: ClusterName, kind: &'static str, said: String, seconds: u64, kubectl: String },
-}
-
-impl WaitError {
-    pub(super) fn late(
-        host: &Side,
-        name: &ClusterName,
-        kind: &'static str,
-        said: String,
-        timeout: Duration,
-    ) -> Self {
-        let kubectl = host.at.cluster.kubectl();
-        Self::Late { name: name.clone(), kind, said, seconds: timeout.as_secs(), kubectl }
-    }
-}
-
-impl Explain for WaitError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Gone { .. } => None,
-            Self::Late { said, kubectl, .. } if said.contains("not reported") => Some(format!(
-                "check that a sidecar holds the Lease: {kubectl} get lease -A --field-selector=metadata.name=mc-sidecar"
-            )),
-            Self::Late { kind: "Reachable", said, .. } if said.contains("ProxyTLSFailed") => Some(
-                "the sidecar must verify the proxy, and the proxy must accept the sidecar: set --proxy-certificate-authority, --proxy-client-certificate and --proxy-client-key"
-                    .to_owned(),
-            ),
-            Self::Late { kind: "Reachable", .. } => Some(
-                "the sidecar must reach the member: set the address, the proxy or the certificate's name as seen from the host (--server, --proxy-url, --tls-server-name)"
-                    .to_owned(),
-            ),
-            Self::Late { name, kubectl, .. } => Some(format!("see: {kubectl} describe membercluster {name}")),
+/// The failure of a condition that is not true in time.
+pub(super) fn late(host: &Side, name: &ClusterName, kind: &str, said: &str, timeout: Duration) -> Failure {
+    let kubectl = host.at.cluster.kubectl();
+    let hint = match kind {
+        _ if said.contains("not reported") => CommandLine::new(format!(
+            "{kubectl} get lease -A --field-selector=metadata.name=mc-sidecar"
+        ))
+        .after("check that a sidecar holds the Lease"),
+        "Reachable" if said.contains("ProxyTLSFailed") => {
+            "the sidecar must verify the proxy, and the proxy must accept the sidecar: set --proxy-certificate-authority, --proxy-client-certificate and --proxy-client-key"
+                .into()
         }
-    }
+        "Reachable" => {
+            "the sidecar must reach the member: set the address, the proxy or the certificate's name as seen from the host (--server, --proxy-url, --tls-server-name)"
+                .into()
+        }
+        _ => CommandLine::new(format!("{kubectl} describe membercluster {name}")).after("see"),
+    };
+    Failure::new(format!("after {} s, {name} is not {kind}: {said}", timeout.as_secs())).with_hint(hint)
 }
 
 const POLL: Duration = Duration::from_millis(300);

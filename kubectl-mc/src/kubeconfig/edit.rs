@@ -10,13 +10,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-pub(crate) use self::file::FileError;
 use self::file::LockedFile;
 pub(crate) use self::section::{Section, list};
 use crate::cache;
 use crate::cluster::context::ClusterContext;
 use crate::env::Env;
-use crate::error::Explain;
+use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 
 /// The user's file that contains the host's context. It stays locked until this value is dropped.
@@ -96,22 +95,28 @@ pub(crate) enum EditError {
     NoFile { host: String },
     #[error("cannot edit {}: {reason}, so an edit might lose parts of it", file.display())]
     Unsupported { file: PathBuf, reason: &'static str },
-    #[error(transparent)]
-    File(#[from] FileError),
+    #[error("{0}")]
+    File(Failure),
+}
+
+impl From<Failure> for EditError {
+    fn from(failure: Failure) -> Self {
+        Self::File(failure)
+    }
 }
 
 impl Explain for EditError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::NoFile { .. } | Self::Unsupported { .. } => None,
-            Self::File(error) => error.hint(),
+            Self::File(failure) => failure.hint.as_ref().map(ToString::to_string),
         }
     }
 
     fn status(&self) -> ExitStatus {
         match self {
             Self::NoFile { .. } | Self::Unsupported { .. } => ExitStatus::Usage,
-            Self::File(error) => error.status(),
+            Self::File(failure) => failure.status,
         }
     }
 }

@@ -6,8 +6,7 @@ use kubectl_mc_api::ClusterName;
 use serde_json::{Value, json};
 
 use crate::cluster::context::{self, ClusterContext};
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::{Context, Failure};
 use crate::kubectl::overlay;
 
 /// The entries of one member.
@@ -26,7 +25,7 @@ pub(super) fn entries(
     host: &ClusterContext,
     clusters: &[ClusterName],
     prefix: &str,
-) -> Result<Vec<MemberEntry>, EntriesError> {
+) -> Result<Vec<MemberEntry>, Failure> {
     let entry = |cluster: &ClusterName| {
         let name = format!("{prefix}{cluster}");
         let (mut named, mut context) = overlay::entries(host, &cluster.clone().into(), name.clone());
@@ -51,7 +50,11 @@ pub(super) fn entries(
         }
         Ok(MemberEntry { name, cluster: serde_json::to_value(named)?, context })
     };
-    clusters.iter().map(entry).collect::<Result<_, serde_json::Error>>().map_err(EntriesError)
+    clusters
+        .iter()
+        .map(entry)
+        .collect::<Result<_, serde_json::Error>>()
+        .context(|| "cannot write the kubeconfig")
 }
 
 /// The mark of an entry that the plugin created.
@@ -79,7 +82,7 @@ impl Mark {
 
 /// Refuses names that another entry of the user's kubeconfig has: tools use the first of two entries with one
 /// name.
-pub(super) fn check_names(entries: &[MemberEntry], host: &ClusterContext) -> Result<(), ForeignEntry> {
+pub(super) fn check_names(entries: &[MemberEntry], host: &ClusterContext) -> Result<(), Failure> {
     let kubeconfig = &host.kubeconfig;
     let is_foreign = |extensions: Option<&[NamedExtension]>| {
         let entry = json!({"extensions": extensions});
@@ -97,31 +100,15 @@ pub(super) fn check_names(entries: &[MemberEntry], host: &ClusterContext) -> Res
         } else {
             continue;
         };
-        return Err(ForeignEntry { kind, name: name.clone() });
+        return Err(foreign(kind, name));
     }
     Ok(())
 }
 
 /// Another program or the user created the entry.
-#[derive(Debug, PartialEq, thiserror::Error)]
-#[error("your kubeconfig has a {kind} {name:?} that is not one of the plugin for this host")]
-pub(super) struct ForeignEntry {
-    pub(super) kind: &'static str,
-    pub(super) name: String,
+pub(super) fn foreign(kind: &str, name: &str) -> Failure {
+    Failure::usage(format!(
+        "your kubeconfig has a {kind} {name:?} that is not one of the plugin for this host"
+    ))
+    .with_hint("choose other names by --context-prefix, as in --context-prefix=mc/")
 }
-
-impl Explain for ForeignEntry {
-    fn hint(&self) -> Option<String> {
-        Some("choose other names by --context-prefix, as in --context-prefix=mc/".to_owned())
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write the kubeconfig")]
-pub(super) struct EntriesError(#[source] serde_json::Error);
-
-impl Explain for EntriesError {}

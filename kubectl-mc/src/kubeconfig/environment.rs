@@ -9,7 +9,7 @@ use super::selection::Chosen;
 use crate::cache;
 use crate::cli::{EnvArgs, Flags, ShellSyntax};
 use crate::env::{self, Env};
-use crate::error::{CommandLine, Explain, Failure};
+use crate::error::{CommandLine, Failure};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 
@@ -24,7 +24,7 @@ pub(crate) fn run(
     if *unset {
         let files = overlay::without_overlays(env);
         let files = files.map(std::env::join_paths).transpose();
-        let value = files.map_err(|_| NotText(env::KUBECONFIG))?;
+        let value = files.map_err(|_| not_text(env::KUBECONFIG))?;
         let command = value.map(|value| assignment(syntax, &value)).transpose()?;
         printer.out(&command.unwrap_or_default());
         return Ok(ExitStatus::Success);
@@ -70,9 +70,9 @@ fn syntax(env: &Env) -> Result<ShellSyntax, Failure> {
 }
 
 /// The command that sets `KUBECONFIG`, or unsets it if the value is empty.
-fn assignment(syntax: ShellSyntax, value: &OsStr) -> Result<String, NotText> {
+fn assignment(syntax: ShellSyntax, value: &OsStr) -> Result<String, Failure> {
     let name = env::KUBECONFIG;
-    let text = value.to_str().ok_or(NotText(name))?;
+    let text = value.to_str().ok_or_else(|| not_text(name))?;
     let quoted = quoted(syntax, text);
     Ok(match (syntax, text.is_empty()) {
         (ShellSyntax::Sh | ShellSyntax::Bash | ShellSyntax::Zsh, true) => format!("unset {name}\n"),
@@ -111,11 +111,9 @@ fn usage(syntax: ShellSyntax, command: &str) -> String {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("cannot print {0}: it is not UTF-8")]
-struct NotText(&'static str);
-
-impl Explain for NotText {}
+fn not_text(name: &str) -> Failure {
+    Failure::new(format!("cannot print {name}: it is not UTF-8"))
+}
 
 #[cfg(test)]
 mod tests {

@@ -10,11 +10,10 @@ use kubectl_mc_api::ClusterName;
 
 use self::plan::Plan;
 use super::edit::{EditError, UserFile};
-use super::entries::{ForeignEntry, MemberEntry};
+use super::entries::MemberEntry;
 use crate::cluster::context::ClusterContext;
 use crate::env::Env;
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::{Context, Failure, mc};
 
 /// The result of a merge.
 #[derive(Debug, Default, PartialEq)]
@@ -34,12 +33,25 @@ pub(super) fn run(
     entries: &[MemberEntry],
     known: Option<&[ClusterName]>,
     env: &Env,
-) -> Result<Report, MergeError> {
-    let file = UserFile::open(host, env)?;
+) -> Result<Report, Failure> {
+    let file = UserFile::open(host, env).map_err(not_edited)?;
     let plan = Plan::make(file.content(), host, entries, known)
-        .map_err(|source| MergeError::Foreign { file: file.path().to_owned(), source })?;
-    file.write(&plan.sections)?;
+        .context(|| format!("cannot merge into {}", file.path().display()))?;
+    file.write(&plan.sections).map_err(not_edited)?;
     Ok(plan.report(&file))
+}
+
+fn not_edited(error: EditError) -> Failure {
+    let is_file = matches!(error, EditError::File(_));
+    let failure = Failure::from(error);
+    match is_file {
+        true => failure,
+        false => failure.with_hint(
+            mc("kubeconfig > members.yaml")
+                .after("keep the contexts in a file of their own")
+                .and("export KUBECONFIG=~/.kube/config:members.yaml"),
+        ),
+    }
 }
 
 impl fmt::Display for Report {
@@ -53,35 +65,6 @@ impl fmt::Display for Report {
         match current_removed {
             Some(name) => write!(f, "; its current context {name:?} is gone"),
             None => Ok(()),
-        }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(super) enum MergeError {
-    #[error("cannot merge into {}", file.display())]
-    Foreign { file: PathBuf, source: ForeignEntry },
-    #[error(transparent)]
-    Edit(#[from] EditError),
-}
-
-impl Explain for MergeError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Edit(EditError::NoFile { .. } | EditError::Unsupported { .. }) => Some(
-                "keep the contexts in a file of their own: kubectl mc kubeconfig > members.yaml; \
-                 export KUBECONFIG=~/.kube/config:members.yaml"
-                    .to_owned(),
-            ),
-            Self::Foreign { source, .. } => source.hint(),
-            Self::Edit(error) => error.hint(),
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        match self {
-            Self::Foreign { source, .. } => source.status(),
-            Self::Edit(error) => error.status(),
         }
     }
 }

@@ -9,14 +9,13 @@ use crate::cache;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::{ClusterContext, User};
 use crate::env::{self, Env};
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::{Context, Failure};
 use crate::kubeconfig::selection::Chosen;
-use crate::kubectl::overlay::{self, OverlayError};
+use crate::kubectl::overlay::{self, UNWRITTEN};
 use crate::yaml;
 
 /// The overlay as text. Its contexts have the names mc/CLUSTER; the first is the current one.
-pub(super) fn text(chosen: &Chosen) -> Result<String, OverlayError> {
+pub(super) fn text(chosen: &Chosen) -> Result<String, Failure> {
     let reached = chosen.reached();
     let copied = |(through, id): &(&ClusterContext, &ClusterId)| match &through.island {
         Some(_) if chosen.has_copies() => with_own_user(through, id),
@@ -24,7 +23,7 @@ pub(super) fn text(chosen: &Chosen) -> Result<String, OverlayError> {
     };
     let contexts: Vec<_> = reached.iter().map(copied).collect();
     let reached: Vec<_> = contexts.iter().zip(reached.iter().map(|(_, id)| *id)).collect();
-    let overlay = serde_json::to_value(overlay::overlay_of_reach(&reached)).map_err(OverlayError)?;
+    let overlay = serde_json::to_value(overlay::overlay_of_reach(&reached)).context(|| UNWRITTEN)?;
     Ok(yaml::text(&overlay, 0))
 }
 
@@ -43,10 +42,12 @@ fn with_own_user(through: &ClusterContext, id: &ClusterId) -> ClusterContext {
 
 /// The value of `KUBECONFIG`: the overlay, then the user's files. All paths are absolute, because a shell
 /// changes its folder. Overlays of outer shells are omitted.
-pub(super) fn list(overlay: &Path, chosen: &Chosen, env: &Env) -> Result<OsString, ListError> {
+pub(super) fn list(overlay: &Path, chosen: &Chosen, env: &Env) -> Result<OsString, Failure> {
     let own = chosen.files().iter().filter(|file| !cache::is_own_file(file, env)).map(|file| absolute(file));
     let files: Vec<_> = std::iter::once(overlay.to_owned()).chain(own).collect();
-    std::env::join_paths(&files).map_err(|_| ListError { files })
+    std::env::join_paths(&files).map_err(|_| {
+        Failure::usage(format!("the name of a kubeconfig file contains the list separator: {files:?}"))
+    })
 }
 
 /// `KUBECONFIG` without the plugin's overlays: `None` if it contains none, and an empty list if only the
@@ -61,16 +62,4 @@ pub(super) fn without_overlays(env: &Env) -> Option<Vec<PathBuf>> {
 
 fn absolute(file: &Path) -> PathBuf {
     std::path::absolute(file).unwrap_or_else(|_| file.to_owned())
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the name of a kubeconfig file contains the list separator: {files:?}")]
-pub(super) struct ListError {
-    files: Vec<PathBuf>,
-}
-
-impl Explain for ListError {
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
 }

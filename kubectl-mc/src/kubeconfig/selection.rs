@@ -19,7 +19,7 @@ use crate::error::{Failure, Hint, mc};
 use crate::multi::selection::{self, Choice, Kind, ListOf, SelectedCluster, SelectionError};
 use crate::next_command::quoted;
 use crate::printer::Printer;
-use crate::settings::{ClusterChoiceError, Settings};
+use crate::settings::{Settings, takes_no_retry};
 
 /// The members for `kubeconfig`.
 pub(super) struct Members {
@@ -170,7 +170,7 @@ impl Request<'_> {
     /// not respond, exact names are accepted.
     fn resolve(&self, flags: &Flags, env: &Env, printer: &Printer) -> Result<Resolved, Failure> {
         if flags.retry_failed {
-            return Err(ClusterChoiceError::RetryFailed.into());
+            return Err(takes_no_retry());
         }
         let mut flags = flags.clone();
         flags.cluster.splice(..0, self.terms.iter().cloned());

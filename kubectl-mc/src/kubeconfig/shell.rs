@@ -3,7 +3,7 @@
 
 mod prompt;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use super::selection::Chosen;
 use crate::cache;
 use crate::cli::{Flags, ShellArgs};
 use crate::env::{self, Env};
-use crate::error::{Explain, Failure};
+use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::foreground;
 use crate::multi::RunFolder;
@@ -47,7 +47,13 @@ pub(crate) fn run(
         }
     };
     child.env(env::KUBECONFIG, &list).env(env::IN_SHELL, &names);
-    let status = foreground::run(child).map_err(|source| NotStarted { program, source })?;
+    let status = foreground::run(child).map_err(|error| {
+        let status = match error.kind() {
+            io::ErrorKind::NotFound => ExitStatus::Child(127),
+            _ => ExitStatus::CannotStart,
+        };
+        Failure::new(format!("cannot start {}", program.display())).because(&error).with_status(status)
+    })?;
     Ok(ExitStatus::of_child(foreground::code(status)))
 }
 
@@ -55,19 +61,3 @@ pub(crate) fn run(
 const SHELL: &str = "/bin/sh";
 #[cfg(not(unix))]
 const SHELL: &str = "cmd.exe";
-
-#[derive(Debug, thiserror::Error)]
-#[error("cannot start {}", program.display())]
-struct NotStarted {
-    program: OsString,
-    source: io::Error,
-}
-
-impl Explain for NotStarted {
-    fn status(&self) -> ExitStatus {
-        match self.source.kind() {
-            io::ErrorKind::NotFound => ExitStatus::Child(127),
-            _ => ExitStatus::CannotStart,
-        }
-    }
-}

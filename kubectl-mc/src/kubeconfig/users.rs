@@ -4,12 +4,11 @@
 use serde_json::{Map, Value, json};
 
 use crate::cluster::context::{ClusterContext, User};
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::{Failure, mc};
 use crate::log::without_credential;
 
 /// The `users` list of a standalone kubeconfig; empty if the host's context has no user.
-pub(super) fn standalone(host: &ClusterContext) -> Result<Vec<Value>, SecretError> {
+pub(super) fn standalone(host: &ClusterContext) -> Result<Vec<Value>, Failure> {
     let User::Named(name) = &host.user else { return Ok(of_pod(host)) };
     let Some(name) = name else { return Ok(Vec::new()) };
     let entries = host.kubeconfig.auth_infos.iter();
@@ -18,7 +17,15 @@ pub(super) fn standalone(host: &ClusterContext) -> Result<Vec<Value>, SecretErro
     let Some(Ok(Value::Object(mut user))) = entry.map(serde_json::to_value) else { return Ok(Vec::new()) };
     remove_empty(&mut user);
     if let Some(secret) = user.iter().find_map(|(key, value)| secret(key, value)) {
-        return Err(SecretError::User { user: name.clone(), host: host.context_name(), secret });
+        let host = host.context_name();
+        return Err(Failure::usage(format!(
+            "user {name:?} of {host} holds a secret ({secret}), which is not copied"
+        ))
+        .with_hint(
+            mc("kubeconfig > members.yaml")
+                .after("without --standalone the contexts name the user of your kubeconfig")
+                .and("export KUBECONFIG=~/.kube/config:members.yaml"),
+        ));
     }
     Ok(vec![json!({"name": name, "user": user})])
 }
@@ -30,11 +37,15 @@ pub(super) fn of_pod(host: &ClusterContext) -> Vec<Value> {
 }
 
 /// Refuses a host whose URLs contain a password, which would be in the output.
-pub(super) fn check_urls(host: &ClusterContext) -> Result<(), SecretError> {
+pub(super) fn check_urls(host: &ClusterContext) -> Result<(), Failure> {
     let proxy = host.cluster.proxy_url.as_deref();
     let urls = [("server", Some(host.server.as_str())), ("proxy-url", proxy)];
     match urls.iter().find(|(_, url)| url.is_some_and(|url| without_credential(url) != url)) {
-        Some((field, _)) => Err(SecretError::Url { host: host.context_name(), field }),
+        Some((field, _)) => {
+            let host = host.context_name();
+            Err(Failure::usage(format!("the {field} of {host} holds a password, which is not copied"))
+                .with_hint(mc("kubeconfig --merge").after("your own kubeconfig has it already")))
+        }
         None => Ok(()),
     }
 }
@@ -87,31 +98,6 @@ fn is_empty(value: &Value) -> bool {
         Value::Array(list) => list.is_empty(),
         Value::Object(fields) => fields.is_empty(),
         Value::Bool(_) | Value::Number(_) => false,
-    }
-}
-
-#[derive(Debug, PartialEq, thiserror::Error)]
-pub(super) enum SecretError {
-    #[error("user {user:?} of {host} holds a secret ({secret}), which is not copied")]
-    User { user: String, host: String, secret: String },
-    #[error("the {field} of {host} holds a password, which is not copied")]
-    Url { host: String, field: &'static str },
-}
-
-impl Explain for SecretError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::User { .. } => "without --standalone the contexts name the user of your kubeconfig: kubectl mc kubeconfig > members.yaml; \
-                 export KUBECONFIG=~/.kube/config:members.yaml"
-                .to_owned(),
-            Self::Url { .. } => {
-                "your own kubeconfig has it already: kubectl mc kubeconfig --merge".to_owned()
-            }
-        })
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
     }
 }
 

@@ -12,7 +12,7 @@ use kubectl_mc_api::{ClusterName, path};
 
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::{self, ClusterContext, User};
-use crate::error::Explain;
+use crate::error::{Context as _, Failure};
 
 /// The server for kubectl: the cluster's API root through the context that reaches it.
 pub(crate) fn server(through: &ClusterContext, cluster: &ClusterId) -> String {
@@ -24,21 +24,24 @@ pub(crate) fn context_name(cluster: &ClusterId) -> String {
     format!("mc/{cluster}")
 }
 
+/// The failure of an overlay.
+pub(crate) const UNWRITTEN: &str = "cannot write the overlay kubeconfig";
+
 /// The overlay in its stored form.
-pub(crate) fn overlay_json(host: &ClusterContext, cluster: &ClusterId) -> Result<Vec<u8>, OverlayError> {
-    serde_json::to_vec(&overlay(host, std::slice::from_ref(cluster))).map_err(OverlayError)
+pub(crate) fn overlay_json(host: &ClusterContext, cluster: &ClusterId) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(&overlay(host, std::slice::from_ref(cluster))).context(|| UNWRITTEN)
 }
 
 /// The overlay of a command that only sends a review of its caller.
 pub(crate) fn self_review_overlay_json(
     host: &ClusterContext,
     cluster: &ClusterName,
-) -> Result<Vec<u8>, OverlayError> {
+) -> Result<Vec<u8>, Failure> {
     let mut overlay = overlay(host, &[cluster.clone().into()]);
     for member in overlay.clusters.iter_mut().filter_map(|entry| entry.cluster.as_mut()) {
         member.server = Some(format!("{}{}", host.server, path::self_review_root(cluster)));
     }
-    serde_json::to_vec(&overlay).map_err(OverlayError)
+    serde_json::to_vec(&overlay).context(|| UNWRITTEN)
 }
 
 /// The overlay for `clusters`, the first of which is the current context. The same host, user and clusters
@@ -124,9 +127,3 @@ pub(crate) fn entries(
 
 /// The name of the user for a pod's service account.
 const SERVICE_ACCOUNT: &str = "mc/service-account";
-
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write the overlay kubeconfig")]
-pub(crate) struct OverlayError(#[source] pub(crate) serde_json::Error);
-
-impl Explain for OverlayError {}

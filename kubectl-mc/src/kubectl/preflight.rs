@@ -16,8 +16,7 @@ use crate::cluster::context::ClusterContext;
 use crate::cluster::hop::{Asked, Hop, Refusal};
 use crate::cluster::hub::Hub;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
-use crate::exit::ExitStatus;
+use crate::error::Failure;
 use crate::kubectl::{overlay, verb};
 
 /// Whether the request is needed. `seen` means that this host reached this cluster before.
@@ -55,7 +54,7 @@ pub(crate) fn run(
     {
         return Err(other.into());
     }
-    Err(PreflightError::new("kubectl", scanned, host, cluster, &refusal).into())
+    Err(refused("kubectl", scanned, host, cluster, &refusal))
 }
 
 /// The same for one of several clusters, with an existing client.
@@ -83,41 +82,18 @@ fn of_answer(
     }
 }
 
-/// The refusal of a hop: the hop, its message, and a hint.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub(crate) struct PreflightError {
-    message: String,
-    hint: String,
-    status: ExitStatus,
-}
-
-impl PreflightError {
-    /// Why a command of `program` on one cluster was refused.
-    pub(crate) fn new(
-        program: &str,
-        scanned: &Scanned,
-        host: &ClusterContext,
-        cluster: &ClusterName,
-        refusal: &Refusal,
-    ) -> Self {
-        let verb = scanned.verb().unwrap_or_default().to_string_lossy();
-        Self {
-            message: format!("{program} {verb} on cluster {cluster} through {}: {refusal}", host.describe()),
-            hint: refusal.hint(host, Some(cluster), &Asked::of(scanned)),
-            status: refusal.exit_status(),
-        }
-    }
-}
-
-impl Explain for PreflightError {
-    fn hint(&self) -> Option<String> {
-        Some(self.hint.clone())
-    }
-
-    fn status(&self) -> ExitStatus {
-        self.status
-    }
+/// Why a command of `program` on one cluster was refused: the hop, its message, and a hint.
+pub(crate) fn refused(
+    program: &str,
+    scanned: &Scanned,
+    host: &ClusterContext,
+    cluster: &ClusterName,
+    refusal: &Refusal,
+) -> Failure {
+    let verb = scanned.verb().unwrap_or_default().to_string_lossy();
+    Failure::new(format!("{program} {verb} on cluster {cluster} through {}: {refusal}", host.describe()))
+        .with_hint(refusal.hint(host, Some(cluster), &Asked::of(scanned)))
+        .with_status(refusal.exit_status())
 }
 
 /// Whether `create` only prints an object that its arguments describe. Other commands with

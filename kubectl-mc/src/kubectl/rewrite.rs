@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::argv::Scanned;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::{CommandLine, Failure, mc};
 use crate::kubectl::exec::Invocation;
 use crate::kubectl::{overlay, verb};
 
@@ -30,14 +29,21 @@ impl RawPath {
 }
 
 /// Refuses arguments that cannot apply to the chosen cluster, before any request.
-pub(crate) fn check(scanned: &Scanned, cluster: &ClusterId) -> Result<(), RewriteError> {
-    let Some(verb) = scanned.verb() else { return Err(RewriteError::NoCommand { cluster: cluster.clone() }) };
+pub(crate) fn check(scanned: &Scanned, cluster: &ClusterId) -> Result<(), Failure> {
+    let Some(verb) = scanned.verb() else {
+        let kind = if cluster.member().is_some() { "cluster" } else { "context" };
+        let example = mc(format!("{}--cluster={cluster} get pods", cluster.contexts_flag()));
+        return Err(Failure::usage(format!("no command given for {kind} {cluster}"))
+            .with_hint(example.after("for example")));
+    };
     if verb == "config" {
-        return Err(RewriteError::Config);
+        return Err(Failure::usage("`kubectl config` works on kubeconfig files, not on a cluster")
+            .with_hint(CommandLine::new("kubectl config …").after("run it without mc")));
     }
     // After the verb of a plugin, `-s` belongs to that plugin.
     if scanned.value("server").is_some() && (scanned.verb_is_builtin() || scanned.is_before_verb("server")) {
-        return Err(RewriteError::Server { cluster: cluster.clone() });
+        return Err(Failure::usage(format!("--server and --cluster={cluster} contradict each other"))
+            .with_hint("--context=NAME chooses the host"));
     }
     Ok(())
 }
@@ -49,7 +55,7 @@ pub(crate) fn rewrite(
     cluster: &ClusterId,
     overlay: &Path,
     raw: RawPath,
-) -> Result<Invocation, RewriteError> {
+) -> Result<Invocation, Failure> {
     check(&scanned, cluster)?;
     let kubeconfig = kubeconfig_list(host, overlay)?;
     if raw == RawPath::Replaces
@@ -70,9 +76,13 @@ pub(crate) fn rewrite(
 }
 
 /// The overlay comes first, so that its current context wins, then the files with the user's entry.
-pub(crate) fn kubeconfig_list(host: &ClusterContext, overlay: &Path) -> Result<OsString, RewriteError> {
-    std::env::join_paths(std::iter::once(overlay).chain(host.files.iter().map(PathBuf::as_path)))
-        .map_err(|_| RewriteError::Separator { files: host.files.clone() })
+pub(crate) fn kubeconfig_list(host: &ClusterContext, overlay: &Path) -> Result<OsString, Failure> {
+    std::env::join_paths(std::iter::once(overlay).chain(host.files.iter().map(PathBuf::as_path))).map_err(
+        |_| {
+            let files = &host.files;
+            Failure::usage(format!("the name of a kubeconfig file contains the list separator: {files:?}"))
+        },
+    )
 }
 
 /// The path given to `--raw`.
@@ -82,44 +92,12 @@ pub(crate) fn uses_raw(scanned: &Scanned) -> Option<&OsStr> {
 }
 
 /// The path of `--raw` below the member's root, for a kubectl that would send it to the host's root.
-fn below_member(given: &OsStr, host: &ClusterContext, cluster: &ClusterId) -> Result<OsString, RewriteError> {
+fn below_member(given: &OsStr, host: &ClusterContext, cluster: &ClusterId) -> Result<OsString, Failure> {
     let given = given.to_str().filter(|given| !given.contains("://"));
-    let given = given.ok_or(RewriteError::RawNotPath)?;
+    let given = given
+        .ok_or_else(|| Failure::usage("--raw is not a path").with_hint("for example: --raw=/version"))?;
     let slash = if given.starts_with('/') { "" } else { "/" };
     Ok(format!("{}{}{slash}{given}", host.prefix(), cluster.root(host)).into())
-}
-
-#[derive(Debug, PartialEq, thiserror::Error)]
-pub(crate) enum RewriteError {
-    #[error("no command given for {} {cluster}", if cluster.member().is_some() { "cluster" } else { "context" })]
-    NoCommand { cluster: ClusterId },
-    #[error("`kubectl config` works on kubeconfig files, not on a cluster")]
-    Config,
-    #[error("--server and --cluster={cluster} contradict each other")]
-    Server { cluster: ClusterId },
-    #[error("--raw is not a path")]
-    RawNotPath,
-    #[error("the name of a kubeconfig file contains the list separator: {files:?}")]
-    Separator { files: Vec<PathBuf> },
-}
-
-impl Explain for RewriteError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::NoCommand { cluster } => {
-                let contexts = cluster.contexts_flag();
-                Some(format!("for example: kubectl mc {contexts}--cluster={cluster} get pods"))
-            }
-            Self::Config => Some("run it without mc: kubectl config …".to_owned()),
-            Self::Server { .. } => Some("--context=NAME chooses the host".to_owned()),
-            Self::RawNotPath => Some("for example: --raw=/version".to_owned()),
-            Self::Separator { .. } => None,
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
 }
 
 #[cfg(test)]

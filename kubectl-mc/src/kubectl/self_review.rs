@@ -19,7 +19,7 @@ use crate::cluster::client;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::hop::{Hop, Refusal};
 use crate::env::Env;
-use crate::error::Explain;
+use crate::error::Failure;
 use crate::kubectl::preflight;
 use crate::next_command::quoted;
 
@@ -58,7 +58,7 @@ pub(crate) fn check(
     cluster: &ClusterName,
     scanned: &Scanned,
     env: &Env,
-) -> Result<Subresource, ReviewRefused> {
+) -> Result<Subresource, Failure> {
     let asked = client::runtime().ok().and_then(|runtime| {
         runtime.block_on(async {
             let client = client::connection(host, scanned, env).await.ok()?;
@@ -69,9 +69,10 @@ pub(crate) fn check(
         })
     });
     let word = scanned.word_after_verb().unwrap_or_default().to_string_lossy();
-    asked.unwrap_or(Ok(Subresource::Proxy)).map_err(|refusal| ReviewRefused {
-        message: format!("kubectl auth {word} on cluster {cluster} through {}: {refusal}", host.describe()),
-        hint: hint(scanned, host, cluster),
+    asked.unwrap_or(Ok(Subresource::Proxy)).map_err(|refusal| {
+        let through = host.describe();
+        Failure::new(format!("kubectl auth {word} on cluster {cluster} through {through}: {refusal}"))
+            .with_hint(hint(scanned, host, cluster))
     })
 }
 
@@ -130,20 +131,6 @@ fn hint(scanned: &Scanned, host: &ClusterContext, cluster: &ClusterName) -> Stri
     let user = flag("as") + &groups.collect::<String>();
     let kubectl_mc = host.kubectl_mc();
     format!("ask by reads: {kubectl_mc} access explain{user} -C {cluster} {question}{}", flag("namespace"))
-}
-
-/// The refusal of the host, with a hint.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub(crate) struct ReviewRefused {
-    message: String,
-    hint: String,
-}
-
-impl Explain for ReviewRefused {
-    fn hint(&self) -> Option<String> {
-        Some(self.hint.clone())
-    }
 }
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";

@@ -17,10 +17,10 @@ use tokio::sync::oneshot;
 
 use self::relay::Relay;
 use crate::argv::Scanned;
-use crate::cluster::client::{self, ClientError};
+use crate::cluster::client;
 use crate::cluster::context::{ClusterContext, User};
 use crate::env::Env;
-use crate::error::Explain;
+use crate::error::Failure;
 use crate::kubectl::loopback::{Identity, Listener, Token};
 use crate::kubectl::preflight;
 use crate::log::Log;
@@ -40,14 +40,14 @@ impl TraceProxy {
         through: &ClusterContext,
         scanned: &Scanned,
         env: &Env,
-    ) -> Result<Option<Self>, TraceProxyError> {
+    ) -> Result<Option<Self>, Failure> {
         let has_flags = scanned.flags().any(|(name, _)| CONNECTION_FLAGS.contains(&name));
         if trace::current().is_none() || preflight::needs_no_server(scanned) || has_flags {
             return Ok(None);
         }
-        let token = Token::new().map_err(|error| TraceProxyError::Setup(error.into()))?;
+        let token = Token::new().map_err(|error| not_started(&error))?;
         let secret = token.0.clone();
-        let identity = Identity::new().map_err(TraceProxyError::Setup)?;
+        let identity = Identity::new().map_err(|error| not_started(&*error))?;
         let certificate = identity.pem.clone();
         let (started, start) = std::sync::mpsc::sync_channel(1);
         let (running, stop) = oneshot::channel();
@@ -56,8 +56,8 @@ impl TraceProxy {
             move || serve(&through, &scanned, &env, token, identity, &started, stop)
         };
         let thread = thread::Builder::new().name("trace-proxy".to_owned()).spawn(serve);
-        thread.map_err(|error| TraceProxyError::Setup(error.into()))?;
-        let address = start.recv().map_err(|error| TraceProxyError::Setup(error.into()))??;
+        thread.map_err(|error| not_started(&error))?;
+        let address = start.recv().map_err(|error| not_started(&error))??;
         Log::new(env).decision("Start trace proxy", &[("address", &address)]);
         let context = ClusterContext {
             server: format!("https://{address}"),
@@ -88,19 +88,19 @@ fn serve(
     env: &Env,
     token: Token,
     identity: Identity,
-    started: &std::sync::mpsc::SyncSender<Result<std::net::SocketAddr, TraceProxyError>>,
+    started: &std::sync::mpsc::SyncSender<Result<std::net::SocketAddr, Failure>>,
     stop: oneshot::Receiver<()>,
 ) {
     let start = async {
-        let client = client::unlimited_connection(through, scanned, env).await?;
-        let listener = Listener::bind(identity).await.map_err(TraceProxyError::Setup)?;
-        let address = listener.address().map_err(|error| TraceProxyError::Setup(error.into()))?;
+        let client = client::unlimited_connection(through, scanned, env).await.map_err(untraced)?;
+        let listener = Listener::bind(identity).await.map_err(|error| not_started(&*error))?;
+        let address = listener.address().map_err(|error| not_started(&error))?;
         Ok((listener, address, Arc::new(Relay { client, token })))
     };
     let runtime = match client::runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
-            let _ = started.send(Err(error.into()));
+            let _ = started.send(Err(untraced(error)));
             return;
         }
     };
@@ -123,18 +123,13 @@ fn serve(
     runtime.shutdown_background();
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TraceProxyError {
-    #[error("cannot start the proxy that adds the trace to kubectl's requests")]
-    Setup(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error(transparent)]
-    Client(#[from] ClientError),
+fn not_started(error: &(dyn std::error::Error + 'static)) -> Failure {
+    untraced(Failure::new("cannot start the proxy that adds the trace to kubectl's requests").because(error))
 }
 
-impl Explain for TraceProxyError {
-    fn hint(&self) -> Option<String> {
-        Some(format!("without {}, the command is not traced and needs no proxy", crate::env::TRACE))
-    }
+fn untraced(failure: impl Into<Failure>) -> Failure {
+    let variable = crate::env::TRACE;
+    failure.into().with_hint(format!("without {variable}, the command is not traced and needs no proxy"))
 }
 
 /// The name of the user that the proxy accepts.

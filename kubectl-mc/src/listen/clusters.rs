@@ -8,8 +8,7 @@ use super::session::Session;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
 use crate::env::Env;
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::{CommandLine, Failure};
 
 /// A cluster of the listener.
 pub(super) struct Served {
@@ -26,7 +25,7 @@ pub(super) struct Clusters(Vec<Served>);
 
 impl Clusters {
     /// The chosen clusters, each with the context that reaches it. Members of one host share its connections.
-    pub(super) fn new(reached: &[(&ClusterContext, &ClusterId)], env: &Env) -> Result<Self, NameError> {
+    pub(super) fn new(reached: &[(&ClusterContext, &ClusterId)], env: &Env) -> Result<Self, Failure> {
         let mut clusters: Vec<Served> = Vec::new();
         let mut host: Option<Arc<Session>> = None;
         for (through, cluster) in reached {
@@ -35,10 +34,16 @@ impl Clusters {
                 ClusterId::Context(context) => context.raw_name().to_owned(),
             };
             if name.parse::<ClusterName>().is_err() {
-                return Err(NameError::NoHostName { name: cluster.to_string() });
+                return Err(Failure::usage(format!(
+                    "context {cluster} cannot be part of a host name: only lower case letters, digits and '-' are allowed, at most 63"
+                ))
+                .with_hint(CommandLine::new("kubectl config rename-context OLD NEW").after("rename it")));
             }
             if clusters.iter().any(|served| served.name == name) {
-                return Err(NameError::Twice { name });
+                return Err(Failure::usage(format!(
+                    "a member and a context are both named {name}, and would have the same host name"
+                ))
+                .with_hint("start a listener for each of them"));
             }
             let session = || Arc::new(Session::new((*through).clone(), env.clone()));
             let session = match cluster {
@@ -70,30 +75,6 @@ impl Clusters {
         let more = self.0.len() - names.len();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("{}{more}", names.join(", "))
-    }
-}
-
-/// A cluster that cannot have a host name of its own.
-#[derive(Debug, PartialEq, thiserror::Error)]
-pub(super) enum NameError {
-    #[error(
-        "context {name} cannot be part of a host name: only lower case letters, digits and '-' are allowed, at most 63"
-    )]
-    NoHostName { name: String },
-    #[error("a member and a context are both named {name}, and would have the same host name")]
-    Twice { name: String },
-}
-
-impl Explain for NameError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::NoHostName { .. } => "rename it: kubectl config rename-context OLD NEW".to_owned(),
-            Self::Twice { .. } => "start a listener for each of them".to_owned(),
-        })
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
     }
 }
 

@@ -12,7 +12,7 @@ use super::admission::host_of;
 use super::clusters::Clusters;
 use crate::cache::{self, RunFolder};
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::Failure;
 use crate::yaml;
 
 /// The content of a kubeconfig for the listener.
@@ -100,11 +100,19 @@ struct ChosenFile {
 }
 
 impl ChosenFile {
-    fn create(path: &Path, content: &[u8]) -> Result<Self, FileError> {
-        let failed = |source| FileError { path: path.to_owned(), source };
-        let path = std::path::absolute(path).map_err(failed)?;
-        let mut file = cache::create_private(&path).map_err(failed)?;
-        let created = Self { path, content: content.to_owned() };
+    fn create(path: &Path, content: &[u8]) -> Result<Self, Failure> {
+        let failed = |error: io::Error| {
+            let failure = Failure::new(format!("cannot write {}", path.display())).because(&error);
+            match error.kind() {
+                io::ErrorKind::AlreadyExists => failure.with_hint(
+                    "--write-kubeconfig creates a new file, and removes it at the end: name another one",
+                ),
+                _ => failure,
+            }
+        };
+        let path_in_full = std::path::absolute(path).map_err(failed)?;
+        let mut file = cache::create_private(&path_in_full).map_err(failed)?;
+        let created = Self { path: path_in_full, content: content.to_owned() };
         file.write_all(content).map_err(failed)?;
         Ok(created)
     }
@@ -116,22 +124,6 @@ impl Drop for ChosenFile {
         if fs::read(&self.path).is_ok_and(|content| self.content.starts_with(&content)) {
             let _ = fs::remove_file(&self.path);
         }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write {}", path.display())]
-struct FileError {
-    path: PathBuf,
-    source: io::Error,
-}
-
-impl Explain for FileError {
-    fn hint(&self) -> Option<String> {
-        let exists = self.source.kind() == io::ErrorKind::AlreadyExists;
-        exists.then(|| {
-            "--write-kubeconfig creates a new file, and removes it at the end: name another one".to_owned()
-        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::net::TcpListener;
 
-use crate::error::Explain;
+use crate::error::Failure;
 
 /// The bound sockets, which have one port.
 pub(super) struct Sockets {
@@ -17,21 +17,20 @@ pub(super) struct Sockets {
 
 impl Sockets {
     /// Binds `port`, or a free one for 0, on this address, or on both loopback addresses.
-    pub(super) async fn bind(address: Option<IpAddr>, port: u16) -> Result<Self, BindError> {
+    pub(super) async fn bind(address: Option<IpAddr>, port: u16) -> Result<Self, Failure> {
         let mut attempts = if port == 0 { ATTEMPTS } else { 1 };
         loop {
             attempts -= 1;
             match Self::try_bind(address, port).await {
                 // A free port of one address may be taken on the other one.
-                Err(error) if attempts > 0 && error.source.kind() == io::ErrorKind::AddrInUse => {}
-                done => return done,
+                Err((_, error)) if attempts > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
+                done => return done.map_err(|((address, port), error)| not_bound(address, port, &error)),
             }
         }
     }
 
-    async fn try_bind(address: Option<IpAddr>, port: u16) -> Result<Self, BindError> {
-        let failed =
-            |address: IpAddr, port: u16| move |source: io::Error| BindError { address, port, source };
+    async fn try_bind(address: Option<IpAddr>, port: u16) -> Result<Self, ((IpAddr, u16), io::Error)> {
+        let failed = |address: IpAddr, port: u16| move |error: io::Error| ((address, port), error);
         let first = address.unwrap_or(LOOPBACK[0]);
         let listener = TcpListener::bind((first, port)).await.map_err(failed(first, port))?;
         let port = listener.local_addr().map_err(failed(first, port))?.port();
@@ -67,18 +66,9 @@ impl Sockets {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address} port {port}")]
-pub(super) struct BindError {
-    address: IpAddr,
-    port: u16,
-    source: io::Error,
-}
-
-impl Explain for BindError {
-    fn hint(&self) -> Option<String> {
-        (self.port != 0).then(|| "without --port, a free port is taken".to_owned())
-    }
+fn not_bound(address: IpAddr, port: u16, error: &io::Error) -> Failure {
+    let failure = Failure::new(format!("cannot listen on {address} port {port}")).because(error);
+    if port == 0 { failure } else { failure.with_hint("without --port, a free port is taken") }
 }
 
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
@@ -93,13 +83,13 @@ mod tests {
     async fn port_is_taken_on_both_addresses() {
         let sockets = Sockets::bind(None, 0).await.unwrap();
         let again = Sockets::bind(None, sockets.port).await.err().unwrap();
-        assert!(again.to_string().contains(&sockets.port.to_string()) && again.hint().is_some(), "{again}");
+        assert!(again.to_string().contains(&sockets.port.to_string()) && again.hint.is_some(), "{again}");
         // Taken by another program on the second address only, if this machine has IPv6.
         if let Ok(other) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await {
             assert_eq!(sockets.addresses, LOOPBACK);
             let port = other.local_addr().unwrap().port();
             let error = Sockets::bind(None, port).await.err().unwrap().to_string();
-            assert_eq!(error, format!("cannot listen on ::1 port {port}"));
+            assert!(error.starts_with(&format!("cannot listen on ::1 port {port}: ")), "{error}");
         }
     }
 }

@@ -16,7 +16,7 @@ use super::sockets::Sockets;
 use crate::cli::{Flags, ListenArgs};
 use crate::cluster::client;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::kubeconfig::Chosen;
 use crate::kubectl::loopback::Token;
@@ -46,9 +46,10 @@ async fn serve(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let sockets = Sockets::bind(arguments.address, arguments.port).await?;
-    let certificate = Certificate::new(&clusters, &sockets.addresses).map_err(SetupError)?;
+    let certificate =
+        Certificate::new(&clusters, &sockets.addresses).map_err(|error| not_started(&*error))?;
     let token =
-        if arguments.no_token { None } else { Some(Token::new().map_err(|error| SetupError(error.into()))?) };
+        if arguments.no_token { None } else { Some(Token::new().map_err(|error| not_started(&error))?) };
     let authority = sockets.authority();
     Log::new(env).decision("Start listener", &[("address", &authority)]);
     let content = Kubeconfig {
@@ -114,11 +115,9 @@ async fn until_signal<T>(work: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("cannot start the listener")]
-struct SetupError(#[source] Box<dyn Error + Send + Sync>);
-
-impl Explain for SetupError {}
+fn not_started(error: &(dyn Error + 'static)) -> Failure {
+    Failure::new("cannot start the listener").because(error)
+}
 
 const NO_TOKEN: &str =
     "warning: --no-token lets every user and program of this machine act on these clusters as you";

@@ -11,8 +11,7 @@ use serde_json::Value;
 
 use crate::cluster::context::ClusterContext;
 use crate::cluster::credential;
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::{CommandLine, Failure, Hint, mc};
 use crate::log::without_credential;
 
 /// A login: its name, and the host that its credential is bound to.
@@ -29,7 +28,7 @@ pub(super) struct Binding {
 
 impl Binding {
     /// The binding of a login of this name to a host of the kubeconfig.
-    pub(super) fn of_host(name: &str, host: &ClusterContext) -> Result<Self, BindingError> {
+    pub(super) fn of_host(name: &str, host: &ClusterContext) -> Result<Self, Failure> {
         let mut cluster = credential::cluster_info(&host.cluster);
         cluster["server"] = host.server.as_str().into();
         Self::requested(name, &host.server, &cluster)
@@ -37,9 +36,9 @@ impl Binding {
 
     /// The binding of the login's server, if the request goes to it: to the same address, at its path or
     /// below it, where members are. `cluster` is `spec.cluster` of an ExecCredential, or null.
-    pub(super) fn requested(name: &str, login: &str, cluster: &Value) -> Result<Self, BindingError> {
+    pub(super) fn requested(name: &str, login: &str, cluster: &Value) -> Result<Self, Failure> {
         let text = |key: &str| cluster.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let asked = text("server").ok_or(BindingError::NoCluster)?;
+        let asked = text("server").ok_or_else(no_server)?;
         let (server, path) = address(login)?;
         let authority = text("certificate-authority-data").map(digest_of).transpose()?;
         // client-go uses https for a server without a scheme if there is an authority.
@@ -49,10 +48,16 @@ impl Binding {
         let below = asked_path.strip_prefix(&path);
         if server != asked_server || !below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
             let [login, asked] = [login, &asked].map(without_credential);
-            return Err(BindingError::Elsewhere { login, asked });
+            return Err(Failure::usage(format!(
+                "the credential is for {login}, and the request is for {asked}"
+            ))
+            .with_hint(mc("login --context=NAME").after("log in to that server")));
         }
         if cluster.get("insecure-skip-tls-verify").and_then(Value::as_bool) == Some(true) {
-            return Err(BindingError::NotVerified { server });
+            return Err(Failure::usage(format!(
+                "the certificate of {server} is not verified (insecure-skip-tls-verify), so another server could take the credential"
+            ))
+            .with_hint(set_authority()));
         }
         let tls_server_name = text("tls-server-name").map(str::to_ascii_lowercase);
         let (name, server) = (name.to_owned(), format!("{server}{path}"));
@@ -77,12 +82,16 @@ impl Binding {
 }
 
 /// The normalized address and path of a URL.
-fn address(url: &str) -> Result<(String, String), BindingError> {
-    let unusable = || BindingError::Unusable { server: without_credential(url) };
+fn address(url: &str) -> Result<(String, String), Failure> {
+    let unusable = || Failure::usage(format!("{} is not the address of one server", without_credential(url)));
     let parsed: Uri = url.parse().map_err(|_| unusable())?;
     let authority = parsed.authority().ok_or_else(unusable)?;
     if parsed.scheme_str() != Some("https") {
-        return Err(BindingError::NoTls { server: without_credential(url) });
+        let server = without_credential(url);
+        return Err(Failure::usage(format!(
+            "{server} is reached without TLS, so anyone on the way could read the credential"
+        ))
+        .with_hint(set_authority()));
     }
     let path = parsed.path().trim_end_matches('/');
     // A server might resolve such segments to another path.
@@ -99,12 +108,13 @@ fn address(url: &str) -> Result<(String, String), BindingError> {
 }
 
 /// The digest of certificates, independent of their order and of surrounding text.
-fn digest_of(data: &str) -> Result<String, BindingError> {
-    let pem = STANDARD.decode(data.trim()).map_err(|_| BindingError::Authority)?;
+fn digest_of(data: &str) -> Result<String, Failure> {
+    let not_pem = || Failure::usage("cannot read the certificate authority of the host: it is not PEM");
+    let pem = STANDARD.decode(data.trim()).map_err(|_| not_pem())?;
     let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
-    let mut certificates = certificates.map_err(|_| BindingError::Authority)?;
+    let mut certificates = certificates.map_err(|_| not_pem())?;
     if certificates.is_empty() {
-        return Err(BindingError::Authority);
+        return Err(not_pem());
     }
     certificates.sort_unstable_by(|one, other| one.as_ref().cmp(other.as_ref()));
     certificates.dedup();
@@ -116,50 +126,22 @@ fn digest_of(data: &str) -> Result<String, BindingError> {
     Ok(hex(context.finish().as_ref()))
 }
 
+/// The failure of a request without the cluster that it is for.
+pub(super) fn no_server() -> Failure {
+    Failure::usage("the request names no server, and a login is for one server only").with_hint(
+        Hint::from("the user's entry of the kubeconfig needs provideClusterInfo: true, as `")
+            .then(mc("login"))
+            .then("` writes it"),
+    )
+}
+
+fn set_authority() -> Hint {
+    CommandLine::new("kubectl config set-cluster NAME --certificate-authority=FILE --embed-certs")
+        .after("set the authority of the server")
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Why a credential is not bound to a server, or not returned.
-#[derive(Debug, PartialEq, thiserror::Error)]
-pub(super) enum BindingError {
-    #[error("the request names no server, and a login is for one server only")]
-    NoCluster,
-    #[error("the credential is for {login}, and the request is for {asked}")]
-    Elsewhere { login: String, asked: String },
-    #[error("{server} is reached without TLS, so anyone on the way could read the credential")]
-    NoTls { server: String },
-    #[error(
-        "the certificate of {server} is not verified (insecure-skip-tls-verify), so another server could take the credential"
-    )]
-    NotVerified { server: String },
-    #[error("{server} is not the address of one server")]
-    Unusable { server: String },
-    #[error("cannot read the certificate authority of the host: it is not PEM")]
-    Authority,
-}
-
-impl Explain for BindingError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::NoCluster => Some(
-                "the user's entry of the kubeconfig needs provideClusterInfo: true, as `kubectl mc login` writes it"
-                    .to_owned(),
-            ),
-            Self::Elsewhere { .. } => {
-                Some("log in to that server: kubectl mc login --context=NAME".to_owned())
-            }
-            Self::NotVerified { .. } | Self::NoTls { .. } => Some(
-                "set the authority of the server: kubectl config set-cluster NAME --certificate-authority=FILE --embed-certs"
-                    .to_owned(),
-            ),
-            Self::Unusable { .. } | Self::Authority => None,
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
 }
 
 #[cfg(test)]

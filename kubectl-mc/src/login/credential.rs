@@ -8,14 +8,14 @@ use clap::error::ErrorKind;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::binding::{Binding, BindingError};
+use super::binding::{Binding, no_server};
 use super::record::{Credential, Record};
-use super::source::{Source, SourceError};
+use super::source::Source;
 use super::store::Store;
 use crate::cli::{CredentialArgs, CredentialStore};
 use crate::cluster::connection;
 use crate::env::{self, Env};
-use crate::error::{Explain, Failure, chain};
+use crate::error::{Context, Failure, Hint, chain, mc};
 use crate::exit::ExitStatus;
 use crate::log::Log;
 use crate::printer::Printer;
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &[OsString], env: &Env, printer: &Printer) -> Resul
             printer.out(&error.render().to_string());
             return Ok(ExitStatus::Success);
         }
-        Err(error) => return Err(CredentialError::Arguments(error.render().to_string()).into()),
+        Err(error) => return Err(Failure::usage(error.render().to_string())),
     };
     let request = Request::of(env)?;
     let binding = Binding::requested(&arguments.login, &arguments.server, &request.cluster)?;
@@ -52,9 +52,12 @@ pub(crate) fn run(arguments: &[OsString], env: &Env, printer: &Printer) -> Resul
 /// The stored login, if it came from this source.
 fn load(store: &Store, source: &Source, binding: &Binding) -> Result<(Record, CredentialStore), Failure> {
     let server = binding.server();
-    let stored = store.load()?.ok_or_else(|| CredentialError::NoLogin(server.to_owned()))?;
+    let stored = store.load()?.ok_or_else(|| {
+        Failure::new(format!("there is no login for {server} on this machine")).with_hint(log_in())
+    })?;
     if stored.0.arguments != source.arguments(binding) {
-        return Err(CredentialError::OtherSource(server.to_owned()).into());
+        let text = format!("the login for {server} does not match the arguments in this kubeconfig");
+        return Err(Failure::new(text).with_hint(log_in()));
     }
     Ok(stored)
 }
@@ -74,7 +77,8 @@ async fn renewed(
     }
     let renewed = source.renew(record, env, printer).await;
     let record = renewed
-        .map_err(|source| CredentialError::NotRenewed { server: binding.server().to_owned(), source })?;
+        .map_err(Failure::from)
+        .context(|| format!("cannot renew the credential for {}", binding.server()))?;
     // The credential is valid, and the issuer may have replaced the stored refresh token: an error would lose
     // both.
     if let Err(error) = store.save(&record, place) {
@@ -87,6 +91,17 @@ async fn renewed(
     Ok(record.credential)
 }
 
+fn log_in() -> Hint {
+    mc("login").after("log in")
+}
+
+fn no_request() -> Failure {
+    Failure::usage(
+        "`kubectl-mc credential` is a credential plugin: kubectl runs it, as a user of the kubeconfig says",
+    )
+    .with_hint(log_in())
+}
+
 /// kubectl's request.
 struct Request {
     api_version: String,
@@ -96,16 +111,18 @@ struct Request {
 
 impl Request {
     fn of(env: &Env) -> Result<Self, Failure> {
-        let text = env.var(env::KUBERNETES_EXEC_INFO).ok_or(CredentialError::NoRequest)?;
+        let text = env.var(env::KUBERNETES_EXEC_INFO).ok_or_else(no_request)?;
         let info = text.to_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
-        let info = info.ok_or(CredentialError::NoRequest)?;
+        let info = info.ok_or_else(no_request)?;
         let api_version = info.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
         if !VERSIONS.contains(&api_version.as_str()) {
-            return Err(CredentialError::Version(api_version).into());
+            return Err(Failure::new(format!(
+                "unknown version of the API of credential plugins: {api_version:?}"
+            )));
         }
         let cluster = info.pointer("/spec/cluster").cloned().unwrap_or_default();
         if cluster.is_null() {
-            return Err(BindingError::NoCluster.into());
+            return Err(no_server());
         }
         Ok(Self { api_version, cluster })
     }
@@ -113,42 +130,3 @@ impl Request {
 
 /// Both versions have the same fields.
 const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
-
-#[derive(Debug, thiserror::Error)]
-enum CredentialError {
-    #[error("{0}")]
-    Arguments(String),
-    #[error(
-        "`kubectl-mc credential` is a credential plugin: kubectl runs it, as a user of the kubeconfig says"
-    )]
-    NoRequest,
-    #[error("unknown version of the API of credential plugins: {0:?}")]
-    Version(String),
-    #[error("there is no login for {0} on this machine")]
-    NoLogin(String),
-    #[error("the login for {0} does not match the arguments in this kubeconfig")]
-    OtherSource(String),
-    #[error("cannot renew the credential for {server}")]
-    NotRenewed { server: String, source: SourceError },
-}
-
-impl Explain for CredentialError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::NoRequest | Self::NoLogin(_) | Self::OtherSource(_) => {
-                Some("log in: kubectl mc login".to_owned())
-            }
-            Self::NotRenewed { source, .. } => source.hint(),
-            Self::Arguments(_) | Self::Version(_) => None,
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        match self {
-            Self::Arguments(_) | Self::NoRequest => ExitStatus::Usage,
-            Self::Version(_) | Self::NoLogin(_) | Self::OtherSource(_) | Self::NotRenewed { .. } => {
-                ExitStatus::Failed
-            }
-        }
-    }
-}

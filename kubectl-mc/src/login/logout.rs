@@ -9,7 +9,7 @@ use crate::cli::Flags;
 use crate::cluster::connection;
 use crate::cluster::context::ClusterContext;
 use crate::env::Env;
-use crate::error::{Explain, Failure, chain};
+use crate::error::{Failure, chain};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 use crate::settings::Settings;
@@ -33,7 +33,10 @@ pub(crate) fn run(flags: &Flags, env: &Env, printer: &Printer) -> Result<ExitSta
     let was_stored = store.remove()?;
     if source.is_none() {
         if !was_stored {
-            return Err(NotLoggedIn(host.context_name()).into());
+            return Err(Failure::new(format!(
+                "`kubectl mc login` stored no credential for {}",
+                host.context_name()
+            )));
         }
         printer.note_line(&format!("removed the credential of {}", host.context_name()));
         return Ok(ExitStatus::Success);
@@ -46,9 +49,3 @@ pub(crate) fn run(flags: &Flags, env: &Env, printer: &Printer) -> Result<ExitSta
     printer.note_line(&format!("logged out of {}; {user}", host.context_name()));
     Ok(ExitStatus::Success)
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("`kubectl mc login` stored no credential for {0}")]
-struct NotLoggedIn(String);
-
-impl Explain for NotLoggedIn {}

@@ -2,7 +2,7 @@
 //! kubeconfig use it. A failure before the last steps changes nothing.
 
 use std::io::{IsTerminal, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,12 +17,12 @@ use super::store::{Place, Store};
 use super::user_entry::{self, Wrapped};
 use crate::argv::Scanned;
 use crate::cli::{Flags, LoginArgs};
-use crate::cluster::client::{self, ClientError, NoAnswer};
+use crate::cluster::client::{self, ClientError};
 use crate::cluster::connection;
 use crate::cluster::context::{ClusterContext, User};
 use crate::cluster::credential::{self, PolicyError};
 use crate::env::{self, Env};
-use crate::error::{Explain, Failure, chain};
+use crate::error::{Context, Failure, Hint, chain, mc};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 use crate::server_text::ServerText;
@@ -36,7 +36,7 @@ pub(crate) fn run(
 ) -> Result<ExitStatus, Failure> {
     let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;
     if host.context.is_none() {
-        return Err(LoginError::Pod.into());
+        return Err(Failure::usage("there is no kubeconfig: in a pod the service account is the credential"));
     }
     let binding = Binding::of_host(&user_entry::login(&host), &host)?;
     let store = Store::new(&binding, env)?;
@@ -90,11 +90,15 @@ fn location(place: &Place, printer: &Printer) -> String {
 }
 
 /// The source of the credential: from the arguments, or from the previous login.
-fn source(arguments: &LoginArgs, host: &ClusterContext) -> Result<(Source, Option<Wrapped>), LoginError> {
+fn source(arguments: &LoginArgs, host: &ClusterContext) -> Result<(Source, Option<Wrapped>), Failure> {
     let own = user_entry::exec(host).and_then(Source::of_user).map(|(_, source)| source);
     if arguments.cache_plugin {
         let exec = user_entry::exec(host).filter(|_| own.is_none());
-        let exec = exec.ok_or_else(|| LoginError::NoPlugin { host: host.context_name() })?;
+        let exec = exec.ok_or_else(|| {
+            let host = host.context_name();
+            Failure::usage(format!("the user of {host} has no credential plugin of another program"))
+                .with_hint(mc("login --help").that("lists the ways to log in"))
+        })?;
         let command = exec.command.iter().chain(exec.args.iter().flatten()).cloned().collect();
         return Ok((Source::Command(command), Some(Wrapped::of(exec))));
     }
@@ -153,29 +157,37 @@ fn variables(
 }
 
 /// Reads a token from a file, or prompts for it.
-fn token(file: Option<&Path>, host: &ClusterContext) -> Result<String, LoginError> {
+fn token(file: Option<&Path>, host: &ClusterContext) -> Result<String, Failure> {
     let text = match file {
         Some(file) => read(file)?,
         None if std::io::stdin().is_terminal() => {
             rpassword::prompt_password(format!("Token for {}: ", host.context_name()))
-                .map_err(LoginError::Prompt)?
+                .context(|| "cannot read the token")
+                .map_err(|failure| failure.with_status(ExitStatus::Usage))?
         }
-        None => return Err(LoginError::NoTerminal),
+        None => {
+            return Err(Failure::usage("cannot prompt for a token: standard input is not a terminal")
+                .with_hint(
+                    Hint::from("--token-file=- reads it from standard input")
+                        .and("--oidc-issuer-url logs in by OpenID Connect")
+                        .and(mc("login -- COMMAND").that("takes what a command prints")),
+                ));
+        }
     };
     let token = text.trim();
-    if is_token(token) { Ok(token.to_owned()) } else { Err(LoginError::NoToken) }
+    if is_token(token) { Ok(token.to_owned()) } else { Err(Failure::usage("the input is not a token")) }
 }
 
 /// The client's secret: from its file, or from the previous login with this source.
-fn client_secret(given: &LoginArgs, stored: Option<Record>) -> Result<Option<String>, LoginError> {
+fn client_secret(given: &LoginArgs, stored: Option<Record>) -> Result<Option<String>, Failure> {
     if let Some(file) = &given.oidc_client_secret_file {
         return Ok(Some(read(file)?.trim().to_owned()));
     }
     Ok(stored.and_then(|record| record.client_secret))
 }
 
-fn read(file: &Path) -> Result<String, LoginError> {
-    let failed = |source| LoginError::Read { file: file.to_owned(), source };
+fn read(file: &Path) -> Result<String, Failure> {
+    let failed = |error| Failure::usage(format!("cannot read {}", file.display())).because(&error);
     if file != Path::new("-") {
         return std::fs::read_to_string(file).map_err(failed);
     }
@@ -190,7 +202,7 @@ async fn who_am_i(
     source: &Source,
     credential: &Credential,
     env: &Env,
-) -> Result<ServerText, LoginError> {
+) -> Result<ServerText, Failure> {
     let pem = |pem: &Option<String>| pem.as_ref().map(|pem| STANDARD.encode(pem));
     let user = AuthInfo {
         token: credential.token.clone().map(Into::into),
@@ -199,7 +211,9 @@ async fn who_am_i(
         ..AuthInfo::default()
     };
     let host = with_user(host, user);
-    let failed = |error: ClientError| LoginError::Host(error.of(host.context_name()));
+    let failed = |error: ClientError| {
+        Failure::from(error.of(host.context_name())).within("cannot try the credential at the host")
+    };
     let client = client::connection(&host, &Scanned::default(), env).await.map_err(failed)?;
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
@@ -208,11 +222,25 @@ async fn who_am_i(
     let request = request.map_err(|error| failed(ClientError::Setup(Box::new(error))))?;
     let reply = client::send(&client, request).await.map_err(failed)?;
     if reply.status == StatusCode::UNAUTHORIZED {
-        return Err(LoginError::Refused { host: host.context_name(), issuer: source.issuer() });
+        let failure = Failure::new(format!(
+            "{} does not accept the credential (401 Unauthorized); nothing was changed",
+            host.context_name()
+        ));
+        return Err(match source.issuer() {
+            Some(issuer) => failure.with_hint(format!(
+                "the kube-apiserver of the host has to trust {issuer} and the client (its --oidc-issuer-url and \
+                 --oidc-client-id, or --authentication-config)"
+            )),
+            None => failure,
+        });
     }
     if !reply.status.is_success() {
-        let (status, text) = (reply.status.as_u16(), reply.message());
-        return Err(LoginError::Answered { host: host.context_name(), status, text });
+        return Err(Failure::new(format!(
+            "cannot try the credential at {}: it answered {}: {}",
+            host.context_name(),
+            reply.status.as_u16(),
+            reply.message()
+        )));
     }
     let name = reply.json().pointer("/status/userInfo/username").and_then(Value::as_str).map(str::to_owned);
     Ok(name.unwrap_or_default().into())
@@ -243,51 +271,3 @@ fn with_user(host: &ClusterContext, user: AuthInfo) -> ClusterContext {
 const NAME: &str = "kubectl-mc/login";
 /// Maximum number of bytes from standard input.
 const LONGEST_TOKEN: u64 = 1024 * 1024;
-
-#[derive(Debug, thiserror::Error)]
-enum LoginError {
-    #[error("there is no kubeconfig: in a pod the service account is the credential")]
-    Pod,
-    #[error("the user of {host} has no credential plugin of another program")]
-    NoPlugin { host: String },
-    #[error("cannot prompt for a token: standard input is not a terminal")]
-    NoTerminal,
-    #[error("cannot read the token")]
-    Prompt(#[source] std::io::Error),
-    #[error("the input is not a token")]
-    NoToken,
-    #[error("cannot read {}", file.display())]
-    Read { file: PathBuf, source: std::io::Error },
-    #[error("cannot try the credential at the host: {0}")]
-    Host(NoAnswer),
-    #[error("{host} does not accept the credential (401 Unauthorized); nothing was changed")]
-    Refused { host: String, issuer: Option<String> },
-    #[error("cannot try the credential at {host}: it answered {status}: {text}")]
-    Answered { host: String, status: u16, text: ServerText },
-}
-
-impl Explain for LoginError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Host(error) => error.hint(),
-            Self::NoTerminal => Some(
-                "--token-file=- reads it from standard input; --oidc-issuer-url logs in by OpenID Connect; \
-                 `kubectl mc login -- COMMAND` takes what a command prints"
-                    .to_owned(),
-            ),
-            Self::Refused { issuer: Some(issuer), .. } => Some(format!(
-                "the kube-apiserver of the host has to trust {issuer} and the client (its --oidc-issuer-url and \
-                 --oidc-client-id, or --authentication-config)"
-            )),
-            Self::NoPlugin { .. } => Some("`kubectl mc login --help` lists the ways to log in".to_owned()),
-            _ => None,
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        match self {
-            Self::Host(_) | Self::Refused { .. } | Self::Answered { .. } => ExitStatus::Failed,
-            _ => ExitStatus::Usage,
-        }
-    }
-}

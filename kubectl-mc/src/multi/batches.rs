@@ -1,5 +1,7 @@
 //! Parses the batches of a rollout: `1,25%,rest`.
 
+use crate::error::Failure;
+
 /// The sizes of the batches, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Batches(Vec<Turn>);
@@ -14,7 +16,7 @@ enum Turn {
 
 impl Batches {
     /// Parses `1,25%,rest`.
-    pub(crate) fn parse(text: &str) -> Result<Self, BatchesError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         let turn = |word: &str| {
             let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
             match word.strip_suffix('%') {
@@ -25,10 +27,10 @@ impl Batches {
         };
         let turns = text
             .split(',')
-            .map(|word| turn(word.trim()).ok_or_else(|| BatchesError(word.to_owned())))
+            .map(|word| turn(word.trim()).ok_or_else(|| invalid(word)))
             .collect::<Result<Vec<_>, _>>()?;
         match turns.iter().position(|turn| *turn == Turn::Rest) {
-            Some(at) if at + 1 < turns.len() => Err(BatchesError(text.to_owned())),
+            Some(at) if at + 1 < turns.len() => Err(invalid(text)),
             _ => Ok(Self(turns)),
         }
     }
@@ -54,9 +56,10 @@ impl Batches {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("invalid batch {0:?}: expected a number, a percentage, or `rest` at the end")]
-pub(crate) struct BatchesError(String);
+fn invalid(batch: &str) -> Failure {
+    Failure::usage(format!("invalid batch {batch:?}: expected a number, a percentage, or `rest` at the end"))
+        .with_hint("for example: --batch=1,25%,rest")
+}
 
 #[cfg(test)]
 mod tests {

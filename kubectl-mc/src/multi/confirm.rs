@@ -7,12 +7,11 @@ use super::Job;
 use crate::argv::Scanned;
 use crate::cluster::cluster_id::ClusterId;
 use crate::confirm::is_yes;
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::Failure;
 use crate::next_command::shown;
 
 /// Prompts for the job, unless `--yes` is set.
-pub(super) fn confirm(job: &Job<'_>) -> Result<(), ConfirmError> {
+pub(super) fn confirm(job: &Job<'_>) -> Result<(), Failure> {
     if job.options.yes {
         return Ok(());
     }
@@ -21,30 +20,28 @@ pub(super) fn confirm(job: &Job<'_>) -> Result<(), ConfirmError> {
 }
 
 /// Prompts for a change on one cluster of this host.
-pub(crate) fn confirm_one(
-    scanned: &Scanned,
-    cluster: &ClusterId,
-    host: Option<&str>,
-) -> Result<(), ConfirmError> {
+pub(crate) fn confirm_one(scanned: &Scanned, cluster: &ClusterId, host: Option<&str>) -> Result<(), Failure> {
     let place = host.map(|host| format!(" of {host}")).unwrap_or_default();
     confirm_change(scanned, &[cluster.to_string()], &place, "")
 }
 
-fn confirm_change(
-    scanned: &Scanned,
-    names: &[String],
-    place: &str,
-    batches: &str,
-) -> Result<(), ConfirmError> {
+fn confirm_change(scanned: &Scanned, names: &[String], place: &str, batches: &str) -> Result<(), Failure> {
     let clusters = names.len();
     // After the verb of another plugin, the flag would belong to that plugin.
     let plugin = scanned.verb().filter(|_| !scanned.verb_is_builtin());
     let plugin = plugin.map(|verb| verb.to_string_lossy().into_owned());
-    let refused = |_| ConfirmError::NoTerminal { clusters, plugin: plugin.clone() };
+    let refused = || {
+        let what = count(clusters);
+        let place = plugin.as_ref().map(|plugin| format!(" before {plugin}")).unwrap_or_default();
+        Failure::usage(format!(
+            "refusing to change {what} without confirmation: there is no terminal to ask at"
+        ))
+        .with_hint(format!("--yes{place} changes them; --dry-run=clusters shows what would be done"))
+    };
     if !io::stderr().is_terminal() {
-        return Err(ConfirmError::NoTerminal { clusters, plugin });
+        return Err(refused());
     }
-    let mut input = terminal().map_err(refused)?;
+    let mut input = terminal().map_err(|_| refused())?;
     let command = shown(scanned.kubectl.iter().map(|word| word.as_os_str()));
     let begin = format!(
         "This changes {}{place}:
@@ -55,8 +52,8 @@ by:
         count(clusters),
         names.join(", ")
     );
-    let confirmed = ask(&begin, clusters, &mut input, &mut io::stderr()).map_err(refused)?;
-    if confirmed { Ok(()) } else { Err(ConfirmError::Declined) }
+    let confirmed = ask(&begin, clusters, &mut input, &mut io::stderr()).map_err(|_| refused())?;
+    if confirmed { Ok(()) } else { Err(Failure::new("nothing was changed")) }
 }
 
 /// The line about the batches, if there are any.
@@ -100,33 +97,6 @@ fn terminal() -> io::Result<BufReader<io::Stdin>> {
 
 fn count(clusters: usize) -> String {
     if clusters == 1 { "1 cluster".to_owned() } else { format!("{clusters} clusters") }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConfirmError {
-    #[error("refusing to change {} without confirmation: there is no terminal to ask at", count(*clusters))]
-    NoTerminal { clusters: usize, plugin: Option<String> },
-    #[error("nothing was changed")]
-    Declined,
-}
-
-impl Explain for ConfirmError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::NoTerminal { plugin, .. } => {
-                let place = plugin.as_ref().map(|plugin| format!(" before {plugin}")).unwrap_or_default();
-                Some(format!("--yes{place} changes them; --dry-run=clusters shows what would be done"))
-            }
-            Self::Declined => None,
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        match self {
-            Self::NoTerminal { .. } => ExitStatus::Usage,
-            Self::Declined => ExitStatus::Failed,
-        }
-    }
 }
 
 /// Above this number of clusters, the user types the number.

@@ -15,7 +15,7 @@ use super::Outcome;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::reach::Reach;
-use crate::error::{Explain, Failure};
+use crate::error::{Failure, mc};
 use crate::exit::ExitStatus;
 use crate::kubectl::verb::Effect;
 use crate::multi::selection::Choice;
@@ -92,15 +92,22 @@ pub(crate) fn recall<'a>(
             read(private.join(LAST_CHANGE)).or_else(|| read(private.join(LAST)))
         }
     };
-    let remembered: Remembered = remembered.ok_or(NothingToRetry::None)?;
+    let remembered: Remembered = remembered.ok_or_else(|| nothing("no cluster failed last time"))?;
     if effect != Effect::Reads && remembered.words != words {
-        return Err(NothingToRetry::OtherCommand { failed: remembered.words, words }.into());
+        return Err(nothing(format!("another command failed last: {:?}", remembered.words)).with_hint(
+            mc(format!("--cluster=NAMES {words}"))
+                .after("a change is retried as it was; choose the clusters"),
+        ));
     }
     let Remembered { server, clusters, contexts, .. } = remembered;
     if !clusters.is_empty() && host()?.server != server {
-        return Err(NothingToRetry::OtherHost { server }.into());
+        return Err(nothing(format!("the clusters of the last failure belong to another host: {server}")));
     }
     Ok(Choice::remembered(clusters, contexts))
+}
+
+fn nothing(why: impl Into<String>) -> Failure {
+    Failure::new(why).with_status(ExitStatus::NoSuchCluster)
 }
 
 /// The files of a command with this effect.
@@ -115,28 +122,3 @@ fn shown_words(words: &[OsString]) -> String {
 
 const LAST: &str = "last-failed.json";
 const LAST_CHANGE: &str = "last-failed-change.json";
-
-#[derive(Debug, PartialEq, thiserror::Error)]
-pub(crate) enum NothingToRetry {
-    #[error("no cluster failed last time")]
-    None,
-    #[error("the clusters of the last failure belong to another host: {server}")]
-    OtherHost { server: String },
-    #[error("another command failed last: {failed:?}")]
-    OtherCommand { failed: String, words: String },
-}
-
-impl Explain for NothingToRetry {
-    fn status(&self) -> ExitStatus {
-        ExitStatus::NoSuchCluster
-    }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::None | Self::OtherHost { .. } => None,
-            Self::OtherCommand { words, .. } => Some(format!(
-                "a change is retried as it was; choose the clusters: kubectl mc --cluster=NAMES {words}"
-            )),
-        }
-    }
-}

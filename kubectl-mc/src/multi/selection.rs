@@ -15,19 +15,20 @@ use std::collections::BTreeMap;
 
 use kubectl_mc_api::ClusterName;
 
-pub(crate) use context_filter::{ContextFilter, ContextFilterError};
-pub(crate) use field_filter::{FieldFilter, FieldFilterError};
+pub(crate) use context_filter::ContextFilter;
+pub(crate) use field_filter::FieldFilter;
 pub(crate) use growth::{Growth, Lists};
 pub(crate) use picker::{Picked, pick};
 use resolver::Resolver;
 pub(crate) use selected_clusters::{Readiness, SelectedCluster, SelectedClusters};
 pub(crate) use selection_error::{SelectionError, what_there_is};
-pub(crate) use term::{Kind, TermError, expression_error, selects_context};
+pub(crate) use term::{Kind, expression_error, selects_context};
 use term::{Pattern, Term};
 
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::inventory::InventoryError;
 use crate::config_file::ClusterSet;
+use crate::error::Failure;
 
 /// The choice before it is resolved.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,7 +49,7 @@ impl Choice {
         exclude: &[String],
         selector: Option<&str>,
         all: bool,
-    ) -> Result<Option<Self>, TermError> {
+    ) -> Result<Option<Self>, Failure> {
         let parsed = parse_terms(terms, exclude, Kind::Members)?;
         let chosen = all || !parsed.is_empty() || selector.is_some();
         let selector = selector.map(str::to_owned);
@@ -61,7 +62,7 @@ impl Choice {
         exclude: &[String],
         filter: Option<ContextFilter>,
         all: bool,
-    ) -> Result<Option<Self>, TermError> {
+    ) -> Result<Option<Self>, Failure> {
         let parsed = parse_terms(terms, exclude, Kind::Contexts)?;
         let chosen = all || !parsed.is_empty() || filter.is_some();
         let contexts = filter.unwrap_or_default();
@@ -156,7 +157,7 @@ impl Choice {
     }
 }
 
-fn parse_terms<S: AsRef<str>>(terms: &[S], exclude: &[String], kind: Kind) -> Result<Vec<Term>, TermError> {
+fn parse_terms<S: AsRef<str>>(terms: &[S], exclude: &[String], kind: Kind) -> Result<Vec<Term>, Failure> {
     let mut parsed = Vec::new();
     for text in terms {
         parsed.extend(term::parse_list(text.as_ref(), kind)?);

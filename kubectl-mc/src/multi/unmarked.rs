@@ -11,14 +11,12 @@ use std::sync::Arc;
 use kubectl_mc_api::names;
 use serde_json::{Value, json};
 
-use super::InputError;
 use crate::argv::Scanned;
-use crate::error::{Explain, Failure};
-use crate::exit::ExitStatus;
+use crate::error::{Context, Failure};
 use crate::kubectl::verb;
 
 /// The standard input of a command, cleaned for its verb.
-pub(crate) fn unmarked(scanned: &Scanned, input: Arc<[u8]>) -> Result<Arc<[u8]>, CopiesError> {
+pub(crate) fn unmarked(scanned: &Scanned, input: Arc<[u8]>) -> Result<Arc<[u8]>, Failure> {
     if !takes_manifests(scanned) {
         return Ok(input);
     }
@@ -31,10 +29,10 @@ pub(crate) fn unmarked_file(scanned: &Scanned, folder: &Path) -> Result<Option<F
         return Ok(None);
     }
     let mut input = Vec::new();
-    io::stdin().lock().read_to_end(&mut input).map_err(InputError::Read)?;
+    io::stdin().lock().read_to_end(&mut input).context(|| "cannot read standard input")?;
     let input = rewritten(&input)?.unwrap_or(input);
     let path = folder.join(format!("input-{}", std::process::id()));
-    let file = nameless(&path, &input).map_err(InputError::Keep)?;
+    let file = nameless(&path, &input).context(|| "cannot keep standard input in the cache folder")?;
     Ok(Some(file))
 }
 
@@ -58,7 +56,7 @@ fn takes_manifests(scanned: &Scanned) -> bool {
 }
 
 /// The objects without their marks; `None` if there is no mark, or if kubectl should report an error.
-fn rewritten(input: &[u8]) -> Result<Option<Vec<u8>>, CopiesError> {
+fn rewritten(input: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
     let Some(text) = std::str::from_utf8(input).ok().filter(|text| text.contains(names::CLUSTER)) else {
         return Ok(None);
     };
@@ -80,7 +78,11 @@ fn rewritten(input: &[u8]) -> Result<Option<Vec<u8>>, CopiesError> {
         .map(|(name, origins)| format!("{name} (of {})", origins.join(", ")))
         .collect();
     if !copies.is_empty() {
-        return Err(CopiesError { copies });
+        let copies = copies.join(", ");
+        return Err(Failure::usage(format!("standard input has several copies of one object: {copies}"))
+            .with_hint(
+                "each cluster would get all copies, and keep the last: get the objects from one cluster",
+            ));
     }
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     Ok(Some(list.to_string().into_bytes()))
@@ -124,26 +126,6 @@ fn name(item: &Value) -> String {
 
 /// Stands for the cluster of an object without a mark.
 const UNMARKED: &str = "the manifest";
-
-/// Several copies of one object for one cluster.
-#[derive(Debug, thiserror::Error)]
-#[error("standard input has several copies of one object: {}", copies.join(", "))]
-pub(crate) struct CopiesError {
-    copies: Vec<String>,
-}
-
-impl Explain for CopiesError {
-    fn hint(&self) -> Option<String> {
-        Some(
-            "each cluster would get all copies, and keep the last: get the objects from one cluster"
-                .to_owned(),
-        )
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
 
 #[cfg(test)]
 mod tests {

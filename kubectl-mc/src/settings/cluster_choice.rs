@@ -2,9 +2,8 @@
 //! or by `--cluster`, or a label selector that the host stores.
 
 use crate::cli::Flags;
-use crate::error::Explain;
-use crate::exit::ExitStatus;
-use crate::multi::selection::{Choice, FieldFilter, FieldFilterError, TermError};
+use crate::error::{Context, Failure, Hint, list_clusters};
+use crate::multi::selection::{Choice, FieldFilter};
 
 /// The chosen clusters.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,106 +18,88 @@ pub(crate) enum ClusterChoice {
 pub(crate) fn cluster_choice(
     argument: Option<&str>,
     flags: &Flags,
-) -> Result<Option<ClusterChoice>, ClusterChoiceError> {
+) -> Result<Option<ClusterChoice>, Failure> {
     let Flags { cluster, cluster_selector, r#where, all_clusters, exclude, retry_failed, .. } = flags;
     if *retry_failed {
-        return Err(ClusterChoiceError::RetryFailed);
+        return Err(takes_no_retry());
     }
     let terms = match argument {
         Some(argument) if !cluster.is_empty() && cluster.join(",") != argument => {
-            return Err(ClusterChoiceError::Different {
-                argument: argument.to_owned(),
-                flag: cluster.join(","),
-            });
+            let flag = cluster.join(",");
+            return Err(choose(format!(
+                "the argument {argument} and --cluster={flag} name different clusters"
+            )));
         }
         Some(argument) => vec![argument.to_owned()],
         None => cluster.clone(),
     };
     let kept = match (cluster_selector, all_clusters) {
-        (Some(_), true) => return Err(ClusterChoiceError::Two("--cluster-selector", "--all-clusters")),
+        (Some(_), true) => return Err(contradict("--cluster-selector", "--all-clusters")),
         (Some(_), false) => Some("--cluster-selector"),
         (None, true) => Some("--all-clusters"),
         (None, false) => None,
     };
     let Some(flag) = kept else {
         let choice = Choice::parse(&terms, exclude, None, false);
-        let choice = choice.map_err(|source| match argument {
-            Some(_) => ClusterChoiceError::Argument(source),
-            None => ClusterChoiceError::Flag(source),
+        let choice = choice.map_err(|failure| match argument {
+            Some(_) => failure,
+            None => failure.within("--cluster"),
         })?;
-        let filter = FieldFilter::parse(r#where).map_err(ClusterChoiceError::Where)?;
+        let filter = FieldFilter::parse(r#where).context(|| "--where")?;
         // An exclusion alone would select all other clusters.
         return match terms.is_empty() && filter.is_empty() {
-            true if !exclude.is_empty() => Err(ClusterChoiceError::OnlyExcluded),
+            true if !exclude.is_empty() => {
+                Err(Failure::usage("--exclude needs names or patterns of clusters to exclude from")
+                    .with_hint("for example: -C '*' --exclude=NAME"))
+            }
             true => Ok(None),
             false => Ok(Choice::filtered(choice, filter).map(ClusterChoice::Now)),
         };
     };
     if !terms.is_empty() {
-        return Err(ClusterChoiceError::Two(flag, "names of clusters"));
+        return Err(contradict(flag, "names of clusters"));
     }
     if !exclude.is_empty() {
-        return Err(ClusterChoiceError::Excluded(flag));
+        let failure =
+            Failure::usage(format!("--exclude cannot be combined with {flag} in a maintained grant"));
+        return Err(failure.with_hint(
+            "exclude by a label: --cluster-selector='NAME!=VALUE'; or choose by patterns: -C '*' --exclude=NAME",
+        ));
     }
     if !r#where.is_empty() {
-        return Err(ClusterChoiceError::Filtered(flag));
+        return Err(Failure::usage(format!(
+            "--where cannot be combined with {flag} in a maintained grant, which selects by labels only"
+        ))
+        .with_hint(
+            "--where alone grants on the clusters that match now: --where='metadata.labels.NAME=VALUE,ready=True'",
+        ));
     }
     Ok(Some(ClusterChoice::Selector(cluster_selector.clone())))
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ClusterChoiceError {
-    #[error("no cluster named")]
-    NoCluster,
-    #[error("the command takes no --retry-failed")]
-    RetryFailed,
-    #[error("the argument {argument} and --cluster={flag} name different clusters")]
-    Different { argument: String, flag: String },
-    #[error("{0} and {1} contradict each other")]
-    Two(&'static str, &'static str),
-    #[error("--exclude cannot be combined with {0} in a maintained grant")]
-    Excluded(&'static str),
-    #[error("--where cannot be combined with {0} in a maintained grant, which selects by labels only")]
-    Filtered(&'static str),
-    #[error("--where")]
-    Where(#[source] FieldFilterError),
-    #[error("--exclude needs names or patterns of clusters to exclude from")]
-    OnlyExcluded,
-    #[error("--cluster")]
-    Flag(#[source] TermError),
-    #[error(transparent)]
-    Argument(TermError),
+/// The failure of a command that takes clusters, and got none.
+pub(crate) fn no_cluster() -> Failure {
+    choose("no cluster named")
 }
 
-impl Explain for ClusterChoiceError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::Excluded(_) => {
-                "exclude by a label: --cluster-selector='NAME!=VALUE'; or choose by patterns: -C '*' --exclude=NAME"
-                    .to_owned()
-            }
-            Self::Filtered(_) => {
-                "--where alone grants on the clusters that match now: --where='metadata.labels.NAME=VALUE,ready=True'"
-                    .to_owned()
-            }
-            Self::Where(source) => return source.hint(),
-            Self::OnlyExcluded => "for example: -C '*' --exclude=NAME".to_owned(),
-            Self::Flag(source) | Self::Argument(source) => return source.hint(),
-            Self::NoCluster | Self::RetryFailed | Self::Different { .. } | Self::Two(..) => {
-                "choose clusters by an argument, by -C NAMES, by --cluster-selector=LABELS, by --where=FIELDS or by --all-clusters; `kubectl mc clusters` lists the clusters"
-                    .to_owned()
-            }
-        })
-    }
+/// The failure of a command that cannot retry another one.
+pub(crate) fn takes_no_retry() -> Failure {
+    choose("the command takes no --retry-failed")
+}
 
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
+fn contradict(one: &str, other: &str) -> Failure {
+    choose(format!("{one} and {other} contradict each other"))
+}
+
+fn choose(text: impl Into<String>) -> Failure {
+    let ways = "choose clusters by an argument, by -C NAMES, by --cluster-selector=LABELS, by --where=FIELDS or by --all-clusters";
+    Failure::usage(text).with_hint(Hint::from(ways).and(list_clusters()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::ExitStatus;
 
     fn flags(clusters: &[&str]) -> Flags {
         Flags { cluster: clusters.iter().map(|&name| name.to_owned()).collect(), ..Flags::default() }
@@ -177,7 +158,7 @@ mod tests {
         ] {
             let error = cluster_choice(None, &flags).unwrap_err();
             assert!(error.to_string().contains(said), "{error}");
-            assert_eq!(error.status(), ExitStatus::Usage);
+            assert_eq!(error.status, ExitStatus::Usage);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::cluster::cluster_id::KubeconfigContext;
 use crate::cluster::context::{self, Collision, HostError};
 use crate::config_file;
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{Context, Failure};
 use crate::exit::ExitStatus;
 use crate::json;
 use crate::log::without_credential;
@@ -16,7 +16,7 @@ use crate::multi::selection::{ContextFilter, ListOf, SelectedCluster};
 use crate::next_command::GivenFlags;
 use crate::printer::Printer;
 use crate::server_text::escaped;
-use crate::settings::{Settings, SettingsError};
+use crate::settings::Settings;
 use crate::tabwriter::TabWriter;
 use crate::yaml;
 
@@ -30,7 +30,7 @@ pub(super) fn run(
         return Err(Failure::usage(format!("--contexts cannot be combined with {flag}")).with_hint(HINT));
     }
     let filter = flags.context_selector.as_deref().map(ContextFilter::parse).transpose();
-    let filter = filter.map_err(SettingsError::ContextSelector)?;
+    let filter = filter.context(|| "--context-selector")?;
     let settings = Settings::resolve(flags, env)?;
     let contexts = match context::contexts(&settings.host, env) {
         Err(none @ HostError::NoContexts { .. }) => {

@@ -10,9 +10,9 @@ use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::hop::{Asked, Hop, Refusal};
 use crate::cluster::reach::{HostReach, Reach};
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::Failure;
 use crate::exit::ExitStatus;
-use crate::kubectl::preflight::PreflightError;
+use crate::kubectl::preflight;
 use crate::log::{Log, without_credential};
 use crate::multi::ClusterProgress;
 use crate::multi::direct::{MemberFailure, Merge, PlainText, Plan, TakeOver, Task};
@@ -93,7 +93,7 @@ pub(super) fn run_through(
         }
         (Ok(Some(MemberFailure::Refused(refusal))), Some(host), Some(member)) => {
             let program = if take_over == TakeOver::Never { "kubectl mc" } else { "kubectl" };
-            Err(PreflightError::new(program, scanned, &host.found, member, &refusal).into())
+            Err(preflight::refused(program, scanned, &host.found, member, &refusal))
         }
         (Ok(Some(MemberFailure::NegativeAnswer)), ..) => {
             printer.release();
@@ -108,13 +108,10 @@ pub(super) fn run_through(
             printer.release();
             let (verb, context) = (scanned.verb().unwrap_or_default(), cluster.to_string());
             let server = cluster.context().map(|context| without_credential(&context.cluster.server));
-            Err(Unreachable {
-                verb: verb.to_string_lossy().into_owned(),
-                context,
-                server: server.unwrap_or_default(),
-                reason,
-            }
-            .into())
+            let (verb, server) = (verb.to_string_lossy(), server.unwrap_or_default());
+            let text = format!("kubectl mc {verb} on context {context} ({server}): unreachable: {reason}");
+            let hint = format!("check the network and the server of context {context}");
+            Err(Failure::new(text).with_hint(hint))
         }
         (Ok(Some(failure)), ..) => {
             printer.release();
@@ -159,19 +156,3 @@ fn place_of(failure: &MemberFailure, one: &OneCluster<'_>, host: Option<&HostRea
 const FORBIDDEN: u16 = 403;
 /// kubectl's error names the missing object.
 const NOT_FOUND: u16 = 404;
-
-/// The server of a context does not respond, and kubectl does not take over.
-#[derive(Debug, thiserror::Error)]
-#[error("kubectl mc {verb} on context {context} ({server}): unreachable: {reason}")]
-struct Unreachable {
-    verb: String,
-    context: String,
-    server: String,
-    reason: ServerText,
-}
-
-impl Explain for Unreachable {
-    fn hint(&self) -> Option<String> {
-        Some(format!("check the network and the server of context {}", self.context))
-    }
-}

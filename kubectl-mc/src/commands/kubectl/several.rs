@@ -150,7 +150,7 @@ fn confirm_picked(
         return Ok(());
     }
     let place = cluster.member().map(|_| host.get()).transpose()?.map(|host| host.describe());
-    Ok(multi::confirm_one(scanned, cluster, place.as_deref())?)
+    multi::confirm_one(scanned, cluster, place.as_deref())
 }
 
 /// The host, loaded on first use.

@@ -13,7 +13,7 @@ use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::AgentError;
+use super::no_token;
 use super::token::Claims;
 use crate::apply::delete::Delete;
 use crate::apply::{Applied, Apply};
@@ -104,7 +104,7 @@ impl Account<'_> {
         });
         let answer = self.host.create(&format!("{}/token", self.path()), &request).await?;
         let token = answer["status"]["token"].as_str().filter(|token| !token.is_empty());
-        let token = token.ok_or_else(|| AgentError::NoToken(self.name.to_string()))?.to_owned();
+        let token = token.ok_or_else(|| no_token(self.name))?.to_owned();
         // A kube-apiserver with --service-account-max-token-expiration responds with the granted lifetime.
         let life = answer["spec"]["expirationSeconds"].as_u64().map_or(life, Duration::from_secs);
         Ok(AgentToken { fresh: Some(token), granted: AgentGranted(Some(life)) })
@@ -122,7 +122,7 @@ impl Account<'_> {
                 return Ok(token);
             }
             if begin.elapsed() > TIMEOUT {
-                return Err(AgentError::NoToken(self.name.to_string()).into());
+                return Err(no_token(self.name));
             }
             sleep(POLL).await;
         }

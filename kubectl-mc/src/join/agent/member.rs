@@ -10,15 +10,15 @@ use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE};
 use kubectl_mc_api::path;
 use serde_json::{Value, json};
 
-use super::AgentError;
 use super::plan::AgentPlan;
 use super::survey::Found;
 use crate::cache::hash;
 use crate::cluster::fields::{condition, items};
+use crate::error::Failure;
 use crate::join::side::{Side, SideError};
 
 /// The objects to apply before the token is written, and those to apply after it.
-pub(crate) fn objects(plan: &AgentPlan, found: &Found) -> Result<(Vec<Value>, Vec<Value>), AgentError> {
+pub(crate) fn objects(plan: &AgentPlan, found: &Found) -> Result<(Vec<Value>, Vec<Value>), Failure> {
     let secret = plan.host.secret();
     if found.owner().is_some() {
         return Ok((vec![secret], Vec::new()));

@@ -10,14 +10,12 @@ use kubectl_mc_api::direct;
 use kubectl_mc_api::manifests::{self, Agent, AgentValues, HostConnection};
 use serde_json::Value;
 
-use super::AgentError;
 use crate::cli::{AgentArgs, AgentTokenLife, RELEASED_IMAGE};
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::{Context, Failure};
 use crate::join::address;
 use crate::join::agent::survey::Found;
 use crate::join::agent::trust::Trust;
-use crate::join::endpoint::{self, CaError, Endpoint};
+use crate::join::endpoint::{self, Endpoint};
 
 /// The agent to run on the member.
 pub(crate) struct AgentPlan {
@@ -41,7 +39,7 @@ impl AgentPlan {
         name: &ClusterName,
         arguments: &AgentArgs,
         host: Option<(&str, &Cluster)>,
-    ) -> Result<Self, PlanError> {
+    ) -> Result<Self, Failure> {
         let AgentArgs {
             agent: _,
             enroll: _,
@@ -57,29 +55,41 @@ impl AgentPlan {
             agent_token,
         } = arguments;
         let values = match agent_values {
-            Some(file) => read(file).map_err(|reason| PlanError::Values { file: file.clone(), reason })?,
+            Some(file) => read(file).map_err(|reason| {
+                Failure::usage(format!("cannot read the agent's values of {}: {reason}", file.display()))
+            })?,
             None => AgentValues::default(),
         };
         if !is_target(&values.target) {
-            return Err(PlanError::Target(values.target));
+            return Err(Failure::usage(format!(
+                "target {:?} of the agent's values is not HOST:PORT",
+                values.target
+            )));
         }
         let image = agent_image.clone().or_else(|| values.image.reference());
         let cluster = host.map(|(_, cluster)| cluster);
         let server = agent_server.clone().or_else(|| host.map(|(server, _)| server.to_owned()));
-        let server = server.ok_or(PlanError::NoHost)?;
+        let server = server.ok_or_else(|| {
+            set_server("the host's address is unknown: its context is not in the kubeconfig".to_owned())
+        })?;
         let trust = Trust::read(arguments)?;
         let ca = match &trust {
             Some(trust) => trust.ca().map(str::to_owned),
-            None => cluster.map(endpoint::ca).transpose()?.flatten(),
+            None => cluster.map(endpoint::ca).transpose().map_err(unusable_ca)?.flatten(),
         };
         let is_unverified = |cluster: &Cluster| cluster.insecure_skip_tls_verify == Some(true);
         if trust.is_none() && ca.is_none() && agent_server.is_none() && cluster.is_some_and(is_unverified) {
-            return Err(PlanError::Unverified);
+            return Err(Failure::usage(
+                "the host's context does not verify the host's certificate, and an agent must",
+            )
+            .with_hint(SET_CA));
         }
         let of_context = || cluster.and_then(|cluster| cluster.tls_server_name.clone());
         let filled = |text: String| Some(text).filter(|text| !text.is_empty());
         let host = HostConnection {
-            server: endpoint::checked(&server).map_err(|reason| PlanError::Server { server, reason })?,
+            server: endpoint::checked(&server).map_err(|reason| {
+                set_server(format!("the host's server {server:?} cannot be used by an agent: {reason}"))
+            })?,
             ca,
             tls_server_name: agent_tls_server_name.clone().or_else(of_context).and_then(filled),
             // The proxy of the kubeconfig is for this machine.
@@ -119,25 +129,42 @@ impl AgentPlan {
     }
 
     /// All objects of the member except the Secret, in the order to apply them.
-    pub(crate) fn objects(&self) -> Result<Vec<Value>, AgentError> {
-        let image = self.image.clone().ok_or(AgentError::NoImage)?;
+    pub(crate) fn objects(&self) -> Result<Vec<Value>, Failure> {
+        let image = self.image.clone().ok_or_else(|| {
+            Failure::new("no image of mc-sidecar for the agent: this build of kubectl-mc does not name one")
+                .with_hint("set it by --agent-image=IMAGE")
+        })?;
         let (cluster, values) = (self.cluster.clone(), self.values.clone());
-        Ok(Agent { cluster, image, values }.objects()?)
+        Agent { cluster, image, values }.objects().context(|| "cannot make the agent's manifests")
     }
 
     /// The same plan, without a request to the host for a better address.
-    pub(crate) fn for_others(self) -> Result<Self, PlanError> {
+    pub(crate) fn for_others(self) -> Result<Self, Failure> {
         match (self.unpinned(), self.locality()) {
-            (_, Some(what)) => Err(PlanError::Local { server: self.host.server, what }),
+            (_, Some(what)) => Err(set_server(format!(
+                "the host's server {} is {what}: the agent cannot reach it",
+                self.host.server
+            ))),
             (Some(unpinned), None) => Err(unpinned),
             (None, None) => Ok(self),
         }
     }
 
     /// Why the agent cannot verify the host: neither a CA nor the flag to do without is there.
-    pub(crate) fn unpinned(&self) -> Option<PlanError> {
+    pub(crate) fn unpinned(&self) -> Option<Failure> {
         let is_unpinned = self.host.ca.is_none() && self.trust != Some(Trust::SystemRoots);
-        is_unpinned.then(|| PlanError::Unpinned { server: self.host.server.clone() })
+        is_unpinned.then(|| {
+            Failure::usage(format!(
+                "the certificate authority of the host's server {} is unknown: the agent would send its token to any server \
+                 of that name with a certificate of a public authority",
+                self.host.server
+            ))
+            .with_hint(
+                "write the root certificate of the host's authority into FILE, and add --agent-server-ca=FILE: \
+                 `openssl s_client -connect HOST:443 </dev/null` names it at the greatest depth; to accept every public \
+                 authority: --agent-trust-system-roots",
+            )
+        })
     }
 
     /// The member's connection, which the agent carries. An agent that another tool installed keeps its
@@ -164,51 +191,17 @@ fn read(file: &PathBuf) -> Result<AgentValues, String> {
     AgentValues::parse(&text).map_err(|error: manifests::Error| error.to_string())
 }
 
-/// Flags from which no agent can be planned.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PlanError {
-    #[error("cannot read the agent's values of {}: {reason}", file.display())]
-    Values { file: PathBuf, reason: String },
-    #[error("target {0:?} of the agent's values is not HOST:PORT")]
-    Target(String),
-    #[error("the host's certificate authority cannot be used")]
-    Ca(#[from] CaError),
-    #[error("the host's server {server:?} cannot be used by an agent: {reason}")]
-    Server { server: String, reason: &'static str },
-    #[error("the host's server {server} is {what}: the agent cannot reach it")]
-    Local { server: String, what: &'static str },
-    #[error("the host's context does not verify the host's certificate, and an agent must")]
-    Unverified,
-    #[error(
-        "the certificate authority of the host's server {server} is unknown: the agent would send its token to any server \
-         of that name with a certificate of a public authority"
-    )]
-    Unpinned { server: String },
-    #[error("the host's address is unknown: its context is not in the kubeconfig")]
-    NoHost,
+/// The failure of the host's certificate authority.
+pub(super) fn unusable_ca(failure: Failure) -> Failure {
+    failure.within("the host's certificate authority cannot be used").with_hint(SET_CA)
 }
 
-impl Explain for PlanError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Values { .. } | Self::Target(_) => None,
-            Self::Ca(_) | Self::Unverified => Some("set it by --agent-server-ca=FILE".to_owned()),
-            Self::Unpinned { .. } => Some(
-                "write the root certificate of the host's authority into FILE, and add --agent-server-ca=FILE: \
-                 `openssl s_client -connect HOST:443 </dev/null` names it at the greatest depth; to accept every public \
-                 authority: --agent-trust-system-roots"
-                    .to_owned(),
-            ),
-            Self::Server { .. } | Self::Local { .. } | Self::NoHost => {
-                Some("set the URL of the host that the member reaches: --agent-server=https://…".to_owned())
-            }
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
+fn set_server(text: String) -> Failure {
+    Failure::usage(text)
+        .with_hint("set the URL of the host that the member reaches: --agent-server=https://…")
 }
+
+const SET_CA: &str = "set it by --agent-server-ca=FILE";
 
 #[cfg(test)]
 mod tests {
@@ -291,7 +284,7 @@ mod tests {
         assert!(of("https://h", &insecure).contains("an agent must"));
         assert!(of("http://h", &cluster()).contains("it must be https"));
         let unknown = AgentPlan::of(&name(), &AgentArgs::default(), None).err().unwrap();
-        assert!(unknown.hint().unwrap().contains("--agent-server="));
+        assert!(unknown.hint.unwrap().to_string().contains("--agent-server="));
     }
 
     #[test]
@@ -302,7 +295,7 @@ mod tests {
         let (none, default) = (Cluster::default(), AgentArgs::default());
         let error = of(&default, &none).for_others().err().unwrap();
         assert!(error.to_string().contains("authority of the host's server https://h is unknown"), "{error}");
-        let hint = error.hint().unwrap();
+        let hint = error.hint.unwrap().to_string();
         assert!(hint.contains("--agent-server-ca=FILE") && hint.contains("--agent-trust-system-roots"));
         assert!(of(&default, &cluster()).unpinned().is_none());
         let system = AgentArgs { agent_trust_system_roots: true, ..AgentArgs::default() };

@@ -6,11 +6,11 @@ use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE};
 use kubectl_mc_api::path;
 
 use super::account::{Account, AgentGranted};
+use super::member;
 use super::steps::secret_name;
 use super::token::Claims;
-use super::{AgentError, member};
 use crate::cli::AgentTokenLife;
-use crate::error::Failure;
+use crate::error::{Failure, mc};
 use crate::join::endpoint;
 use crate::join::side::{Side, SideError};
 
@@ -39,7 +39,10 @@ pub(crate) async fn renew(
 ) -> Result<Option<AgentGranted>, Failure> {
     let secret = member.get(&path::secret(AGENT_NAMESPACE, AGENT)).await?;
     let Some(secret) = secret else {
-        return Err(AgentError::NoAgent { member: member.describe(), secret: secret_name() }.into());
+        let (member, secret) = (member.describe(), secret_name());
+        let join = mc("join NAME --member-context=NAME --agent");
+        return Err(Failure::new(format!("the {member}, has no agent: its Secret {secret} is missing"))
+            .with_hint(join.after("start the agent")));
     };
     if member::has_certificate(Some(&secret)) {
         return Ok(None);

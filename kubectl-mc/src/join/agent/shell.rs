@@ -5,11 +5,11 @@ use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::names::AGENTS;
 use serde_json::Value;
 
-use super::AgentError;
 use super::account;
 use super::plan::AgentPlan;
 use crate::apply::diff::documents;
 use crate::cli::AgentTokenLife;
+use crate::error::Failure;
 use crate::join::here_document::here_document;
 
 /// The variable that passes the member's certificate authority to the host: base64, as in a Secret's `data`.
@@ -48,7 +48,7 @@ pub(crate) fn token(kubectl: &str, name: &ClusterName, plan: &AgentPlan) -> Stri
 }
 
 /// The commands that start the agent, in a shell that has its token in a variable.
-pub(crate) fn start(kubectl: &str, plan: &AgentPlan) -> Result<String, AgentError> {
+pub(crate) fn start(kubectl: &str, plan: &AgentPlan) -> Result<String, Failure> {
     let objects = plan.objects()?;
     let (pods, others): (Vec<_>, Vec<_>) =
         objects.into_iter().partition(|object| object["kind"] == "Deployment");

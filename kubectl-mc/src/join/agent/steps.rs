@@ -12,7 +12,7 @@ use super::account::{self, Account, AgentGranted};
 use super::plan::AgentPlan;
 use super::survey::Found;
 use super::wait::Waiting;
-use super::{AgentError, member, trust};
+use super::{member, trust};
 use crate::apply::delete::Delete;
 use crate::apply::{Applied, Apply, Change};
 use crate::cli::AgentTokenLife;
@@ -87,7 +87,7 @@ impl AgentSteps<'_> {
     }
 
     /// The objects of a dry run on the member.
-    pub(crate) fn on_member(&self) -> Result<Vec<Value>, AgentError> {
+    pub(crate) fn on_member(&self) -> Result<Vec<Value>, Failure> {
         let (mut before, after) = member::objects(self.plan, self.found)?;
         before.extend(after);
         Ok(before)

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::plan::AgentPlan;
 use crate::cli::AgentTokenLife;
-use crate::error::Explain;
 use crate::join::address;
 use crate::join::preflight::{Finding, Names, rights};
 use crate::join::side::{Side, SideError};
@@ -111,10 +110,12 @@ impl AgentSurvey {
                 hint,
             ));
         }
-        findings.extend(
-            plan.unpinned()
-                .map(|unpinned| Finding::Refused(unpinned.to_string(), unpinned.hint().unwrap_or_default())),
-        );
+        findings.extend(plan.unpinned().map(|unpinned| {
+            Finding::Refused(
+                unpinned.to_string(),
+                unpinned.hint.map(|hint| hint.to_string()).unwrap_or_default(),
+            )
+        }));
         findings.extend(rights("host", kubectl, &self.missing_on_host));
         findings
     }

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use super::member;
 use crate::cli::AgentArgs;
-use crate::join::endpoint::{self, CaError};
+use crate::error::Failure;
+use crate::join::agent::plan;
+use crate::join::endpoint;
 use crate::join::pem;
 use crate::join::side::{Side, SideError};
 
@@ -24,13 +26,17 @@ pub(crate) enum Trust {
 
 impl Trust {
     /// Reads `--agent-server-ca` and `--agent-trust-system-roots`.
-    pub(crate) fn read(flags: &AgentArgs) -> Result<Option<Self>, CaError> {
+    pub(crate) fn read(flags: &AgentArgs) -> Result<Option<Self>, Failure> {
         let Some(file) = &flags.agent_server_ca else {
             return Ok(flags.agent_trust_system_roots.then_some(Self::SystemRoots));
         };
         let file = file.to_string_lossy();
-        let authorities = pem::authorities(&endpoint::read(&file)?);
-        let authorities = authorities.ok_or_else(|| CaError::Invalid { file: file.into_owned() })?;
+        let authorities = pem::authorities(&endpoint::read(&file).map_err(plan::unusable_ca)?);
+        let authorities = authorities.ok_or_else(|| {
+            plan::unusable_ca(Failure::usage(format!(
+                "{file} is not a PEM bundle of certificate authorities"
+            )))
+        })?;
         Ok(Some(Self::Pinned(authorities)))
     }
 
@@ -70,8 +76,6 @@ mod tests {
     use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 
     use super::*;
-    use crate::error::Explain;
-    use crate::join::agent::plan::PlanError;
     use crate::join::side::fake;
 
     fn authority() -> String {
@@ -80,7 +84,7 @@ mod tests {
         params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem().replace("\r\n", "\n")
     }
 
-    fn read(text: &str) -> Result<Option<Trust>, CaError> {
+    fn read(text: &str) -> Result<Option<Trust>, Failure> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         Trust::read(&AgentArgs { agent_server_ca: Some(file.path().into()), ..AgentArgs::default() })
@@ -99,7 +103,7 @@ mod tests {
         for text in ["", "nonsense", &key, broken, &format!("{}{broken}", authority())] {
             let error = read(text).unwrap_err();
             assert!(error.to_string().ends_with("is not a PEM bundle of certificate authorities"), "{error}");
-            assert_eq!(PlanError::from(error).hint().unwrap(), "set it by --agent-server-ca=FILE");
+            assert_eq!(error.hint, Some("set it by --agent-server-ca=FILE".into()));
         }
     }
 

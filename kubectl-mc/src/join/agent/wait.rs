@@ -9,9 +9,8 @@ use kubectl_mc_api::{ClusterName, path};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::AgentError;
 use crate::cluster::pods::{self, Problem};
-use crate::error::Failure;
+use crate::error::{CommandLine, Failure};
 use crate::join::side::{Side, SideError};
 use crate::join::wait::{State, state};
 use crate::progress::Step;
@@ -84,7 +83,7 @@ impl Waiting<'_> {
             };
             let said = problem.as_ref().map_or(said, Problem::to_string);
             if begin.elapsed() > timeout || problem.as_ref().is_some_and(Problem::is_final) {
-                return Err(self.not_connected(said, problem.as_ref()).await.into());
+                return Err(self.not_connected(said, problem.as_ref()).await);
             }
             step.update(&said);
             sleep(POLL).await;
@@ -105,22 +104,22 @@ impl Waiting<'_> {
         Ok(pods::newest(&sets, list))
     }
 
-    async fn not_connected(&self, mut said: String, problem: Option<&Problem>) -> AgentError {
+    async fn not_connected(&self, mut said: String, problem: Option<&Problem>) -> Failure {
         if let Some(pod) = problem.and_then(Problem::crashed) {
             let client = &self.member.at.client;
             said = format!("{said}{}", pods::last_words(client, AGENT_NAMESPACE, pod, AGENT).await);
         }
         let kubectl = self.member.at.cluster.kubectl();
         let hint = match problem {
-            Some(_) => format!("`{kubectl} -n {AGENT_NAMESPACE} describe pods` shows the details"),
-            None => format!(
-                "`{kubectl} -n {AGENT_NAMESPACE} logs deployment/{AGENT}` shows why it does not reach {}; set the host's \
-                 address, certificate authority and proxy as seen from the member (--agent-server, --agent-server-ca, \
-                 --agent-proxy)",
-                self.server
-            ),
+            Some(_) => CommandLine::new(format!("{kubectl} -n {AGENT_NAMESPACE} describe pods")).that("shows the details"),
+            None => CommandLine::new(format!("{kubectl} -n {AGENT_NAMESPACE} logs deployment/{AGENT}"))
+                .that(format!("shows why it does not reach {}", self.server))
+                .and(
+                    "set the host's address, certificate authority and proxy as seen from the member (--agent-server, \
+                     --agent-server-ca, --agent-proxy)",
+                ),
         };
-        AgentError::NotConnected { name: self.name.to_string(), said, hint }
+        Failure::new(format!("the agent of {} is not connected: {said}", self.name)).with_hint(hint)
     }
 }
 

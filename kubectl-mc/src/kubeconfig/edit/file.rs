@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::cache::create_private;
-use crate::error::Explain;
+use crate::error::{Context, Failure};
 
 /// The locked file. Dropping this value releases the lock.
 pub(super) struct LockedFile {
@@ -17,8 +17,8 @@ pub(super) struct LockedFile {
 }
 
 impl LockedFile {
-    pub(super) fn open(path: &Path) -> Result<Self, FileError> {
-        let read = |source| FileError::Read { file: path.to_owned(), source };
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+        let read = |error| Failure::new(format!("cannot read {}", path.display())).because(&error);
         let path = fs::canonicalize(path).map_err(read)?;
         let lock = Lock::take(&path)?;
         let text = fs::read_to_string(&path).map_err(read)?;
@@ -30,7 +30,7 @@ impl LockedFile {
     }
 
     /// Writes a new file and renames it, so that readers never see a partial file.
-    pub(super) fn replace(&self, text: &str) -> Result<(), FileError> {
+    pub(super) fn replace(&self, text: &str) -> Result<(), Failure> {
         let temporary = with_ending(&self.path, &format!(".{}.tmp", std::process::id()));
         // A killed process with the same id may have left it.
         let _ = fs::remove_file(&temporary);
@@ -38,7 +38,7 @@ impl LockedFile {
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
         }
-        written.map_err(|source| FileError::Write { file: self.path.clone(), source })
+        written.context(|| format!("cannot write {}", self.path.display()))
     }
 
     fn write(&self, temporary: &Path, text: &str) -> io::Result<()> {
@@ -63,12 +63,16 @@ impl LockedFile {
 struct Lock(PathBuf);
 
 impl Lock {
-    fn take(path: &Path) -> Result<Self, FileError> {
+    fn take(path: &Path) -> Result<Self, Failure> {
         let lock = with_ending(path, ".lock");
         match create_private(&lock) {
             Ok(_) => Ok(Self(lock)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(FileError::Locked { lock }),
-            Err(source) => Err(FileError::Write { file: path.to_owned(), source }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let lock = lock.display();
+                Err(Failure::new(format!("another program is writing the kubeconfig: {lock} exists"))
+                    .with_hint("try again; remove the lock file if no program is running"))
+            }
+            Err(error) => Err(Failure::new(format!("cannot write {}", path.display())).because(&error)),
         }
     }
 }
@@ -83,25 +87,4 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum FileError {
-    #[error("cannot read {}", file.display())]
-    Read { file: PathBuf, source: io::Error },
-    #[error("another program is writing the kubeconfig: {} exists", lock.display())]
-    Locked { lock: PathBuf },
-    #[error("cannot write {}", file.display())]
-    Write { file: PathBuf, source: io::Error },
-}
-
-impl Explain for FileError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Locked { .. } => {
-                Some("try again; remove the lock file if no program is running".to_owned())
-            }
-            Self::Read { .. } | Self::Write { .. } => None,
-        }
-    }
 }

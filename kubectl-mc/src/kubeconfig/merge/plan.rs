@@ -5,8 +5,9 @@ use serde_json::{Map, Value};
 
 use super::Report;
 use crate::cluster::context::{self, ClusterContext};
+use crate::error::Failure;
 use crate::kubeconfig::edit::{Section, UserFile, list};
-use crate::kubeconfig::entries::{ForeignEntry, Mark, MemberEntry};
+use crate::kubeconfig::entries::{Mark, MemberEntry, foreign};
 
 /// The changes of a file.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ impl Plan {
         host: &ClusterContext,
         entries: &[MemberEntry],
         known: Option<&[ClusterName]>,
-    ) -> Result<Self, ForeignEntry> {
+    ) -> Result<Self, Failure> {
         let section = |key, kind, entry: fn(&MemberEntry) -> &Value| {
             let wishes = entries.iter().map(|member| (member.name.as_str(), entry(member)));
             section(Section::of(old, key), kind, list(old, key), host, wishes, known)
@@ -60,13 +61,13 @@ fn section<'a>(
     host: &ClusterContext,
     wishes: impl Iterator<Item = (&'a str, &'a Value)>,
     known: Option<&[ClusterName]>,
-) -> Result<Section, ForeignEntry> {
+) -> Result<Section, Failure> {
     let mark = |entry: &Value| Mark::find(&entry[kind]).filter(|mark| mark.is_of(host));
     for (name, wish) in wishes {
         match list.iter().position(|entry| entry["name"] == name) {
             None => section.added.push(wish.clone()),
             Some(at) if mark(&list[at]).is_none() => {
-                return Err(ForeignEntry { kind, name: name.to_owned() });
+                return Err(foreign(kind, name));
             }
             Some(at) => {
                 let entry = updated(&list[at], wish, kind);

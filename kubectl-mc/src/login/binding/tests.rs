@@ -14,7 +14,7 @@ fn cluster(server: &str, more: Value) -> Value {
     cluster
 }
 
-fn requested(login: &str, server: &str) -> Result<Binding, BindingError> {
+fn requested(login: &str, server: &str) -> Result<Binding, Failure> {
     Binding::requested("hub", login, &cluster(server, json!({})))
 }
 
@@ -44,7 +44,7 @@ fn other_servers_get_nothing() {
         ("https://h/k8s/c1", "https://h/other"),
     ] {
         let error = requested(login, asked).unwrap_err();
-        assert!(matches!(error, BindingError::Elsewhere { .. }), "{asked}: {error}");
+        assert!(error.to_string().starts_with("the credential is for "), "{asked}: {error}");
     }
 }
 
@@ -64,8 +64,8 @@ fn ambiguous_addresses_are_refused() {
         assert!(requested("https://h/k8s/c1", asked).is_err(), "{asked}");
     }
     let error = requested("http://h", "http://h").unwrap_err();
-    assert_eq!(error, BindingError::NoTls { server: "http://h".to_owned() });
-    assert!(matches!(requested("https://h", "http://h"), Err(BindingError::NoTls { .. })));
+    assert!(error.to_string().starts_with("http://h is reached without TLS"), "{error}");
+    assert_eq!(requested("https://h", "http://h").unwrap_err(), error);
 }
 
 #[test]
@@ -90,18 +90,14 @@ fn authority_and_name_are_part_of_the_binding() {
     assert_ne!(requested("https://h", "https://h").unwrap().key(), key, "those of the system");
     assert_ne!(with(&one, json!({"tls-server-name": "evil"})).unwrap(), key);
     let error = with(&one, json!({"insecure-skip-tls-verify": true})).unwrap_err();
-    assert!(matches!(error, BindingError::NotVerified { .. }));
-    assert_eq!(with("no PEM", json!({})).unwrap_err(), BindingError::Authority);
+    assert!(error.to_string().contains("is not verified"), "{error}");
+    assert!(with("no PEM", json!({})).unwrap_err().to_string().ends_with("it is not PEM"));
 }
 
 #[test]
 fn requests_without_a_server_get_nothing() {
     for cluster in [Value::Null, json!({}), json!({"server": ""}), json!("https://h")] {
-        assert_eq!(
-            Binding::requested("hub", "https://h", &cluster),
-            Err(BindingError::NoCluster),
-            "{cluster}"
-        );
+        assert_eq!(Binding::requested("hub", "https://h", &cluster), Err(no_server()), "{cluster}");
     }
 }
 

@@ -128,7 +128,7 @@ impl Invocations {
             scanned.set_values("kuberc", kuberc.as_os_str());
         }
         local_port::adapt(&mut scanned, cluster, at);
-        Ok(rewrite::rewrite(scanned, through, cluster, &overlay, raw)?)
+        rewrite::rewrite(scanned, through, cluster, &overlay, raw)
     }
 }
 

@@ -3,10 +3,9 @@
 
 use regex::Regex;
 
-use super::term::{TermError, glob};
+use super::term::glob;
 use crate::cluster::cluster_id::KubeconfigContext;
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::Failure;
 use crate::suggestion;
 
 /// Requirements that a context must all meet.
@@ -35,7 +34,7 @@ impl PartialEq for Requirement {
 
 impl ContextFilter {
     /// Parses requirements separated by commas.
-    pub(crate) fn parse(text: &str) -> Result<Self, ContextFilterError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         text.split(',').map(|text| Requirement::parse(text.trim())).collect::<Result<_, _>>().map(Self)
     }
 
@@ -52,8 +51,8 @@ impl ContextFilter {
 }
 
 impl Requirement {
-    fn parse(text: &str) -> Result<Self, ContextFilterError> {
-        let invalid = || ContextFilterError::Requirement(text.to_owned());
+    fn parse(text: &str) -> Result<Self, Failure> {
+        let invalid = || Failure::usage(format!("{text:?} has no comparison operator")).with_hint(KNOWN);
         let (field, value) = text.split_once('=').ok_or_else(invalid)?;
         let (field, is) = match field.strip_suffix('!') {
             Some(field) => (field, false),
@@ -62,8 +61,18 @@ impl Requirement {
         let value = value.strip_prefix('=').filter(|_| is).unwrap_or(value).trim();
         let field = field.trim();
         let known = FIELDS.iter().find(|(name, _)| *name == field);
-        let (_, field) = known.ok_or_else(|| ContextFilterError::Field(field.to_owned()))?;
-        Ok(Self { field: *field, is, value: glob(value, |_| true, text)? })
+        let (_, field) = known.ok_or_else(|| {
+            let failure = Failure::usage(format!("unknown field {field:?}"));
+            match suggestion::nearest(field, ContextFilter::fields()) {
+                Some(nearest) => failure.with_hint(format!("did you mean {nearest}? {KNOWN}")),
+                None => failure.with_hint(KNOWN),
+            }
+        })?;
+        Ok(Self {
+            field: *field,
+            is,
+            value: glob(value, |_| true, text).map_err(|failure| failure.with_hint(KNOWN))?,
+        })
     }
 
     fn matches(&self, context: &KubeconfigContext) -> bool {
@@ -81,36 +90,14 @@ impl Requirement {
 const FIELDS: [(&str, Field); 3] =
     [("server", Field::Server), ("user", Field::User), ("namespace", Field::Namespace)];
 
-/// Why the text is not a valid selector.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(crate) enum ContextFilterError {
-    #[error("{0:?} has no comparison operator")]
-    Requirement(String),
-    #[error("unknown field {0:?}")]
-    Field(String),
-    #[error(transparent)]
-    Glob(#[from] TermError),
-}
-
-impl Explain for ContextFilterError {
-    fn hint(&self) -> Option<String> {
-        let known = "the fields are server, user and namespace, as in --context-selector='user=admin,server!=*.dev.*'";
-        let nearest = match self {
-            Self::Field(field) => suggestion::nearest(field, ContextFilter::fields()),
-            Self::Requirement(_) | Self::Glob(_) => None,
-        };
-        Some(nearest.map_or_else(|| known.to_owned(), |nearest| format!("did you mean {nearest}? {known}")))
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
+const KNOWN: &str =
+    "the fields are server, user and namespace, as in --context-selector='user=admin,server!=*.dev.*'";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cluster::context::{HostOptions, contexts};
+    use crate::exit::ExitStatus;
 
     #[test]
     fn contexts_are_chosen_by_server_user_and_namespace() {
@@ -153,8 +140,8 @@ contexts:
             [("usr=x", "did you mean user?"), ("", "the fields are"), ("user", "the fields are")]
         {
             let error = ContextFilter::parse(text).unwrap_err();
-            assert_eq!(error.status(), ExitStatus::Usage);
-            assert!(error.hint().unwrap().starts_with(hint), "{text:?}: {error}");
+            assert_eq!(error.status, ExitStatus::Usage);
+            assert!(error.hint.as_ref().unwrap().to_string().starts_with(hint), "{text:?}: {error}");
         }
     }
 }

@@ -13,8 +13,7 @@ use version::Version;
 
 use super::SelectedCluster;
 use super::selected_clusters::Listed;
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::Failure;
 use crate::suggestion;
 
 /// Requirements that a cluster must all meet.
@@ -42,7 +41,7 @@ enum Operator {
 
 impl FieldFilter {
     /// Parses filters, each with requirements separated by commas; all requirements of all filters apply.
-    pub(crate) fn parse<S: AsRef<str>>(filters: &[S]) -> Result<Self, FieldFilterError> {
+    pub(crate) fn parse<S: AsRef<str>>(filters: &[S]) -> Result<Self, Failure> {
         let requirements = filters.iter().flat_map(|filter| filter.as_ref().split(','));
         requirements.map(|text| Requirement::parse(text.trim())).collect::<Result<_, _>>().map(Self)
     }
@@ -65,9 +64,9 @@ impl FieldFilter {
 }
 
 impl Requirement {
-    fn parse(text: &str) -> Result<Self, FieldFilterError> {
+    fn parse(text: &str) -> Result<Self, Failure> {
         if text.is_empty() {
-            return Err(FieldFilterError::Empty);
+            return Err(Failure::usage("empty requirement").with_hint(EXAMPLE));
         }
         let at = text.find(['=', '!', '<', '>']).unwrap_or(text.len());
         let (field, rest) = text.split_at(at);
@@ -75,13 +74,12 @@ impl Requirement {
         let operator =
             OPERATORS.iter().find_map(|(word, operator)| Some((rest.strip_prefix(word)?, *operator)));
         let Some((value, operator)) = operator else {
-            return Err(FieldFilterError::NoOperator(text.to_owned()));
+            let failure = Failure::usage(format!("{text:?} has no comparison operator"));
+            return Err(failure.with_hint(EXAMPLE));
         };
         let value = value.trim();
-        let invalid = |reason: String| FieldFilterError::Value {
-            field: field.to_owned(),
-            value: value.to_owned(),
-            reason,
+        let invalid = |reason: String| {
+            Failure::usage(format!("invalid value {value:?} of {field}: {reason}")).with_hint(EXAMPLE)
         };
         if value.contains(['=', '<', '>', '!', '\\']) {
             return Err(invalid("one comparison for each comma".to_owned()));
@@ -103,16 +101,18 @@ impl Requirement {
             _ => kind.is_some() || field.starts_with("metadata.labels."),
         };
         if !known {
-            return Err(FieldFilterError::Field(field.to_owned()));
+            return Err(unknown_field(field));
         }
         let is = match operator {
             Operator::Equal => true,
             Operator::NotEqual => false,
-            _ => return Err(FieldFilterError::Order(field.to_owned())),
+            _ => return Err(Failure::usage(format!("{field} takes = and != only")).with_hint(EXAMPLE)),
         };
         if let Some(kind) = kind {
             let Some(kind) = CONDITIONS.iter().find(|known| **known == kind) else {
-                return Err(FieldFilterError::Condition(kind.to_owned()));
+                let known = format!("the conditions are {}", CONDITIONS.join(", "));
+                let failure = Failure::usage(format!("unknown condition {kind:?}"));
+                return Err(failure.with_hint(near(kind, CONDITIONS, &known)));
             };
             let status = STATUSES.iter().find(|status| status.eq_ignore_ascii_case(value));
             let status = status.ok_or_else(|| invalid(format!("expected {}", STATUSES.join(", "))))?;
@@ -120,7 +120,7 @@ impl Requirement {
         }
         if let Some(key) = field.strip_prefix("metadata.labels.") {
             if key.is_empty() {
-                return Err(FieldFilterError::Field(field.to_owned()));
+                return Err(unknown_field(field));
             }
             return Ok(Self::Label { is, key: key.to_owned(), value: value.to_owned() });
         }
@@ -207,49 +207,19 @@ const FIELD_NAMES: [&str; 8] = [
     "ready",
 ];
 
-/// Why the text is not a valid filter.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(crate) enum FieldFilterError {
-    #[error("empty requirement")]
-    Empty,
-    #[error("{0:?} has no comparison operator")]
-    NoOperator(String),
-    #[error("unknown field {0:?}")]
-    Field(String),
-    #[error("unknown condition {0:?}")]
-    Condition(String),
-    #[error("{0} takes = and != only")]
-    Order(String),
-    #[error("invalid value {value:?} of {field}: {reason}")]
-    Value { field: String, value: String, reason: String },
+fn unknown_field(field: &str) -> Failure {
+    let known = format!("the fields are {FIELDS}");
+    Failure::usage(format!("unknown field {field:?}")).with_hint(near(field, FIELD_NAMES, &known))
 }
 
-impl Explain for FieldFilterError {
-    fn hint(&self) -> Option<String> {
-        let example = || "for example: --where='status.version>=v1.34,ready=True'".to_owned();
-        Some(match self {
-            Self::Empty | Self::NoOperator(_) | Self::Order(_) | Self::Value { .. } => example(),
-            Self::Field(field) => {
-                let known = format!("the fields are {FIELDS}");
-                match suggestion::nearest(field, FIELD_NAMES) {
-                    Some(nearest) => format!("did you mean {nearest}? {known}"),
-                    None => known,
-                }
-            }
-            Self::Condition(kind) => {
-                let known = format!("the conditions are {}", CONDITIONS.join(", "));
-                match suggestion::nearest(kind, CONDITIONS) {
-                    Some(nearest) => format!("did you mean {nearest}? {known}"),
-                    None => known,
-                }
-            }
-        })
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
+fn near(given: &str, names: impl IntoIterator<Item = &'static str>, known: &str) -> String {
+    match suggestion::nearest(given, names) {
+        Some(nearest) => format!("did you mean {nearest}? {known}"),
+        None => known.to_owned(),
     }
 }
+
+const EXAMPLE: &str = "for example: --where='status.version>=v1.34,ready=True'";
 
 #[cfg(test)]
 mod tests;

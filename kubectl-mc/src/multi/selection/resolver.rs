@@ -8,6 +8,7 @@ use super::term::{self, Kind, Pattern, Term};
 use super::{FieldFilter, List, ListOf, SelectedCluster, SelectionError};
 use crate::cluster::cluster_id::ClusterId;
 use crate::config_file::ClusterSet;
+use crate::error::Context;
 
 pub(super) struct Resolver<'a, 'b> {
     sets: &'a BTreeMap<String, ClusterSet>,
@@ -123,13 +124,13 @@ impl<'a, 'b> Resolver<'a, 'b> {
         let mut terms = Vec::new();
         for text in &set.clusters {
             let read = term::parse_list(text, Kind::Members);
-            terms.extend(read.map_err(|source| SelectionError::Set { name: name.to_owned(), source })?);
+            terms.extend(read.context(|| format!("the set @{name} of the configuration"))?);
         }
         // A comma joins the requirements of label selectors, all of which apply.
         let both: Vec<_> = [selector, set.selector.as_deref()].into_iter().flatten().collect();
         let both = (!both.is_empty()).then(|| both.join(","));
         let own = FieldFilter::parse(set.r#where.as_slice());
-        let own = own.map_err(|source| SelectionError::SetFilter { name: name.to_owned(), source })?;
+        let own = own.context(|| format!("the set @{name} of the configuration: where"))?;
         self.open.push(name.to_owned());
         let chosen = self.choose(&terms, both.as_deref(), &filter.and(&own));
         self.open.pop();

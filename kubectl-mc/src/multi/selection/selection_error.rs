@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 
 use kubectl_mc_api::ClusterName;
 
-use super::FieldFilterError;
-use super::term::{Kind, TermError};
+use super::term::Kind;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::inventory::InventoryError;
-use crate::error::Explain;
+use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::suggestion;
 
@@ -31,12 +30,9 @@ pub(crate) enum SelectionError {
     NoSet { name: String, known: Vec<String>, file: Option<PathBuf> },
     #[error("the set @{name} contains itself")]
     Circle { name: String },
-    #[error("the set @{name} of the configuration")]
-    Set { name: String, source: TermError },
-    #[error("the set @{name} of the configuration: where")]
-    SetFilter { name: String, source: FieldFilterError },
-    #[error(transparent)]
-    Term(#[from] TermError),
+    /// A term or a filter is invalid.
+    #[error("{0}")]
+    Invalid(Failure),
     #[error(transparent)]
     List(#[from] InventoryError),
 }
@@ -48,6 +44,12 @@ impl SelectionError {
             Self::NoSet { name, known, .. } => Self::NoSet { name, known, file: configuration },
             error => error,
         }
+    }
+}
+
+impl From<Failure> for SelectionError {
+    fn from(failure: Failure) -> Self {
+        Self::Invalid(failure)
     }
 }
 
@@ -79,9 +81,7 @@ impl Explain for SelectionError {
                 Some(nearest.map_or_else(|| all.clone(), |nearest| format!("did you mean @{nearest}? {all}")))
             }
             Self::Circle { .. } => None,
-            Self::Set { source, .. } => source.hint(),
-            Self::Term(error) => error.hint(),
-            Self::SetFilter { source, .. } => source.hint(),
+            Self::Invalid(failure) => failure.hint.as_ref().map(ToString::to_string),
             Self::List(error) => error.hint(),
         }
     }
@@ -96,9 +96,7 @@ impl Explain for SelectionError {
             | Self::NoLabels
             | Self::NoSet { .. }
             | Self::Circle { .. }
-            | Self::Set { .. }
-            | Self::Term(_)
-            | Self::SetFilter { .. } => ExitStatus::Usage,
+            | Self::Invalid(_) => ExitStatus::Usage,
             Self::List(error) => error.status(),
         }
     }

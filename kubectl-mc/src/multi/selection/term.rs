@@ -2,12 +2,11 @@
 //! exclusion. A term selects members, or contexts of the kubeconfig: with the prefix `context:`, or if all
 //! terms select contexts.
 
-use kubectl_mc_api::{ClusterName, InvalidClusterName};
+use kubectl_mc_api::ClusterName;
 use regex::Regex;
 
 use crate::cluster::cluster_id::{CONTEXT_PREFIX, ClusterId, KubeconfigContext};
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::{Failure, list_clusters, mc};
 use crate::glob;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +71,7 @@ impl Pattern {
     }
 
     /// The pattern of a glob for contexts, now that the names of the contexts are known.
-    pub(super) fn among(&self, is_context: impl Fn(&str) -> bool) -> Result<Self, TermError> {
+    pub(super) fn among(&self, is_context: impl Fn(&str) -> bool) -> Result<Self, Failure> {
         match self {
             Self::ContextGlob(name) if is_context(name) => Ok(Self::Context(name.clone())),
             Self::ContextGlob(text) => Ok(Self::ContextExpression(glob(text, |_| true, text)?)),
@@ -113,7 +112,7 @@ impl PartialEq for Pattern {
 }
 
 /// Parses terms separated by commas; commas inside a /regex/ belong to it.
-pub(super) fn parse_list(text: &str, kind: Kind) -> Result<Vec<Term>, TermError> {
+pub(super) fn parse_list(text: &str, kind: Kind) -> Result<Vec<Term>, Failure> {
     let mut terms = Vec::new();
     let mut rest = text;
     loop {
@@ -123,7 +122,10 @@ pub(super) fn parse_list(text: &str, kind: Kind) -> Result<Vec<Term>, TermError>
             // The final slash of an expression is followed by a comma or the end.
             Some(expression) => {
                 let close = expression.find("/,").or_else(|| expression.strip_suffix('/').map(str::len));
-                let close = close.ok_or_else(|| TermError::Open(begin.to_owned()))?;
+                let close = close.ok_or_else(|| {
+                    Failure::usage(format!("the regular expression {begin:?} has no closing slash"))
+                        .with_hint(EXPRESSION)
+                })?;
                 rest.len() - expression.len() + close + 1
             }
             None => rest.find(',').unwrap_or(rest.len()),
@@ -146,7 +148,7 @@ pub(crate) fn selects_context(term: &str, name: &str) -> bool {
     matches!(pattern, Pattern::Context(selected) | Pattern::ContextGlob(selected) if selected == name)
 }
 
-fn parse(text: &str, kind: Kind) -> Result<Term, TermError> {
+fn parse(text: &str, kind: Kind) -> Result<Term, Failure> {
     let (exclude, body) = match text.strip_prefix('!') {
         Some(body) => (true, body),
         None => (false, text),
@@ -161,19 +163,30 @@ fn parse(text: &str, kind: Kind) -> Result<Term, TermError> {
         (_, None, Some(set)) => Pattern::Set(set.to_owned()),
         (Kind::Members, Some(expression), _) => Pattern::Expression(compile(expression, text)?),
         (Kind::Members, None, _) if is_glob => Pattern::Expression(glob(body, is_of_names, text)?),
-        (Kind::Members, None, _) => Pattern::Exact(ClusterName::try_from(body.to_owned())?),
+        (Kind::Members, None, _) => Pattern::Exact(name(body)?),
         (Kind::Contexts, Some(expression), _) => Pattern::ContextExpression(compile(expression, text)?),
         (Kind::Contexts, None, _) if is_glob => Pattern::ContextGlob(body.to_owned()),
-        (Kind::Contexts, None, _) if body.is_empty() => return Err(TermError::NoContext),
+        (Kind::Contexts, None, _) if body.is_empty() => {
+            return Err(Failure::usage("a context without a name")
+                .with_hint(mc("clusters --contexts").that("lists the contexts")));
+        }
         (Kind::Contexts, None, _) => Pattern::Context(body.to_owned()),
     };
     Ok(Term { exclude, pattern })
 }
 
 /// Compiles a glob, whose literal characters must be allowed in a name.
-pub(super) fn glob(text: &str, may_be: fn(char) -> bool, whole: &str) -> Result<Regex, TermError> {
-    let expression = glob::expression(text, may_be).ok_or_else(|| TermError::Glob(whole.to_owned()))?;
+pub(super) fn glob(text: &str, may_be: fn(char) -> bool, whole: &str) -> Result<Regex, Failure> {
+    let expression = glob::expression(text, may_be).ok_or_else(|| {
+        Failure::usage(format!("invalid glob {whole:?}"))
+            .with_hint("a glob consists of *, ?, [abc] and the characters of cluster names")
+    })?;
     compile(&expression, whole)
+}
+
+fn name(text: &str) -> Result<ClusterName, Failure> {
+    let name = ClusterName::try_from(text.to_owned());
+    name.map_err(|error| Failure::usage(error.to_string()).with_hint(list_clusters()))
 }
 
 fn is_of_names(letter: char) -> bool {
@@ -188,46 +201,19 @@ pub(crate) fn expression_error(error: &regex::Error) -> String {
     reason.strip_prefix("error: ").unwrap_or(reason).to_owned()
 }
 
-fn compile(expression: &str, text: &str) -> Result<Regex, TermError> {
-    Regex::new(expression)
-        .map_err(|error| TermError::Expression { text: text.to_owned(), reason: expression_error(&error) })
+fn compile(expression: &str, text: &str) -> Result<Regex, Failure> {
+    Regex::new(expression).map_err(|error| {
+        Failure::usage(format!("invalid regular expression {text:?}: {}", expression_error(&error)))
+            .with_hint(EXPRESSION)
+    })
 }
 
-/// Why the text is not a valid term.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(crate) enum TermError {
-    #[error(transparent)]
-    Name(#[from] InvalidClusterName),
-    #[error("a context without a name")]
-    NoContext,
-    #[error("invalid glob {0:?}")]
-    Glob(String),
-    #[error("the regular expression {0:?} has no closing slash")]
-    Open(String),
-    #[error("invalid regular expression {text:?}: {reason}")]
-    Expression { text: String, reason: String },
-}
-
-impl Explain for TermError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Name(_) => Some("`kubectl mc clusters` lists the clusters".to_owned()),
-            Self::NoContext => Some("`kubectl mc clusters --contexts` lists the contexts".to_owned()),
-            Self::Glob(_) => {
-                Some("a glob consists of *, ?, [abc] and the characters of cluster names".to_owned())
-            }
-            Self::Open(_) | Self::Expression { .. } => Some("for example: '/^eu-(a|b)-[0-9]+$/'".to_owned()),
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
+const EXPRESSION: &str = "for example: '/^eu-(a|b)-[0-9]+$/'";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::ExitStatus;
 
     fn chosen(term: &str, names: &[&str]) -> Vec<String> {
         let terms = parse_list(term, Kind::Members).unwrap();
@@ -292,7 +278,7 @@ mod tests {
     fn invalid_terms_are_refused() {
         for text in ["", "M1", "a,,b", "!", "m1/proxy", "..", "eu-[", "eu-[]", "EU-*", "*.x", "/a", "/(/"] {
             let error = parse_list(text, Kind::Members).unwrap_err();
-            assert_eq!(error.status(), ExitStatus::Usage, "{text}");
+            assert_eq!(error.status, ExitStatus::Usage, "{text}");
         }
     }
 }

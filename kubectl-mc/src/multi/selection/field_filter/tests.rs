@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::exit::ExitStatus;
 
 /// The names of the matching clusters among m1 (1.34.4, prod), m2 (1.33.9+k3s1, not ready) and m3 (without
 /// data).
@@ -80,12 +81,12 @@ fn invalid_filter_is_refused() {
         ("version>=1.33<1.35", "invalid value \"1.33<1.35\" of version: one comparison for each comma"),
     ] {
         let error = FieldFilter::parse(&[filter]).unwrap_err();
-        assert_eq!((error.to_string().as_str(), error.status()), (said, ExitStatus::Usage), "{filter}");
-        assert!(error.hint().is_some(), "{filter}");
+        assert_eq!((error.to_string().as_str(), error.status), (said, ExitStatus::Usage), "{filter}");
+        assert!(error.hint.is_some(), "{filter}");
     }
     assert!(FieldFilter::parse(&["name=M1"]).unwrap_err().to_string().starts_with("invalid value \"M1\""));
-    let hint = FieldFilter::parse(&["verison=1.34"]).unwrap_err().hint().unwrap();
+    let hint = FieldFilter::parse(&["verison=1.34"]).unwrap_err().hint.unwrap().to_string();
     assert!(hint.starts_with("did you mean version? the fields are metadata.name, "), "{hint}");
-    let hint = FieldFilter::parse(&["status.conditions.ready=True"]).unwrap_err().hint().unwrap();
+    let hint = FieldFilter::parse(&["status.conditions.ready=True"]).unwrap_err().hint.unwrap().to_string();
     assert!(hint.starts_with("did you mean Ready? the conditions are Ready, "), "{hint}");
 }

@@ -53,7 +53,7 @@ pub(super) fn of_pods(
 ) -> Result<Vec<Value>, Failure> {
     client::runtime()?.block_on(async {
         let client = client::connection(host, &Scanned::default(), env).await;
-        let client = client.map_err(|error| error.of(host.describe()))?;
+        let client = client.map_err(|error| error.of(&host.describe()))?;
         in_pods(arguments, host, &client).await
     })
 }
@@ -66,8 +66,8 @@ async fn in_pods(
     let pods = format!("/api/v1/namespaces/{}/pods", arguments.namespace);
     let path = format!("{pods}?labelSelector=app.kubernetes.io%2Fname%3D{SIDECAR}");
     let reply = client::get_by(client, &path, "application/json").await;
-    let reply = reply.map_err(|error| error.of(host.describe()))?;
-    let failed = |error: kube::Error| client::failed(error).of(host.describe());
+    let reply = reply.map_err(|error| error.of(&host.describe()))?;
+    let failed = |error: kube::Error| client::failed(error).of(&host.describe());
     let refused = |message: ServerText| {
         let (host, namespace) = (host.describe(), &arguments.namespace);
         Failure::new(format!(

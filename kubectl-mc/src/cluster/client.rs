@@ -20,7 +20,7 @@ use crate::cluster::credential::{Obtained, Plugin};
 use crate::cluster::hop::{self, Hop, Refusal};
 use crate::cluster::transport::{Refused, Transport};
 use crate::env::Env;
-use crate::error::{Explain, causes, chain};
+use crate::error::{Explain, Failure, causes, chain};
 use crate::log::Log;
 use crate::server_text::ServerText;
 
@@ -100,34 +100,21 @@ pub(crate) enum ClientError {
 
 impl Explain for ClientError {}
 
-/// Why a cluster did not respond, with its name.
-#[derive(Debug, thiserror::Error)]
-#[error("{failed} {cluster}: {reason}")]
-pub(crate) struct NoAnswer {
-    failed: &'static str,
-    cluster: String,
-    reason: String,
-    hint: Option<&'static str>,
-}
-
-impl Explain for NoAnswer {
-    fn hint(&self) -> Option<String> {
-        self.hint.map(str::to_owned)
-    }
-}
-
 /// The hint for an unreachable cluster.
 pub(crate) const CHECK_NETWORK: &str = "check the network, and the server of the kubeconfig context";
 
 impl ClientError {
     /// Adds the name of the cluster.
-    pub(crate) fn of(&self, cluster: String) -> NoAnswer {
-        let (failed, reason, hint) = match self {
-            Self::Unreachable(_) => ("cannot reach", self.reason(), Some(CHECK_NETWORK)),
-            Self::Tls(_) => ("cannot establish TLS with", self.reason(), None),
-            Self::Setup(_) | Self::TooLarge(_) => ("cannot use", chain(self), None),
-        };
-        NoAnswer { failed, cluster, reason, hint }
+    pub(crate) fn of(&self, cluster: &str) -> Failure {
+        match self {
+            Self::Unreachable(_) => {
+                Failure::new(format!("cannot reach {cluster}: {}", self.reason())).with_hint(CHECK_NETWORK)
+            }
+            Self::Tls(_) => Failure::new(format!("cannot establish TLS with {cluster}: {}", self.reason())),
+            Self::Setup(_) | Self::TooLarge(_) => {
+                Failure::new(format!("cannot use {cluster}: {}", chain(self)))
+            }
+        }
     }
 
     /// Whether kubectl would connect where the plugin refuses the server's key.

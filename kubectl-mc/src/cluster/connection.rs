@@ -2,11 +2,11 @@
 //! that write.
 
 use crate::argv::Scanned;
-use crate::cluster::client::{self, ClientError};
+use crate::cluster::client;
+use crate::cluster::context::ClusterContext;
 use crate::cluster::context::HostOptions;
-use crate::cluster::context::{ClusterContext, HostError};
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{Context, Failure};
 
 /// A cluster with an open connection.
 #[derive(Clone)]
@@ -38,56 +38,19 @@ impl NamedCluster<'_> {
 }
 
 /// Connects to the cluster of a context: the named one, the current one, or the pod's own cluster.
-pub(crate) async fn connect(options: &HostOptions, env: &Env) -> Result<Connection, ConnectError> {
+pub(crate) async fn connect(options: &HostOptions, env: &Env) -> Result<Connection, Failure> {
     to(ClusterContext::load(options, env)?, env).await
 }
 
 /// Connects to a cluster whose context is already loaded.
-pub(crate) async fn to(cluster: ClusterContext, env: &Env) -> Result<Connection, ConnectError> {
-    match client::connection(&cluster, &Scanned::default(), env).await {
-        Ok(client) => Ok(Connection { client, cluster }),
-        Err(source) => Err(ConnectError::Client { context: cluster.context_name(), source }),
-    }
+pub(crate) async fn to(cluster: ClusterContext, env: &Env) -> Result<Connection, Failure> {
+    let client = client::connection(&cluster, &Scanned::default(), env).await;
+    let client = client.context(|| format!("cannot use {}", cluster.context_name()))?;
+    Ok(Connection { client, cluster })
 }
 
 /// Runs a command that sends requests. Only such commands start an async runtime.
 pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(ConnectError::Runtime)?.block_on(command)
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConnectError {
-    #[error(transparent)]
-    Context(#[from] HostError),
-    #[error("cannot use {context}")]
-    Client { context: String, source: ClientError },
-    #[error("cannot start")]
-    Runtime(#[source] std::io::Error),
-}
-
-impl ConnectError {
-    /// The same connection for a context that is not the host of the command.
-    pub(crate) fn in_role(self, role: &'static str) -> Self {
-        match self {
-            Self::Context(error) => Self::Context(error.in_role(role)),
-            error => error,
-        }
-    }
-}
-
-impl Explain for ConnectError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Context(error) => error.hint(),
-            Self::Client { .. } | Self::Runtime(_) => None,
-        }
-    }
-
-    fn status(&self) -> crate::exit::ExitStatus {
-        match self {
-            Self::Context(error) => error.status(),
-            Self::Client { .. } | Self::Runtime(_) => crate::exit::ExitStatus::Failed,
-        }
-    }
+    runtime.context(|| "cannot start")?.block_on(command)
 }

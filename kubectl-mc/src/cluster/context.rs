@@ -20,7 +20,7 @@ pub(crate) use collisions::{Collision, collisions, kept_apart};
 pub(crate) use config::INTERACTIVE_MODE;
 pub(crate) use document::json as read_yaml;
 pub(crate) use error::HostError;
-pub(crate) use islands::{Island, UnusableContext};
+pub(crate) use islands::Island;
 use jiff::Timestamp;
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedExtension};
 pub(crate) use parse::parsed as read_kubeconfig;
@@ -30,7 +30,7 @@ use crate::argv::Scanned;
 use crate::cli::HubChoice;
 use crate::cluster::hub::{Hub, Origin};
 use crate::env::Env;
-use crate::error::Hint;
+use crate::error::{Failure, Hint};
 use crate::log::{Log, without_credential};
 use crate::next_command::GivenFlags;
 
@@ -210,7 +210,7 @@ impl ClusterContext {
     }
 
     /// Refuses a context of `--kubeconfig-dir` whose file or entry cannot be used.
-    pub(crate) fn check_usable(&self) -> Result<(), UnusableContext> {
+    pub(crate) fn check_usable(&self) -> Result<(), Failure> {
         self.island.as_ref().map_or(Ok(()), Island::check)
     }
 

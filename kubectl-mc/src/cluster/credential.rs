@@ -22,13 +22,14 @@ use serde_json::{Value, json};
 
 pub(crate) use self::cluster_info::cluster_info;
 pub(crate) use self::command::CREDENTIAL;
-pub(crate) use self::policy::{PolicyError, kuberc, permitted, preferences, without_preferences};
+pub(crate) use self::policy::{kuberc, permitted, preferences, without_preferences};
 use crate::argv::Scanned;
 use crate::child_output::{LIMIT, output_within};
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::{ClusterContext, User, read_yaml};
 use crate::cluster::transport;
 use crate::env::Env;
+use crate::error::Failure;
 
 /// The flags of kubectl that set a credential, so that kubectl ignores the user's credential plugin.
 pub(crate) const CREDENTIAL_FLAGS: &[&str] = &["token", "username", "client-certificate"];
@@ -76,7 +77,7 @@ fn obtain_once(host: ClusterContext, scanned: &Scanned, env: &Env) -> Result<Clu
 
 /// Refuses the credential plugin of the context's user, if the user's policy does not permit it. For commands
 /// whose kubectl would run the plugin: kubectl before 1.35 does not know the policy.
-pub(crate) fn check_policy(host: &ClusterContext, scanned: &Scanned, env: &Env) -> Result<(), PolicyError> {
+pub(crate) fn check_policy(host: &ClusterContext, scanned: &Scanned, env: &Env) -> Result<(), Failure> {
     match Plugin::of(host, scanned, env).map(|plugin| plugin.program) {
         Some(Err(PluginError::Policy(error))) => Err(error),
         Some(Ok(_) | Err(PluginError::NotFound { .. })) | None => Ok(()),
@@ -266,7 +267,8 @@ pub(crate) fn is_valid(expires: Option<Timestamp>) -> bool {
 
 /// The file of the plugin, if the user's policy permits it.
 fn program(user: &str, exec: &ExecConfig, scanned: &Scanned, env: &Env) -> Result<PathBuf, PluginError> {
-    let found = policy::permitted(user, exec.command.as_deref().unwrap_or_default(), scanned, env)?;
+    let found = policy::permitted(user, exec.command.as_deref().unwrap_or_default(), scanned, env);
+    let found = found.map_err(PluginError::Policy)?;
     found.map_err(|error| PluginError::NotFound { reason: not_started(exec, &error) })
 }
 
@@ -286,8 +288,8 @@ fn has_credential(user: &AuthInfo) -> bool {
 /// Why a plugin does not run.
 #[derive(Debug, thiserror::Error)]
 enum PluginError {
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
+    #[error("{0}")]
+    Policy(Failure),
     #[error("{reason}")]
     NotFound { reason: String },
 }

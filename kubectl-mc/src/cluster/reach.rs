@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::{ClusterContext, User};
-use crate::error::Explain;
+use crate::error::Failure;
 
 /// The host of a command.
 #[derive(Clone, Debug)]
@@ -44,11 +44,13 @@ pub(crate) struct Reach {
 
 impl Reach {
     /// The context that reaches a cluster.
-    pub(crate) fn of<'a>(&'a self, cluster: &'a ClusterId) -> Result<&'a ClusterContext, NoHost> {
+    pub(crate) fn of<'a>(&'a self, cluster: &'a ClusterId) -> Result<&'a ClusterContext, Failure> {
         match (cluster, &self.host) {
             (ClusterId::Context(context), _) => Ok(&context.cluster),
             (ClusterId::Member(_), Some(host)) => Ok(&host.through),
-            (ClusterId::Member(name), None) => Err(NoHost { cluster: name.to_string() }),
+            (ClusterId::Member(name), None) => {
+                Err(Failure::new(format!("internal error: no host was found for cluster {name}")))
+            }
         }
     }
 
@@ -57,12 +59,3 @@ impl Reach {
         self.host.as_ref().map_or_else(|| "your kubeconfig".to_owned(), |host| host.host.describe())
     }
 }
-
-/// A bug in the plugin: the host is always found if a member is chosen.
-#[derive(Debug, thiserror::Error)]
-#[error("internal error: no host was found for cluster {cluster}")]
-pub(crate) struct NoHost {
-    cluster: String,
-}
-
-impl Explain for NoHost {}

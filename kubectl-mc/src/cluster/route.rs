@@ -22,8 +22,7 @@ use crate::cluster::context::{ClusterContext, User};
 use crate::cluster::credential::{CREDENTIAL_FLAGS, Login};
 use crate::cluster::reach::HostReach;
 use crate::env::Env;
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::{CommandLine, Failure, Hint};
 use crate::log::Log;
 
 /// The route to members, and the caller's identity.
@@ -69,7 +68,7 @@ pub(crate) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Chooses the route. Fails only if the direct endpoint is required.
-    pub(crate) fn choose(&self) -> Result<Through<'a>, RouteError> {
+    pub(crate) fn choose(&self) -> Result<Through<'a>, Failure> {
         let host = self.login.found();
         let wanted = if host.hub.is_foreign() && self.wanted == RouteChoice::Auto {
             RouteChoice::Host
@@ -94,7 +93,7 @@ impl<'a> Request<'a> {
                 Some(endpoint)
             }
             Err(fault) if self.wanted == RouteChoice::Direct => {
-                return Err(RouteError { host: host.describe(), install: host.kubectl_mc(), fault });
+                return Err(no_direct_route(host, &fault));
             }
             Err(fault) => {
                 log.decision("Chose route", &[("route", &"host"), ("reason", &fault)]);
@@ -210,29 +209,16 @@ fn user<'a>(host: &'a ClusterContext, scanned: &Scanned) -> Option<&'a AuthInfo>
     host.kubeconfig.auth_infos.iter().find(|entry| entry.name == name)?.auth_info.as_ref()
 }
 
-/// Why `--route=direct` is not possible.
-#[derive(Debug, thiserror::Error)]
-#[error("no direct route to members of {host}: {fault}")]
-pub(crate) struct RouteError {
-    host: String,
-    install: String,
-    fault: Fault,
-}
-
-impl Explain for RouteError {
-    fn hint(&self) -> Option<String> {
-        Some(match self.fault {
-            Fault::NotPublished => format!(
-                "--route=host goes through the host; an admin of the host publishes a direct endpoint: {} install --expose=TYPE",
-                self.install
-            ),
-            _ => "--route=host goes through the host".to_owned(),
-        })
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Failed
-    }
+fn no_direct_route(host: &ClusterContext, fault: &Fault) -> Failure {
+    let hint = Hint::from("--route=host goes through the host");
+    let hint = match fault {
+        Fault::NotPublished => hint.and(
+            CommandLine::new(format!("{} install --expose=TYPE", host.kubectl_mc()))
+                .after("an admin of the host publishes a direct endpoint"),
+        ),
+        _ => hint,
+    };
+    Failure::new(format!("no direct route to members of {}: {fault}", host.describe())).with_hint(hint)
 }
 
 #[cfg(test)]

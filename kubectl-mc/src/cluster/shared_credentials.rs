@@ -33,7 +33,7 @@ impl SharedCredentials {
         env: &Env,
         limit: Option<Duration>,
     ) -> Result<ClusterContext, ClientError> {
-        context.check_usable().map_err(|error| ClientError::Setup(error.into()))?;
+        context.check_usable().map_err(|failure| ClientError::Setup(failure.to_string().into()))?;
         let context = context.clone();
         let Some(plugin) = Plugin::of(&context, scanned, env) else { return Ok(context) };
         let answer = self.answer(plugin.key()).await;

@@ -17,7 +17,7 @@ use crate::cluster::context::ClusterContext;
 use crate::cluster::credential::{self, Login};
 use crate::cluster::inventory::{self, ListFormat};
 use crate::cluster::reach::Reach;
-use crate::cluster::route::{self, RouteError, Through};
+use crate::cluster::route::{self, Through};
 use crate::commands::builtin;
 use crate::env::Env;
 use crate::error::{Failure, mc};
@@ -132,7 +132,7 @@ fn check_policy(context: &ClusterContext, scanned: &Scanned, env: &Env) -> Resul
     if preflight::needs_no_server(scanned) {
         return Ok(());
     }
-    Ok(credential::check_policy(context, scanned, env)?)
+    credential::check_policy(context, scanned, env)
 }
 
 /// The route to members for this command. A command without a request needs none.
@@ -142,7 +142,7 @@ fn through<'a>(
     settings: &Settings,
     env: &'a Env,
     now: SystemTime,
-) -> Result<Through<'a>, RouteError> {
+) -> Result<Through<'a>, Failure> {
     let wanted = if preflight::needs_no_server(scanned) { RouteChoice::Host } else { settings.route };
     route::Request { wanted, login, scanned, env, now }.choose()
 }

@@ -134,8 +134,7 @@ async fn check_all(context: &CheckContext, chosen: &[ClusterId], concurrency: us
 async fn check(context: &CheckContext, id: &ClusterId, findings: &mut Vec<Finding>) {
     let Some(cluster) = id.context().map(|context| &context.cluster) else { return };
     let CheckContext { credentials, kubectl_minor, with_streams, limit, env } = context;
-    if let Err(error) = cluster.check_usable() {
-        let failure = Failure::from(error);
+    if let Err(failure) = cluster.check_usable() {
         findings.push(Finding::problem(
             "kubeconfig",
             failure.to_string(),

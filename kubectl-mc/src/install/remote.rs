@@ -12,22 +12,20 @@ use tokio::time::sleep;
 
 use super::wait::Deadline;
 use super::{InstallError, RUNS_ON, get};
-use crate::cluster::connection::{self, ConnectError, Connection};
+use crate::cluster::connection::{self, Connection};
 use crate::cluster::context::ClusterContext;
 use crate::cluster::context::HostOptions;
 use crate::cluster::named_file;
 use crate::cluster::own_server;
 use crate::env::Env;
+use crate::error::Failure;
 use crate::join::address;
 
 /// Connects to the cluster of a context in the same kubeconfig.
-pub(crate) async fn connect(
-    context: &str,
-    host: &HostOptions,
-    env: &Env,
-) -> Result<Connection, ConnectError> {
+pub(crate) async fn connect(context: &str, host: &HostOptions, env: &Env) -> Result<Connection, Failure> {
     let options = HostOptions::plain(host.kubeconfig.clone(), Some(context.to_owned()));
-    connection::connect(&options, env).await.map_err(|error| error.in_role(RUNS_ON))
+    let cluster = ClusterContext::load(&options, env).map_err(|error| error.in_role(RUNS_ON))?;
+    connection::to(cluster, env).await
 }
 
 /// Fails if the kubeconfig's address of the host is local to this machine: for the sidecars it would be their

@@ -47,7 +47,7 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let path = format!("{}{VERSION}", host.hub.root(cluster));
     let answer = client::get(host, scanned, env, &path, "application/json");
-    let refusal = of_answer(host, answer).map_err(|error| error.of(host.describe()))?;
+    let refusal = of_answer(host, answer).map_err(|error| error.of(&host.describe()))?;
     let Some(refusal) = refusal else { return Ok(()) };
     if refusal.may_lack_the_sidecar()
         && let Some(other) = Hub::find_at(host, scanned, env)

@@ -76,9 +76,7 @@ async fn renewed(
         return Ok(record.credential);
     }
     let renewed = source.renew(record, env, printer).await;
-    let record = renewed
-        .map_err(Failure::from)
-        .context(|| format!("cannot renew the credential for {}", binding.server()))?;
+    let record = renewed.context(|| format!("cannot renew the credential for {}", binding.server()))?;
     // The credential is valid, and the issuer may have replaced the stored refresh token: an error would lose
     // both.
     if let Err(error) = store.save(&record, place) {

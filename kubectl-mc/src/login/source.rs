@@ -9,14 +9,13 @@ use clap::Parser;
 use kube::config::ExecConfig;
 
 use super::binding::Binding;
-use super::command::{self, CommandError};
-use super::oidc::{self, OidcError};
+use super::command;
+use super::oidc;
 use super::record::Record;
 use crate::cli::{CredentialArgs, OidcArgs};
 use crate::cluster::credential::CREDENTIAL;
 use crate::env::Env;
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::{Failure, mc};
 use crate::printer::Printer;
 
 /// The source of a credential.
@@ -100,9 +99,9 @@ impl Source {
         record: Record,
         env: &Env,
         printer: &Printer,
-    ) -> Result<Record, SourceError> {
+    ) -> Result<Record, Failure> {
         match self {
-            Self::Token => Err(SourceError::Expired),
+            Self::Token => Err(log_in_again(Failure::new("the token has expired"))),
             Self::Command(command) => {
                 Ok(Record { credential: command::run(command, &record.variables)?, ..record })
             }
@@ -110,7 +109,8 @@ impl Source {
                 Ok(record) => Ok(record),
                 Err(error) if error.needs_login() => {
                     if !std::io::stderr().is_terminal() {
-                        return Err(SourceError::NeedsLogin(error));
+                        let expired = "the login has expired, and there is no terminal to log in at";
+                        return Err(log_in_again(Failure::new(expired).because(&error)));
                     }
                     Ok(oidc::login(options, record, env, printer).await?)
                 }
@@ -126,7 +126,7 @@ impl Source {
         variables: &[(String, String)],
         env: &Env,
         printer: &Printer,
-    ) -> Result<Record, SourceError> {
+    ) -> Result<Record, Failure> {
         match self {
             Self::Token => Ok(record),
             Self::Command(command) => Ok(Record { credential: command::run(command, variables)?, ..record }),
@@ -135,34 +135,12 @@ impl Source {
     }
 }
 
+fn log_in_again(failure: Failure) -> Failure {
+    failure.with_hint(mc("login").after("log in again"))
+}
+
 /// The name of the installed program.
 pub(super) const PROGRAM: &str = "kubectl-mc";
-
-#[derive(Debug, thiserror::Error)]
-pub(super) enum SourceError {
-    #[error("the token has expired")]
-    Expired,
-    #[error("the login has expired, and there is no terminal to log in at")]
-    NeedsLogin(#[source] OidcError),
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    #[error(transparent)]
-    Oidc(#[from] OidcError),
-}
-
-impl Explain for SourceError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Expired | Self::NeedsLogin(_) => Some("log in again: kubectl mc login".to_owned()),
-            Self::Command(_) => None,
-            Self::Oidc(error) => error.hint(),
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Failed
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@ use crate::cli::{Flags, LoginArgs};
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::connection;
 use crate::cluster::context::{ClusterContext, User};
-use crate::cluster::credential::{self, PolicyError};
+use crate::cluster::credential::{self};
 use crate::env::{self, Env};
 use crate::error::{Context, Failure, Hint, chain, mc};
 use crate::exit::ExitStatus;
@@ -126,7 +126,7 @@ fn check_policy(
     stored: Option<&Record>,
     host: &ClusterContext,
     env: &Env,
-) -> Result<(), PolicyError> {
+) -> Result<(), Failure> {
     let is_typed = !arguments.command.is_empty() || (stored.is_some() && !arguments.cache_plugin);
     if let Source::Command(command) = source
         && !is_typed
@@ -211,9 +211,8 @@ async fn who_am_i(
         ..AuthInfo::default()
     };
     let host = with_user(host, user);
-    let failed = |error: ClientError| {
-        Failure::from(error.of(host.context_name())).within("cannot try the credential at the host")
-    };
+    let failed =
+        |error: ClientError| error.of(&host.context_name()).within("cannot try the credential at the host");
     let client = client::connection(&host, &Scanned::default(), env).await.map_err(failed)?;
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")

@@ -49,7 +49,6 @@ use crate::cluster::cluster_id::ClusterId;
 use get::GetError;
 use member::{Member, Members};
 use member_deadline::MemberDeadline;
-use printing::PrintError;
 
 pub(crate) use failure::MemberFailure;
 pub(crate) use get::NDJSON;
@@ -61,8 +60,7 @@ use crate::cli::Color;
 use crate::cluster::client::ClientError;
 use crate::cluster::reach::Reach;
 use crate::env::{self, Env};
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::{Context, Failure};
 use crate::multi::ordered_output::{self, Concurrency, ForCluster, Sink};
 use crate::multi::selection::Growth;
 use crate::multi::{ClusterProgress, Fault};
@@ -158,7 +156,7 @@ impl Plan {
 
     /// Runs the plan. Returns a result of each cluster in their order, then those of clusters that joined.
     /// Lines of text go to `text`.
-    pub(crate) async fn run(&self, task: &Task<'_>, text: &mut dyn Text) -> Result<Vec<Ended>, DirectError> {
+    pub(crate) async fn run(&self, task: &Task<'_>, text: &mut dyn Text) -> Result<Vec<Ended>, Failure> {
         let result = match self {
             Self::Get(plan) => match get::run(plan, task, text).await {
                 Ok(ended) => Ok(ended),
@@ -170,7 +168,7 @@ impl Plan {
             Self::Compare(plan) => compare::run(plan, task).await,
             Self::Report(plan) => report::run(plan, task, text).await,
         };
-        result.map_err(|source| DirectError::Client { host: task.reach.describe(), source })
+        result.context(|| format!("cannot use {}", task.reach.describe()))
     }
 }
 
@@ -333,31 +331,6 @@ fn has_preferences(env: &Env) -> bool {
     }
     env.var(env::KUBERC).is_some_and(|file| file != "off")
         || env.home().is_some_and(|home| std::path::Path::new(home).join(".kube").join("kuberc").exists())
-}
-
-/// The command has no result of any cluster.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DirectError {
-    #[error("cannot use {host}")]
-    Client { host: String, source: ClientError },
-    #[error(transparent)]
-    Print(#[from] PrintError),
-}
-
-impl Explain for DirectError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Client { .. } => None,
-            Self::Print(error) => error.hint(),
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        match self {
-            Self::Client { .. } => ExitStatus::Failed,
-            Self::Print(error) => error.status(),
-        }
-    }
 }
 
 /// Number of short requests that share a connection well.

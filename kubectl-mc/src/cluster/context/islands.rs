@@ -17,8 +17,7 @@ use self::files::File;
 use super::all::{Entries, is_of_overlay};
 use super::{CLUSTER, ClusterContext, Contexts, HostError, document, load, parse};
 use crate::cluster::cluster_id::KubeconfigContext;
-use crate::error::{Explain, chain};
-use crate::exit::ExitStatus;
+use crate::error::{Failure, chain};
 
 /// Where a context comes from that stands alone.
 #[derive(Clone, Debug)]
@@ -31,8 +30,11 @@ pub(crate) struct Island {
 
 impl Island {
     /// Why the context cannot be used.
-    pub(crate) fn check(&self) -> Result<(), UnusableContext> {
-        self.unusable.clone().map_or(Ok(()), |reason| Err(UnusableContext { reason }))
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.unusable.clone().map_or(Ok(()), |reason| {
+            Err(Failure::usage(reason)
+                .with_hint("mend the file, or leave it out: --exclude=NAME, or a glob for --kubeconfig-dir"))
+        })
     }
 }
 
@@ -138,23 +140,6 @@ fn of_file(path: &Path, kubeconfig: Kubeconfig, dirs: &Arc<[PathBuf]>, found: &m
         cluster.kubeconfig_flag = Some(path.to_owned());
         cluster.island = Some(Island { dirs: Arc::clone(dirs), unusable: None });
         found.push(Found { file: path.to_owned(), name: Some(name), cluster });
-    }
-}
-
-/// A context of a file that cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{reason}")]
-pub(crate) struct UnusableContext {
-    reason: String,
-}
-
-impl Explain for UnusableContext {
-    fn hint(&self) -> Option<String> {
-        Some("mend the file, or leave it out: --exclude=NAME, or a glob for --kubeconfig-dir".to_owned())
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
     }
 }
 

@@ -13,9 +13,8 @@ use serde_json::{Map, Value, json};
 use self::parse::{Entry, Rule};
 use crate::argv::Scanned;
 use crate::env::{self, Env};
-use crate::error::Explain;
+use crate::error::Failure;
 use crate::executable::look_path;
-use crate::exit::ExitStatus;
 
 /// The file that runs for the credential plugin of a user, if there is one. It is an error if the policy does
 /// not permit the plugin.
@@ -24,7 +23,7 @@ pub(crate) fn permitted(
     command: &str,
     scanned: &Scanned,
     env: &Env,
-) -> Result<io::Result<PathBuf>, PolicyError> {
+) -> Result<io::Result<PathBuf>, Failure> {
     let command = clean(Path::new(command));
     let found = look_path(command.as_os_str(), env);
     if let Some(policy) = Policy::load(scanned, env)? {
@@ -42,16 +41,16 @@ struct Policy {
 
 impl Policy {
     /// The policy for a command line of kubectl; `None` permits every plugin.
-    fn load(scanned: &Scanned, env: &Env) -> Result<Option<Self>, PolicyError> {
+    fn load(scanned: &Scanned, env: &Env) -> Result<Option<Self>, Failure> {
         let Some((file, is_explicit)) = file(scanned, env)? else { return Ok(None) };
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_explicit => return Ok(None),
-            Err(source) => return Err(PolicyError::Unread { file, source }),
+            Err(error) => return Err(unreadable(&file).because(&error)),
         };
         match parse::rule(&text) {
             Ok(rule) => Ok(rule.map(|rule| Self { file, rule })),
-            Err(reason) => Err(PolicyError::Invalid { file, reason }),
+            Err(reason) => Err(Failure::new(format!("{}: {reason}", unreadable(&file)))),
         }
     }
 
@@ -62,10 +61,14 @@ impl Policy {
         command: &Path,
         program: Result<&Path, &io::Error>,
         env: &Env,
-    ) -> Result<(), PolicyError> {
-        let (user, file) = (user.to_owned(), self.file.clone());
+    ) -> Result<(), Failure> {
+        let file = self.file.display();
+        let denied = |why: String| Failure::new(format!("getting credentials of user {user:?}: {why}"));
         let Rule::Allowlist(entries) = &self.rule else {
-            return Err(PolicyError::Denied { user, command: command.to_owned(), file });
+            return Err(denied(format!(
+                "plugin {command:?} not allowed: policy set to \"DenyAll\" in {file}"
+            ))
+            .with_hint("the file permits plugins by credentialPluginPolicy"));
         };
         let lists = |path: &Path| entries.iter().any(|entry| Path::new(entry.command()) == path);
         if lists(command) {
@@ -74,8 +77,10 @@ impl Policy {
         let path = match program {
             Ok(program) => program.to_owned(),
             Err(error) => {
-                let reason = error.to_string();
-                return Err(PolicyError::NotFound { user, command: command.to_owned(), reason, file });
+                return Err(denied(format!(
+                    "plugin path {command:?} cannot be resolved for credential plugin allowlist check in {file}: {error}"
+                ))
+                .with_hint(BY_ALLOWLIST));
             }
         };
         let finds = |entry: &Entry| {
@@ -85,7 +90,10 @@ impl Policy {
         if lists(&path) || entries.iter().any(finds) {
             return Ok(());
         }
-        Err(PolicyError::NotListed { user, path, file })
+        Err(denied(format!(
+            "plugin path {path:?} is not permitted by the credential plugin allowlist in {file}"
+        ))
+        .with_hint(BY_ALLOWLIST))
     }
 }
 
@@ -120,15 +128,26 @@ pub(crate) fn preferences(scanned: &Scanned, env: &Env) -> Option<(PathBuf, Map<
     Some((file, preferences))
 }
 
+fn unreadable(file: &Path) -> Failure {
+    Failure::new(format!("cannot read the policy for credential plugins in {}", file.display()))
+}
+
+const BY_ALLOWLIST: &str = "the file permits plugins by credentialPluginAllowlist";
+
 /// The kuberc that kubectl reads, and whether the user has named it.
-fn file(scanned: &Scanned, env: &Env) -> Result<Option<(PathBuf, bool)>, PolicyError> {
+fn file(scanned: &Scanned, env: &Env) -> Result<Option<(PathBuf, bool)>, Failure> {
     if env.var(env::KUBECTL_KUBERC).is_some_and(|on| on.eq_ignore_ascii_case("false")) {
         return Ok(None);
     }
     let flag = scanned.values("kuberc").next().filter(|file| !file.is_empty());
     let variable = env.var(env::KUBERC);
     if variable.is_some_and(|variable| variable == "off") {
-        return if flag.is_some() { Err(PolicyError::Contradiction) } else { Ok(None) };
+        return match flag {
+            Some(_) => Err(Failure::new(
+                "disabling kuberc via KUBERC=off and passing kuberc flag are mutually exclusive",
+            )),
+            None => Ok(None),
+        };
     }
     if let Some(file) = flag.or(variable) {
         return Ok(Some((file.into(), true)));
@@ -147,47 +166,6 @@ fn clean(path: &Path) -> PathBuf {
         }
     }
     if clean.as_os_str().is_empty() { ".".into() } else { clean }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PolicyError {
-    #[error(
-        "getting credentials of user {user:?}: plugin {command:?} not allowed: policy set to \"DenyAll\" in {}",
-        file.display()
-    )]
-    Denied { user: String, command: PathBuf, file: PathBuf },
-    #[error(
-        "getting credentials of user {user:?}: plugin path {path:?} is not permitted by the credential plugin allowlist in {}",
-        file.display()
-    )]
-    NotListed { user: String, path: PathBuf, file: PathBuf },
-    #[error(
-        "getting credentials of user {user:?}: plugin path {command:?} cannot be resolved for credential plugin allowlist check in {}: {reason}",
-        file.display()
-    )]
-    NotFound { user: String, command: PathBuf, reason: String, file: PathBuf },
-    #[error("cannot read the policy for credential plugins in {}", file.display())]
-    Unread { file: PathBuf, source: io::Error },
-    #[error("cannot read the policy for credential plugins in {}: {reason}", file.display())]
-    Invalid { file: PathBuf, reason: String },
-    #[error("disabling kuberc via KUBERC=off and passing kuberc flag are mutually exclusive")]
-    Contradiction,
-}
-
-impl Explain for PolicyError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Denied { .. } => Some("the file permits plugins by credentialPluginPolicy".to_owned()),
-            Self::NotListed { .. } | Self::NotFound { .. } => {
-                Some("the file permits plugins by credentialPluginAllowlist".to_owned())
-            }
-            Self::Unread { .. } | Self::Invalid { .. } | Self::Contradiction => None,
-        }
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Failed
-    }
 }
 
 #[cfg(test)]

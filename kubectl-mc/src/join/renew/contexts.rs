@@ -146,7 +146,7 @@ fn rank(can_request_tokens: Option<bool>) -> u8 {
 
 /// Finds the uid of the cluster's kube-system.
 async fn identify(context: ClusterContext, env: &Env) -> Result<(String, Side), String> {
-    let at = connection::to(context, env).await.map_err(|error| chain(&error))?;
+    let at = connection::to(context, env).await.map_err(|failure| failure.to_string())?;
     let side = Side { role: "member", at };
     match survey::uid(&side).await {
         Ok(uid) if uid.is_empty() => Err("you may not get its namespace kube-system".to_owned()),

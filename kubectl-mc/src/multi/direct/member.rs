@@ -55,7 +55,8 @@ impl Members {
         let (sender, warnings) = Warnings::channel((task.merge == Merge::Marked).then(|| task.width()));
         let mut all = Vec::new();
         for (place, name) in task.clusters.iter().enumerate() {
-            let through = task.reach.of(name).map_err(|error| ClientError::Setup(error.into()))?;
+            let through =
+                task.reach.of(name).map_err(|failure| ClientError::Setup(failure.to_string().into()))?;
             let (login, reached_by) = match (&host, &by_host, name.member()) {
                 (Some(host), Some(by_host), Some(_)) => (host.clone(), Arc::clone(by_host)),
                 _ => (Login::at_context(through, task, &credentials, streams), Arc::new(through.clone())),

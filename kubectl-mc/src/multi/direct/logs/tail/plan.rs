@@ -4,10 +4,9 @@ use regex::bytes::Regex;
 
 use super::super::plan::Since;
 use super::super::stream::LogOptions;
-use super::template::{Template, TemplateError};
+use super::template::Template;
 use crate::argv::{Scanned, TAIL};
-use crate::error::Explain;
-use crate::exit::ExitStatus;
+use crate::error::{Failure, mc};
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 use crate::multi::direct::path_name::is_name;
 use crate::multi::selection::expression_error;
@@ -50,7 +49,7 @@ impl Patterns {
         (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
     }
 
-    fn read(words: &Words<'_>, include: &'static str, exclude: &'static str) -> Result<Self, TailError> {
+    fn read(words: &Words<'_>, include: &'static str, exclude: &'static str) -> Result<Self, Failure> {
         Ok(Self { include: Pattern::of_flag(words, include)?, exclude: Pattern::of_flag(words, exclude)? })
     }
 }
@@ -60,15 +59,14 @@ struct Pattern(Regex);
 
 impl Pattern {
     /// The values of a flag; an empty value means absence, as in kubectl.
-    fn of_flag(words: &Words<'_>, flag: &'static str) -> Result<Vec<Self>, TailError> {
+    fn of_flag(words: &Words<'_>, flag: &'static str) -> Result<Vec<Self>, Failure> {
         words.values(flag).filter(|text| !text.is_empty()).map(|text| Self::read(flag, text)).collect()
     }
 
-    fn read(flag: &'static str, text: &str) -> Result<Self, TailError> {
-        let wrong = |error: regex::Error| TailError::Pattern {
-            flag,
-            text: text.to_owned(),
-            why: expression_error(&error),
+    fn read(flag: &'static str, text: &str) -> Result<Self, Failure> {
+        let wrong = |error: regex::Error| {
+            let why = expression_error(&error);
+            Failure::usage(format!("invalid regular expression {text:?}{}: {why}", of_flag(flag)))
         };
         Ok(Self(Regex::new(text).map_err(wrong)?))
     }
@@ -82,28 +80,39 @@ impl PartialEq for Pattern {
 
 impl TailPlan {
     /// Parses the words of a command line.
-    pub(crate) fn parse(scanned: &Scanned) -> Result<Self, TailError> {
+    pub(crate) fn parse(scanned: &Scanned) -> Result<Self, Failure> {
         if let Some(word) = GRAMMAR.unknown(scanned) {
-            return Err(TailError::Flag(word.to_string_lossy().into_owned()));
+            return Err(see_help(format!(
+                "`kubectl mc tail` has no flag {}, or the flag lacks its value",
+                word.to_string_lossy()
+            )));
         }
-        let words = Words::read(scanned, TAIL, &GRAMMAR).ok_or(TailError::NotText)?;
+        let words =
+            Words::read(scanned, TAIL, &GRAMMAR).ok_or_else(|| Failure::usage("an argument is not UTF-8"))?;
         let pod = match words.arguments.as_slice() {
             [] => None,
-            [pod] if pod.contains('/') => return Err(TailError::Object(pod.clone())),
+            [pod] if pod.contains('/') => {
+                return Err(Failure::usage(format!(
+                    "{pod:?} is an object, not a regular expression for names of pods"
+                ))
+                .with_hint(mc(format!("logs {pod}")).that("shows the log of one of its pods")));
+            }
             [pod] => Some(pod.as_str()).filter(|pod| !pod.is_empty()),
-            [_, other, ..] => return Err(TailError::Second(other.clone())),
+            [_, other, ..] => {
+                return Err(see_help(format!("more than one regular expression: {other:?} is the second")));
+            }
         };
         let (selector, field_selector) = (words.text("selector"), words.text("field-selector"));
         if pod.is_none() && selector.is_none() && field_selector.is_none() {
-            return Err(TailError::NoPods);
+            return Err(Failure::usage(
+                "no pods chosen: give a regular expression that matches their names, or a label selector",
+            )
+            .with_hint(mc("tail '^web-' -f --all-clusters").after("for example")));
         }
-        let invalid = |flag: &'static str| {
-            let value = words.value(flag).unwrap_or_default().to_owned();
-            TailError::Value { flag, value }
-        };
+        let invalid = |flag: &'static str| invalid_value(flag, words.value(flag).unwrap_or_default());
         let since = Since::parse(words.text("since"), words.text("since-time")).ok_or_else(|| {
             match (words.value("since"), words.value("since-time")) {
-                (Some(_), Some(_)) => TailError::Contradiction("--since", "--since-time"),
+                (Some(_), Some(_)) => contradiction("--since", "--since-time"),
                 (None, _) => invalid("since-time"),
                 _ => invalid("since"),
             }
@@ -170,20 +179,42 @@ impl TailPlan {
     }
 }
 
-fn format(words: &Words<'_>) -> Result<Format, TailError> {
+fn format(words: &Words<'_>) -> Result<Format, Failure> {
     let timestamps = words.is_on("timestamps");
     let output = words.text("output");
     match (words.text("template"), output.as_deref()) {
         (None, None) => Ok(Format::Default { timestamps }),
-        (Some(_), Some(_)) => Err(TailError::Contradiction("--template", "--output")),
-        _ if timestamps => Err(TailError::Contradiction(
-            if output.is_some() { "--output" } else { "--template" },
-            "--timestamps",
-        )),
-        (Some(template), None) => Ok(Format::Template(Template::parse(&template)?)),
+        (Some(_), Some(_)) => Err(contradiction("--template", "--output")),
+        _ if timestamps => match output {
+            Some(_) => Err(contradiction("--output", "--timestamps")),
+            None => {
+                Err(contradiction("--template", "--timestamps").with_hint("{time} is the time in a template"))
+            }
+        },
+        (Some(template), None) => Template::parse(&template).map(Format::Template),
         (None, Some("json")) => Ok(Format::Json),
-        (None, Some(other)) => Err(TailError::Value { flag: "output", value: other.to_owned() }),
+        (None, Some(other)) => Err(invalid_value("output", other)),
     }
+}
+
+fn see_help(text: String) -> Failure {
+    Failure::usage(text).with_hint(mc("tail --help").that("shows its arguments"))
+}
+
+fn contradiction(one: &str, other: &str) -> Failure {
+    Failure::usage(format!("{one} and {other} contradict each other"))
+}
+
+fn invalid_value(flag: &str, value: &str) -> Failure {
+    let hint = match flag {
+        "output" => "the formats are json, and --template",
+        "since" => "for example: --since=30s, --since=2h",
+        "since-time" => "for example: --since-time=2026-01-31T12:00:00Z",
+        "namespace" => "names, separated by commas; -A means all namespaces",
+        "tail" => "a number of lines, or -1 for all",
+        _ => "a number of at least 1",
+    };
+    Failure::usage(format!("invalid value {value:?} of --{flag}")).with_hint(hint)
 }
 
 const GRAMMAR: Grammar<'_> = Grammar {
@@ -212,57 +243,8 @@ const FOLLOWED: usize = 50;
 /// The number of logs that kubectl reads in parallel.
 const READ: usize = 5;
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TailError {
-    #[error("`kubectl mc tail` has no flag {0}, or the flag lacks its value")]
-    Flag(String),
-    #[error("an argument is not UTF-8")]
-    NotText,
-    #[error("no pods chosen: give a regular expression that matches their names, or a label selector")]
-    NoPods,
-    #[error("{0:?} is an object, not a regular expression for names of pods")]
-    Object(String),
-    #[error("more than one regular expression: {0:?} is the second")]
-    Second(String),
-    #[error("invalid value {value:?} of --{flag}")]
-    Value { flag: &'static str, value: String },
-    #[error("invalid regular expression {text:?}{}: {why}", of_flag(flag))]
-    Pattern { flag: &'static str, text: String, why: String },
-    #[error("{0} and {1} contradict each other")]
-    Contradiction(&'static str, &'static str),
-    #[error("invalid --template")]
-    Template(#[from] TemplateError),
-}
-
 fn of_flag(flag: &str) -> String {
     if flag.is_empty() { String::new() } else { format!(" of --{flag}") }
-}
-
-impl Explain for TailError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::Flag(_) | Self::Second(_) => "`kubectl mc tail --help` shows its arguments".to_owned(),
-            Self::NoPods => "for example: kubectl mc tail '^web-' -f --all-clusters".to_owned(),
-            Self::Object(object) => format!("`kubectl mc logs {object}` shows the log of one of its pods"),
-            Self::Value { flag, .. } => match *flag {
-                "output" => "the formats are json, and --template".to_owned(),
-                "since" => "for example: --since=30s, --since=2h".to_owned(),
-                "since-time" => "for example: --since-time=2026-01-31T12:00:00Z".to_owned(),
-                "namespace" => "names, separated by commas; -A means all namespaces".to_owned(),
-                "tail" => "a number of lines, or -1 for all".to_owned(),
-                _ => "a number of at least 1".to_owned(),
-            },
-            Self::Template(_) => TemplateError::hint(),
-            Self::Contradiction("--template", "--timestamps") => {
-                "{time} is the time in a template".to_owned()
-            }
-            Self::NotText | Self::Pattern { .. } | Self::Contradiction(..) => return None,
-        })
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Parses the template of a line: text with `{field}`s. Nothing in it is evaluated.
 
+use crate::error::Failure;
+
 /// A parsed template.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Template(pub(super) Vec<Part>);
@@ -24,7 +26,7 @@ pub(super) enum Field {
 
 impl Template {
     /// Parses a template; `{{` and `}}` are literal braces.
-    pub(super) fn parse(text: &str) -> Result<Self, TemplateError> {
+    pub(super) fn parse(text: &str) -> Result<Self, Failure> {
         let mut parts = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
@@ -38,10 +40,10 @@ impl Template {
             }
             let (name, after) = match after.split_once('}') {
                 Some(field) if brace == "{" => field,
-                _ => return Err(TemplateError::Brace),
+                _ => return Err(invalid("a brace without its other one")),
             };
             let field = FIELDS.iter().find(|(known, _)| *known == name);
-            let (_, field) = field.ok_or_else(|| TemplateError::Field(name.to_owned()))?;
+            let (_, field) = field.ok_or_else(|| invalid(&format!("no field {{{name}}}")))?;
             if !plain.is_empty() {
                 parts.push(Part::Text(std::mem::take(&mut plain)));
             }
@@ -66,19 +68,10 @@ const FIELDS: &[(&str, Field)] = &[
     ("message", Field::Message),
 ];
 
-#[derive(Debug, PartialEq, thiserror::Error)]
-pub(crate) enum TemplateError {
-    #[error("no field {{{0}}}")]
-    Field(String),
-    #[error("a brace without its other one")]
-    Brace,
-}
-
-impl TemplateError {
-    pub(super) fn hint() -> String {
-        let names: Vec<_> = FIELDS.iter().map(|(name, _)| format!("{{{name}}}")).collect();
-        format!("the fields are {}; {{{{ and }}}} are braces", names.join(", "))
-    }
+fn invalid(why: &str) -> Failure {
+    let names: Vec<_> = FIELDS.iter().map(|(name, _)| format!("{{{name}}}")).collect();
+    Failure::usage(format!("invalid --template: {why}"))
+        .with_hint(format!("the fields are {}; {{{{ and }}}} are braces", names.join(", ")))
 }
 
 #[cfg(test)]
@@ -106,8 +99,8 @@ mod tests {
 
     #[test]
     fn unknown_fields_and_lone_braces_are_refused() {
-        assert_eq!(Template::parse("{x}"), Err(TemplateError::Field("x".to_owned())));
-        assert_eq!(Template::parse("{}"), Err(TemplateError::Field(String::new())));
+        assert_eq!(Template::parse("{x}"), Err(invalid("no field {x}")));
+        assert_eq!(Template::parse("{}"), Err(invalid("no field {}")));
         for lone in ["{", "}", "a } b", "{pod", "{pod {message}"] {
             assert!(Template::parse(lone).is_err(), "{lone}");
         }

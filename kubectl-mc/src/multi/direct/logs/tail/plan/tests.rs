@@ -1,7 +1,8 @@
 use super::*;
 use crate::argv;
+use crate::exit::ExitStatus;
 
-fn parse(words: &str) -> Result<TailPlan, TailError> {
+fn parse(words: &str) -> Result<TailPlan, Failure> {
     TailPlan::parse(&argv::scan(words.split(' ').map(Into::into).collect()))
 }
 
@@ -68,10 +69,10 @@ fn invalid_words_are_named_in_the_error() {
         ),
     ] {
         let error = parse(words).unwrap_err();
-        assert_eq!((error.to_string().as_str(), error.status()), (expected, ExitStatus::Usage), "{words}");
+        assert_eq!((error.to_string().as_str(), error.status), (expected, ExitStatus::Usage), "{words}");
     }
     let error = parse("tail web --template={x}").unwrap_err();
-    assert_eq!(crate::error::Failure::from(error).to_string(), "invalid --template: no field {x}");
+    assert_eq!(error.to_string(), "invalid --template: no field {x}");
 }
 
 #[test]

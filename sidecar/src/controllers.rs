@@ -5,15 +5,12 @@
 //! Controllers run on the main thread, which serves no requests. A controller that fails or panics is
 //! restarted after a backoff and does not affect the others.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubectl_mc_api::direct::Server;
-use kubectl_mc_api::ownership::Layout;
-use kubectl_mc_api::{ClusterName, Origin};
+use kubectl_mc_api::Origin;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
@@ -31,6 +28,7 @@ mod agents;
 mod cluster_access;
 mod cluster_profiles;
 pub mod conditions;
+mod context;
 pub mod credentials;
 mod direct_endpoint;
 mod enrollment;
@@ -47,34 +45,8 @@ mod turn;
 mod work_queue;
 
 use conditions::{Aspect, Awaited, Conditions};
-use health::probe::Verdict;
+pub use context::{Context, Settings};
 use metrics::Metrics;
-
-/// The input of every controller.
-#[derive(Clone)]
-pub struct Context {
-    pub host: kube::Client,
-    /// The namespace of the members' Secrets and of the Lease.
-    pub namespace: Arc<str>,
-    /// The current members of the host.
-    pub fleet: watch::Receiver<Arc<Fleet>>,
-    /// The members that a hub registers, if its inventory is enabled.
-    pub hub_clusters: watch::Receiver<HubClusters>,
-    /// The only way to write a member's status.
-    pub conditions: Conditions,
-    /// Whether members accept the sidecar's credential, by the last probe.
-    pub verdicts: Arc<watch::Sender<HashMap<ClusterName, Verdict>>>,
-    /// Why enrollment failed, for members with an open enrollment.
-    pub enrollments: Arc<watch::Sender<HashMap<ClusterName, String>>>,
-    pub settings: Settings,
-    pub metrics: Arc<Metrics>,
-    /// The tunnels to members with an agent.
-    pub tunnels: Arc<AgentTunnels>,
-    /// Groups that are never sent to members (`--admin-groups`).
-    pub admin_groups: Arc<[String]>,
-    /// Cancelled when this replica loses leadership. The controller's future is then dropped.
-    pub leadership: CancellationToken,
-}
 
 /// Which controllers run, and how their leader is elected.
 #[derive(Debug)]
@@ -84,25 +56,6 @@ pub struct Config {
     pub settings: Settings,
     /// `--admin-groups`, by which members' rights are derived.
     pub admin_groups: Arc<[String]>,
-}
-
-/// The settings of the controllers.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Interval between health probes of each member.
-    pub member_monitor_period: Duration,
-    /// Interval (plus up to 50 % jitter) between re-syncs of a member, which repair drift.
-    pub member_resync_period: Duration,
-    /// The part of a token's life after which it is renewed.
-    pub token_renewal_fraction: f64,
-    /// Whether the host publishes a direct endpoint (`--direct-server`).
-    pub publishes_direct_endpoint: bool,
-    /// The host's server in ClusterProfiles; none are written without it (`--cluster-profile-server`).
-    pub cluster_profile_server: Option<Server>,
-    /// The hub on whose members the impersonation rights are written (`--karmada-member-rbac`).
-    pub hub_with_rights: Option<Origin>,
-    /// Where Karmada has the objects of its agents, if their RBAC is kept (`--karmada-agent-rbac`).
-    pub agent_rbac: Option<Arc<Layout>>,
 }
 
 /// A controller: its name in `--controllers`, and its future, which runs until it is dropped.
@@ -166,12 +119,6 @@ pub struct Enabled(Vec<&'static str>);
 pub struct Controllers {
     stop: CancellationToken,
     task: JoinHandle<()>,
-}
-
-impl Context {
-    fn forget_verdict(&self, cluster: &ClusterName) {
-        self.verdicts.send_if_modified(|verdicts| verdicts.remove(cluster).is_some());
-    }
 }
 
 impl Enabled {

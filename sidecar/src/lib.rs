@@ -119,6 +119,7 @@ pub mod request {
     pub mod revalidation;
     pub mod services;
     pub mod status;
+    pub mod tunnels;
     pub mod upgrade;
 }
 

@@ -25,8 +25,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
-use super::Context;
 use super::conditions::{Aspect, Finding};
+use super::context::Context;
 use super::turn::Turn;
 use super::work_queue::{WorkQueue, Working};
 use crate::members::inventory::fleet::{Fleet, Registered};

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 
-use super::Context;
+use super::context::Context;
 use super::turn::Turn;
 use super::work_queue::Working;
 

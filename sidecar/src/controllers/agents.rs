@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use kubectl_mc_api::ClusterName;
 use tokio::time::{Instant, interval};
 
-use super::Context;
 use super::conditions::{Aspect, Finding};
+use super::context::Context;
 use crate::outbound::tunnel::peers::Elsewhere;
 use crate::outbound::tunnel::registry::AgentTunnels;
 use crate::outbound::upstream::sidecar_client::NO_AGENT;

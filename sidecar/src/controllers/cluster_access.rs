@@ -25,10 +25,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
 
+use super::context::Context;
+use super::kube_error;
 use super::listing::{Listing, Seen};
 use super::turn::Turn;
 use super::work_queue::{WorkQueue, Working};
-use super::{Context, kube_error};
 use crate::base::retry;
 use crate::host::watch_backoff::WatchBackoff;
 use crate::members::inventory::fleet::{Fleet, Registered};

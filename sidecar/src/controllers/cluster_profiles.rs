@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{info, warn};
 
-use super::Context;
+use super::context::Context;
 use crate::members::inventory::fleet::Registered;
 
 mod profile;

@@ -21,8 +21,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-use super::Context;
 use super::conditions::{Aspect, Finding};
+use super::context::Context;
 use super::work_queue::WorkQueue;
 use crate::base::retry;
 use crate::members::inventory::fleet::{Fleet, Registered};

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::Context;
+use super::context::Context;
 
 /// Syncs the CA until this replica loses leadership.
 pub(super) async fn run(context: Context) {

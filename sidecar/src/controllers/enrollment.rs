@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval};
 use tracing::{info, warn};
 
-use super::Context;
+use super::context::Context;
 use super::turn::Turn;
 use super::work_queue::WorkQueue;
 use crate::members::inventory::fleet::Fleet;

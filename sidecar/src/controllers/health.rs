@@ -20,8 +20,8 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Context;
 use super::conditions::{Aspect, Finding};
+use super::context::Context;
 use super::work_queue::WorkQueue;
 use crate::base::random;
 use crate::members::cluster::Cluster;

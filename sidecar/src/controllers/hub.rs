@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use super::Context;
 use super::conditions::{Aspect, Finding};
+use super::context::Context;
 use crate::members::inventory::fleet::{Fleet, HubMembers};
 use crate::members::inventory::hub::source;
 

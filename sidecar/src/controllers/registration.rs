@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{debug, warn};
 
-use super::Context;
+use super::context::Context;
 use super::kube_error;
 use super::work_queue::WorkQueue;
 use crate::base::retry;

@@ -5,7 +5,6 @@
 //! one (hyperium/hyper#3623): a hundred watches would block all other requests.
 
 use std::error::Error as StdError;
-use std::io::ErrorKind;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -36,6 +35,7 @@ pub mod prepared;
 mod refusal;
 pub mod sidecar_client;
 mod stream;
+mod timeouts;
 
 use breaker::{Attempt, Breaker, Unreachable};
 use connect::Connector;
@@ -47,6 +47,7 @@ use pool::{Failed, Pool};
 use prepared::Prepared;
 use refusal::Refusal;
 use stream::TooMuch;
+use timeouts::is_timeout;
 
 /// The connection and the credential of one member, from one version of its Secret.
 #[derive(Debug)]
@@ -288,14 +289,6 @@ const MAX_UNREAD: usize = 64 * 1024;
 
 /// How long the request that tries a dead member waits for the connection: some round trips around the world.
 const TRIAL_WAIT: Duration = Duration::from_millis(700);
-
-/// Whether TCP timed out.
-fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
-    let io = |error: &(dyn StdError + 'static)| {
-        error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::TimedOut)
-    };
-    causes(error).any(io)
-}
 
 /// Whether an error or one of its causes is an `E`.
 fn is<E: StdError + 'static>(error: &(dyn StdError + 'static)) -> bool {

@@ -5,6 +5,7 @@ mod audit;
 mod authorization_webhook;
 mod controllers;
 mod delegated;
+mod duration;
 mod inventory;
 mod karmada_server;
 mod limits;
@@ -20,7 +21,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use http::uri::Authority;
 use jiff::Timestamp;
 use kubectl_mc_api::direct::Server;
-use kubectl_mc_api::go_duration::{self, parse_flag};
+use kubectl_mc_api::go_duration::parse_flag;
 
 pub use audit::Audit;
 pub use authorization_webhook::{AuthorizationWebhook, ListClusters};
@@ -32,6 +33,8 @@ pub use limits::Limits;
 pub use rules::Rules;
 pub use serving::Serving;
 pub use trust::Trust;
+
+use duration::duration;
 
 /// The cluster proxy beside a host cluster's kube-apiserver.
 #[derive(Debug, Parser)]
@@ -208,13 +211,4 @@ pub struct Serve {
 pub enum LogFormat {
     Text,
     Json,
-}
-
-/// Parses a duration in the format of Kubernetes' flags: `15s`, `1m30s`.
-fn duration(text: &str) -> Result<Duration, String> {
-    match go_duration::parse(text) {
-        Ok(Some(duration)) => Ok(duration),
-        Ok(None) => Err("it is not longer than 0".to_owned()),
-        Err(fault) => Err(fault.to_string()),
-    }
 }

@@ -27,11 +27,13 @@ use crate::telemetry::spans;
 mod audit;
 mod authorization_webhook;
 mod controllers;
+mod error;
 mod inventories;
 mod karmada_server;
 mod trust;
 
 pub use authorization_webhook::AuthorizationWebhook;
+pub use error::Error;
 
 /// The configuration of a server. No field is public, so that the compiler warns of one without a use.
 #[derive(Debug)]
@@ -201,11 +203,6 @@ fn tracing(file: &Path) -> Result<spans::Config, Error> {
     spans::Config::read(file).map_err(invalid)
 }
 
-fn read(flag: &str, file: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(file)
-        .map_err(|error| Error::Flag(format!("{flag}: cannot read {}: {error}", file.display())))
-}
-
 fn own_namespace() -> String {
     let own = std::fs::read_to_string(NAMESPACE_FILE).unwrap_or_default();
     let own = own.trim();
@@ -214,13 +211,6 @@ fn own_namespace() -> String {
 
 /// The file in every pod with the name of its namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
-
-/// A flag has an invalid value.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("--{0}")]
-    Flag(String),
-}
 
 #[cfg(test)]
 mod tests {

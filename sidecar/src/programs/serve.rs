@@ -31,7 +31,7 @@ use crate::outbound::tunnel::peers::Peers;
 use crate::outbound::tunnel::registry::AgentTunnels;
 use crate::programs::config::Config;
 use crate::request::services::Services;
-use crate::request::upgrade::Tunnels;
+use crate::request::tunnels::Tunnels;
 use crate::server::admin;
 use crate::server::listener;
 use crate::telemetry::audit::Auditor;

@@ -10,8 +10,8 @@ use crate::head::headers::tokens;
 use crate::head::protocol::Protocol;
 use crate::identity::Identity;
 use crate::outbound::tunnel::accounts::{self, Accounts};
+use crate::outbound::tunnel::protocol::{AGENT_HEADER, PROTOCOL};
 use crate::outbound::tunnel::registry::{self, AgentInfo};
-use crate::outbound::tunnel::{AGENT_HEADER, PROTOCOL};
 
 /// Why an agent gets no tunnel.
 #[derive(Debug, thiserror::Error)]

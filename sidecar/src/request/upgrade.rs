@@ -8,12 +8,6 @@
 
 use http::{Request, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug};
 
 use crate::head::headers;
@@ -22,40 +16,18 @@ use crate::head::protocol::Protocol;
 use crate::limits::upload::Upload;
 use crate::members::cluster::Cluster;
 use crate::members::inventory::Inventory;
-use crate::observe::metrics::{Counted, Labels, own};
+use crate::observe::metrics::Counted;
 use crate::outbound::body::{self, Body};
 use crate::outbound::upstream::{self, Exchange};
 use crate::request::proxy::Draft;
 use crate::request::record::Record;
 use crate::request::revalidation::End;
+use crate::request::tunnels::Tunnels;
 use crate::telemetry::audit::{BYTES_TO_CALLER, BYTES_TO_MEMBER, TunnelEnd};
 
 mod splice;
 
-use splice::{By, Bytes};
-
-/// State that outlives a request: the tasks that join connections.
-#[derive(Clone, Debug)]
-pub struct Tunnels {
-    pub tasks: TaskTracker,
-    /// Ends every tunnel, and every long-running request.
-    pub stop: CancellationToken,
-    open: Gauge,
-    bytes: Bytes,
-}
-
-impl Tunnels {
-    pub fn new(registry: &mut Registry) -> Self {
-        let (open, bytes) = (Gauge::default(), Family::<Labels<1>, Counter>::default());
-        let registry = own(registry);
-        registry.register("tunnels", "Open upgraded connections", open.clone());
-        registry.register("tunnel_bytes", "Bytes in upgraded connections", bytes.clone());
-        let [to_member, to_caller] = ["to_member", "to_caller"]
-            .map(|direction| bytes.get_or_create_owned(&[("direction", direction)]));
-        let bytes = Bytes { to_member, to_caller };
-        Self { tasks: TaskTracker::new(), stop: CancellationToken::new(), open, bytes }
-    }
-}
+use splice::By;
 
 /// Takes the handle by which the caller's connection can be upgraded later.
 pub fn downstream(request: &mut Request<Upload>) -> OnUpgrade {

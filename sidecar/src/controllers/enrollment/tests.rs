@@ -144,7 +144,7 @@ async fn attempt(registered: Registered, answer: Answer) -> (Result<(), Error>, 
         let mut connection = h2::server::handshake(io).await.unwrap();
         let mut held = Vec::new();
         while let Some(Ok((request, respond))) = connection.accept().await {
-            if request.uri().path() == crate::outbound::tunnel::paths::ENROLL {
+            if request.uri().path() == crate::outbound::tunnel::protocol::paths::ENROLL {
                 answer(respond);
             } else {
                 held.push(respond);

@@ -5,8 +5,8 @@ use std::ops::Bound;
 
 use kubectl_mc_api::ClusterName;
 
-use super::Error;
 use super::continuation::Continuation;
+use super::error::Error;
 use super::form::{Form, Page};
 use super::options::Options;
 use super::registry::{Clusters, Registry};

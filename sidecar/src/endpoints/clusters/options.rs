@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::Error;
 use super::continuation::Continuation;
+use super::error::Error;
 use super::selector::{LabelSelector, Selection};
 use super::table::Include;
 use super::visibility::Visible;

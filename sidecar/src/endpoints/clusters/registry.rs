@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::Error;
+use super::error::Error;
 use super::object::{Cluster, resource_version};
 
 /// The MemberClusters as last reported by the host. Cheap to clone.

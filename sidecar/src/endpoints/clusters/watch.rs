@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-use super::Error;
+use super::error::Error;
 use super::form::Form;
 use super::object::Cluster;
 use super::options::Options;

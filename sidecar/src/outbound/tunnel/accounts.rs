@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use crate::host::fake::host;
     use crate::outbound::tunnel::link::{self, About};
-    use crate::outbound::tunnel::paths;
+    use crate::outbound::tunnel::protocol::paths;
     use crate::outbound::tunnel::registry::AgentTunnels;
 
     fn accounts() -> Arc<Accounts> {

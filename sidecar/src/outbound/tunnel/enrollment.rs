@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use kubectl_mc_api::ClusterName;
 use serde::{Deserialize, Serialize};
 
-use super::paths;
+use super::protocol::paths;
 use super::registry::AgentTunnels;
 
 /// The data that an agent sends. It does not implement `Debug`, because its tokens must not reach a log.

@@ -17,13 +17,14 @@ use tracing::{debug, info, warn};
 
 use super::accounts::Accounts;
 use super::frame_limit::FrameLimit;
+use super::keep_alive;
+use super::protocol::{
+    HANDSHAKE_TIMEOUT, MAX_FRAME, MAX_HEADER_LIST, MAX_SEND_BUFFER, MAX_STREAMS, SMALL_FRAMES_BUDGET,
+    STREAM_WINDOW, paths,
+};
 use super::registry::{AgentTunnel, Reservation};
 use super::unread::Unread;
 use super::web_socket::{Role, WebSocket};
-use super::{
-    HANDSHAKE_TIMEOUT, MAX_FRAME, MAX_HEADER_LIST, MAX_SEND_BUFFER, MAX_STREAMS, SMALL_FRAMES_BUDGET,
-    STREAM_WINDOW, keep_alive, paths,
-};
 use crate::base::io_hook::Hooked;
 
 /// The agent's description of itself, sent on request.

@@ -21,8 +21,8 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::DIAL_TIMEOUT;
 use super::peers::Peers;
+use super::protocol::DIAL_TIMEOUT;
 use super::purpose::Purpose;
 use super::stream::TunnelStream;
 use super::unread::{Unread, UnreadLimit};

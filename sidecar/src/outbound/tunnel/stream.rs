@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::MAX_FRAME;
+use super::protocol::MAX_FRAME;
 use super::registry::{AgentTunnel, Place};
 use crate::base::locked::Locked;
 use crate::limits::in_flight::Caller;

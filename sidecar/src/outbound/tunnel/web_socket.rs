@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
 use super::frame_limit::Rate;
+use super::protocol::MAX_HEAD;
 use crate::base::random;
 
 mod header;
@@ -361,8 +362,6 @@ fn invalid(why: &'static str) -> io::Error {
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The largest payload of a frame. Proxies in between may split messages, and none joins them.
 const MAX_PAYLOAD: usize = 64 * 1024;
-/// The longest head of a frame.
-pub(super) const MAX_HEAD: usize = 14;
 /// Per second. Proxies in between may send a ping every few seconds.
 const MAX_WITHOUT_DATA: u32 = 1_000;
 /// RFC 6455, 7.4.1

@@ -25,7 +25,7 @@ use kubectl_mc_api::ClusterName;
 use prometheus_client::metrics::gauge::Gauge;
 use tracing::{info, warn};
 
-use super::connect::CONNECT_TIMEOUT;
+use super::timeouts::CONNECT_TIMEOUT;
 use crate::base::locked::Locked;
 use crate::base::random;
 use crate::base::retry;

@@ -28,13 +28,13 @@ use tower_service::Service;
 
 use super::breaker::Breaker;
 use super::connection::{self, Connection, Proxy};
-use super::is_timeout;
-use super::stream::{BeforeHead, MemberStream};
+use super::stream::{BeforeHead, MemberStream, Transport};
+use super::timeouts::{CONNECT_TIMEOUT, is_timeout};
 use crate::base::causes::innermost;
 use crate::base::tcp;
 use crate::outbound::tunnel::purpose::Purpose;
 use crate::outbound::tunnel::registry::{AgentTunnel, AgentTunnels, DialError, Opened};
-use crate::outbound::tunnel::stream::{Directions, TunnelStream};
+use crate::outbound::tunnel::stream::Directions;
 
 pub(super) mod at_proxy;
 pub(super) mod lookup;
@@ -79,8 +79,6 @@ struct ThroughAgent {
 }
 
 type Tcp = HttpConnector<Lookup>;
-/// The transport under the member's TLS.
-pub(crate) type Transport = Either<TcpStream, Either<Box<TlsStream<TcpStream>>, Box<TunnelStream>>>;
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
@@ -332,8 +330,6 @@ impl Service<Uri> for TlsToProxy {
     }
 }
 
-/// For name resolution, TCP, proxy and TLS together (client-go: 30 s for TCP, 10 s for TLS).
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Part of the connect timeout. A handshake over a bad line takes a second or two.
 const LONG_ENOUGH: Duration = Duration::from_secs(3);
 /// The member did not respond in any way.

@@ -19,9 +19,9 @@ use hyper_util::rt::TokioIo;
 use tokio::time::interval;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::OwnConnection;
 use super::connect::{self, BoxError, Connector};
 use super::outgoing::Outgoing;
+use super::own_connection::OwnConnection;
 use super::stream::{BeforeHead, MemberStream};
 use crate::base::locked::Locked;
 use crate::base::workers;

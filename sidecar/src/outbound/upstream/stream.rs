@@ -6,10 +6,15 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
-use super::connect::Transport;
 use crate::base::io_hook::{Hooked, IoHook};
+use crate::outbound::tunnel::stream::TunnelStream;
+
+/// The transport under the member's TLS.
+pub(crate) type Transport = Either<TcpStream, Either<Box<TlsStream<TcpStream>>, Box<TunnelStream>>>;
 
 /// A connection to a member, as hyper uses it.
 pub(crate) type MemberStream = Hooked<TlsStream<Transport>, BeforeHead>;

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 use super::Agent;
 use super::login::LoginError;
 use crate::base::causes::causes;
+use crate::outbound::tunnel::protocol::{AGENT_HEADER, HANDSHAKE_TIMEOUT, PROTOCOL, REPLICA_HEADER};
 use crate::outbound::tunnel::web_socket::{self, Role, WebSocket};
-use crate::outbound::tunnel::{AGENT_HEADER, HANDSHAKE_TIMEOUT, PROTOCOL, REPLICA_HEADER};
 use crate::outbound::upstream::{connect, outgoing};
 
 /// A replica that accepted a tunnel.

@@ -21,13 +21,14 @@ use super::{Agent, enrollment, target};
 use crate::base::io_hook::Hooked;
 use crate::outbound::tunnel::enrollment::CAPABILITY;
 use crate::outbound::tunnel::frame_limit::FrameLimit;
+use crate::outbound::tunnel::keep_alive;
 use crate::outbound::tunnel::link::{About, CredentialLife};
+use crate::outbound::tunnel::protocol::{
+    HANDSHAKE_TIMEOUT, MAX_FRAME, MAX_HEADER_LIST, MAX_SEND_BUFFER, SMALL_FRAMES_BUDGET, paths,
+};
 use crate::outbound::tunnel::purpose::Purpose;
 use crate::outbound::tunnel::unread::Unread;
 use crate::outbound::tunnel::web_socket::WebSocket;
-use crate::outbound::tunnel::{
-    HANDSHAKE_TIMEOUT, MAX_FRAME, MAX_HEADER_LIST, MAX_SEND_BUFFER, SMALL_FRAMES_BUDGET, keep_alive, paths,
-};
 
 /// Why a tunnel's slot is free.
 #[derive(Debug)]

@@ -14,12 +14,12 @@ use tracing::debug;
 
 use crate::base::last_words::{Broken, LAST_WORDS};
 use crate::base::tcp;
+use crate::outbound::tunnel::protocol::{DIAL_HEADER, DIAL_TIMEOUT};
 use crate::outbound::tunnel::purpose::Purpose;
 use crate::outbound::tunnel::registry::Reason as Failed;
 use crate::outbound::tunnel::stream::TunnelStream;
 use crate::outbound::tunnel::stream::copy::copy;
 use crate::outbound::tunnel::unread::Unread;
-use crate::outbound::tunnel::{DIAL_HEADER, DIAL_TIMEOUT};
 
 /// Connects to the target, if it is the requested one, and copies bytes until both sides have ended.
 pub(super) async fn carry(

@@ -13,12 +13,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::outbound::tunnel::STREAM_WINDOW;
 use crate::outbound::tunnel::accounts::Accounts;
 use crate::outbound::tunnel::enrollment::Request;
 use crate::outbound::tunnel::link;
 use crate::outbound::tunnel::link::tests::no_accounts;
 use crate::outbound::tunnel::peers::answer::answer;
+use crate::outbound::tunnel::protocol::STREAM_WINDOW;
 use crate::outbound::tunnel::purpose::Purpose;
 use crate::outbound::tunnel::registry::{AgentTunnels, DialError, Reason};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use kubectl_mc_api::token_life::RENEWAL_FRACTION;
 
-use super::duration;
+use super::duration::duration;
 
 #[derive(Debug, Args)]
 pub struct Controllers {

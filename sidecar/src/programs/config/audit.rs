@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Error;
+use super::error::Error;
 use crate::programs::args::Audit;
 use crate::telemetry::audit;
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use kubectl_mc_api::ownership::Layout;
 
-use super::{Error, read};
+use super::error::{Error, read};
 use crate::identity::trust::Trust;
 use crate::programs::args;
 

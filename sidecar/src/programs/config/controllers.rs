@@ -6,7 +6,7 @@ use kubectl_mc_api::Origin;
 use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::ownership::Layout;
 
-use super::Error;
+use super::error::Error;
 use crate::controllers::{Config, Enabled, Settings, credentials, leader};
 use crate::programs::args;
 

@@ -2,7 +2,7 @@
 
 use kubectl_mc_api::Origin;
 
-use super::Error;
+use super::error::Error;
 use crate::members::inventory::Inventories;
 use crate::members::inventory::hub::{Hub, KarmadaFlags};
 use crate::programs::args;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Error, read};
+use super::error::{Error, read};
 use crate::identity::trust::Trust;
 use crate::programs::args;
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional_with_sizes};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +18,7 @@ use crate::base::counted_io::Tally;
 use crate::base::io_hook::{Hooked, IoHook};
 use crate::base::last_words::Broken;
 use crate::limits::cutoff::{Cutoff, Toward};
+use crate::request::tunnels::Bytes;
 
 /// The bytes that a tunnel carried, and the reason for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +26,6 @@ pub(super) struct Ended {
     pub(super) to_member: u64,
     pub(super) to_caller: u64,
     pub(super) by: By,
-}
-
-/// The byte counters of all tunnels.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Bytes {
-    pub(super) to_member: Counter,
-    pub(super) to_caller: Counter,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

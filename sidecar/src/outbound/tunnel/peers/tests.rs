@@ -71,7 +71,7 @@ async fn attach(replica: &Replica) -> [AbortOnDropHandle<()>; 2] {
     let agent = tokio::spawn(async move {
         let mut connection = h2::server::handshake(io).await.unwrap();
         while let Some(Ok((request, mut respond))) = connection.accept().await {
-            if request.uri().path() == crate::outbound::tunnel::paths::ENROLL {
+            if request.uri().path() == crate::outbound::tunnel::protocol::paths::ENROLL {
                 let mut send = respond.send_response(Response::new(()), false).unwrap();
                 send.send_data(format!("{}\nof the agent", request.method()).into(), true).unwrap();
             } else if request.method() == http::Method::CONNECT {

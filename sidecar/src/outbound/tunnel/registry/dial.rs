@@ -7,7 +7,7 @@ use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 use jiff::Timestamp;
 
 use super::Place;
-use crate::outbound::tunnel::DIAL_HEADER;
+use crate::outbound::tunnel::protocol::DIAL_HEADER;
 use crate::outbound::tunnel::purpose::Purpose;
 use crate::outbound::tunnel::stream::TunnelStream;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::AgentTunnel;
-use crate::outbound::tunnel::MAX_STREAMS;
+use crate::outbound::tunnel::protocol::MAX_STREAMS;
 
 impl AgentTunnel {
     /// Reserves room for one more connection.

@@ -13,7 +13,7 @@ use tokio_util::io::poll_read_buf;
 
 use super::TunnelStream;
 use crate::base::io_hook::{Hooked, IoHook};
-use crate::outbound::tunnel::MAX_FRAME;
+use crate::outbound::tunnel::protocol::MAX_FRAME;
 
 /// How far one direction is.
 enum Direction {

@@ -10,9 +10,9 @@ use tokio::time::{advance, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
-use crate::outbound::tunnel::STREAM_WINDOW;
 use crate::outbound::tunnel::link;
 use crate::outbound::tunnel::link::tests::no_accounts;
+use crate::outbound::tunnel::protocol::STREAM_WINDOW;
 use crate::outbound::tunnel::purpose::Purpose;
 use crate::outbound::tunnel::registry::AgentTunnels;
 

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use http::Uri;
 
-use super::super::is_timeout;
+use super::super::timeouts::is_timeout;
 use super::BoxError;
 use crate::base::causes::innermost;
 

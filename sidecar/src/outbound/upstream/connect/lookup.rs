@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower_service::Service;
 
-use super::CONNECT_TIMEOUT;
+use super::super::timeouts::CONNECT_TIMEOUT;
 use crate::base::causes::causes;
 
 mod places;

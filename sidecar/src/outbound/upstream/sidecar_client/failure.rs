@@ -8,7 +8,7 @@ use rustls::CertificateError;
 use super::super::connect::Silent;
 use super::super::connect::at_proxy::AtProxy;
 use super::super::connect::lookup;
-use super::super::is_timeout;
+use super::super::timeouts::is_timeout;
 use crate::base::causes::{causes, innermost};
 use crate::base::retry;
 use crate::outbound::tunnel::registry::{DialError, Reason};

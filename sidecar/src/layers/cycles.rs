@@ -1,0 +1,114 @@
+//! Bounds the cycles between files. Within a layer, a folder's file imports from the files in the folder. A file in
+//! it that imports from the folder's file, with `super::` or by its whole path, makes a cycle: what both need
+//! belongs into a file of its own, as `controllers::context`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::{code, visit};
+
+/// The files of the largest cycle, and of all cycles of more than two files. Lower them when a cycle goes.
+const LARGEST: usize = 0;
+const ALL: usize = 0;
+
+type Imports = BTreeMap<String, BTreeSet<String>>;
+
+#[test]
+fn cycles_between_files_do_not_grow() {
+    let imports = imports();
+    let reached: BTreeMap<&str, BTreeSet<&str>> =
+        imports.keys().map(|file| (file.as_str(), reached_from(file, &imports))).collect();
+    let cycles: BTreeSet<Vec<&str>> = reached
+        .iter()
+        .map(|(file, all)| all.iter().filter(|other| reached[*other].contains(file)).copied().collect())
+        .filter(|cycle: &Vec<&str>| cycle.len() > 2)
+        .collect();
+    let (largest, all) = (cycles.iter().map(Vec::len).max().unwrap_or(0), cycles.iter().map(Vec::len).sum());
+    assert_eq!((largest, all), (LARGEST, ALL), "{cycles:#?}");
+}
+
+fn reached_from<'a>(file: &'a str, imports: &'a Imports) -> BTreeSet<&'a str> {
+    let (mut reached, mut open) = (BTreeSet::new(), vec![file]);
+    while let Some(file) = open.pop() {
+        open.extend(imports[file].iter().map(String::as_str).filter(|other| reached.insert(*other)));
+    }
+    reached
+}
+
+/// The files that each file names.
+fn imports() -> Imports {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut texts = BTreeMap::new();
+    visit(&source, &mut |file| {
+        let path = file.strip_prefix(&source).unwrap().with_extension("");
+        let path = path.to_str().unwrap().replace('/', "::");
+        if !matches!(path.as_str(), "lib" | "main" | "layers" | "layers::cycles") {
+            let text = std::fs::read_to_string(file).unwrap();
+            texts.insert(path, code(&text).map(str::trim).collect::<String>());
+        }
+    });
+    texts.iter().map(|(path, text)| (path.clone(), named(path, text, &texts))).collect()
+}
+
+/// The other files that this one names: each path that begins with `crate`, `super`, `self` or a file in its folder.
+fn named(file: &str, text: &str, files: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let here: Vec<&str> = file.split("::").collect();
+    let (mut named, mut before) = (BTreeSet::new(), ' ');
+    for (at, character) in text.char_indices() {
+        if is_word(character) && !is_word(before) && before != ':' {
+            let mut paths = Vec::new();
+            tree(&text[at..], Vec::new(), &mut paths);
+            let paths = paths.into_iter().filter_map(|path| file_of(&here, &path, files));
+            named.extend(paths.filter(|other| other != file));
+        }
+        before = character;
+    }
+    named
+}
+
+/// Adds the paths at the start of `text`, such as `a::{b, c::d}`, and returns the rest.
+fn tree<'a>(text: &'a str, mut path: Vec<&'a str>, paths: &mut Vec<Vec<&'a str>>) -> &'a str {
+    let mut rest = text.trim_start();
+    if let Some(mut inner) = rest.strip_prefix('{') {
+        while !inner.trim_start().starts_with('}') && !inner.is_empty() {
+            let after = tree(inner, path.clone(), paths).trim_start();
+            // Another thing than a list of imports.
+            let Some(next) = after.strip_prefix(',').or(after.starts_with('}').then_some(after)) else {
+                return "";
+            };
+            inner = next;
+        }
+        return inner.trim_start().strip_prefix('}').unwrap_or_default();
+    }
+    let end = rest.find(|character| !is_word(character)).unwrap_or(rest.len());
+    path.push(&rest[..end]);
+    rest = &rest[end..];
+    match rest.strip_prefix("::") {
+        Some(inner) => tree(inner, path, paths),
+        None => {
+            paths.push(path);
+            rest
+        }
+    }
+}
+
+/// The file that a path leads to: that of its longest part that is a file.
+fn file_of(here: &[&str], path: &[&str], files: &BTreeMap<String, String>) -> Option<String> {
+    // `pub(super)` names nothing.
+    if path.len() == 1 {
+        return None;
+    }
+    let supers = path.iter().take_while(|part| **part == "super").count();
+    let whole = match path.first() {
+        Some(&"crate") => path[1..].to_vec(),
+        Some(&"super") => [&here[..here.len().checked_sub(supers)?], &path[supers..]].concat(),
+        Some(&"self") => [here, &path[1..]].concat(),
+        _ if files.contains_key(&[here, &path[..1]].concat().join("::")) => [here, path].concat(),
+        _ => return None,
+    };
+    (1..=whole.len()).rev().map(|length| whole[..length].join("::")).find(|path| files.contains_key(path))
+}
+
+fn is_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}

@@ -8,6 +8,7 @@ version=$(sed -n 's/^  version: //p' "$manifest")
 [ -e "$index/.git" ] || git init --quiet --initial-branch=main "$index"
 mkdir -p "$index/plugins"
 cp "$manifest" "$index/plugins/mc.yaml"
-git -C "$index" add plugins/mc.yaml
+cp "$(dirname "${BASH_SOURCE[0]}")/artifacthub-repo.yml" "$index/artifacthub-repo.yml"
+git -C "$index" add plugins/mc.yaml artifacthub-repo.yml
 git -C "$index" commit --quiet --message="mc $version"
 echo "$index has mc $version; push it"

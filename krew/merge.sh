@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Adds the plugin's programs for macOS and Windows to the files of `make release`: krew/merge.sh DIST PROGRAMS. PROGRAMS has
 # a folder for each target of rustc, `TARGET` or `program-TARGET`, with the program. Packs each, writes its SBOM, and writes
-# the manifests and SHA256SUMS again.
+# the manifests of krew, Homebrew, Scoop and winget, and SHA256SUMS again.
 set -euo pipefail
 dist=$(cd "${1:?the folder of a release is needed}" && pwd) programs=$(cd "${2:?the folder of the programs is needed}" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,8 +14,12 @@ for folder in "$programs"/*; do
     target=$(basename "$folder")
     target=${target#program-}
     programs_of=("$folder"/kubectl-mc*)
-    archive=$(KREW_OUT=$dist krew/package.sh "$target" "${programs_of[0]}" | head -1)
-    SOURCE_DATE_EPOCH=$epoch python3 sidecar/image/sbom.py kubectl-mc "$target" "${archive%.tar.gz}.cdx.json"
+    # The first line is the archive. A pipe to `head` would end the script when it writes the second.
+    written=$(KREW_OUT=$dist krew/package.sh "$target" "${programs_of[0]}")
+    archive=${written%%$'\n'*}
+    name=${archive%.tar.gz} name=${name%.zip}
+    SOURCE_DATE_EPOCH=$epoch python3 sidecar/image/sbom.py kubectl-mc "$target" "$name.cdx.json"
 done
 rm "$dist"/*.sha256
+python3 krew/manifests.py "$dist"
 krew/sums.sh "$dist"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs the plugin for krew: target/krew/kubectl-mc_<version>_<os>_<arch>.tar.gz with its .sha256, and
+# Packs the plugin for krew: target/krew/kubectl-mc_<version>_<os>_<arch>.tar.gz (for Windows .zip) with its .sha256, and
 # target/krew/mc.yaml, the manifest of this version's archives in that folder.
 #
 #   krew/package.sh             builds and packs for this machine
@@ -57,7 +57,20 @@ if [[ $os != windows ]]; then
 fi
 archive=kubectl-mc_${version}_${os}_${arch}.tar.gz
 # The same binary gives the same archive: no owners, no times, and gzip -n.
-if tar --version 2>/dev/null | grep -q GNU; then
+if [[ $os == windows ]]; then
+  archive=${archive%.tar.gz}.zip
+  python3 - "$out/$archive" "$folder" "${files[@]}" <<'EOF'
+import sys, zipfile
+from pathlib import Path
+
+archive, folder, *names = sys.argv[1:]
+with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
+    for name in sorted(names):
+        entry = zipfile.ZipInfo(name)
+        entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o100755 << 16
+        packed.writestr(entry, Path(folder, name).read_bytes())
+EOF
+elif tar --version 2>/dev/null | grep -q GNU; then
   tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$folder" -cf - "${files[@]}" | gzip -n9 >"$out/$archive"
 else
   tar -C "$folder" -cf - "${files[@]}" | gzip -n9 >"$out/$archive"
@@ -67,14 +80,15 @@ sum "$out/$archive" >"$out/$archive.sha256"
 # Repeats the platform's lines for each archive of this version.
 {
   sed '/^#/d; /# begin platform/,$d' krew/mc.yaml | sed "s|\${VERSION}|$version|"
-  for packed in "$out/kubectl-mc_${version}_"*.tar.gz; do
-    name=$(basename "$packed" .tar.gz)
+  for file in "$out/kubectl-mc_${version}_"*.sha256; do
+    name=$(basename "$file" .sha256)
     platform=${name#"kubectl-mc_${version}_"}
+    platform=${platform%%.*}
     binary=kubectl-mc
     [[ ${platform%_*} == windows ]] && binary=kubectl-mc.exe
     sed '1,/# begin platform/d; /# end platform/,$d' krew/mc.yaml |
       sed "s|\${OS}|${platform%_*}|; s|\${ARCH}|${platform#*_}|; s|\${BIN}|$binary|
-           s|\${URI}|$url/$name.tar.gz|; s|\${SHA256}|$(cat "$packed.sha256")|"
+           s|\${URI}|$url/$name|; s|\${SHA256}|$(cat "$file")|"
   done
 } >"$out/mc.yaml"
 

@@ -37,6 +37,7 @@ for file in "$dist"/*; do
 done
 for sbom in "$dist"/kubectl-mc_v"$version"_*.cdx.json; do
     archive=${sbom%.cdx.json}.tar.gz
+    [ -e "$archive" ] || archive=${sbom%.cdx.json}.zip
     cosign attest-blob --yes --type cyclonedx --predicate "$sbom" \
         --bundle "$signatures/$(basename "$archive").sbom.sigstore.json" "$archive" >&2
 done

@@ -61,9 +61,10 @@ fn manifest_follows_the_rules_of_krew() {
         assert!(selected.insert((os, arch)), "{os}/{arch} is there twice");
 
         let uri = text(platform, "/uri");
+        let format = if os == "windows" { "zip" } else { "tar.gz" };
         assert!(
             uri.starts_with("https://")
-                && uri.ends_with(&format!("/kubectl-mc_{version}_{os}_{arch}.tar.gz"))
+                && uri.ends_with(&format!("/kubectl-mc_{version}_{os}_{arch}.{format}"))
         );
         let sum = text(platform, "/sha256");
         assert_eq!(sum.len(), 64);
@@ -76,8 +77,8 @@ fn manifest_follows_the_rules_of_krew() {
         let files = platform["files"].as_array().unwrap();
         let extracted: Vec<_> = files.iter().map(|file| (text(file, "/from"), text(file, "/to"))).collect();
         assert_eq!(extracted, [(bin, "."), ("LICENSE", ".")]);
-        let short = (os != "windows").then_some("kmc");
-        assert_eq!(contents(&archive), [bin, "LICENSE"].into_iter().chain(short).collect::<Vec<_>>());
+        let files = if os == "windows" { vec!["LICENSE", bin] } else { vec![bin, "LICENSE", "kmc"] };
+        assert_eq!(contents(&archive), files);
     }
     assert_eq!(selected, BTreeSet::from([("linux", "amd64"), ("darwin", "arm64"), ("windows", "amd64")]));
 }
@@ -118,12 +119,14 @@ fn run(command: &mut Command) -> String {
 
 #[test]
 fn same_binary_makes_the_same_archive() {
-    let sums = [(); 2].map(|()| {
-        let out = tempfile::tempdir().unwrap();
-        let manifest = package(out.path(), &["aarch64-unknown-linux-gnu"]);
-        text(&manifest, "/spec/platforms/0/sha256").to_owned()
-    });
-    assert_eq!(sums[0], sums[1]);
+    for target in ["aarch64-unknown-linux-gnu", "x86_64-pc-windows-msvc"] {
+        let sums = [(); 2].map(|()| {
+            let out = tempfile::tempdir().unwrap();
+            let manifest = package(out.path(), &[target]);
+            text(&manifest, "/spec/platforms/0/sha256").to_owned()
+        });
+        assert_eq!(sums[0], sums[1], "{target}");
+    }
 }
 
 #[test]
@@ -159,5 +162,12 @@ fn sha256(path: &PathBuf) -> String {
 }
 
 fn contents(archive: &PathBuf) -> Vec<String> {
+    if archive.extension().is_some_and(|format| format == "zip") {
+        let script = "import sys, zipfile; print(*zipfile.ZipFile(sys.argv[1]).namelist(), sep='\\n')";
+        return run(Command::new("python3").args(["-c", script]).arg(archive))
+            .lines()
+            .map(str::to_owned)
+            .collect();
+    }
     run(Command::new("tar").arg("-tzf").arg(archive)).lines().map(str::to_owned).collect()
 }

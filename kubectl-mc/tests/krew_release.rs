@@ -22,7 +22,7 @@ fn merged_release_has_every_platform() {
     let manifest = release.read("mc.yaml");
     let sums = release.read("SHA256SUMS");
     for platform in ["darwin_amd64", "darwin_arm64", "linux_amd64", "linux_arm64", "windows_amd64"] {
-        let archive = format!("kubectl-mc_v{VERSION}_{platform}.tar.gz");
+        let archive = format!("kubectl-mc_v{VERSION}_{platform}.{}", format_of(platform));
         assert!(manifest.contains(&archive) && sums.contains(&archive), "{archive}:\n{manifest}\n{sums}");
     }
     let components = release.read(&format!("kubectl-mc_v{VERSION}_windows_amd64.cdx.json"));
@@ -32,6 +32,36 @@ fn merged_release_has_every_platform() {
     run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(release.dist()))
         .unwrap();
     assert_eq!(sums.lines().count() + 1, fs::read_dir(release.dist()).unwrap().count(), "{sums}");
+}
+
+#[test]
+fn package_managers_get_the_archives_of_the_release() {
+    let release = Release::new();
+    release.merge().unwrap();
+    let url = format!("https://github.com/kubectl-mc/kubectl-mc/releases/download/v{VERSION}");
+    let sums = release.read("SHA256SUMS");
+    let sum =
+        |archive: &str| sums.lines().find_map(|line| line.strip_suffix(&format!("  {archive}"))).unwrap();
+
+    let formula = release.read("kubectl-mc.rb");
+    for platform in ["darwin_amd64", "darwin_arm64", "linux_amd64", "linux_arm64"] {
+        let archive = format!("kubectl-mc_v{VERSION}_{platform}.tar.gz");
+        let lines = format!("      url \"{url}/{archive}\"\n      sha256 \"{}\"\n", sum(&archive));
+        assert!(formula.contains(&lines), "{lines}{formula}");
+    }
+    let archive = format!("kubectl-mc_v{VERSION}_windows_amd64.zip");
+    let scoop: serde_json::Value = serde_json::from_str(&release.read("kubectl-mc.json")).unwrap();
+    let expected = serde_json::json!({"64bit": {"url": format!("{url}/{archive}"), "hash": sum(&archive)}});
+    assert_eq!((&scoop["architecture"], &scoop["version"]), (&expected, &VERSION.into()), "{scoop}");
+
+    let winget: serde_json::Value =
+        serde_saphyr::from_str(&release.read("kubectl-mc.winget.installer.yaml")).unwrap();
+    let expected = serde_json::json!([{
+        "Architecture": "x64",
+        "InstallerUrl": format!("{url}/{archive}"),
+        "InstallerSha256": sum(&archive).to_uppercase(),
+    }]);
+    assert_eq!((&winget["Installers"], &winget["PackageVersion"]), (&expected, &VERSION.into()), "{winget}");
 }
 
 #[test]
@@ -82,7 +112,7 @@ fn everything_that_is_published_is_signed() {
     }
     for (target, _) in DESKTOPS {
         let (arch, os) = platform(target);
-        let archive = format!("/kubectl-mc_v{VERSION}_{os}_{arch}.tar.gz");
+        let archive = format!("/kubectl-mc_v{VERSION}_{os}_{arch}.{}", format_of(os));
         let attested = |line: &&str| line.starts_with("cosign attest-blob ") && line.ends_with(&archive);
         assert_eq!(log.lines().filter(attested).count(), 1, "{archive} has no SBOM:\n{log}");
     }
@@ -170,6 +200,10 @@ fn platform(target: &str) -> (&str, &str) {
     let arch = if target.starts_with("x86_64-") { "amd64" } else { "arm64" };
     let os = ["linux", "darwin", "windows"].into_iter().find(|os| target.contains(os));
     (arch, os.unwrap_or_else(|| panic!("{target} is of no known system")))
+}
+
+fn format_of(platform: &str) -> &'static str {
+    if platform.starts_with("windows") { "zip" } else { "tar.gz" }
 }
 
 fn script(name: &str) -> Command {

@@ -16,6 +16,8 @@ for chart in chart agent-chart; do
     if [ -n "$image" ]; then
         sed -i "s|^  repository: \"\"|  repository: ${image%@*}|; s|^  digest: \"\"|  digest: ${image#*@}|" \
             "$folder/$name/values.yaml"
+        # Artifact Hub scans the image that it finds here.
+        printf '  artifacthub.io/images: |\n    - name: mc-sidecar\n      image: %s\n' "$image" >>"$folder/$name/Chart.yaml"
     fi
     chmod -R u=rwX,go=rX "$folder/$name"
     tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$folder" -cf - "$name" |

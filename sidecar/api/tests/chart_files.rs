@@ -6,7 +6,9 @@ use std::error::Error;
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use kube::CustomResourceExt;
 use kubectl_mc_api::manifests::{AgentValues, Values};
+use kubectl_mc_api::{ClusterAccess, MemberCluster};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
@@ -48,6 +50,31 @@ fn charts_have_the_version_of_the_crate() -> Result<(), Box<dyn Error>> {
         let file: Value = serde_saphyr::from_str(&read(chart, "Chart.yaml")?)?;
         assert_eq!(file["version"], env!("CARGO_PKG_VERSION"), "{chart}");
         assert_eq!(file["appVersion"], env!("CARGO_PKG_VERSION"), "{chart}");
+    }
+    Ok(())
+}
+
+/// Artifact Hub shows them.
+#[test]
+fn charts_name_their_license_and_the_definitions() -> Result<(), Box<dyn Error>> {
+    for (chart, definitions) in [(SIDECAR, vec![MemberCluster::crd(), ClusterAccess::crd()]), (AGENT, vec![])]
+    {
+        let file: Value = serde_saphyr::from_str(&read(chart, "Chart.yaml")?)?;
+        let annotation =
+            |name: &str| file["annotations"][format!("artifacthub.io/{name}")].as_str().unwrap_or("[]");
+        assert_eq!(annotation("license"), "Apache-2.0", "{chart}");
+        let links: Vec<Value> = serde_saphyr::from_str(annotation("links"))?;
+        assert!(links.iter().all(|link| link["url"].is_string() && link["name"].is_string()), "{links:?}");
+        let named: Vec<Value> = serde_saphyr::from_str(annotation("crds"))?;
+        let named: Vec<_> =
+            named.iter().map(|named| (named["name"].as_str(), named["kind"].as_str())).collect();
+        let expected: Vec<_> = definitions
+            .iter()
+            .map(|definition| {
+                (definition.metadata.name.as_deref(), Some(definition.spec.names.kind.as_str()))
+            })
+            .collect();
+        assert_eq!(named, expected, "{chart}");
     }
     Ok(())
 }

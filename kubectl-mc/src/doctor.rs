@@ -188,8 +188,7 @@ impl Doctor<'_> {
                 }
                 Some(through)
             }
-            Some(Err(error)) => {
-                let failure = Failure::from(error);
+            Some(Err(failure)) => {
                 findings.push(Finding::problem(
                     "route",
                     failure.to_string(),

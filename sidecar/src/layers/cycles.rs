@@ -73,7 +73,8 @@ fn tree<'a>(text: &'a str, mut path: Vec<&'a str>, paths: &mut Vec<Vec<&'a str>>
         while !inner.trim_start().starts_with('}') && !inner.is_empty() {
             let after = tree(inner, path.clone(), paths).trim_start();
             // Another thing than a list of imports.
-            let Some(next) = after.strip_prefix(',').or(after.starts_with('}').then_some(after)) else {
+            let Some(next) = after.strip_prefix(',').or_else(|| after.starts_with('}').then_some(after))
+            else {
                 return "";
             };
             inner = next;

@@ -118,7 +118,7 @@ pub(super) fn run_through(
             text.end(&failure);
             Ok(Some(ExitStatus::Failed))
         }
-        (Err(error), ..) => Err(error.into()),
+        (Err(error), ..) => Err(error),
     }
 }
 

@@ -52,7 +52,10 @@ fn no_module_imports_from_a_layer_below_its_own() {
 fn folders_are_those_of_the_list() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let entries: Vec<_> = std::fs::read_dir(source).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(entries.len() <= 20, "{} entries", entries.len());
+    // A file and the folder beside it are one module.
+    let modules: std::collections::BTreeSet<_> =
+        entries.iter().map(|entry| entry.file_stem().unwrap()).collect();
+    assert!(modules.len() <= 20, "{} modules", modules.len());
     let folders = entries.iter().filter(|path| path.is_dir() && !path.ends_with("layers"));
     let mut folders: Vec<_> = folders.map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
     folders.sort_unstable();

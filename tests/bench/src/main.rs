@@ -3,7 +3,7 @@
 //!
 //! - [`site`], [`way`]: the ways to a member that are measured, and their caller
 //! - [`nginx`], [`wrk`], [`stream`]: the programs that serve, send requests and stream
-//! - [`requests`], [`streams`], [`plugin`]: the figures beside nginx and kubectl
+//! - [`mod@requests`], [`streams`], [`plugin`]: the figures beside nginx and kubectl
 //! - [`routes`]: through the host and directly
 //! - [`against`]: one build of the sidecar beside another; [`front_proxy`]: the host's connection to them
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale

@@ -10,7 +10,7 @@ use crate::argv::Scanned;
 use crate::chosen_cluster::ChosenCluster;
 use crate::cli::Flags;
 use crate::cluster::cluster_id::ClusterId;
-use crate::cluster::context::{self, ClusterContext, Contexts, HostError};
+use crate::cluster::context::{self, ClusterContext, HostError};
 use crate::cluster::credential::Login;
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::config_file;
@@ -206,9 +206,9 @@ impl Request<'_> {
             }
             ListOf::Contexts if self.verb == Verb::Kubeconfig => Err(InventoryError::MembersOnly),
             ListOf::Contexts => {
-                let Contexts { all, skipped, .. } = context::contexts(&settings.host, env)?;
-                skipped.iter().for_each(|skipped| printer.note_line(&format!("note: {skipped}")));
-                Ok(SelectedCluster::of_contexts(all))
+                let contexts = context::contexts(&settings.host, env)?;
+                contexts.notes().for_each(|note| printer.note_line(&note));
+                Ok(SelectedCluster::of_contexts(contexts.all))
             }
         };
         let choice = match settings.choice {

@@ -20,8 +20,15 @@ pub(crate) struct Contexts {
     pub(crate) unusable: Vec<HostError>,
 }
 
-/// The contexts in the files of `options` and `env`. Contexts without a server are omitted. That no file exists is an
-/// error.
+impl Contexts {
+    /// A note about each file and context that is missing.
+    pub(crate) fn notes(&self) -> impl Iterator<Item = String> {
+        let skipped = self.skipped.iter().map(|skipped| format!("note: {skipped}"));
+        skipped.chain(self.unusable.iter().map(|error| format!("note: left out: {error}")))
+    }
+}
+
+/// The contexts in the files of `options` and `env`. That no file exists is an error.
 pub(crate) fn contexts(options: &HostOptions, env: &Env) -> Result<Contexts, HostError> {
     if !options.kubeconfig_dirs.is_empty() {
         return islands::contexts(&options.kubeconfig_dirs);

@@ -39,7 +39,7 @@ pub(super) fn run(
         }
         contexts => contexts?,
     };
-    contexts.skipped.iter().for_each(|skipped| printer.note_line(&format!("note: {skipped}")));
+    contexts.notes().for_each(|note| printer.note_line(&note));
     warn_of_collisions(&context::collisions(&settings.host, env)?, printer);
     let found = SelectedCluster::of_contexts(contexts.all);
     let is_wanted = |chosen: &&SelectedCluster| {

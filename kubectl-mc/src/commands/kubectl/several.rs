@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
-use crate::cluster::cluster_id::{ClusterId, KubeconfigContext};
-use crate::cluster::context::{self, ClusterContext, Contexts, HostError, HostOptions};
+use crate::cluster::cluster_id::ClusterId;
+use crate::cluster::context::{self, ClusterContext, HostError, HostOptions};
 use crate::cluster::credential::Login;
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::cluster::reach::{HostReach, Reach};
@@ -48,7 +48,11 @@ pub(super) fn run(
             let list = inventory::list(host, &scanned, env, selector, ListFormat::Objects)?;
             Ok(SelectedCluster::of_list(&list))
         }
-        ListOf::Contexts => Ok(SelectedCluster::of_contexts(contexts(&settings.host, env, printer)?)),
+        ListOf::Contexts => {
+            let contexts = context::contexts(&settings.host, env)?;
+            contexts.notes().for_each(|note| printer.note_line(&note));
+            Ok(SelectedCluster::of_contexts(contexts.all))
+        }
     };
     let (choice, picked) = match &settings.choice {
         Some(choice) => (choice.clone(), false),
@@ -121,17 +125,6 @@ pub(super) fn run(
         effect,
         input,
     })
-}
-
-/// The contexts to choose from. Skipped files are named.
-fn contexts(
-    options: &HostOptions,
-    env: &Env,
-    printer: &Printer,
-) -> Result<Vec<KubeconfigContext>, HostError> {
-    let Contexts { all, skipped, .. } = context::contexts(options, env)?;
-    skipped.iter().for_each(|skipped| printer.note_line(&format!("note: {skipped}")));
-    Ok(all)
 }
 
 /// Names the cluster that the user has picked, and asks before a change there. An interactive command is not asked about:

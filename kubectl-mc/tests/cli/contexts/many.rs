@@ -1,4 +1,5 @@
-//! Two hundred contexts, each with a server path and a user of its own, in one command.
+//! Two hundred contexts, each with a server path and a user of its own, in one command. What is missing among them
+//! is named.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -40,4 +41,16 @@ fn two_hundred_contexts_are_one_table_and_one_failure_is_named() {
     };
     let sent: BTreeSet<_> = bed.requests().iter().map(|head| sent(head).unwrap()).collect();
     assert_eq!(sent, names.iter().map(|name| (name.clone(), name.clone())).collect());
+}
+
+#[test]
+fn context_that_is_left_out_is_named() {
+    let bed = super::bed();
+    super::kubeconfig(&bed, &[("lost", "gone", json!({"token": "x"}))]);
+    for words in [&["get", "pods"][..], &["clusters"]] {
+        let ran = bed.run(&[words, &["--contexts", "--all-clusters", "--exclude=closed"]].concat());
+        let note = "note: left out: no cluster: context \"lost\" has no server: cluster \"gone\" has none\n";
+        assert!(ran.code == Some(0) && ran.err == note, "{words:?} {ran:?}");
+        assert!(ran.out.contains("kind-a"), "{words:?} {ran:?}");
+    }
 }

@@ -87,14 +87,16 @@ mutants: ## Run cargo-mutants on the code of identity, rights and limits; takes 
 	cargo mutants --jobs 1 $(foreach glob,$(or $(FILES),$(MUTATED)),--file '$(glob)')
 
 .PHONY: soak
-soak: kubernetes ## Run long tests: SOAK_REQUESTS (1,000,000) with faults, SOAK_TUNNEL_MIB (10,240), ENDURANCE_SECONDS (1,800) with restarts, SOAK_HOSTILE_SECONDS (600) under attack
+soak: kubernetes ## Run long tests: SOAK_REQUESTS (1,000,000) with faults, SOAK_TUNNEL_MIB (10,240), ENDURANCE_SECONDS (1,800) with restarts, SOAK_HOSTILE_SECONDS (600) under attack, PAUSE_SECONDS (1,800) without reading
 	$(MAKE) program
 	cargo test-all --test e2e --no-run
 	SOAK_REQUESTS=$${SOAK_REQUESTS:-1000000} SOAK_TUNNEL_MIB=$${SOAK_TUNNEL_MIB:-10240} \
 		ENDURANCE_SECONDS=$${ENDURANCE_SECONDS:-1800} ENDURANCE_RATE=$${ENDURANCE_RATE:-200} \
 		SOAK_HOSTILE_SECONDS=$${SOAK_HOSTILE_SECONDS:-600} SOAK_HOSTILE_SCALE=$${SOAK_HOSTILE_SCALE:-5} \
-		$(TESTBED) run --members 2 --node m1 --sidecar $(PROGRAM) -- \
-		cargo test-all --offline --test e2e -- --nocapture --test-threads 1 soak::
+		PAUSE_SECONDS=$${PAUSE_SECONDS:-1800} \
+		$(TESTBED) run --members 2 --node m1 --sidecar $(PROGRAM) -- bash -euo pipefail -c ' \
+			cargo test-all --offline --test e2e -- --test-threads 3 fault_36_paused; \
+			cargo test-all --offline --test e2e -- --nocapture --test-threads 1 soak::'
 
 # Measure a copy of the sidecar, as installations run it: the file that the linker writes is slower (docs/dev/benchmarks.md).
 .PHONY: bench

@@ -13,6 +13,7 @@ mod scale;
 mod upgrades;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use harness::caller::Caller;
@@ -27,6 +28,16 @@ fn plugin(caller: &Caller) -> Result<Tool> {
 /// The plugin under test at the scene's member and namespace, run by a caller.
 fn plugin_in(scene: &Scene, caller: &Caller) -> Result<Tool> {
     Ok(plugin(caller)?.with(&[&format!("--cluster={}", scene.member), "--namespace", &scene.name]))
+}
+
+/// A length or count of a test, from an environment variable. The long runs of `make soak` set it.
+fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(otherwise)
+}
+
+/// A pause of PAUSE_SECONDS (70), longer than the minute after which a short answer that is not read ends.
+fn pause() -> Duration {
+    Duration::from_secs(number("PAUSE_SECONDS", 70))
 }
 
 /// The path of a program that `tests/clients/install.sh` has installed.

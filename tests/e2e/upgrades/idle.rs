@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use harness::scene::Scene;
 use harness::wait::SOON;
 
+use crate::number;
 use crate::upgrades::port_forward::forward;
 use crate::upgrades::protocol::{Protocol, over};
 
@@ -29,8 +30,7 @@ fn quiet_streams_stay_open(protocol: Protocol) -> Result<()> {
     exec.wait_for("ready", SOON)?;
     let (mut forward, _, mut socket) = forward(&plugin, "pod/web", echoed)?;
 
-    let quiet = std::env::var("QUIET_SECONDS").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(40);
-    exec.stays(Duration::from_secs(quiet))?;
+    exec.stays(Duration::from_secs(number("QUIET_SECONDS", 40)))?;
     for other in [&mut logs, &mut watch, &mut forward] {
         other.stays(Duration::from_millis(1))?;
     }

@@ -53,7 +53,7 @@ fn flooding_pod_does_not_silence_another() {
 fn interrupt_ends_tail_although_output_is_not_read() {
     let bed = flood(AGAIN);
     for clusters in ["m1", "m1,m2"] {
-        let mut command = bed.command(&["tail", ".", "-f", "-C", clusters]);
+        let mut command = with_default_interrupt(&bed.command(&["tail", ".", "-f", "-C", clusters]));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         wait_until(|| is_full(child.stdout.as_ref().unwrap()));
         let begun = Instant::now();
@@ -70,6 +70,17 @@ fn interrupt_ends_tail_although_output_is_not_read() {
         // A shell reports 130 for a process that SIGINT ended.
         assert!(matches!(status.code(), None | Some(130)), "{status}");
     }
+}
+
+/// The command with SIGINT's default action. A background job of a shell inherits that SIGINT is ignored.
+fn with_default_interrupt(command: &Command) -> Command {
+    let mut perl = Command::new("perl");
+    perl.args(["-e", "$SIG{INT} = 'DEFAULT'; exec @ARGV"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    perl.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    perl.current_dir(command.get_current_dir().unwrap()).stdin(Stdio::null());
+    perl
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A log in a pager whose reader pauses is whole afterwards, through the host and through an agent.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use harness::caller::Caller;
@@ -10,7 +10,7 @@ use harness::scene::{EVERY_VERB, Scene};
 use harness::tool::Tool;
 use harness::wait::{SOON, eventually};
 
-use crate::plugin_in;
+use crate::{pause, plugin_in};
 
 #[test]
 fn fault_36_paused_pager_shows_the_whole_log() -> Result<()> {
@@ -32,7 +32,7 @@ fn fault_36_paused_pager_shows_the_whole_log() -> Result<()> {
         pager.wait_for("0000", SOON)?;
     }
     let begun = Instant::now();
-    eventually("the pause is over", 2 * PAUSE, || Ok((begun.elapsed() > PAUSE).then_some(())))?;
+    eventually("the pause is over", 2 * pause(), || Ok((begun.elapsed() > pause()).then_some(())))?;
     for (logs, mut pager) in pagers {
         ensure!(!logs.home().join("ended").exists(), "the log was read before the pause");
         pager.type_in("G")?;
@@ -51,6 +51,3 @@ fn pager(caller: &Caller, cluster: &str, namespace: &str) -> Result<(Tool, Termi
     let terminal = Terminal::start(&shell, &["-C", cluster, "-n", namespace, "logs", "big"], 24, 80)?;
     Ok((shell, terminal))
 }
-
-/// Longer than the minute after which a short answer that is not read ends.
-const PAUSE: Duration = Duration::from_secs(70);

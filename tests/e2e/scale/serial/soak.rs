@@ -20,12 +20,13 @@ mod over_http1;
 mod over_http2;
 mod tunnels;
 
+use crate::number;
 use callers::{Callers, Way};
 use member::Members;
 
 #[test]
 fn every_request_arrives_as_its_caller_despite_failures() -> Result<()> {
-    let wanted = count("SOAK_REQUESTS", 20_000);
+    let wanted = number("SOAK_REQUESTS", 20_000);
     let callers = Callers::welcome("e2e-soak")?;
     let (wrong, wrongs) = mpsc::channel();
     let members = Members::start("e2e-soak", callers.clone(), &wrong)?;
@@ -68,15 +69,11 @@ fn every_request_arrives_as_its_caller_despite_failures() -> Result<()> {
 
 #[test]
 fn every_tunnel_carries_exactly_the_sent_bytes() -> Result<()> {
-    let wanted = count("SOAK_TUNNEL_MIB", 1024) * MEBIBYTE as u64;
+    let wanted = number("SOAK_TUNNEL_MIB", 1024) * MEBIBYTE as u64;
     let begin = Instant::now();
     let carried = tunnels::carry("e2e-soak-tunnel", wanted)?;
     say(&format!("{carried:?} in {:?}", begin.elapsed()));
     Ok(())
-}
-
-fn count(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|count| count.parse().ok()).unwrap_or(otherwise)
 }
 
 #[expect(clippy::print_stdout, reason = "what it came to is of interest, whether it passes or not")]

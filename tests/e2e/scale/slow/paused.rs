@@ -12,6 +12,7 @@ use harness::noise::MEBIBYTE;
 use harness::own_sidecar::OwnSidecar;
 use harness::wait::{SOON, eventually};
 
+use crate::pause;
 use crate::scale::serial::hostile::{LARGE, script};
 
 #[test]
@@ -31,7 +32,7 @@ fn fault_36_paused_watches_outlive_a_flood_of_another_caller() -> Result<()> {
     let flood = Unread::send(Stall::Window, &endpoint(&own, "mallory")?, &vec![watch; FLOOD])?;
     eventually("the flood has arrived", SOON, || Ok((in_flight()? == 2 + FLOOD).then_some(())))?;
     eventually("its surplus is cut off", SOON, || Ok((in_flight()? <= 2 + SHARE).then_some(())))?;
-    eventually("a long pause is over", 2 * PAUSE, || Ok((begun.elapsed() > PAUSE).then_some(())))?;
+    eventually("a long pause is over", 2 * pause(), || Ok((begun.elapsed() > pause()).then_some(())))?;
     drop(flood);
     eventually("the flood is gone", SOON, || {
         let open = in_flight()?;
@@ -85,8 +86,6 @@ const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\
 const FLOOD: usize = 450;
 /// A caller's share of paused requests.
 const SHARE: usize = 384;
-/// Longer than the minute after which a short answer that is not read ends.
-const PAUSE: Duration = Duration::from_secs(70);
 /// Longer than the 15 s after which data without an acknowledgment ends a request.
 const MEMBERS_PAUSE: Duration = Duration::from_secs(20);
 /// More than all buffers on the way hold.

@@ -15,7 +15,8 @@ use harness::registration;
 use harness::scene::{EVERY_VERB, Scene};
 use serde_json::json;
 
-use super::{count, say};
+use super::say;
+use crate::number;
 
 mod clients;
 mod execs;
@@ -29,8 +30,8 @@ use tokens::Tokens;
 
 #[test]
 fn token_renewal_and_rolling_restart_lose_no_request() -> Result<()> {
-    let time = Duration::from_secs(count("ENDURANCE_SECONDS", 45));
-    let rate = count("ENDURANCE_RATE", 100);
+    let time = Duration::from_secs(number("ENDURANCE_SECONDS", 45));
+    let rate = number("ENDURANCE_RATE", 100);
     let scene = Scene::new("endurance")?;
     let tokens = Tokens { scene: &scene };
     let m1 = member("m1")?;
@@ -95,7 +96,7 @@ fn day<'scope>(
     scope.spawn(move || execs.run(&serving, tally));
     scope.spawn(move || tokens.renew((time / 4).min(Duration::from_secs(60)), tally));
 
-    let every = Duration::from_secs(count("ENDURANCE_RESTART_SECONDS", 180)).min(time / 2);
+    let every = Duration::from_secs(number("ENDURANCE_RESTART_SECONDS", 180)).min(time / 2);
     let end = tally.begin + time;
     let (mut due, mut restarts) = (tally.begin + every / 2, 0);
     while due.max(Instant::now()) < end {

@@ -26,12 +26,13 @@ use harness::wait::eventually;
 use serde_json::json;
 use testbed::Sidecar;
 
-use super::{count, say};
+use super::say;
+use crate::number;
 use crate::scale::serial::hostile::{LARGE, ONE_MEBIBYTE, SILENT, script};
 
 #[test]
 fn hostile_clients_delay_no_good_caller() -> Result<()> {
-    let time = Duration::from_secs(count("SOAK_HOSTILE_SECONDS", 30));
+    let time = Duration::from_secs(number("SOAK_HOSTILE_SECONDS", 30));
     let scene = Scene::on("m2", "soak-hostile")?;
     let fake = FakeMember::start("e2e-soak-hostile", script)?;
     let ways = Ways { scene, fake };
@@ -179,7 +180,7 @@ impl Ways {
     fn attacks(&self, sidecar: &Sidecar, time: Duration) -> Result<Vec<(&'static str, Attack)>> {
         let bounds = |clients| Bounds { clients, time };
         // As many as a debug build can take beyond its own overhead.
-        let scale = count("SOAK_HOSTILE_SCALE", 1) as usize;
+        let scale = number("SOAK_HOSTILE_SCALE", 1) as usize;
         let past = |caller: Option<&Caller>| {
             let certificate = caller.and_then(|caller| caller.certificate.as_deref());
             Ok::<_, anyhow::Error>(Endpoint::sidecar(sidecar, certificate)?.from_address([127, 0, 0, 66]))

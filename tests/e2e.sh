@@ -54,6 +54,11 @@ if [ -n "$all" ]; then
             leave_out "$filter" "cannot install all versions of kubectl"
         done
     fi
+    if [ "$(uname -sm)" != "Linux x86_64" ]; then
+        leave_out windows:: "wine runs programs for x86-64 only"
+    elif ! tests/windows/build.sh; then
+        leave_out windows:: "cannot build the plugin for Windows, or cannot install wine"
+    fi
 fi
 for program in dbus-run-session gnome-keyring-daemon; do
     command -v "$program" >/dev/null || leave_out login::keyring:: "need $program for a keyring"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs missing Debian packages, cargo-deny and mdBook, and names them:
-# setup.sh [--no-tools|--demo|--bench|--release|--arm64|--mutants].
+# setup.sh [--no-tools|--demo|--bench|--release|--arm64|--windows|--mutants].
 # Without root it only names the missing packages, and tests that need them are skipped later.
 set -euo pipefail
 
@@ -31,6 +31,7 @@ if [ "${1:-}" != --demo ]; then needs+=(
 ); fi
 if [ "${1:-}" = --bench ]; then needs+=(nginx:nginx-light wrk:wrk); fi
 if [ "${1:-}" = --release ]; then needs+=(aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu); fi
+if [ "${1:-}" = --windows ]; then needs+=(x86_64-w64-mingw32-gcc:gcc-mingw-w64-x86-64); fi
 # A cross compiler builds the program for arm64, and an emulator runs it.
 if [ "${1:-}" = --arm64 ]; then
     needs+=(aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static)
@@ -44,6 +45,7 @@ if [ "${1:-}" != --demo ]; then
     [ -e /usr/share/bash-completion/bash_completion ] || missing+=(bash-completion)
     python3 -c 'import ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 fi
+if [ "${1:-}" = --windows ] && [ ! -x /usr/lib/wine/wine64 ]; then missing+=(wine64); fi
 [ -d /usr/share/ca-certificates/mozilla ] || missing+=(ca-certificates)
 if [[ "${1:-}" = --@(arm64|release) ]] && [ ! -e /usr/aarch64-linux-gnu/lib/libc.a ]; then missing+=(libc6-dev-arm64-cross); fi
 if [ "${1:-}" = --release ]; then
@@ -88,7 +90,7 @@ if ! (cd "$module" && go list -m) >/dev/null 2>&1; then
     exit 1
 fi
 # A release needs none of them: its commit has passed all checks.
-if [[ "${1:-}" != --@(no-tools|release|demo) ]]; then
+if [[ "${1:-}" != --@(no-tools|release|windows|demo) ]]; then
     if ! cargo deny --version >/dev/null 2>&1; then
         echo "setup: installing cargo-deny (cargo install)"
         CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=0 \

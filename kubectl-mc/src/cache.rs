@@ -213,7 +213,7 @@ pub(crate) fn existing_state_folder(env: &Env) -> Result<Option<PathBuf>, Failur
 fn of_user(Base { variable, below_home, .. }: Base, env: &Env) -> Option<PathBuf> {
     let base = match env.var(variable).map(Path::new).filter(|base| base.is_absolute()) {
         Some(base) => base.to_owned(),
-        None => Path::new(env.home()?).join(below_home),
+        None => env.home()?.join(below_home),
     };
     Some(base.join("kubectl-mc"))
 }
@@ -246,7 +246,7 @@ pub(crate) fn temporary(env: &Env) -> PathBuf {
 pub(crate) fn of_kubectl(flag: Option<&OsStr>, env: &Env) -> Option<PathBuf> {
     match flag.filter(|flag| !flag.is_empty()).or_else(|| env.var(env::KUBECACHEDIR)) {
         Some(folder) => Some(folder.into()),
-        None => Some(Path::new(env.home()?).join(".kube").join("cache")),
+        None => Some(env.home()?.join(".kube").join("cache")),
     }
 }
 

@@ -126,7 +126,7 @@ impl ConfigFile {
 pub(crate) fn path(env: &Env) -> Option<PathBuf> {
     let base = match env.var(env::XDG_CONFIG_HOME).map(Path::new).filter(|base| base.is_absolute()) {
         Some(base) => base.to_owned(),
-        None => Path::new(env.home()?).join(".config"),
+        None => env.home()?.join(".config"),
     };
     Some(base.join("kubectl-mc").join("config.yaml"))
 }

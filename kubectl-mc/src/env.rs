@@ -1,8 +1,12 @@
 //! Defines the environment variables that the plugin reads, and holds the environment as a value. No other
 //! module reads the environment of the process.
 
+mod home_on_windows;
+
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 /// The clusters if no flag chooses any.
 pub(crate) const CLUSTER: &str = "KUBECTL_MC_CLUSTER";
@@ -67,8 +71,6 @@ pub(crate) const COMSPEC: &str = "ComSpec";
 pub(crate) const ZDOTDIR: &str = "ZDOTDIR";
 /// The user's home folder.
 pub(crate) const HOME: &str = "HOME";
-/// The user's home folder on Windows.
-pub(crate) const USERPROFILE: &str = "USERPROFILE";
 /// krew's folder.
 pub(crate) const KREW_ROOT: &str = "KREW_ROOT";
 /// The folders of programs.
@@ -100,22 +102,28 @@ impl Env {
     /// The environment with another value of one variable.
     pub(crate) fn with(&self, name: &str, value: &OsStr) -> Self {
         let mut variables = self.0.clone();
-        variables.insert(name.into(), value.to_owned());
+        variables.insert(key(OsStr::new(name)).into_owned(), value.to_owned());
         Self(variables)
     }
 
     pub(crate) fn var(&self, name: &str) -> Option<&OsStr> {
-        self.0.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
+        self.0.get(&*key(OsStr::new(name))).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
-    /// The user's home folder.
-    pub(crate) fn home(&self) -> Option<&OsStr> {
-        self.var(HOME).or_else(|| self.var(USERPROFILE).filter(|_| cfg!(windows)))
+    /// The user's home folder, as kubectl finds it.
+    pub(crate) fn home(&self) -> Option<PathBuf> {
+        if cfg!(windows) { home_on_windows::home(self) } else { self.var(HOME).map(PathBuf::from) }
     }
+}
+
+/// The name as it is kept. Windows ignores the case of variables, and calls `PATH` `Path`.
+fn key(name: &OsStr) -> Cow<'_, OsStr> {
+    if cfg!(windows) { Cow::Owned(name.to_ascii_uppercase()) } else { Cow::Borrowed(name) }
 }
 
 impl<K: Into<OsString>, V: Into<OsString>> FromIterator<(K, V)> for Env {
     fn from_iter<T: IntoIterator<Item = (K, V)>>(variables: T) -> Self {
-        Self(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+        let entry = |(name, value): (K, V)| (key(&name.into()).into_owned(), value.into());
+        Self(variables.into_iter().map(entry).collect())
     }
 }

@@ -22,18 +22,27 @@ pub(crate) enum ExitStatus {
     CannotStart,
     /// No kubectl was found; the usual code of shells.
     NoKubectl,
-    /// The code of a child process.
-    Child(u8),
+    /// The code of a child process. On Windows it may be more than 255.
+    Child(i32),
 }
 
 impl ExitStatus {
-    /// Converts the code of a child. A missing code, or one out of range such as 0xC000013A (Ctrl-C on
-    /// Windows), becomes 1.
+    /// Converts the code of a child. A missing code becomes 1.
     pub(crate) fn of_child(code: Option<i32>) -> Self {
-        Self::Child(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+        Self::Child(code.unwrap_or(1))
     }
 
-    pub(crate) fn code(self) -> u8 {
+    /// Ends the process with this code.
+    pub(crate) fn end(self) -> ExitCode {
+        let code = self.code();
+        let Ok(small) = u8::try_from(code) else {
+            // An ExitCode has 8 bits, and Windows has 32.
+            std::process::exit(code)
+        };
+        ExitCode::from(small)
+    }
+
+    pub(crate) fn code(self) -> i32 {
         match self {
             Self::Success => 0,
             Self::Failed => 1,
@@ -49,29 +58,18 @@ impl ExitStatus {
     }
 }
 
-impl From<ExitStatus> for ExitCode {
-    fn from(status: ExitStatus) -> Self {
-        Self::from(status.code())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn failing_child_code_never_becomes_success() {
-        // Windows has 32-bit codes: truncated, 256 and 0xC000013A would become 0 and 58.
-        for (code, expected) in [
-            (Some(0), 0),
-            (Some(7), 7),
-            (Some(255), 255),
-            (Some(256), 1),
-            (Some(-1), 1),
-            (Some(0xC000_013A_u32.cast_signed()), 1),
-            (None, 1),
-        ] {
-            assert_eq!(ExitStatus::of_child(code).code(), expected, "{code:?}");
+        // Windows has 32-bit codes: truncated, 256 would become 0.
+        for code in [0, 7, 255, 256, -1, CTRL_C_ON_WINDOWS] {
+            assert_eq!(ExitStatus::of_child(Some(code)).code(), code);
         }
+        assert_eq!(ExitStatus::of_child(None).code(), 1);
     }
+
+    const CTRL_C_ON_WINDOWS: i32 = 0xC000_013A_u32.cast_signed();
 }

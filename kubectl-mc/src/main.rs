@@ -62,7 +62,7 @@ fn main() -> ExitCode {
         printer.failure(&failure);
         failure.status
     });
-    let Some(lost) = printer.lost() else { return status.into() };
+    let Some(lost) = printer.lost() else { return status.end() };
     printer.failure(&lost);
-    if status == ExitStatus::Success { ExitStatus::Failed } else { status }.into()
+    if status == ExitStatus::Success { ExitStatus::Failed } else { status }.end()
 }

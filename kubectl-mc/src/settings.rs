@@ -191,7 +191,7 @@ fn host(flags: &Flags, env: &Env, file: &ConfigFile) -> Result<HostOptions, Fail
 fn kubeconfig_dirs(flags: &Flags, env: &Env, file: &ConfigFile) -> Vec<PathBuf> {
     let below_home = |path: &Path| {
         let rest = path.strip_prefix("~").ok()?;
-        Some(Path::new(env.home()?).join(rest))
+        Some(env.home()?.join(rest))
     };
     let given: Vec<_> = flags.kubeconfig_dir.iter().filter(|dir| !dir.is_empty()).map(Path::new).collect();
     if !given.is_empty() {

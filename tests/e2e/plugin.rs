@@ -31,4 +31,5 @@ pub(crate) mod slow {
     pub(crate) mod other_tools;
     pub(crate) mod pager;
     pub(crate) mod rollouts;
+    pub(crate) mod windows;
 }

@@ -63,7 +63,7 @@ impl KrewPlugin {
 
 /// krew's root (krew: `MustGetKrewPaths`).
 fn root(env: &Env) -> Option<PathBuf> {
-    env.var(env::KREW_ROOT).map(PathBuf::from).or_else(|| Some(Path::new(env.home()?).join(".krew")))
+    env.var(env::KREW_ROOT).map(PathBuf::from).or_else(|| Some(env.home()?.join(".krew")))
 }
 
 /// What the plugin reads of krew's `index.Receipt`.

@@ -55,7 +55,7 @@ pub(super) fn list(overlay: &Path, chosen: &Chosen, env: &Env) -> Result<OsStrin
 pub(super) fn without_overlays(env: &Env) -> Option<Vec<PathBuf>> {
     let files: Vec<_> = std::env::split_paths(env.var(env::KUBECONFIG)?).collect();
     let own: Vec<_> = files.iter().filter(|file| !cache::is_own_file(file, env)).cloned().collect();
-    let default = env.home().map(|home| Path::new(home).join(".kube").join("config"));
+    let default = env.home().map(|home| home.join(".kube").join("config"));
     let is_default = matches!(own.as_slice(), [only] if Some(only) == default.as_ref());
     (own.len() < files.len()).then_some(if is_default { Vec::new() } else { own })
 }

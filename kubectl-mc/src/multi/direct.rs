@@ -330,7 +330,7 @@ fn has_preferences(env: &Env) -> bool {
         return false;
     }
     env.var(env::KUBERC).is_some_and(|file| file != "off")
-        || env.home().is_some_and(|home| std::path::Path::new(home).join(".kube").join("kuberc").exists())
+        || env.home().is_some_and(|home| home.join(".kube").join("kuberc").exists())
 }
 
 /// Number of short requests that share a connection well.

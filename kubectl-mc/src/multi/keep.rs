@@ -124,9 +124,7 @@ pub(crate) fn run_one(
     Ok(match result {
         None => ExitStatus::Interrupted,
         Some(Ok(())) => ExitStatus::Success,
-        Some(Err(Fault::Kubectl { code: Some(code), .. })) => {
-            ExitStatus::Child(u8::try_from(code).unwrap_or(1))
-        }
+        Some(Err(Fault::Kubectl { code: Some(code), .. })) => ExitStatus::Child(code),
         Some(Err(fault)) => {
             if let Some(detail) = fault.detail() {
                 printer.note_line(&format!("error: {detail}"));

@@ -66,7 +66,7 @@ pub(crate) fn forward<T>(
 /// A pod's web server: /file has random bytes, and a POST to /cgi-bin/sum returns the digest of its body. It
 /// does not echo: streams in both directions through one SPDY connection, which has no flow control of its
 /// own, can block each other for ever even without a proxy in between.
-fn server() -> String {
+pub(crate) fn server() -> String {
     format!(
         "mkdir -p /www/cgi-bin; head -c {PORTION} /dev/urandom > /www/file; \
          printf '#!/bin/sh\\necho \"Content-Type: text/plain\"; echo; exec sha256sum\\n' > /www/cgi-bin/sum; \
@@ -85,7 +85,7 @@ fn upload(port: u16, number: usize) -> Result<()> {
 }
 
 /// The digest of the bytes that the pod sent.
-fn download(port: u16) -> Result<String> {
+pub(crate) fn download(port: u16) -> Result<String> {
     let file = exchange(port, b"GET /file HTTP/1.0\r\n\r\n")?;
     ensure!(file.len() == PORTION, "{} of {PORTION} bytes came", file.len());
     Ok(sha256(&file))

@@ -14,9 +14,10 @@ mod compilation;
 mod go;
 
 pub use beside::{
-    build_helm, build_krew, build_kubeconfig_reader, build_kubectl, build_prometheus, cert_manager,
-    cert_manager_definitions, collector, karmada_agent, karmada_chart, karmadactl, konnectivity,
-    openid_provider, profile_consumer, profile_definition, prometheus,
+    build_helm, build_krew, build_kubeconfig_reader, build_kubectl, build_kubectl_for_windows,
+    build_prometheus, cert_manager, cert_manager_definitions, collector, karmada_agent, karmada_chart,
+    karmadactl, konnectivity, kubectl_for_windows, openid_provider, profile_consumer, profile_definition,
+    prometheus,
 };
 pub(crate) use beside::{build_karmada, karmada_server};
 use go::Go;
@@ -146,8 +147,14 @@ fn go_build(module: &Path, version: &str, programs: &[&str], folder: &Path) -> R
         _ => new.clone(),
     };
     let flags = ["-mod=readonly", TAGS, "-ldflags", &ldflags(version)].map(str::to_owned);
+    let is_for_windows = programs.iter().all(|program| program.ends_with(".exe"));
     let compiler = compiler_flags(is_compiled_as_upstream(version, module)).to_owned();
-    let go = Go { module, flags: flags.into_iter().chain([compiler]).collect(), packages: &packages };
+    let go = Go {
+        module,
+        flags: flags.into_iter().chain([compiler]).collect(),
+        packages: &packages,
+        is_for_windows,
+    };
     let output = output.display().to_string();
     let arguments: Vec<_> = ["-o", &output].into_iter().chain(packages.iter().map(String::as_str)).collect();
     let status = if programs == [UPSTREAM_TESTS] {
@@ -177,7 +184,8 @@ fn package(program: &str) -> String {
         "etcd" => "go.etcd.io/etcd/server/v3".to_owned(),
         UPSTREAM_TESTS => "k8s.io/kubernetes/test/e2e".to_owned(),
         "agnhost" => "k8s.io/kubernetes/test/images/agnhost".to_owned(),
-        _ => beside::package(program).unwrap_or_else(|| format!("k8s.io/kubernetes/cmd/{program}")),
+        _ => beside::package(program)
+            .unwrap_or_else(|| format!("k8s.io/kubernetes/cmd/{}", program.trim_end_matches(".exe"))),
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn files(options: &HostOptions, env: &Env) -> Vec<PathBuf> {
             .filter(|file| !file.as_os_str().is_empty() && seen.insert(file.clone()))
             .collect();
     }
-    env.home().map(|home| Path::new(home).join(".kube").join("config")).into_iter().collect()
+    env.home().map(|home| home.join(".kube").join("config")).into_iter().collect()
 }
 
 /// Merges all files. The file of `--kubeconfig` must exist.

@@ -152,7 +152,7 @@ fn file(scanned: &Scanned, env: &Env) -> Result<Option<(PathBuf, bool)>, Failure
     if let Some(file) = flag.or(variable) {
         return Ok(Some((file.into(), true)));
     }
-    Ok(env.home().map(|home| (Path::new(home).join(".kube").join("kuberc"), false)))
+    Ok(env.home().map(|home| (home.join(".kube").join("kuberc"), false)))
 }
 
 /// Go's `filepath.Clean`.

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use super::{DEFAULT_VERSION, build_from, path, root};
 
 const HELM: &str = "helm";
+const KUBECTL_FOR_WINDOWS: &str = "kubectl.exe";
 /// krew, and the program by which the reviewers of its index check a manifest.
 const KREW: [&str; 2] = ["krew", "validate-krew-manifest"];
 const CERT_MANAGER: &str = "cert-manager";
@@ -38,6 +39,7 @@ pub(super) fn build_others() -> Result<()> {
     build_prometheus()?;
     build_helm()?;
     build_krew()?;
+    build_kubectl_for_windows()?;
     build_karmada()
 }
 
@@ -74,6 +76,17 @@ pub fn build_kubeconfig_reader() -> Result<PathBuf> {
 pub fn build_kubectl() -> Result<PathBuf> {
     super::build(DEFAULT_VERSION, &["kubectl"])?;
     Ok(path(DEFAULT_VERSION, "kubectl"))
+}
+
+/// Builds kubectl for Windows and returns its path.
+pub fn build_kubectl_for_windows() -> Result<PathBuf> {
+    super::build(DEFAULT_VERSION, &[KUBECTL_FOR_WINDOWS])?;
+    Ok(kubectl_for_windows())
+}
+
+/// Where kubectl for Windows is once everything is built.
+pub fn kubectl_for_windows() -> PathBuf {
+    path(DEFAULT_VERSION, KUBECTL_FOR_WINDOWS)
 }
 
 /// Builds krew and its validator, and kubectl, which runs krew; returns their paths.

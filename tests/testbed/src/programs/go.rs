@@ -10,6 +10,8 @@ pub(super) struct Go<'a> {
     pub(super) module: &'a Path,
     pub(super) flags: Vec<String>,
     pub(super) packages: &'a [String],
+    /// For Windows, and not for this system.
+    pub(super) is_for_windows: bool,
 }
 
 impl Go<'_> {
@@ -24,6 +26,9 @@ impl Go<'_> {
             .env("GOGC", "800")
             .current_dir(self.module)
             .stdin(Stdio::null());
+        if self.is_for_windows {
+            command.env("GOOS", "windows");
+        }
         command
     }
 

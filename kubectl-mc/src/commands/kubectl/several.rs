@@ -50,16 +50,8 @@ pub(super) fn run(
         }
         ListOf::Contexts => Ok(SelectedCluster::of_contexts(contexts(&settings.host, env, printer)?)),
     };
-    let (choice, picked) = match &settings.choice {
-        Some(choice) => (choice.clone(), false),
-        None if settings.retry_failed => {
-            let (cache, effect) = (Cache::open(env)?, builtin::effect(&scanned));
-            (multi::recall(cache.folder(), &scanned.kubectl, effect, || Ok(found.get()?))?, false)
-        }
-        None => match ask(&scanned, &mut list, settings.from, env)? {
-            Some(choice) => (choice, true),
-            None => return Ok(ExitStatus::Interrupted),
-        },
+    let Some((choice, picked)) = choose(&scanned, &settings, &found, &mut list)? else {
+        return Ok(ExitStatus::Interrupted);
     };
     let targets = choice.resolve(&settings.sets, &mut list);
     let targets = targets.map_err(|error| error.in_file(config_file::path(env)))?;
@@ -121,6 +113,25 @@ pub(super) fn run(
         effect,
         input,
     })
+}
+
+/// The choice of the command line, of the last command, or of the user at a prompt, and whether it is the last of these;
+/// `None` if the user cancels.
+fn choose(
+    scanned: &Scanned,
+    settings: &Settings,
+    found: &LazyHost<'_>,
+    list: &mut List<'_>,
+) -> Result<Option<(Choice, bool)>, Failure> {
+    if let Some(choice) = &settings.choice {
+        return Ok(Some((choice.clone(), false)));
+    }
+    if settings.retry_failed {
+        let (cache, effect) = (Cache::open(found.env)?, builtin::effect(scanned));
+        let choice = multi::recall(cache.folder(), &scanned.kubectl, effect, || Ok(found.get()?))?;
+        return Ok(Some((choice, false)));
+    }
+    Ok(ask(scanned, list, settings.from, found.env)?.map(|choice| (choice, true)))
 }
 
 /// The contexts to choose from. Skipped files are named.

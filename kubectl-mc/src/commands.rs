@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::argv::{self, Scanned};
-use crate::cli;
+use crate::cli::{self, HubChoice};
 use crate::cluster::context::Piped;
 use crate::cluster::hub;
 use crate::env::Env;
@@ -50,10 +50,10 @@ pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Res
     };
     let scanned = with_alias(scanned, &env);
     trace::begin(scanned.verb(), &env)?;
-    let mut ran = dispatch(arguments.clone(), scanned.clone(), &env, printer);
-    if ran.is_err() && hub::found().is_some() {
-        hub::remember(&env);
-        ran = dispatch(arguments, scanned, &env, printer);
+    let mut ran = dispatch(arguments.clone(), scanned.clone(), None, &env, printer);
+    if let Err(Failure { found_hub: Some(found), .. }) = ran {
+        hub::remember(&found, &env);
+        ran = dispatch(arguments, scanned, Some(HubChoice::Found(*found)), &env, printer);
     }
     let ran = ran.map_err(|mut failure| {
         failure.hint = failure.hint.map(|hint| hint.with_flags(&given));
@@ -72,9 +72,11 @@ fn with_alias(mut scanned: Scanned, env: &Env) -> Scanned {
     scanned
 }
 
+/// Runs the command. `found` is the hub that a first attempt has found, for lack of kubectl-mc's sidecar.
 fn dispatch(
     arguments: Vec<OsString>,
     scanned: Scanned,
+    found: Option<HubChoice>,
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
@@ -90,11 +92,13 @@ fn dispatch(
         Ok(matches) => matches,
         Err(error) => return Ok(parser_said(&error, &scanned, printer)),
     };
+    let mut flags = builtin::flags(&matches)?;
+    flags.hub = found.or(flags.hub);
     if runs_here {
-        return builtin::run(&matches, env, printer);
+        return builtin::run(&matches, flags, env, printer);
     }
-    let settings = Settings::resolve(&builtin::flags(&matches)?, env)?;
-    kubectl::run(scanned, settings, env, printer)
+    let settings = Settings::resolve(&flags, env)?;
+    kubectl::run(&scanned, &settings, env, printer)
 }
 
 fn read_only(verb: &str) -> Failure {

@@ -32,11 +32,11 @@ use self::machine::KubectlFound;
 use self::member::CheckContext;
 use self::report::{Finding, Kind, Report, Section};
 use crate::argv::Scanned;
-use crate::cli::{DataFormat, DoctorArgs, Flags};
+use crate::cli::{DataFormat, DoctorArgs, Flags, HubChoice};
 use crate::cluster::client;
 use crate::cluster::context::{ClusterContext, HostOptions};
 use crate::cluster::credential::Login;
-use crate::cluster::hub::{self as found_hub, Origin};
+use crate::cluster::hub::{self as hub_of_host, OtherHub};
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::cluster::route;
 use crate::config_file::{self, ConfigFile};
@@ -168,9 +168,10 @@ impl Doctor<'_> {
             }
         };
         let mut findings = runtime.block_on(host::check(&found, &host_client));
-        if found.hub.origin == Origin::Assumed && found_hub::found().is_some() {
-            found_hub::remember(env);
-            return self.host(choice, settings);
+        if let Some(OtherHub(found)) = found.hub.found() {
+            hub_of_host::remember(&found, env);
+            let host = HostOptions { hub: HubChoice::Found(found), ..settings.host.clone() };
+            return self.host(choice, &Settings { host, ..settings.clone() });
         }
         let is_usable = findings.iter().all(|finding| finding.level < report::Level::Problem);
 

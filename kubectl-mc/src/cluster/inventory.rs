@@ -8,6 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use crate::argv::Scanned;
+use crate::cli::FoundHub;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::{ClusterContext, HostError};
 use crate::cluster::fields::condition;
@@ -210,6 +211,13 @@ impl Explain for InventoryError {
             )),
             Self::MembersOnly => Some("leave out --contexts, --context-selector and context:NAME".to_owned()),
             Self::Host(error) => error.hint(),
+        }
+    }
+
+    fn found_hub(&self) -> Option<&FoundHub> {
+        match self {
+            Self::OtherHub(other) => other.found_hub(),
+            _ => None,
         }
     }
 

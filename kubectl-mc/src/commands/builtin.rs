@@ -309,8 +309,12 @@ pub(super) fn parser() -> Command {
 }
 
 /// Runs the parsed verb; without one, prints the help.
-pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
-    let flags = flags(matches)?;
+pub(super) fn run(
+    matches: &ArgMatches,
+    flags: Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
     let Some((name, matches)) = matches.subcommand() else { return Ok(overview::print(printer)) };
     let Some(verb) = find(OsStr::new(name)) else { return Ok(help(printer)) };
     let is_refused = match verb.clusters {

@@ -15,7 +15,7 @@ use crate::cli::{Flags, InstallArgs};
 use crate::cluster::connection::{self, Connection};
 use crate::cluster::context::HostOptions;
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{CommandLine, Failure};
 use crate::exit::ExitStatus;
 use crate::install::certificate_rotation::CertificateRotation;
 use crate::install::direct::{self, Unexposed};
@@ -23,7 +23,7 @@ use crate::install::plan::InstallPlan;
 use crate::install::protection;
 use crate::install::remote;
 use crate::install::wait::{self, Deadline};
-use crate::install::{HOST, InstallError, RUNS_ON, host, place};
+use crate::install::{HOST, RUNS_ON, host, place};
 use crate::printer::Printer;
 use crate::progress::{Progress, Step};
 use crate::settings::Settings;
@@ -113,8 +113,7 @@ impl Clusters {
             None => None,
         };
         let namespace = &plan.parameters.namespace;
-        let checked = host::check(&host.client, namespace).await;
-        checked.map_err(|error| error.from(host.target(HOST)))?;
+        host::check(host.target(HOST), namespace).await?;
         place::check(&host, plan).await?;
         let Some(remote) = remote else { return Ok(Self { host, remote: None, host_uid: String::new() }) };
         let hint = "run the sidecars of this host in another namespace: -n NAME";
@@ -174,9 +173,13 @@ impl Install<'_> {
         }
         let (kubectl_mc, namespace) = (self.clusters.host.cluster.kubectl_mc(), &plan.parameters.namespace);
         let command = format!("{kubectl_mc} install -n {namespace} {}", plan.flags.and(&lacking));
-        let refused = InstallError::LackingFlags { flags: lacking.to_string(), command };
+        let refused = format!(
+            "nothing was applied: the sidecar was installed with flags that this command lacks: {lacking}"
+        );
         if !arguments.dry_run && !arguments.diff {
-            return Err(refused.into());
+            let hint =
+                CommandLine::new(command).after("keep them").and("--reset-flags installs without them");
+            return Err(Failure::usage(refused).with_hint(hint));
         }
         self.printer.note_line(&format!("warning: {refused}"));
         Ok(())
@@ -268,7 +271,7 @@ async fn objects_elsewhere(
     kubeconfig: &str,
     host_uid: &str,
     remote: &Connection,
-) -> Result<(Vec<Value>, Vec<String>), InstallError> {
+) -> Result<(Vec<Value>, Vec<String>), Failure> {
     let mut objects = plan.remote(kubeconfig)?;
     for program in objects.iter_mut().filter(|object| object["kind"] == "Deployment") {
         program["metadata"]["annotations"][names::HOST_UID] = host_uid.into();

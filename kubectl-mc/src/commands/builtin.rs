@@ -311,7 +311,7 @@ pub(super) fn parser() -> Command {
 /// Runs the parsed verb; without one, prints the help.
 pub(super) fn run(
     matches: &ArgMatches,
-    flags: Flags,
+    flags: &Flags,
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
@@ -335,7 +335,7 @@ pub(super) fn run(
     if let Some(flag) = flags.of_kubectl_only() {
         return Err(error::of_kubectl(verb.name, flag));
     }
-    let flags = verb.hubs.check(verb.name, flags, env)?;
+    let flags = verb.hubs.check(verb.name, flags.clone(), env)?;
     let status = (verb.run)(matches, &flags, env, printer)?;
     if verb.name == INSTALL
         && let Ok(host) = Settings::host_of(&flags, env)

@@ -41,7 +41,7 @@ use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::cluster::route;
 use crate::config_file::{self, ConfigFile};
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{CommandLine, Failure, Hint};
 use crate::exit::ExitStatus;
 use crate::json;
 use crate::kubectl::exec::KubectlError;
@@ -144,11 +144,7 @@ impl Doctor<'_> {
             Ok(found) => found,
             Err(error) => {
                 let failure = Failure::from(error);
-                let fix = failure
-                    .hint
-                    .as_ref()
-                    .map(ToString::to_string)
-                    .unwrap_or_else(|| READ_KUBECONFIG.to_owned());
+                let fix = failure.hint.clone().unwrap_or_else(read_kubeconfig);
                 let problem = Finding::problem("context", failure.to_string(), Some(fix));
                 self.add(Section::new(Kind::Host, "Host", vec![problem]));
                 return Ok(());
@@ -190,11 +186,7 @@ impl Doctor<'_> {
                 Some(through)
             }
             Some(Err(failure)) => {
-                findings.push(Finding::problem(
-                    "route",
-                    failure.to_string(),
-                    failure.hint.map(|hint| hint.to_string()),
-                ));
+                findings.push(Finding::problem("route", failure.to_string(), failure.hint));
                 None
             }
         };
@@ -243,8 +235,9 @@ impl Doctor<'_> {
             Ok(clusters) => clusters.iter().filter_map(|cluster| cluster.member().cloned()).collect(),
             Err(error) => {
                 let failure = Failure::from(error.in_file(config_file::path(env)));
-                let again = || format!("see its requests: {} clusters -v=6", login.found().kubectl_mc());
-                let fix = failure.hint.as_ref().map(ToString::to_string).unwrap_or_else(again);
+                let again =
+                    || format!("see its requests: {} clusters -v=6", login.found().kubectl_mc()).into();
+                let fix = failure.hint.clone().unwrap_or_else(again);
                 findings.push(Finding::problem("clusters", failure.to_string(), Some(fix)));
                 Vec::new()
             }
@@ -309,6 +302,9 @@ fn capitalized(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-const READ_KUBECONFIG: &str = "kubectl reads the same files; see: kubectl config view";
+fn read_kubeconfig() -> Hint {
+    CommandLine::new("kubectl config view").after("kubectl reads the same files; see")
+}
+
 /// A check mostly waits for the network.
 const CONCURRENCY: usize = 64;

@@ -15,7 +15,7 @@ pub(crate) use hint::{CommandLine, Hint, list_clusters, list_contexts, mc};
 /// An error type of its own, with a hint for the user.
 pub(crate) trait Explain: Error + Send + Sync + 'static {
     /// The next step, as a sentence or a command.
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         None
     }
 
@@ -79,9 +79,8 @@ impl Failure {
 
 impl<E: Explain> From<E> for Failure {
     fn from(error: E) -> Self {
-        let hint = error.hint().as_deref().map(Hint::of_prose);
         let found_hub = error.found_hub().cloned().map(Box::new);
-        Self { status: error.status(), hint, found_hub, text: chain(&error) }
+        Self { status: error.status(), hint: error.hint(), found_hub, text: chain(&error) }
     }
 }
 
@@ -153,8 +152,8 @@ mod tests {
     struct Outer(#[source] std::io::Error);
 
     impl Explain for Outer {
-        fn hint(&self) -> Option<String> {
-            Some("look at it".to_owned())
+        fn hint(&self) -> Option<Hint> {
+            Some("look at it".into())
         }
     }
 

@@ -335,9 +335,8 @@ pub(super) fn judge(findings: Vec<Finding>, yes: bool, printer: &Printer) -> Res
             }
         }
     }
-    if !refused.is_empty() {
-        let failure = Failure::new(format!("cannot join: {}", refused.join("; ")));
-        return Err(failure.with_hint(Hint::of_prose(&hints.join("; "))));
+    if let Some(hint) = hints.into_iter().reduce(Hint::and) {
+        return Err(Failure::new(format!("cannot join: {}", refused.join("; "))).with_hint(hint));
     }
     if warned && !yes {
         confirm("Join despite the warnings?", printer)?;

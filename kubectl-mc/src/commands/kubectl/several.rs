@@ -13,7 +13,7 @@ use crate::cluster::reach::{HostReach, Reach};
 use crate::commands::{builtin, misspelled};
 use crate::config_file;
 use crate::env::{self, Env};
-use crate::error::{Failure, chain};
+use crate::error::{Failure, Hint, chain, mc};
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::kuberc;
@@ -156,7 +156,7 @@ fn local(command: &Run<'_>) -> Result<ExitStatus, Failure> {
 fn ask(scanned: &Scanned, list: &mut List<'_>, kind: Kind, env: &Env) -> Result<Option<Choice>, Failure> {
     // A prompt would only repeat the misspelled choice.
     if let Some(meant) = scanned.misspelled_choice() {
-        return Err(no_cluster(kind, format!("did you mean {meant}?")));
+        return Err(no_cluster(kind, format!("did you mean {meant}?").into()));
     }
     misspelled::check_before_question(scanned, env)?;
     let (all, unlisted) = match kind {
@@ -172,24 +172,24 @@ fn ask(scanned: &Scanned, list: &mut List<'_>, kind: Kind, env: &Env) -> Result<
         Picked::Cancelled => Ok(None),
         Picked::Nothing => {
             let there_is = match unlisted {
-                Some(reason) => format!("the clusters could not be listed: {reason}"),
+                Some(reason) => format!("the clusters could not be listed: {reason}").into(),
                 None => {
                     let known: Vec<_> = all.iter().map(|target| &target.name).collect();
                     selection::what_there_is(&known, kind)
                 }
             };
             let hint = match kind {
-                Kind::Members => format!(
-                    "choose by --cluster=NAME, --cluster-selector, --where, {} or `kubectl mc use NAME`, see `kubectl mc --help`; {there_is}",
-                    env::CLUSTER,
-                ),
+                Kind::Members => {
+                    let flags = "--cluster=NAME, --cluster-selector, --where";
+                    Hint::from(format!("choose by {flags}, {} or `", env::CLUSTER))
+                        .then(mc("use NAME"))
+                        .then("`, see `kubectl mc --help`")
+                }
                 Kind::Contexts => {
-                    format!(
-                        "choose by -C NAME, -C 'PATTERN-*', --context-selector or --all-clusters; {there_is}"
-                    )
+                    "choose by -C NAME, -C 'PATTERN-*', --context-selector or --all-clusters".into()
                 }
             };
-            Err(no_cluster(kind, hint))
+            Err(no_cluster(kind, hint.and(there_is)))
         }
     }
 }
@@ -201,6 +201,6 @@ fn nothing_to_compare(cluster: Option<&ClusterId>) -> Failure {
         .with_hint(format!("choose a second cluster: {contexts}--cluster={name},NAME"))
 }
 
-fn no_cluster(kind: Kind, hint: String) -> Failure {
+fn no_cluster(kind: Kind, hint: Hint) -> Failure {
     Failure::usage(format!("no {} chosen", kind.word())).with_hint(hint)
 }

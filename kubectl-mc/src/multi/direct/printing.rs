@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 
 use self::list_server::{ListServer, RESOURCE};
 use crate::cache::Cache;
+use crate::cache::RunFolder;
 use crate::env::{self, Env};
 use crate::error::{Explain, Failure, Hint};
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl, KubectlError};
 use crate::kubectl::loopback::{Identity, Listener, Token};
-use crate::multi::RunFolder;
 
 /// What kubectl wrote.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use self::object::{Object, with_retries};
 use crate::cluster::client;
 use crate::cluster::connection::NamedCluster;
 use crate::cluster::fields::condition;
-use crate::error::Explain;
+use crate::error::{CommandLine, Explain, Hint};
 use crate::printer::Printer;
 
 /// The field manager of the plugin.
@@ -220,7 +220,7 @@ pub(crate) enum ApplyError {
 }
 
 impl Explain for ApplyError {
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::Refused { object, cluster, status, kubectl, .. } if status.is_not_found() => {
                 let namespace = object.namespace()?;
@@ -228,18 +228,22 @@ impl Explain for ApplyError {
                 let kubectl_mc = kubectl.replacen("kubectl", "kubectl mc", 1);
                 // Members have no sidecar.
                 Some(match cluster.starts_with("host") {
-                    true => format!("{hint}; if it is that of the sidecar, install the sidecar first: {kubectl_mc} install"),
-                    false => hint,
+                    true => Hint::from(hint).and(
+                        CommandLine::new(format!("{kubectl_mc} install"))
+                            .after("if it is that of the sidecar, install the sidecar first"),
+                    ),
+                    false => hint.into(),
                 })
             }
             Self::Refused { object, status, verb, kubectl, .. } => status.is_forbidden().then(|| {
-                format!(
-                    "your user at this cluster lacks a right to {verb} it, or the cluster's admission refuses it; \
-                     see `{kubectl} auth can-i --list{}`",
-                    object.namespace().map(|namespace| format!(" -n {namespace}")).unwrap_or_default()
-                )
+                let text = format!(
+                    "your user at this cluster lacks a right to {verb} it, or the cluster's admission refuses it; see `"
+                );
+                let namespace = object.namespace().map(|namespace| format!(" -n {namespace}"));
+                let list = format!("{kubectl} auth can-i --list{}", namespace.unwrap_or_default());
+                Hint::from(text).then(CommandLine::new(list)).then("`")
             }),
-            Self::Conflict { .. } => Some("take the fields over by --force-conflicts".to_owned()),
+            Self::Conflict { .. } => Some("take the fields over by --force-conflicts".into()),
             Self::NotAnObject(_)
             | Self::Failed { .. }
             | Self::NotEstablished { .. }
@@ -296,17 +300,23 @@ mod tests {
             "the member, context \"m1\" (https://m1), refused to apply secret/s: \
              secrets \"s\" is forbidden: User \"jane\" cannot patch resource \"secrets\""
         );
-        assert!(forbidden.hint().unwrap().contains("`kubectl --context=m1 auth can-i --list -n n`"));
+        assert!(
+            forbidden.hint().unwrap().to_string().contains("`kubectl --context=m1 auth can-i --list -n n`")
+        );
         let homeless = refused(status(json!({"reason": "NotFound", "code": 404})));
         let hint = "namespace n is missing there: check its name, or create it";
-        assert_eq!(homeless.hint().as_deref(), Some(hint));
+        assert_eq!(homeless.hint(), Some(hint.into()));
         let ApplyError::Refused { verb, object, kubectl, status: missing, .. } = homeless else {
             panic!("not refused")
         };
         let cluster = "host, context \"h\" (https://h)".to_owned();
         let at_host = ApplyError::Refused { verb, object, cluster, kubectl, status: missing };
         assert!(
-            at_host.hint().unwrap().ends_with("install the sidecar first: kubectl mc --context=m1 install")
+            at_host
+                .hint()
+                .unwrap()
+                .to_string()
+                .ends_with("install the sidecar first: kubectl mc --context=m1 install")
         );
         let silent = refused(status(json!({"code": 500})));
         assert!(silent.to_string().ends_with("it answers 500") && silent.hint().is_none());

@@ -7,6 +7,7 @@ mod audit;
 mod authz;
 mod compare;
 mod completion;
+mod count;
 mod doctor;
 mod hub;
 mod hub_api;
@@ -40,8 +41,9 @@ pub(crate) use authz::{
 };
 pub(crate) use compare::CompareArgs;
 pub(crate) use completion::{CompletionArgs, CompletionCommand, Shell, ShimArgs};
+use count::count;
 pub(crate) use doctor::DoctorArgs;
-pub(crate) use hub::HubChoice;
+pub(crate) use hub::{FoundHub, HubChoice};
 pub(crate) use hub_api::{HubApiApplyArgs, HubApiArgs, HubApiCommand, HubApiRemoveArgs};
 pub(crate) use install::{Certificates, Expose, InstallArgs, PullPolicy, RELEASED_IMAGE, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
@@ -295,11 +297,6 @@ const TEMPLATES: &[&str] = &[
     "go-template",
     "go-template-file",
 ];
-
-/// Parses a number that is at least one.
-fn count<T: FromStr>(text: &str) -> Result<T, &'static str> {
-    text.parse().map_err(|_| "expected a number of at least 1")
-}
 
 /// Refuses a blank selector, which would choose all clusters, as from an unset variable of a script.
 fn not_blank(text: &str) -> Result<String, &'static str> {

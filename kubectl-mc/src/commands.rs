@@ -12,10 +12,11 @@ mod version;
 
 use std::ffi::OsString;
 
+use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::argv::{self, Scanned};
-use crate::cli;
+use crate::cli::{self, Flags, HubChoice};
 use crate::cluster::context::Piped;
 use crate::cluster::hub;
 use crate::env::Env;
@@ -50,11 +51,11 @@ pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Res
     };
     let scanned = with_alias(scanned, &env);
     trace::begin(scanned.verb(), &env)?;
-    let mut ran = dispatch(arguments.clone(), scanned.clone(), &env, printer);
-    if ran.is_err() && hub::found().is_some() {
-        hub::remember(&env);
-        ran = dispatch(arguments, scanned, &env, printer);
-    }
+    let ran = match Parsed::of(arguments, scanned, &env) {
+        Ok(Parsed::Said(error, scanned)) => Ok(parser_said(&error, &scanned, printer)),
+        Ok(Parsed::Command(command)) => command.run_at_its_hub(&env, printer),
+        Err(failure) => Err(failure),
+    };
     let ran = ran.map_err(|mut failure| {
         failure.hint = failure.hint.map(|hint| hint.with_flags(&given));
         failure
@@ -72,29 +73,62 @@ fn with_alias(mut scanned: Scanned, env: &Env) -> Scanned {
     scanned
 }
 
-fn dispatch(
-    arguments: Vec<OsString>,
+/// The result of the parser.
+enum Parsed {
+    Command(Box<Command>),
+    /// The help, the version, or an invalid flag.
+    Said(clap::Error, Scanned),
+}
+
+/// A command whose words are read and allowed.
+struct Command {
+    /// The matches of a verb of the plugin; `None` if kubectl runs the command.
+    builtin: Option<ArgMatches>,
     scanned: Scanned,
-    env: &Env,
-    printer: &Printer,
-) -> Result<ExitStatus, Failure> {
-    misspelled::check(&scanned, env)?;
-    let effect = || builtin::effect(&kuberc::meant(&scanned, env));
-    if settings::read_only(env)? && scanned.verb().is_some() && effect() != Effect::Reads {
-        return Err(read_only(&scanned.verb().unwrap_or_default().to_string_lossy()));
+    flags: Flags,
+}
+
+impl Parsed {
+    fn of(arguments: Vec<OsString>, scanned: Scanned, env: &Env) -> Result<Self, Failure> {
+        misspelled::check(&scanned, env)?;
+        let effect = || builtin::effect(&kuberc::meant(&scanned, env));
+        if settings::read_only(env)? && scanned.verb().is_some() && effect() != Effect::Reads {
+            return Err(read_only(&scanned.verb().unwrap_or_default().to_string_lossy()));
+        }
+        // After a verb of the plugin, all flags belong to the plugin, so its parser gets every word.
+        let runs_here =
+            arguments.is_empty() || builtin::runs_here(&scanned, is_cluster_chosen(&scanned, env));
+        let words = if runs_here { arguments } else { scanned.own.clone() };
+        let matches = match builtin::parser().try_get_matches_from(program(words)) {
+            Ok(matches) => matches,
+            Err(error) => return Ok(Self::Said(error, scanned)),
+        };
+        let flags = builtin::flags(&matches)?;
+        let builtin = runs_here.then_some(matches);
+        Ok(Self::Command(Box::new(Command { builtin, scanned, flags })))
     }
-    // After a verb of the plugin, all flags belong to the plugin, so its parser gets every word.
-    let runs_here = arguments.is_empty() || builtin::runs_here(&scanned, is_cluster_chosen(&scanned, env));
-    let words = if runs_here { arguments } else { scanned.own.clone() };
-    let matches = match builtin::parser().try_get_matches_from(program(words)) {
-        Ok(matches) => matches,
-        Err(error) => return Ok(parser_said(&error, &scanned, printer)),
-    };
-    if runs_here {
-        return builtin::run(&matches, env, printer);
+}
+
+impl Command {
+    /// Runs the command. `--hub=auto` assumes kubectl-mc's sidecar, which saves a request. If the host shows another hub
+    /// in its place, which it does before any output, the command goes there.
+    fn run_at_its_hub(mut self, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
+        match self.run(env, printer) {
+            Err(Failure { found_hub: Some(found), .. }) => {
+                hub::remember(&found, env);
+                self.flags.hub = Some(HubChoice::Found(*found));
+                self.run(env, printer)
+            }
+            ran => ran,
+        }
     }
-    let settings = Settings::resolve(&builtin::flags(&matches)?, env)?;
-    kubectl::run(scanned, settings, env, printer)
+
+    fn run(&self, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
+        match &self.builtin {
+            Some(matches) => builtin::run(matches, &self.flags, env, printer),
+            None => kubectl::run(&self.scanned, &Settings::resolve(&self.flags, env)?, env, printer),
+        }
+    }
 }
 
 fn read_only(verb: &str) -> Failure {

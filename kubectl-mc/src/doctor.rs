@@ -32,16 +32,16 @@ use self::machine::KubectlFound;
 use self::member::CheckContext;
 use self::report::{Finding, Kind, Report, Section};
 use crate::argv::Scanned;
-use crate::cli::{DataFormat, DoctorArgs, Flags};
+use crate::cli::{DataFormat, DoctorArgs, Flags, HubChoice};
 use crate::cluster::client;
 use crate::cluster::context::{ClusterContext, HostOptions};
 use crate::cluster::credential::Login;
-use crate::cluster::hub::{self as found_hub, Origin};
+use crate::cluster::hub::{self as hub_of_host, OtherHub};
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::cluster::route;
 use crate::config_file::{self, ConfigFile};
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{CommandLine, Failure, Hint};
 use crate::exit::ExitStatus;
 use crate::json;
 use crate::kubectl::exec::KubectlError;
@@ -144,11 +144,7 @@ impl Doctor<'_> {
             Ok(found) => found,
             Err(error) => {
                 let failure = Failure::from(error);
-                let fix = failure
-                    .hint
-                    .as_ref()
-                    .map(ToString::to_string)
-                    .unwrap_or_else(|| READ_KUBECONFIG.to_owned());
+                let fix = failure.hint.clone().unwrap_or_else(read_kubeconfig);
                 let problem = Finding::problem("context", failure.to_string(), Some(fix));
                 self.add(Section::new(Kind::Host, "Host", vec![problem]));
                 return Ok(());
@@ -168,9 +164,10 @@ impl Doctor<'_> {
             }
         };
         let mut findings = runtime.block_on(host::check(&found, &host_client));
-        if found.hub.origin == Origin::Assumed && found_hub::found().is_some() {
-            found_hub::remember(env);
-            return self.host(choice, settings);
+        if let Some(OtherHub(found)) = found.hub.found() {
+            hub_of_host::remember(&found, env);
+            let host = HostOptions { hub: HubChoice::Found(found), ..settings.host.clone() };
+            return self.host(choice, &Settings { host, ..settings.clone() });
         }
         let is_usable = findings.iter().all(|finding| finding.level < report::Level::Problem);
 
@@ -189,11 +186,7 @@ impl Doctor<'_> {
                 Some(through)
             }
             Some(Err(failure)) => {
-                findings.push(Finding::problem(
-                    "route",
-                    failure.to_string(),
-                    failure.hint.map(|hint| hint.to_string()),
-                ));
+                findings.push(Finding::problem("route", failure.to_string(), failure.hint));
                 None
             }
         };
@@ -242,8 +235,9 @@ impl Doctor<'_> {
             Ok(clusters) => clusters.iter().filter_map(|cluster| cluster.member().cloned()).collect(),
             Err(error) => {
                 let failure = Failure::from(error.in_file(config_file::path(env)));
-                let again = || format!("see its requests: {} clusters -v=6", login.found().kubectl_mc());
-                let fix = failure.hint.as_ref().map(ToString::to_string).unwrap_or_else(again);
+                let again =
+                    || format!("see its requests: {} clusters -v=6", login.found().kubectl_mc()).into();
+                let fix = failure.hint.clone().unwrap_or_else(again);
                 findings.push(Finding::problem("clusters", failure.to_string(), Some(fix)));
                 Vec::new()
             }
@@ -308,6 +302,9 @@ fn capitalized(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-const READ_KUBECONFIG: &str = "kubectl reads the same files; see: kubectl config view";
+fn read_kubeconfig() -> Hint {
+    CommandLine::new("kubectl config view").after("kubectl reads the same files; see")
+}
+
 /// A check mostly waits for the network.
 const CONCURRENCY: usize = 64;

@@ -7,6 +7,7 @@ mod hint;
 use std::error::Error;
 use std::fmt;
 
+use crate::cli::FoundHub;
 use crate::exit::ExitStatus;
 
 pub(crate) use hint::{CommandLine, Hint, list_clusters, list_contexts, mc};
@@ -14,13 +15,18 @@ pub(crate) use hint::{CommandLine, Hint, list_clusters, list_contexts, mc};
 /// An error type of its own, with a hint for the user.
 pub(crate) trait Explain: Error + Send + Sync + 'static {
     /// The next step, as a sentence or a command.
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         None
     }
 
     /// The exit code for this kind of failure.
     fn status(&self) -> ExitStatus {
         ExitStatus::Failed
+    }
+
+    /// The hub with which the command would not have failed so.
+    fn found_hub(&self) -> Option<&FoundHub> {
+        None
     }
 }
 
@@ -29,6 +35,8 @@ pub(crate) trait Explain: Error + Send + Sync + 'static {
 pub(crate) struct Failure {
     pub(crate) status: ExitStatus,
     pub(crate) hint: Option<Hint>,
+    /// The hub that the host serves instead of kubectl-mc's sidecar, found before any output.
+    pub(crate) found_hub: Option<Box<FoundHub>>,
     /// What failed, on which object, and the causes on one line: `outer: inner: innermost`.
     text: String,
 }
@@ -36,7 +44,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure of the command; its text has no cause yet.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { status: ExitStatus::Failed, hint: None, text: text.into() }
+        Self { status: ExitStatus::Failed, hint: None, found_hub: None, text: text.into() }
     }
 
     /// An invalid command line or input.
@@ -71,8 +79,8 @@ impl Failure {
 
 impl<E: Explain> From<E> for Failure {
     fn from(error: E) -> Self {
-        let hint = error.hint().as_deref().map(Hint::of_prose);
-        Self { status: error.status(), hint, text: chain(&error) }
+        let found_hub = error.found_hub().cloned().map(Box::new);
+        Self { status: error.status(), hint: error.hint(), found_hub, text: chain(&error) }
     }
 }
 
@@ -144,8 +152,8 @@ mod tests {
     struct Outer(#[source] std::io::Error);
 
     impl Explain for Outer {
-        fn hint(&self) -> Option<String> {
-            Some("look at it".to_owned())
+        fn hint(&self) -> Option<Hint> {
+            Some("look at it".into())
         }
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod direct;
 mod document;
 mod dry_run;
 mod interrupt;
+mod job;
 mod keep;
 mod last_failed;
 mod lines;
@@ -23,6 +24,7 @@ mod ports;
 mod progress;
 mod rollout;
 pub(crate) mod selection;
+mod shape;
 #[cfg(unix)]
 mod signals;
 mod straggler_timer;
@@ -38,14 +40,14 @@ pub(crate) use crate::cache::RunFolder;
 pub(crate) use batches::Batches;
 pub(crate) use confirm::confirm_one;
 pub(crate) use dry_run::show;
+pub(crate) use job::Job;
 pub(crate) use keep::run_one as keep_one;
 pub(crate) use last_failed::recall;
-pub(crate) use lines::Lines;
 pub(crate) use options::Options;
 pub(crate) use outcome::{Fault, Outcome};
 pub(crate) use progress::ClusterProgress;
-pub(crate) use rollout::Rollout;
-pub(crate) use straggler_timer::StragglerTimer;
+pub(crate) use rollout::rule::Rollout;
+pub(crate) use shape::parses_output;
 pub(crate) use summary::Summary;
 pub(crate) use unmarked::{unmarked, unmarked_file};
 
@@ -53,47 +55,17 @@ use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::client;
 use crate::cluster::cluster_id::ClusterId;
-use crate::cluster::reach::Reach;
-use crate::env::Env;
 use crate::error::{Context, Failure};
 use crate::exit::ExitStatus;
 use crate::kubectl::verb::{self, Effect};
 use crate::log::Log;
 use crate::multi::direct::Plan;
-use crate::multi::selection::{Growth, SelectedCluster, SelectedClusters};
+use crate::multi::selection::{SelectedCluster, SelectedClusters};
 use crate::next_command::shown;
-use crate::printer::Printer;
 use children::Children;
 use document::Format;
-use output::{Output, OutputShape};
-
-/// A command and its clusters.
-pub(crate) struct Job<'a> {
-    /// The arguments of kubectl.
-    pub(crate) scanned: &'a Scanned,
-    pub(crate) reach: &'a Reach,
-    pub(crate) targets: &'a SelectedClusters,
-    /// The choice of the targets, if it may match more clusters later.
-    pub(crate) growth: Option<&'a Growth>,
-    pub(crate) options: &'a Options,
-    pub(crate) env: &'a Env,
-    pub(crate) printer: &'a Printer,
-    pub(crate) effect: Effect,
-    /// The standard input for each cluster.
-    pub(crate) input: Option<Arc<[u8]>>,
-}
-
-impl Job<'_> {
-    /// Whether kubectl's output is parsed and not only forwarded.
-    fn parses_output(&self) -> bool {
-        parses_output(self.scanned)
-    }
-}
-
-/// Whether the output of this command is parsed on several clusters, and not only forwarded.
-pub(crate) fn parses_output(scanned: &Scanned) -> bool {
-    !matches!(output::shape(scanned), OutputShape::Lines | OutputShape::Ports)
-}
+use output::Output;
+use shape::OutputShape;
 
 /// Refuses commands that make no sense for so many clusters, before anything is read or sent.
 pub(crate) fn check(scanned: &Scanned, targets: &SelectedClusters) -> Result<(), Failure> {
@@ -200,7 +172,7 @@ async fn run_all(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcom
     if plan.is_some() {
         interrupt::end_soon_after();
     }
-    if plan.is_none() && output::is_of_one_cluster(job.scanned) {
+    if plan.is_none() && shape::is_of_one_cluster(job.scanned) {
         job.printer.note_line(
             "- kubectl runs once for each cluster: --sort-by and templates see the objects of one cluster each",
         );
@@ -224,7 +196,7 @@ async fn run_all(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcom
 
 /// Runs on all clusters at once, or in the batches of `--batch`.
 async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>, Failure> {
-    let shape = output::shape(job.scanned);
+    let shape = shape::shape(job.scanned);
     let mut scanned = job.scanned.clone();
     if shape == OutputShape::Document(Format::Yaml) {
         // JSON contains the same data and is unambiguous to parse.

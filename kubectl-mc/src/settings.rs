@@ -40,102 +40,15 @@ pub(crate) struct Settings {
 impl Settings {
     pub(crate) fn resolve(flags: &Flags, env: &Env) -> Result<Self, Failure> {
         let file = ConfigFile::load(env)?;
-        let Flags {
-            cluster,
-            cluster_selector,
-            r#where,
-            all_clusters,
-            exclude,
-            contexts: _,
-            context_selector,
-            kubeconfig_dir,
-            retry_failed,
-            cluster_concurrency,
-            cluster_timeout,
-            batch,
-            pause_on_failure,
-            batch_wait,
-            no_batch_wait,
-            batch_timeout,
-            batch_check,
-            batch_pause,
-            yes,
-            keep,
-            dry_run,
-            color,
-            route,
-            hub: _,
-            context: _,
-            kubeconfig: _,
-            v: _,
-        } = flags;
-        let selector = cluster_selector.as_deref();
-        let chooses_all = selector.is_some() || !r#where.is_empty() || *all_clusters;
-        let of_contexts = flags.chooses_contexts();
-        let by_flags = !cluster.is_empty() || chooses_all || of_contexts || *retry_failed;
-        let (terms, origin) = if by_flags {
-            (cluster.clone(), "--cluster")
-        } else {
-            (text(env, env::CLUSTER)?.into_iter().collect(), env::CLUSTER)
-        };
-        if *all_clusters && !cluster.is_empty() {
-            return Err(contradiction("--all-clusters", "--cluster"));
-        }
-        if *retry_failed && (!cluster.is_empty() || chooses_all || !exclude.is_empty() || of_contexts) {
-            return Err(contradiction("--retry-failed", "another choice of clusters"));
-        }
-        if of_contexts && (selector.is_some() || !r#where.is_empty()) {
-            let other = if selector.is_some() { "--cluster-selector" } else { "--where" };
-            return Err(contradiction("--contexts", other));
-        }
-        if of_contexts && flags.context.as_ref().is_some_and(|context| !context.is_empty()) {
-            return Err(contradiction("--contexts", "--context"));
-        }
-        if !kubeconfig_dir.is_empty() {
-            let is_of_contexts = |term: &str| {
-                let term = term.trim_start_matches('!');
-                term.starts_with(CONTEXT_PREFIX) || term.starts_with('@')
-            };
-            let of_terms = terms.iter().any(|terms| terms.split(',').any(is_of_contexts));
-            if !of_contexts && !of_terms && !retry_failed {
-                return Err(dirs_without_contexts());
-            }
-            if of_contexts && flags.kubeconfig.as_ref().is_some_and(|file| !file.is_empty()) {
-                return Err(contradiction("--kubeconfig-dir", "--kubeconfig"));
-            }
-        }
-        let choice = if of_contexts {
-            let filter = context_selector.as_deref().map(ContextFilter::parse).transpose();
-            let filter = filter.context(|| "--context-selector")?;
-            Choice::parse_contexts(&terms, exclude, filter, *all_clusters)
-        } else {
-            Choice::parse(&terms, exclude, selector, *all_clusters)
-        };
-        let choice = choice.context(|| origin)?;
-        let choice = Choice::filtered(choice, FieldFilter::parse(r#where).context(|| "--where")?);
         Ok(Self {
-            choice,
-            from: if of_contexts { Kind::Contexts } else { Kind::Members },
-            retry_failed: *retry_failed,
+            choice: choice(flags, env)?,
+            from: if flags.chooses_contexts() { Kind::Contexts } else { Kind::Members },
+            retry_failed: flags.retry_failed,
             host: host(flags, env, &file)?,
-            fleet: multi::Options {
-                concurrency: cluster_concurrency.or(file.defaults.cluster_concurrency),
-                timeout: cluster_timeout.or(file.defaults.cluster_timeout),
-                batches: batch.as_deref().map(Batches::parse).transpose().context(|| "--batch")?,
-                pause_on_failure: *pause_on_failure,
-                rollout: Rollout {
-                    wait: (*batch_wait || *no_batch_wait).then_some(*batch_wait),
-                    timeout: batch_timeout.unwrap_or(Rollout::default().timeout),
-                    check: batch_check.as_deref().map(check).transpose()?,
-                    pause: batch_pause.unwrap_or_default(),
-                },
-                yes: *yes,
-                keep: *keep,
-                color: color.or(file.defaults.color).unwrap_or_default(),
-            },
-            route: self::route(*route, env, file.defaults.route)?,
+            fleet: fleet(flags, &file)?,
+            route: route(flags.route, env, file.defaults.route)?,
             sets: file.sets,
-            show_clusters: *dry_run == Some(DryRun::Clusters),
+            show_clusters: flags.dry_run == Some(DryRun::Clusters),
         })
     }
 
@@ -143,6 +56,83 @@ impl Settings {
     pub(crate) fn host_of(flags: &Flags, env: &Env) -> Result<HostOptions, Failure> {
         host(flags, env, &ConfigFile::load(env)?)
     }
+}
+
+/// The clusters that the flags choose, else those of the variable.
+fn choice(flags: &Flags, env: &Env) -> Result<Option<Choice>, Failure> {
+    let Flags { cluster, cluster_selector, r#where, all_clusters, exclude, context_selector, .. } = flags;
+    let of_contexts = flags.chooses_contexts();
+    let chooses_all = cluster_selector.is_some() || !r#where.is_empty() || *all_clusters;
+    let by_flags = !cluster.is_empty() || chooses_all || of_contexts || flags.retry_failed;
+    let (terms, origin) = if by_flags {
+        (cluster.clone(), "--cluster")
+    } else {
+        (text(env, env::CLUSTER)?.into_iter().collect(), env::CLUSTER)
+    };
+    check_contradictions(flags, &terms)?;
+    let choice = if of_contexts {
+        let filter = context_selector.as_deref().map(ContextFilter::parse).transpose();
+        let filter = filter.context(|| "--context-selector")?;
+        Choice::parse_contexts(&terms, exclude, filter, *all_clusters)
+    } else {
+        Choice::parse(&terms, exclude, cluster_selector.as_deref(), *all_clusters)
+    };
+    let choice = choice.context(|| origin)?;
+    Ok(Choice::filtered(choice, FieldFilter::parse(r#where).context(|| "--where")?))
+}
+
+/// Refuses flags that exclude each other; `terms` are the names and patterns of clusters.
+fn check_contradictions(flags: &Flags, terms: &[String]) -> Result<(), Failure> {
+    let Flags { cluster, cluster_selector, r#where, all_clusters, exclude, retry_failed, .. } = flags;
+    let of_contexts = flags.chooses_contexts();
+    let chooses_all = cluster_selector.is_some() || !r#where.is_empty() || *all_clusters;
+    if *all_clusters && !cluster.is_empty() {
+        return Err(contradiction("--all-clusters", "--cluster"));
+    }
+    if *retry_failed && (!cluster.is_empty() || chooses_all || !exclude.is_empty() || of_contexts) {
+        return Err(contradiction("--retry-failed", "another choice of clusters"));
+    }
+    if of_contexts && (cluster_selector.is_some() || !r#where.is_empty()) {
+        let other = if cluster_selector.is_some() { "--cluster-selector" } else { "--where" };
+        return Err(contradiction("--contexts", other));
+    }
+    if of_contexts && flags.context.as_ref().is_some_and(|context| !context.is_empty()) {
+        return Err(contradiction("--contexts", "--context"));
+    }
+    if !flags.kubeconfig_dir.is_empty() {
+        let is_of_contexts = |term: &str| {
+            let term = term.trim_start_matches('!');
+            term.starts_with(CONTEXT_PREFIX) || term.starts_with('@')
+        };
+        let of_terms = terms.iter().any(|terms| terms.split(',').any(is_of_contexts));
+        if !of_contexts && !of_terms && !retry_failed {
+            return Err(dirs_without_contexts());
+        }
+        if of_contexts && flags.kubeconfig.as_ref().is_some_and(|file| !file.is_empty()) {
+            return Err(contradiction("--kubeconfig-dir", "--kubeconfig"));
+        }
+    }
+    Ok(())
+}
+
+/// The options for several clusters.
+fn fleet(flags: &Flags, file: &ConfigFile) -> Result<multi::Options, Failure> {
+    let defaults = &file.defaults;
+    Ok(multi::Options {
+        concurrency: flags.cluster_concurrency.or(defaults.cluster_concurrency),
+        timeout: flags.cluster_timeout.or(defaults.cluster_timeout),
+        batches: flags.batch.as_deref().map(Batches::parse).transpose().context(|| "--batch")?,
+        pause_on_failure: flags.pause_on_failure,
+        rollout: Rollout {
+            wait: (flags.batch_wait || flags.no_batch_wait).then_some(flags.batch_wait),
+            timeout: flags.batch_timeout.unwrap_or_else(|| Rollout::default().timeout),
+            check: flags.batch_check.as_deref().map(check).transpose()?,
+            pause: flags.batch_pause.unwrap_or_default(),
+        },
+        yes: flags.yes,
+        keep: flags.keep,
+        color: flags.color.or(defaults.color).unwrap_or_default(),
+    })
 }
 
 /// The arguments of kubectl in the command of a check.

@@ -3,8 +3,6 @@
 
 use std::path::Path;
 
-mod cycles;
-
 const LAYERS: &[&str] = &[
     "base",
     "observe",

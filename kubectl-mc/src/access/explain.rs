@@ -93,32 +93,18 @@ pub(super) async fn run(
     // A grant does not help if the member does not serve the resource.
     let grant = || if question.unknown.is_some() { question.resources() } else { fix.command() };
     let right = ProxyRight { host, who: &who, is_self: user.is_none(), cluster, origin };
-    let mut verbs: Vec<&str> = Vec::new();
-    for verb in question.rights.iter().map(|right| hops::proxy_verb(&right.attributes)) {
-        if !verbs.contains(&verb) {
-            verbs.push(verb);
-        }
-    }
-    let proxy = match right.verdict_of_all(&verbs, &grant).await? {
+    let proxy = match right.verdict_of_all(&question.proxy_verbs(), &grant).await? {
         Verdict::No(why, _) => question.refused(why, &grant),
         verdict => verdict,
     };
     hops.add("host authorization", proxy);
     hops.add("sidecar", sidecar);
-    let asked = match (user, accounts) {
+    let of_member = match (user, accounts) {
         (Some(_), Ok(accounts)) => question.of_another(accounts, &grant).await,
         (Some(_), Err(failure)) => Err(failure),
         (None, _) => question.of_oneself(&grant).await,
     };
-    match asked {
-        Ok(verdicts) => verdicts.into_iter().for_each(|(hop, verdict)| hops.add(hop, verdict)),
-        Err(failure) => {
-            let why = format!("cannot query the member: {failure}");
-            for hop in ["member impersonation", "member authorization"] {
-                hops.add(hop, Verdict::Unknown(why.clone(), failure.hint.as_ref().map(ToString::to_string)));
-            }
-        }
-    }
+    hops.add_member(of_member);
     let object = object.as_ref().map(|object| format!(" {object}")).unwrap_or_default();
     let in_namespace =
         |right: &member::Right| right.attributes["resourceAttributes"]["namespace"].is_string();

@@ -7,7 +7,7 @@ use clap::Args;
 use kubectl_mc_api::go_duration::parse_flag;
 use kubectl_mc_api::names::NAMESPACE;
 
-use super::DataFormat;
+use super::version::DataFormat;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

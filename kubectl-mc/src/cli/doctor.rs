@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::DataFormat;
+use super::version::DataFormat;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -12,6 +12,16 @@ pub(crate) enum HubChoice {
     #[default]
     Auto,
     Is(Dialect),
+    /// The hub that this command found at its host; `Auto` at any other.
+    Found(FoundHub),
+}
+
+/// The hub of another project that a host serves.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FoundHub {
+    /// The server of the host in the kubeconfig.
+    pub(crate) server: String,
+    pub(crate) dialect: Dialect,
 }
 
 impl HubChoice {

@@ -31,7 +31,7 @@ pub(crate) struct InstallArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) image_pull_secret: Vec<String>,
     /// Number of sidecar replicas [default: 2]
-    #[arg(long, value_name = "NUMBER", value_parser = super::count::<NonZeroU32>)]
+    #[arg(long, value_name = "NUMBER", value_parser = super::count::count::<NonZeroU32>)]
     pub(crate) replicas: Option<NonZeroU32>,
     /// Port of the sidecars [default: 10250; with --host-network 10260]
     #[arg(long, value_name = "PORT", value_parser = port)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Args, ValueEnum};
 
-use super::DataFormat;
+use super::version::DataFormat;
 
 #[derive(Debug, Args)]
 #[command(after_help = KUBECONFIG_EXAMPLES)]

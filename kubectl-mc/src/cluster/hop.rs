@@ -11,6 +11,7 @@ use kubectl_mc_api::dialect::Dialect;
 use kubectl_mc_api::{ClusterName, hop, names, path};
 
 use crate::cluster::context::ClusterContext;
+use crate::error::{CommandLine, Hint, list_clusters, mc};
 use crate::exit::ExitStatus;
 use crate::next_command::quoted;
 use crate::server_text::ServerText;
@@ -89,7 +90,7 @@ impl Refusal {
     }
 
     /// The next step for the user.
-    pub(crate) fn hint(&self, host: &ClusterContext, cluster: Option<&ClusterName>, asked: &Asked) -> String {
+    pub(crate) fn hint(&self, host: &ClusterContext, cluster: Option<&ClusterName>, asked: &Asked) -> Hint {
         hint(self, host, cluster, asked)
     }
 
@@ -155,18 +156,18 @@ fn of_the_host(status: StatusCode, message: &str, body: &[u8]) -> Option<Hop> {
     }
 }
 
-fn hint(refusal: &Refusal, host: &ClusterContext, cluster: Option<&ClusterName>, asked: &Asked) -> String {
+fn hint(refusal: &Refusal, host: &ClusterContext, cluster: Option<&ClusterName>, asked: &Asked) -> Hint {
     let Refusal { hop, message } = refusal;
     if *hop == Hop::HostAuthorization && is_impersonation(message.raw()) {
-        return refused_as(message.raw(), &host.kubectl(), asked);
+        return refused_as(message.raw(), &host.kubectl(), asked).into();
     }
     if let Some(hint) = hub_hint(*hop, host, cluster) {
-        return hint;
+        return hint.into();
     }
     let message = message.raw();
     let (kubectl, kubectl_mc) = (host.kubectl(), host.kubectl_mc());
     let name = cluster.map_or("NAME", ClusterName::as_str);
-    match hop {
+    let text = match hop {
         Hop::HostUnreachable => {
             "check the network and the server of the context, or choose another host by --context=NAME"
                 .to_owned()
@@ -182,11 +183,13 @@ fn hint(refusal: &Refusal, host: &ClusterContext, cluster: Option<&ClusterName>,
             "check the command, and that the plugin and the sidecar have the same version".to_owned()
         }
         Hop::HostAuthentication => format!("log in to the host again, then try: {kubectl} auth whoami"),
-        Hop::HostAuthorization if cluster.is_none() => format!(
-            "name the clusters (-C m1,m2), or ask an admin of the host for the right to list them, which `kubectl mc install \
-             --list-for=GROUP` gives; see: {kubectl} auth can-i list clusters.{}",
-            path::PROXY_GROUP
-        ),
+        Hop::HostAuthorization if cluster.is_none() => {
+            let text = "name the clusters (-C m1,m2), or ask an admin of the host for the right to list them, which ";
+            let question = format!("{kubectl} auth can-i list clusters.{}", path::PROXY_GROUP);
+            return Hint::from(text)
+                .then(mc("install --list-for=GROUP").that("gives"))
+                .and(CommandLine::new(question).after("see"));
+        }
         Hop::HostAuthorization => format!(
             "see: {kubectl_mc} {}; an admin of the host grants access: {kubectl_mc} {}",
             asked.explain(name),
@@ -199,7 +202,7 @@ fn hint(refusal: &Refusal, host: &ClusterContext, cluster: Option<&ClusterName>,
             "an admin of the host checks karmada-aggregated-apiserver, which the sidecar is in front of"
                 .to_owned()
         }
-        Hop::ClusterUnknown => "`kubectl mc clusters` lists the clusters".to_owned(),
+        Hop::ClusterUnknown => return list_clusters(),
         // The sidecar's message about a member that waits for its agent.
         Hop::ProxyOff if message.contains(" --agent --enroll") => format!(
             "an admin of {name} applies the manifest of `{kubectl_mc} join {name} --agent --enroll`, which an admin of the \
@@ -232,7 +235,8 @@ fn hint(refusal: &Refusal, host: &ClusterContext, cluster: Option<&ClusterName>,
             format!("{name} does not let the sidecar impersonate {who}; see: {kubectl_mc} access diff {name}")
         }
         Hop::Member => format!("see: {kubectl_mc} {}", asked.explain(name)),
-    }
+    };
+    text.into()
 }
 
 fn refused_as(message: &str, kubectl: &str, asked: &Asked) -> String {

@@ -3,11 +3,11 @@
 //!
 //! `--hub=auto` assumes kubectl-mc's own sidecar, without a request. If the host responds that it does not
 //! serve that API, or refuses it, one discovery response (`/apis`) shows whether it serves the API of another
-//! hub ([`Hub::find`]). The command then stops before any output and restarts with that hub, which is cached
-//! for an hour.
+//! hub ([`Hub::find`]). The command then stops before any output with [`OtherHub`] and begins again with that hub,
+//! which is cached for an hour.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kubectl_mc_api::ClusterName;
@@ -16,7 +16,7 @@ use tokio::sync::{OnceCell, watch};
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
-use crate::cli::HubChoice;
+use crate::cli::{FoundHub, HubChoice};
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::ClusterContext;
 use crate::env::Env;
@@ -30,6 +30,16 @@ pub(crate) struct Hub {
     pub(crate) origin: Origin,
     /// The server of the kubeconfig, which is the cache key of the hub.
     server: String,
+    /// What the command has learned from the host. All copies of this value share it.
+    learned: Arc<Learned>,
+}
+
+#[derive(Debug, Default)]
+struct Learned {
+    /// The path ids of clusters whose ids differ from their names. The list of clusters provides them.
+    ids: watch::Sender<BTreeMap<ClusterName, Segment>>,
+    /// The hub of another project; `None` if there is none.
+    found: OnceCell<Option<Dialect>>,
 }
 
 /// How the kind of hub was determined.
@@ -49,7 +59,8 @@ impl Hub {
     pub(crate) fn of(choice: &HubChoice, server: &str, env: &Env) -> Result<(Self, String), OtherServer> {
         let (dialect, origin) = match choice {
             HubChoice::Is(dialect) => (dialect.clone(), Origin::Given),
-            HubChoice::Auto => match known(server, env) {
+            HubChoice::Found(found) if found.server == server => (found.dialect.clone(), Origin::Found),
+            HubChoice::Auto | HubChoice::Found(_) => match known(server, env) {
                 Some(dialect) => (dialect, Origin::Found),
                 None => (Dialect::Own, Origin::Assumed),
             },
@@ -59,7 +70,7 @@ impl Hub {
             let by = if origin == Origin::Given { "choice" } else { "discovery" };
             Log::new(env).decision("Use hub", &[("hub", &dialect), ("by", &by)]);
         }
-        Ok((Self { dialect, origin, server: server.to_owned() }, base))
+        Ok((Self { dialect, origin, server: server.to_owned(), learned: Arc::default() }, base))
     }
 
     /// Whether the hub belongs to another project.
@@ -69,33 +80,37 @@ impl Hub {
 
     /// The path of a cluster's API below the host's server.
     pub(crate) fn root(&self, cluster: &ClusterName) -> String {
-        let id = self.dialect.has_ids().then(|| IDS.borrow().get(cluster).cloned()).flatten();
+        let id = self.learned.ids.borrow().get(cluster).cloned();
         self.dialect.root(&id.unwrap_or_else(|| cluster.into()))
     }
 
     /// Stores the ids from a list.
     pub(crate) fn learn(&self, listed: BTreeMap<ClusterName, Segment>) {
         if self.dialect.has_ids() {
-            IDS.send_modify(|ids| ids.extend(listed));
+            self.learned.ids.send_modify(|ids| ids.extend(listed));
         }
     }
 
     /// Looks for another hub after the host responded that it does not serve kubectl-mc's API, or not to this
-    /// caller. Runs at most once in a process.
+    /// caller. Asks the host at most once.
     pub(crate) async fn find(&self, client: &kube::Client) -> Option<OtherHub> {
         if self.origin != Origin::Assumed {
             return None;
         }
-        let found = FOUND.get_or_init(|| async {
+        let found = self.learned.found.get_or_init(|| async {
             let reply = client::get_by(client, "/apis", "application/json").await.ok()?;
             let list = reply.json();
             let groups = list["groups"].as_array().into_iter().flatten();
-            let groups = groups.filter_map(|group| group["name"].as_str());
-            let dialect = Dialect::found_in(groups, &self.server)?;
-            Some(Found { server: self.server.clone(), dialect })
+            Dialect::found_in(groups.filter_map(|group| group["name"].as_str()), &self.server)
         });
-        let found = found.await.as_ref().filter(|found| found.server == self.server)?;
-        Some(OtherHub { title: found.dialect.title() })
+        found.await;
+        self.found()
+    }
+
+    /// The other hub, if [`Self::find`] has found one.
+    pub(crate) fn found(&self) -> Option<OtherHub> {
+        let dialect = self.learned.found.get()?.clone()?;
+        Some(OtherHub(FoundHub { server: self.server.clone(), dialect }))
     }
 
     /// The same with a client of its own.
@@ -118,15 +133,10 @@ impl From<Dialect> for Hub {
     }
 }
 
-/// The hub that this process found, if any: the command is then worth restarting.
-pub(crate) fn found() -> Option<&'static Dialect> {
-    FOUND.get()?.as_ref().map(|found| &found.dialect)
-}
-
 /// Caches the found hub. If the cache cannot be written, the next command looks again.
-pub(crate) fn remember(env: &Env) {
-    if let (Some(Some(found)), Ok(cache)) = (FOUND.get(), Cache::open(env)) {
-        let _ = cache.store_named(KIND, &found.server, found.dialect.word().as_bytes(), SystemTime::now());
+pub(crate) fn remember(FoundHub { server, dialect }: &FoundHub, env: &Env) {
+    if let Ok(cache) = Cache::open(env) {
+        let _ = cache.store_named(KIND, server, dialect.word().as_bytes(), SystemTime::now());
     }
 }
 
@@ -140,38 +150,23 @@ pub(crate) fn forget(host: &ClusterContext, env: &Env) {
     }
 }
 
-/// The hub of a server that this process or an earlier one found.
+/// The hub of a server that an earlier command found.
 fn known(server: &str, env: &Env) -> Option<Dialect> {
-    if let Some(Some(found)) = FOUND.get()
-        && found.server == server
-    {
-        return Some(found.dialect.clone());
-    }
     let (word, age) = Cache::existing(env)?.load_aged(KIND, server, SystemTime::now())?;
     let word = String::from_utf8(word).ok().filter(|_| age < LIFETIME)?;
     Dialect::HUBS.into_iter().find(|hub| hub.word() == word)
 }
 
-#[derive(Debug)]
-struct Found {
-    server: String,
-    dialect: Dialect,
-}
-
-/// A command has one host, so one result serves all its requests. `None` means that no hub was found.
-static FOUND: OnceCell<Option<Found>> = OnceCell::const_new();
-
-/// The path ids of clusters whose ids differ from their names. The list of clusters provides them.
-static IDS: LazyLock<watch::Sender<BTreeMap<ClusterName, Segment>>> = LazyLock::new(watch::Sender::default);
-
-/// Stops a command that assumed kubectl-mc's own sidecar. The command restarts, so this error is not printed.
+/// Stops a command that assumed kubectl-mc's own sidecar. The command begins again, so this error is not printed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("the host is a hub of {title}")]
-pub(crate) struct OtherHub {
-    title: &'static str,
-}
+#[error("the host is a hub of {}", .0.dialect.title())]
+pub(crate) struct OtherHub(pub(crate) FoundHub);
 
-impl Explain for OtherHub {}
+impl Explain for OtherHub {
+    fn found_hub(&self) -> Option<&FoundHub> {
+        Some(&self.0)
+    }
+}
 
 /// The failure of a verb that the hub of another project lacks.
 pub(crate) fn needs_sidecar(verb: &str, host: &ClusterContext) -> Failure {

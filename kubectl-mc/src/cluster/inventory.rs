@@ -8,13 +8,14 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use crate::argv::Scanned;
+use crate::cli::FoundHub;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::{ClusterContext, HostError};
 use crate::cluster::fields::condition;
 use crate::cluster::hop::{self, Asked, Hop, Refusal};
 use crate::cluster::hub::{Hub, OtherHub};
 use crate::env::Env;
-use crate::error::Explain;
+use crate::error::{CommandLine, Explain, Hint};
 use crate::exit::ExitStatus;
 use crate::server_text::ServerText;
 
@@ -176,7 +177,7 @@ const NOT_HERE: &str = "notHere";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InventoryError {
     #[error("cannot list clusters through {host}: {refusal}")]
-    Refused { host: String, refusal: Refusal, hint: String },
+    Refused { host: String, refusal: Refusal, hint: Hint },
     #[error("cannot list clusters through {host}")]
     Client { host: String, source: ClientError },
     #[error("cannot list clusters through {host}: {status}: {message}")]
@@ -198,18 +199,26 @@ pub(crate) enum InventoryError {
 }
 
 impl Explain for InventoryError {
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::Refused { hint, .. } => Some(hint.clone()),
-            Self::NoList { .. } => Some("name the clusters: -C NAME,NAME".to_owned()),
-            Self::NoLabels { .. } => Some("choose by -C NAMES, -C 'PATTERN-*' or --where".to_owned()),
+            Self::NoList { .. } => Some("name the clusters: -C NAME,NAME".into()),
+            Self::NoLabels { .. } => Some("choose by -C NAMES, -C 'PATTERN-*' or --where".into()),
             Self::Client { .. } | Self::Status { .. } | Self::Answer { .. } | Self::OtherHub(_) => None,
-            Self::NotHere { name, kubectl_mc, .. } => Some(format!(
-                "choose the context of that server by --context, or --hub=own if {name} is a member of this host; see: \
-                 {kubectl_mc} clusters"
-            )),
-            Self::MembersOnly => Some("leave out --contexts, --context-selector and context:NAME".to_owned()),
+            Self::NotHere { name, kubectl_mc, .. } => Some(
+                CommandLine::new(format!("{kubectl_mc} clusters")).after(format!(
+                    "choose the context of that server by --context, or --hub=own if {name} is a member of this host; see"
+                )),
+            ),
+            Self::MembersOnly => Some("leave out --contexts, --context-selector and context:NAME".into()),
             Self::Host(error) => error.hint(),
+        }
+    }
+
+    fn found_hub(&self) -> Option<&FoundHub> {
+        match self {
+            Self::OtherHub(other) => other.found_hub(),
+            _ => None,
         }
     }
 

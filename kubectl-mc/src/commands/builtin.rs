@@ -309,8 +309,12 @@ pub(super) fn parser() -> Command {
 }
 
 /// Runs the parsed verb; without one, prints the help.
-pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
-    let flags = flags(matches)?;
+pub(super) fn run(
+    matches: &ArgMatches,
+    flags: &Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
     let Some((name, matches)) = matches.subcommand() else { return Ok(overview::print(printer)) };
     let Some(verb) = find(OsStr::new(name)) else { return Ok(help(printer)) };
     let is_refused = match verb.clusters {
@@ -331,7 +335,7 @@ pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<
     if let Some(flag) = flags.of_kubectl_only() {
         return Err(error::of_kubectl(verb.name, flag));
     }
-    let flags = verb.hubs.check(verb.name, flags, env)?;
+    let flags = verb.hubs.check(verb.name, flags.clone(), env)?;
     let status = (verb.run)(matches, &flags, env, printer)?;
     if verb.name == INSTALL
         && let Ok(host) = Settings::host_of(&flags, env)

@@ -17,7 +17,7 @@ use crate::cluster::context::{self, ClusterContext, Contexts};
 use crate::cluster::shared_credentials::SharedCredentials;
 use crate::config_file;
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{Failure, mc};
 use crate::kubectl::exec;
 use crate::multi::selection::{Choice, ListOf, SelectedCluster};
 use crate::next_command::GivenFlags;
@@ -55,11 +55,7 @@ impl Doctor<'_> {
 /// The chosen contexts, and what there is to say of their files.
 fn chosen(settings: &Settings, env: &Env, findings: &mut Vec<Finding>) -> Vec<ClusterId> {
     let problem = |check, failure: Failure| {
-        let fix = failure
-            .hint
-            .as_ref()
-            .map(ToString::to_string)
-            .unwrap_or_else(|| super::READ_KUBECONFIG.to_owned());
+        let fix = failure.hint.clone().unwrap_or_else(super::read_kubeconfig);
         Finding::problem(check, failure.to_string(), Some(fix))
     };
     let Contexts { all, skipped, unusable } = match context::contexts(&settings.host, env) {
@@ -118,7 +114,7 @@ async fn check_all(context: &CheckContext, chosen: &[ClusterId], concurrency: us
             let mut findings = Vec::new();
             if within(context.limit, check(&context, &id, &mut findings)).await.is_err() {
                 let fix =
-                    format!("wait longer: kubectl mc doctor --contexts -C {id} --cluster-timeout=DURATION");
+                    mc(format!("doctor --contexts -C {id} --cluster-timeout=DURATION")).after("wait longer");
                 let limit = context.limit.unwrap_or_default().as_secs();
                 findings.push(Finding::problem("request", format!("no answer within {limit} s"), Some(fix)));
             }
@@ -135,11 +131,7 @@ async fn check(context: &CheckContext, id: &ClusterId, findings: &mut Vec<Findin
     let Some(cluster) = id.context().map(|context| &context.cluster) else { return };
     let CheckContext { credentials, kubectl_minor, with_streams, limit, env } = context;
     if let Err(failure) = cluster.check_usable() {
-        findings.push(Finding::problem(
-            "kubeconfig",
-            failure.to_string(),
-            failure.hint.map(|hint| hint.to_string()),
-        ));
+        findings.push(Finding::problem("kubeconfig", failure.to_string(), failure.hint));
         return;
     }
     let scanned = Scanned::default();

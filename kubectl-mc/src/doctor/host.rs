@@ -309,9 +309,12 @@ mod tests {
         let level = |version: &str| skew(version, version, 1, "kubectl mc");
         assert_eq!(level(cli::GIT_VERSION).level, Level::Ok);
         assert_eq!(
-            level("v0.0.9").fix.unwrap(),
+            level("v0.0.9").fix.unwrap().to_string(),
             "an admin of the host upgrades the sidecar: kubectl mc install --image=NEW, with the flags and values of the installation"
         );
-        assert_eq!(level("v99.0.0").fix.unwrap(), "upgrade the plugin, with krew: kubectl krew upgrade mc");
+        assert_eq!(
+            level("v99.0.0").fix.unwrap().to_string(),
+            "upgrade the plugin, with krew: kubectl krew upgrade mc"
+        );
     }
 }

@@ -7,6 +7,7 @@ use super::report::Finding;
 use crate::cluster::client;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::hub::Origin;
+use crate::error::CommandLine;
 
 pub(super) async fn check(
     host: &ClusterContext,
@@ -39,10 +40,10 @@ async fn aggregation(host: &ClusterContext, client: &kube::Client) -> Option<Fin
         Finding::problem(
             "hub",
             "KubeAdmiral lists clusters here, and serves no path to them (aggregated.kubeadmiral.io)",
-            Some(format!(
-                "work on contexts of your kubeconfig: {} clusters --contexts",
-                host.kubectl_mc_file()
-            )),
+            Some(
+                CommandLine::new(format!("{} clusters --contexts", host.kubectl_mc_file()))
+                    .after("work on contexts of your kubeconfig"),
+            ),
         )
     })
 }

@@ -25,10 +25,9 @@ pub(super) fn check(kubectl: Result<&KubectlFound, &KubectlError>, env: &Env) ->
         findings.push(Finding::warning(
             "cache",
             format!("{failure}: each command asks everything again"),
-            failure
-                .hint
-                .map(|hint| hint.to_string())
-                .unwrap_or_else(|| format!("make the folder writable, or set {}", env::XDG_CACHE_HOME)),
+            failure.hint.unwrap_or_else(|| {
+                format!("make the folder writable, or set {}", env::XDG_CACHE_HOME).into()
+            }),
         ));
     }
     findings
@@ -168,7 +167,7 @@ fn completion(env: &Env) -> Finding {
     match executables("kubectl_complete-mc", env).first() {
         Some(path) => Finding::ok("completion", path.display().to_string()),
         None => Finding {
-            fix: Some("kubectl mc completion install".to_owned()),
+            fix: Some("kubectl mc completion install".into()),
             ..Finding::skipped("completion", "not installed")
         },
     }
@@ -181,11 +180,7 @@ fn configuration(env: &Env) -> Finding {
     match ConfigFile::load(env) {
         Ok(_) => Finding::ok("configuration", path.display().to_string()),
         Err(failure) => {
-            let fix = failure
-                .hint
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_else(|| format!("correct {}", path.display()));
+            let fix = failure.hint.clone().unwrap_or_else(|| format!("correct {}", path.display()).into());
             Finding::problem("configuration", failure.to_string(), Some(fix))
         }
     }
@@ -250,8 +245,8 @@ mod tests {
         let env = path(&[folder.path()]);
         let missing = completion(&env);
         assert_eq!(
-            (missing.level, missing.fix.as_deref()),
-            (Level::Skipped, Some("kubectl mc completion install"))
+            (missing.level, missing.fix),
+            (Level::Skipped, Some("kubectl mc completion install".into()))
         );
         let installed = program(folder.path(), "kubectl_complete-mc");
         assert_eq!(completion(&env), Finding::ok("completion", installed.display().to_string()));

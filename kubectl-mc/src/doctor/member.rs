@@ -320,7 +320,7 @@ mod tests {
             ("AuthSynced", "kubectl mc access diff m1"),
         ] {
             let finding = condition(kind, "False", "Why").unwrap();
-            assert_eq!((finding.level, finding.fix.as_deref()), (Level::Problem, Some(fix)), "{kind}");
+            assert_eq!((finding.level, finding.fix), (Level::Problem, Some(fix.into())), "{kind}");
             assert_eq!(finding.message, "Why: said");
             assert_eq!(condition(kind, "Unknown", "Why").unwrap().level, Level::Warning, "{kind}");
         }

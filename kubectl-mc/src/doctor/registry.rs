@@ -115,7 +115,10 @@ mod tests {
         assert_eq!(lost(0, false), None, "no sidecar is installed");
         let one = lost(1, true).unwrap();
         assert_eq!(one.message, "members with a Secret and no MemberCluster: m1");
-        assert!(one.level == Level::Warning && one.fix.unwrap().starts_with("kubectl mc join --restore;"));
+        assert!(
+            one.level == Level::Warning
+                && one.fix.unwrap().to_string().starts_with("kubectl mc join --restore;")
+        );
         let many = lost(7, false).unwrap();
         assert_eq!(many.level, Level::Problem);
         assert!(many.message.starts_with("the definition of MemberClusters is missing; "), "{many:?}");

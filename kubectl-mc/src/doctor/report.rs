@@ -34,7 +34,7 @@ pub(super) struct Finding {
     pub(super) level: Level,
     pub(super) message: String,
     /// A command, or a sentence if no command helps.
-    pub(super) fix: Option<String>,
+    pub(super) fix: Option<Hint>,
 }
 
 impl Finding {
@@ -46,12 +46,16 @@ impl Finding {
         Self { check, level: Level::Skipped, message: message.into(), fix: None }
     }
 
-    pub(super) fn warning(check: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
+    pub(super) fn warning(check: &'static str, message: impl Into<String>, fix: impl Into<Hint>) -> Self {
         Self { check, level: Level::Warning, message: message.into(), fix: Some(fix.into()) }
     }
 
-    pub(super) fn problem(check: &'static str, message: impl Into<String>, fix: Option<String>) -> Self {
-        Self { check, level: Level::Problem, message: message.into(), fix }
+    pub(super) fn problem(
+        check: &'static str,
+        message: impl Into<String>,
+        fix: Option<impl Into<Hint>>,
+    ) -> Self {
+        Self { check, level: Level::Problem, message: message.into(), fix: fix.map(Into::into) }
     }
 }
 
@@ -90,8 +94,8 @@ impl Section {
     /// Adds the given flags to the commands of fixes that address no host. Fixes of the machine address none.
     pub(super) fn with_flags(mut self, given: &GivenFlags) -> Self {
         if self.kind != Kind::Machine {
-            for fix in self.findings.iter_mut().filter_map(|finding| finding.fix.as_mut()) {
-                *fix = Hint::of_prose(fix).with_flags(given).to_string();
+            for finding in &mut self.findings {
+                finding.fix = finding.fix.take().map(|fix| fix.with_flags(given));
             }
         }
         self
@@ -166,7 +170,7 @@ impl Report {
                     object["name"] = section.name.as_str().into();
                 }
                 if let Some(fix) = fix {
-                    object["fix"] = fix.as_str().into();
+                    object["fix"] = fix.to_string().into();
                 }
                 object
             })
@@ -201,7 +205,7 @@ mod tests {
     fn each_finding_beyond_ok_has_its_fix_below() {
         let report = report(vec![
             Finding::ok("request", "v1.36.3 in 4 ms"),
-            Finding::problem("token", "it has expired", Some("kubectl mc join m1 --renew".to_owned())),
+            Finding::problem("token", "it has expired", Some("kubectl mc join m1 --renew")),
             Finding::warning("kubectl", "too new", "use an older one"),
         ]);
         assert_eq!(
@@ -224,7 +228,7 @@ mod tests {
 
     #[test]
     fn data_includes_every_check() {
-        let data = report(vec![Finding::problem("token", "expired", Some("renew".to_owned()))]).data();
+        let data = report(vec![Finding::problem("token", "expired", Some("renew"))]).data();
         assert_eq!(
             data,
             json!({"checks": [

@@ -51,19 +51,6 @@ impl CommandLine {
 }
 
 impl Hint {
-    /// Finds the commands in a text of [`super::Explain`] or of `doctor`, which has none as data.
-    pub(crate) fn of_prose(text: &str) -> Self {
-        let mut hint = Self(Vec::new());
-        let mut rest = text;
-        while let Some(at) = rest.find("kubectl ") {
-            let (before, command) = rest.split_at(at);
-            let command = &command[..command.find(END).unwrap_or(command.len())];
-            hint = hint.then(before).then(CommandLine::new(command));
-            rest = &rest[at + command.len()..];
-        }
-        hint.then(rest)
-    }
-
     /// The same hint, followed by this.
     pub(crate) fn then(mut self, next: impl Into<Self>) -> Self {
         self.0.extend(next.into().0);
@@ -110,9 +97,6 @@ impl fmt::Display for Hint {
         })
     }
 }
-
-/// The characters that end a command inside a sentence.
-const END: [char; 4] = ['`', ';', '\n', ')'];
 
 #[cfg(test)]
 mod tests {

@@ -14,15 +14,15 @@ use kubectl_mc_api::names::{API_SERVICE, SIDECAR};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::cleanup;
 use super::plan::InstallPlan;
 use super::wait::Deadline;
-use super::{InstallError, cleanup};
 use crate::apply::ApplyError;
 use crate::apply::delete::Delete;
 use crate::apply::object::Object;
 use crate::cluster::connection::NamedCluster;
 use crate::cluster::fields::condition;
-use crate::error::Failure;
+use crate::error::{CommandLine, Failure};
 use crate::progress::Step;
 
 /// The change of the issuer, with the objects of the old one.
@@ -130,8 +130,13 @@ impl<'a> CertificateRotation<'a> {
                 Err(state) => state,
             };
             if deadline.is_over() {
-                let (kubectl, namespace) = (self.host.at.cluster.kubectl(), namespace.clone());
-                return Err(InstallError::NotIssued { state, kubectl, namespace }.into());
+                let shown =
+                    format!("{} -n {namespace} describe certificates", self.host.at.cluster.kubectl());
+                return Err(Failure::new(format!(
+                    "cert-manager has not issued the serving certificate, and the running sidecars are unchanged: \
+                     {state}"
+                ))
+                .with_hint(CommandLine::new(shown).that("shows the details; then run install again")));
             }
             step.update(&state);
             sleep(POLL).await;

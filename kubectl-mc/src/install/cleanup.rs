@@ -11,7 +11,7 @@ use kubectl_mc_api::names::{
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
-use super::{InstallError, get};
+use super::{get, made};
 use crate::apply::object::Object;
 use crate::cluster::connection::NamedCluster;
 use crate::cluster::fields::items;
@@ -26,7 +26,7 @@ pub(crate) struct Members {
     pub(crate) objects: Vec<Value>,
 }
 
-pub(crate) async fn members(client: &kube::Client, namespace: &str) -> Result<Members, InstallError> {
+pub(crate) async fn members(client: &kube::Client, namespace: &str) -> Result<Members, Failure> {
     let list = get(client, path::MEMBER_CLUSTERS_PATH).await?;
     let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let clusters = items(&list).map(name).collect::<Vec<_>>();
@@ -60,7 +60,7 @@ pub(crate) async fn members(client: &kube::Client, namespace: &str) -> Result<Me
 pub(crate) async fn host(host: NamedCluster<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
     let client = &host.at.client;
     let parameters = parameters(namespace);
-    let mut candidates = parameters.host().map_err(InstallError::Manifest)?;
+    let mut candidates = made(parameters.host())?;
     let registration = candidates.pop();
     let cert_manager = parameters.with_certificates(Certificates::CertManager);
     // Listed before their creators, because deletion runs in reverse order.
@@ -68,7 +68,7 @@ pub(crate) async fn host(host: NamedCluster<'_>, namespace: &str) -> Result<Vec<
     // Addresses of both families, for the names of their EndpointSlices.
     let any = vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
     for other in [cert_manager.host(), parameters.host_of_remote(&Reach::Addresses(any, 1))] {
-        for object in other.map_err(InstallError::Manifest)? {
+        for object in made(other)? {
             let is_known = |known: &Value| {
                 known["kind"] == object["kind"] && known["metadata"]["name"] == object["metadata"]["name"]
             };
@@ -98,7 +98,7 @@ pub(crate) async fn of_other_certificates(
     for other in [Certificates::SelfManaged, Certificates::CertManager] {
         if other != parameters.values.certificates {
             let objects = parameters.with_certificates(other).of_certificates();
-            candidates.extend(objects.map_err(InstallError::Manifest)?);
+            candidates.extend(made(objects)?);
         }
     }
     labelled(host, candidates).await
@@ -110,23 +110,23 @@ pub(crate) async fn of_other_values(
     cluster: NamedCluster<'_>,
     parameters: &Parameters,
 ) -> Result<Vec<Value>, Failure> {
-    let mut candidates = parameters.without_direct().map_err(InstallError::Manifest)?;
-    candidates.extend(parameters.without_hubs().map_err(InstallError::Manifest)?);
+    let mut candidates = made(parameters.without_direct())?;
+    candidates.extend(made(parameters.without_hubs())?);
     labelled(cluster, candidates).await
 }
 
 /// The plugin's objects in the cluster that runs the sidecars for another host.
 pub(crate) async fn elsewhere(runs_on: NamedCluster<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
     let parameters = parameters(namespace);
-    let mut candidates = parameters.remote("").map_err(InstallError::Manifest)?;
+    let mut candidates = made(parameters.remote(""))?;
     let cert_manager = parameters.with_certificates(Certificates::CertManager);
     candidates.extend(made_by_cert_manager(namespace));
-    candidates.extend(cert_manager.of_certificates().map_err(InstallError::Manifest)?);
+    candidates.extend(made(cert_manager.of_certificates())?);
     labelled(runs_on, candidates).await
 }
 
 /// The objects of access grants, including those of ClusterAccesses.
-async fn grants(client: &kube::Client) -> Result<Vec<Value>, InstallError> {
+async fn grants(client: &kube::Client) -> Result<Vec<Value>, Failure> {
     let mut objects = Vec::new();
     let kinds = [("ClusterRole", "clusterroles"), ("ClusterRoleBinding", "clusterrolebindings")];
     for ((kind, plural), label) in
@@ -153,7 +153,7 @@ fn made_by_cert_manager(namespace: &str) -> [Value; 2] {
 }
 
 /// The sidecar's Lease and its ConfigMaps with observed users.
-async fn made_by_the_sidecar(client: &kube::Client, namespace: &str) -> Result<Vec<Value>, InstallError> {
+async fn made_by_the_sidecar(client: &kube::Client, namespace: &str) -> Result<Vec<Value>, Failure> {
     let metadata = |name: &str| json!({"name": name, "namespace": namespace});
     let mut objects =
         vec![json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata(SIDECAR)})];

@@ -15,7 +15,7 @@ use crate::cli::{Flags, InstallArgs};
 use crate::cluster::connection::{self, Connection};
 use crate::cluster::context::HostOptions;
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{CommandLine, Failure};
 use crate::exit::ExitStatus;
 use crate::install::certificate_rotation::CertificateRotation;
 use crate::install::direct::{self, Unexposed};
@@ -23,9 +23,9 @@ use crate::install::plan::InstallPlan;
 use crate::install::protection;
 use crate::install::remote;
 use crate::install::wait::{self, Deadline};
-use crate::install::{HOST, InstallError, RUNS_ON, host, place};
+use crate::install::{HOST, RUNS_ON, host, place};
 use crate::printer::Printer;
-use crate::progress::Progress;
+use crate::progress::{Progress, Step};
 use crate::settings::Settings;
 
 pub(crate) fn run(
@@ -60,136 +60,208 @@ async fn install(
     printer: &Printer,
 ) -> Result<(), Failure> {
     let progress = Progress::new(printer);
-    let applying = Apply { dry_run: false, force_conflicts: arguments.force_conflicts };
-    let judging = Apply { dry_run: true, ..applying };
     let deadline = Deadline::after(arguments.timeout);
-
     let step = progress.step("checking the host");
-    let host = connection::connect(options, env).await?;
-    let remote = match &plan.run_on {
-        Some(context) => Some(remote::connect(context, options, env).await?),
-        None => None,
-    };
-    let runs_on = remote.as_ref().unwrap_or(&host);
-    let checked = host::check(&host.client, &plan.parameters.namespace).await;
-    checked.map_err(|error| error.from(host.target(HOST)))?;
-    place::check(&host, &plan).await?;
-    let host_uid = match &remote {
-        Some(remote) => {
-            let hint = "run the sidecars of this host in another namespace: -n NAME";
-            place::check_elsewhere(&host, remote, &plan.parameters.namespace, hint).await?
-        }
-        None => String::new(),
-    };
-    if remote.is_some() {
-        remote::check_server(&host, arguments.host_server.as_deref()).await?;
-    }
-    let plan = direct::with_known_address(plan, runs_on).await?;
-    let mut objects = plan.host()?;
-    let kept = host::keep_foreign_namespaces(&host.client, &mut objects).await?;
-    let (elsewhere, kept_elsewhere) = match &remote {
-        Some(remote) => objects_elsewhere(&plan, "", &host_uid, remote).await?,
-        None => (Vec::new(), Vec::new()),
-    };
-    let judged = judging.all(host.target(HOST), objects.clone()).await?;
-    let judged_elsewhere = judging.all(runs_on.target(RUNS_ON), elsewhere).await?;
-    step.done();
-    let kept_elsewhere = kept_elsewhere.iter().map(|namespace| format!("{namespace} of the {RUNS_ON}"));
-    for namespace in kept.into_iter().chain(kept_elsewhere) {
-        printer.note_line(&format!(
-            "namespace {namespace} was not created by kubectl-mc and is left unchanged, including its pod security level"
-        ));
-    }
-    let judged = judged.into_iter().chain(judged_elsewhere).collect::<Vec<_>>();
-    let lacking = plan.flags.lacking(&judged);
-    if !lacking.is_empty() && !arguments.reset_flags {
-        let command = format!(
-            "{} install -n {} {}",
-            host.cluster.kubectl_mc(),
-            plan.parameters.namespace,
-            plan.flags.and(&lacking)
-        );
-        let refused = InstallError::LackingFlags { flags: lacking.to_string(), command };
-        if !arguments.dry_run && !arguments.diff {
-            return Err(refused.into());
-        }
-        printer.note_line(&format!("warning: {refused}"));
-    }
+    let clusters = Clusters::connect(arguments, &plan, options, env).await?;
+    let plan = direct::with_known_address(plan, clusters.runs_on()).await?;
+    let mut install = Install { arguments, clusters: &clusters, plan, deadline, progress, printer };
+    let (mut objects, judged) = install.judge(step).await?;
+    install.check_flags(&judged)?;
     let mut report = report(printer);
-    let mut plan = plan;
-    if plan.lacks_address() && !arguments.dry_run && !arguments.diff {
-        let mut step = progress.step("waiting for the load balancer");
-        plan = direct::with_new_address(plan, runs_on, applying, &deadline, &mut step, &mut report).await?;
-        objects = plan.host()?;
-        host::keep_foreign_namespaces(&host.client, &mut objects).await?;
+    let is_written = !arguments.dry_run && !arguments.diff;
+    if install.plan.lacks_address() && is_written {
+        let mut step = install.progress.step("waiting for the load balancer");
+        let applying = install.applying();
+        let Install { plan, deadline, .. } = install;
+        let runs_on = clusters.runs_on();
+        let made = direct::with_new_address(plan, runs_on, applying, &deadline, &mut step, &mut report);
+        let plan = made.await?;
+        install = Install { plan, deadline, ..install };
+        objects = install.plan.host()?;
+        host::keep_foreign_namespaces(&clusters.host.client, &mut objects).await?;
         step.done();
     }
-    let handover = CertificateRotation::find(host.target(HOST), &plan).await?;
-    let unexposed = Unexposed::find(&host, remote.as_ref(), &plan).await?;
-    if arguments.dry_run {
-        judged.iter().for_each(|one| printer.out_line(&one.line(true)));
+    let handover = CertificateRotation::find(clusters.host.target(HOST), &install.plan).await?;
+    let unexposed = Unexposed::find(&clusters.host, clusters.remote.as_ref(), &install.plan).await?;
+    if !is_written {
+        return install.preview(&judged, &handover, &unexposed).await;
+    }
+    install.apply(objects, &handover, &unexposed, &mut report).await?;
+    printer.note(&next(&clusters.host));
+    Ok(())
+}
+
+/// The clusters of an installation, after their checks.
+struct Clusters {
+    host: Connection,
+    /// The cluster that runs the sidecars, if it is not the host.
+    remote: Option<Connection>,
+    /// The identity of the host in the objects of the remote cluster.
+    host_uid: String,
+}
+
+impl Clusters {
+    async fn connect(
+        arguments: &InstallArgs,
+        plan: &InstallPlan,
+        options: &HostOptions,
+        env: &Env,
+    ) -> Result<Self, Failure> {
+        let host = connection::connect(options, env).await?;
+        let remote = match &plan.run_on {
+            Some(context) => Some(remote::connect(context, options, env).await?),
+            None => None,
+        };
+        let namespace = &plan.parameters.namespace;
+        host::check(host.target(HOST), namespace).await?;
+        place::check(&host, plan).await?;
+        let Some(remote) = remote else { return Ok(Self { host, remote: None, host_uid: String::new() }) };
+        let hint = "run the sidecars of this host in another namespace: -n NAME";
+        let host_uid = place::check_elsewhere(&host, &remote, namespace, hint).await?;
+        remote::check_server(&host, arguments.host_server.as_deref()).await?;
+        Ok(Self { host, remote: Some(remote), host_uid })
+    }
+
+    fn runs_on(&self) -> &Connection {
+        self.remote.as_ref().unwrap_or(&self.host)
+    }
+}
+
+/// An installation on checked clusters.
+struct Install<'a> {
+    arguments: &'a InstallArgs,
+    clusters: &'a Clusters,
+    plan: InstallPlan,
+    deadline: Deadline,
+    progress: Progress<'a>,
+    printer: &'a Printer,
+}
+
+impl Install<'_> {
+    fn applying(&self) -> Apply {
+        Apply { dry_run: false, force_conflicts: self.arguments.force_conflicts }
+    }
+
+    /// The host's objects, and the result of a dry run of all objects.
+    async fn judge(&self, step: Step<'_>) -> Result<(Vec<Value>, Vec<Applied>), Failure> {
+        let Clusters { host, remote, host_uid } = self.clusters;
+        let judging = Apply { dry_run: true, ..self.applying() };
+        let mut objects = self.plan.host()?;
+        let mut kept = host::keep_foreign_namespaces(&host.client, &mut objects).await?;
+        let mut judged = judging.all(host.target(HOST), objects.clone()).await?;
+        if let Some(remote) = remote {
+            let (elsewhere, kept_elsewhere) = objects_elsewhere(&self.plan, "", host_uid, remote).await?;
+            judged.extend(judging.all(remote.target(RUNS_ON), elsewhere).await?);
+            let of_remote = |namespace| format!("{namespace} of the {RUNS_ON}");
+            kept.extend(kept_elsewhere.into_iter().map(of_remote));
+        }
+        step.done();
+        for namespace in kept {
+            self.printer.note_line(&format!(
+                "namespace {namespace} was not created by kubectl-mc and is left unchanged, including its pod security level"
+            ));
+        }
+        Ok((objects, judged))
+    }
+
+    /// Refuses a command without flags of the earlier installation; a preview gets a warning.
+    fn check_flags(&self, judged: &[Applied]) -> Result<(), Failure> {
+        let Self { arguments, plan, .. } = self;
+        let lacking = plan.flags.lacking(judged);
+        if lacking.is_empty() || arguments.reset_flags {
+            return Ok(());
+        }
+        let (kubectl_mc, namespace) = (self.clusters.host.cluster.kubectl_mc(), &plan.parameters.namespace);
+        let command = format!("{kubectl_mc} install -n {namespace} {}", plan.flags.and(&lacking));
+        let refused = format!(
+            "nothing was applied: the sidecar was installed with flags that this command lacks: {lacking}"
+        );
+        if !arguments.dry_run && !arguments.diff {
+            let hint =
+                CommandLine::new(command).after("keep them").and("--reset-flags installs without them");
+            return Err(Failure::usage(refused).with_hint(hint));
+        }
+        self.printer.note_line(&format!("warning: {refused}"));
+        Ok(())
+    }
+
+    /// Prints what the installation would write and delete.
+    async fn preview(
+        &self,
+        judged: &[Applied],
+        handover: &CertificateRotation<'_>,
+        unexposed: &Unexposed<'_>,
+    ) -> Result<(), Failure> {
+        let Self { arguments, printer, .. } = self;
         let delete = Delete { dry_run: true, timeout: arguments.timeout };
+        let report = |one: &Object| match arguments.dry_run {
+            true => delete.print("", one, printer),
+            false => printer.note_line(&format!("{one} would be deleted")),
+        };
+        match arguments.dry_run {
+            true => judged.iter().for_each(|one| printer.out_line(&one.line(true))),
+            false => printer.out(&diff::unified(judged)),
+        }
+        handover.finish(delete, report).await?;
+        Ok(unexposed.delete(delete, report).await?)
+    }
+
+    /// Applies the objects, waits for the sidecars, and registers the API groups once a sidecar serves them, because an
+    /// APIService without a server disturbs every client.
+    async fn apply(
+        &self,
+        mut objects: Vec<Value>,
+        handover: &CertificateRotation<'_>,
+        unexposed: &Unexposed<'_>,
+        report: &mut impl FnMut(&Applied),
+    ) -> Result<(), Failure> {
+        let Self { arguments, plan, deadline, progress, printer, clusters } = self;
+        let (host, runs_on, namespace) =
+            (clusters.host.target(HOST), clusters.runs_on(), &plan.parameters.namespace);
+        let applying = self.applying();
+        let mut registrations = split_off(&mut objects, "APIService");
+        let program = split_off(&mut objects, "Deployment");
+        let step = progress.step("applying");
+        let mut applied = applying.each(host, objects, &mut *report).await?;
+        if handover.is_due() {
+            let mut step = progress.step("making the host trust the old and the new certificates");
+            handover.trust_both(deadline, &mut step).await?;
+            step.done();
+            if plan.parameters.values.certificates == Certificates::SelfManaged {
+                // Otherwise cert-manager would remove the sidecars' own authority again.
+                let registrations = std::mem::take(&mut registrations);
+                applied.extend(applying.each(host, registrations, &mut *report).await?);
+            }
+        }
+        applying.each(host, program, &mut *report).await?;
+        if let Some(remote) = &clusters.remote {
+            let server = arguments.host_server.as_deref();
+            let kubeconfig = remote::kubeconfig(&clusters.host, server, namespace, deadline).await?;
+            let (elsewhere, _) = objects_elsewhere(plan, &kubeconfig, &clusters.host_uid, remote).await?;
+            applying.each(remote.target(RUNS_ON), elsewhere, &mut *report).await?;
+        }
+        step.done();
+
+        let mut step = progress.step("waiting for the sidecars");
+        let uninstall = place::uninstall(&clusters.host, namespace, plan.run_on.as_deref());
+        wait::deployment(runs_on, &uninstall, namespace, deadline, &mut step).await?;
+        step.done();
+        let delete = Delete { dry_run: false, timeout: arguments.timeout };
         handover.finish(delete, |one| delete.print("", one, printer)).await?;
         unexposed.delete(delete, |one| delete.print("", one, printer)).await?;
-        return Ok(());
-    }
-    if arguments.diff {
-        printer.out(&diff::unified(&judged));
-        let delete = Delete { dry_run: true, timeout: arguments.timeout };
-        let report = |one: &Object| printer.note_line(&format!("{one} would be deleted"));
-        handover.finish(delete, report).await?;
-        unexposed.delete(delete, report).await?;
-        return Ok(());
-    }
-
-    // The API groups are registered once a sidecar serves them, because an APIService without a server
-    // disturbs every client.
-    let is_registration = |object: &Value| object["kind"] == "APIService";
-    let mut registrations =
-        objects.split_off(objects.iter().position(is_registration).unwrap_or(objects.len()));
-    let is_program = |object: &Value| object["kind"] == "Deployment";
-    let program = objects.iter().position(is_program).map(|at| objects.split_off(at));
-    let step = progress.step("applying");
-    let mut applied = applying.each(host.target(HOST), objects, &mut report).await?;
-    if handover.is_due() {
-        let mut step = progress.step("making the host trust the old and the new certificates");
-        handover.trust_both(&deadline, &mut step).await?;
+        applied.extend(applying.each(host, registrations, report).await?);
+        protection::restore(host, &applied, printer).await?;
+        let mut step = progress.step("waiting for the host to reach the sidecars");
+        wait::registration(&clusters.host.client, plan.reach.as_ref(), deadline, &mut step).await?;
         step.done();
-        if plan.parameters.values.certificates == Certificates::SelfManaged {
-            // Otherwise cert-manager would remove the sidecars' own authority again.
-            let registrations = std::mem::take(&mut registrations);
-            applied.extend(applying.each(host.target(HOST), registrations, &mut report).await?);
-        }
+        Ok(())
     }
-    applying.each(host.target(HOST), program.into_iter().flatten(), &mut report).await?;
-    if let Some(remote) = &remote {
-        let kubeconfig = remote::kubeconfig(
-            &host,
-            arguments.host_server.as_deref(),
-            &plan.parameters.namespace,
-            &deadline,
-        )
-        .await?;
-        let (elsewhere, _) = objects_elsewhere(&plan, &kubeconfig, &host_uid, remote).await?;
-        applying.each(remote.target(RUNS_ON), elsewhere, &mut report).await?;
-    }
-    step.done();
+}
 
-    let mut step = progress.step("waiting for the sidecars");
-    let namespace = &plan.parameters.namespace;
-    let uninstall = place::uninstall(&host, namespace, plan.run_on.as_deref());
-    wait::deployment(runs_on, &uninstall, namespace, &deadline, &mut step).await?;
-    step.done();
-    let delete = Delete { dry_run: false, timeout: arguments.timeout };
-    handover.finish(delete, |one| delete.print("", one, printer)).await?;
-    unexposed.delete(delete, |one| delete.print("", one, printer)).await?;
-    applied.extend(applying.each(host.target(HOST), registrations, &mut report).await?);
-    protection::restore(host.target(HOST), &applied, printer).await?;
-    let mut step = progress.step("waiting for the host to reach the sidecars");
-    wait::registration(&host.client, plan.reach.as_ref(), &deadline, &mut step).await?;
-    step.done();
-    printer.note(&next(&host));
-    Ok(())
+/// The objects from the first one of this kind on.
+fn split_off(objects: &mut Vec<Value>, kind: &str) -> Vec<Value> {
+    let first = objects.iter().position(|object| object["kind"] == kind);
+    objects.split_off(first.unwrap_or(objects.len()))
 }
 
 /// The objects of the cluster that runs the sidecars for another host, without the foreign namespaces, and the
@@ -199,7 +271,7 @@ async fn objects_elsewhere(
     kubeconfig: &str,
     host_uid: &str,
     remote: &Connection,
-) -> Result<(Vec<Value>, Vec<String>), InstallError> {
+) -> Result<(Vec<Value>, Vec<String>), Failure> {
     let mut objects = plan.remote(kubeconfig)?;
     for program in objects.iter_mut().filter(|object| object["kind"] == "Deployment") {
         program["metadata"]["annotations"][names::HOST_UID] = host_uid.into();

@@ -10,19 +10,19 @@ use tokio::time::sleep;
 
 use super::plan::InstallPlan;
 use super::wait::Deadline;
-use super::{HOST, InstallError, RUNS_ON, cleanup, get};
+use super::{HOST, RUNS_ON, cleanup, get, made};
 use crate::apply::delete::Delete;
 use crate::apply::object::Object;
 use crate::apply::{Applied, Apply, ApplyError};
 use crate::cluster::connection::{Connection, NamedCluster};
-use crate::error::Failure;
+use crate::error::{CommandLine, Failure};
 use crate::progress::Step;
 
 /// The plan with the address of the load balancer, if it already has one.
 pub(crate) async fn with_known_address(
     plan: InstallPlan,
     runs_on: &Connection,
-) -> Result<InstallPlan, InstallError> {
+) -> Result<InstallPlan, Failure> {
     if !plan.lacks_address() {
         return Ok(plan);
     }
@@ -40,17 +40,21 @@ pub(crate) async fn with_new_address(
     report: impl FnMut(&Applied),
 ) -> Result<InstallPlan, Failure> {
     let namespace = &plan.parameters.namespace;
-    let mut objects = plan.parameters.home().map_err(InstallError::Manifest)?;
+    let mut objects = made(plan.parameters.home())?;
     super::host::keep_foreign_namespaces(&runs_on.client, &mut objects).await?;
-    objects.extend(plan.parameters.direct_service().map_err(InstallError::Manifest)?);
+    objects.extend(made(plan.parameters.direct_service())?);
     applying.each(runs_on.target(RUNS_ON), objects, report).await?;
     loop {
         if let Some(server) = address(&runs_on.client, namespace).await? {
             return Ok(plan.with_direct_server(server));
         }
         if deadline.is_over() {
-            let (kubectl, namespace) = (runs_on.cluster.kubectl(), namespace.clone());
-            return Err(InstallError::NoAddress { kubectl, namespace }.into());
+            let shown = format!("{} -n {namespace} describe service {SERVICE}", runs_on.cluster.kubectl());
+            let hint = CommandLine::new(shown).that(
+                "shows why; --direct-server=URL names an address that is known, and --expose=none does without",
+            );
+            let text = format!("the load balancer of Service {SERVICE} has no address");
+            return Err(Failure::new(text).with_hint(hint));
         }
         step.update(&format!("the load balancer of Service {SERVICE} has no address yet"));
         sleep(POLL).await;
@@ -89,7 +93,7 @@ impl<'a> Unexposed<'a> {
     }
 }
 
-async fn address(client: &kube::Client, namespace: &str) -> Result<Option<Server>, InstallError> {
+async fn address(client: &kube::Client, namespace: &str) -> Result<Option<Server>, Failure> {
     let service = get(client, &format!("/api/v1/namespaces/{namespace}/services/{SERVICE}")).await?;
     let Some(address) = assigned(&service) else { return Ok(None) };
     let host = match address.parse::<IpAddr>() {
@@ -98,7 +102,10 @@ async fn address(client: &kube::Client, namespace: &str) -> Result<Option<Server
     };
     match format!("https://{host}").parse() {
         Ok(server) => Ok(Some(server)),
-        Err(_) => Err(InstallError::BadAddress { address: address.to_owned() }),
+        Err(_) => Err(Failure::new(format!(
+            "the load balancer of Service {SERVICE} has an invalid address: {address:?}"
+        ))
+        .with_hint("--direct-server=URL names the address")),
     }
 }
 

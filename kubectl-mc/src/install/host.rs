@@ -5,31 +5,47 @@ use std::fmt;
 use kubectl_mc_api::names::{API_SERVICE, KUBECTL_MC, MANAGED_BY, SIDECAR};
 use serde_json::Value;
 
-use super::{InstallError, get};
+use super::{get, get_from};
+use crate::cluster::connection::NamedCluster;
 use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
+use crate::error::Failure;
 use crate::next_command::quoted;
 
 /// Fails if the sidecar could not work, or if another tool installed it.
-pub(crate) async fn check(client: &kube::Client, namespace: &str) -> Result<(), InstallError> {
-    let version = get(client, "/version").await?;
+pub(crate) async fn check(host: NamedCluster<'_>, namespace: &str) -> Result<(), Failure> {
+    let version = get_from(host, "/version").await?;
     let version = version["gitVersion"].as_str().unwrap_or_default();
     if KubernetesVersion::parse(version).is_some_and(|version| version < HOST_MINIMUM) {
-        return Err(InstallError::OldHost { version: version.to_owned() });
+        return Err(Failure::new(format!(
+            "nothing was applied: the host is Kubernetes {version}; a host must have Kubernetes {HOST_MINIMUM} or later"
+        ))
+        .with_hint("upgrade the host, or name another: --context=NAME; clusters that are older can be members"));
     }
     let published =
-        get(client, "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication").await?;
+        get_from(host, "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
+            .await?;
     let missing = missing(&published["data"]);
     if !missing.is_empty() {
-        return Err(InstallError::NoFrontProxy { missing: missing.join(", ") });
+        return Err(Failure::new(format!(
+            "nothing was applied: the host's kube-apiserver has no front proxy configured: {} in ConfigMap \
+             kube-system/extension-apiserver-authentication",
+            missing.join(", ")
+        ))
+        .with_hint(
+            "start the host's kube-apiserver with --requestheader-client-ca-file, --requestheader-username-headers, \
+             --requestheader-group-headers, --proxy-client-cert-file and --proxy-client-key-file (Kubernetes: \
+             \"Configure the aggregation layer\")",
+        ));
     }
-    let deployment = get(client, &deployment(namespace)).await?;
+    let deployment = get_from(host, &deployment(namespace)).await?;
     match HelmRelease::of(&deployment) {
-        Some(release) => Err(InstallError::Foreign {
-            owner: release.to_string(),
-            hint: format!("upgrade it by Helm: {}", release.command("upgrade")),
-        }),
+        Some(release) => Err(release.owns("upgrade it by Helm", "upgrade")),
         None => Ok(()),
     }
+}
+
+pub(crate) fn installed_by(owner: impl fmt::Display) -> Failure {
+    Failure::new(format!("nothing was changed: the sidecar was installed by {owner}"))
 }
 
 /// The path of the sidecars' Deployment.
@@ -56,6 +72,11 @@ impl<'a> HelmRelease<'a> {
             name: text("meta.helm.sh/release-name"),
             namespace: text("meta.helm.sh/release-namespace"),
         })
+    }
+
+    /// The failure of a command that would change the release; Helm's verb does it instead.
+    pub(crate) fn owns(&self, instead: &str, verb: &str) -> Failure {
+        installed_by(self).with_hint(format!("{instead}: {}", self.command(verb)))
     }
 
     /// Helm's command for the release.
@@ -87,7 +108,7 @@ fn missing(published: &Value) -> Vec<String> {
 pub(crate) async fn keep_foreign_namespaces(
     client: &kube::Client,
     objects: &mut Vec<Value>,
-) -> Result<Vec<String>, InstallError> {
+) -> Result<Vec<String>, Failure> {
     let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let namespaces: Vec<_> = objects.iter().filter(|object| is_namespace(object)).map(name).collect();
     let mut foreign = Vec::new();

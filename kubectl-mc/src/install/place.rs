@@ -9,35 +9,36 @@ use serde_json::Value;
 
 use super::host::HelmRelease;
 use super::plan::InstallPlan;
-use super::{InstallError, get, host};
-use crate::cluster::connection::Connection;
+use super::{HOST, RUNS_ON, get, get_from, host};
+use crate::cluster::connection::{Connection, NamedCluster};
+use crate::error::{CommandLine, Failure};
 use crate::next_command::quoted;
 
 /// Fails if an install would move the sidecars.
-pub(crate) async fn check(host: &Connection, plan: &InstallPlan) -> Result<(), InstallError> {
+pub(crate) async fn check(host: &Connection, plan: &InstallPlan) -> Result<(), Failure> {
     let (namespace, run_on) = (&plan.parameters.namespace, plan.run_on.as_deref());
     let again = |namespace: &str, more: &str| {
         let words = format!("{} install -n {namespace} {}", host.cluster.kubectl_mc(), plan.flags);
         format!("{}{more}", words.trim_end())
     };
-    if let Some(installed) = other_namespace(&host.client, namespace).await? {
-        let hint = format!(
-            "install them there: {}; to move them, remove them there first: {}",
-            again(&installed, ""),
-            uninstall(host, &installed, run_on)
-        );
-        return Err(InstallError::OtherNamespace { installed, given: namespace.clone(), hint });
+    if let Some(installed) = other_namespace(host.target(HOST), namespace).await? {
+        let there = CommandLine::new(again(&installed, "")).after("install them there");
+        let removal = CommandLine::new(uninstall(host, &installed, run_on));
+        let hint = there.and(removal.after("to move them, remove them there first"));
+        return Err(in_other_namespace(&installed, namespace).with_hint(hint));
     }
     if run_on.is_some() {
         return Ok(());
     }
     if let Some(reach) = reach_elsewhere(&host.client, namespace).await? {
-        let hint = format!(
-            "name that cluster: {}; to run them on the host, remove them there first: {} --run-on=CONTEXT",
-            again(namespace, &format!(" --run-on=CONTEXT {reach}")),
-            uninstall(host, namespace, None)
-        );
-        return Err(InstallError::RunElsewhere { namespace: namespace.clone(), hint });
+        let there = CommandLine::new(again(namespace, &format!(" --run-on=CONTEXT {reach}")));
+        let removal = CommandLine::new(format!("{} --run-on=CONTEXT", uninstall(host, namespace, None)));
+        let removal = removal.after("to run them on the host, remove them there first");
+        return Err(Failure::usage(format!(
+            "nothing was applied: Service {namespace}/{SIDECAR} of the host leads to sidecars in another cluster, which \
+             --run-on does not name"
+        ))
+        .with_hint(there.after("name that cluster").and(removal)));
     }
     Ok(())
 }
@@ -47,14 +48,14 @@ pub(crate) async fn check_removal(
     host: &Connection,
     namespace: &str,
     run_on: Option<&str>,
-) -> Result<(), InstallError> {
-    if let Some(installed) = other_namespace(&host.client, namespace).await? {
-        let hint = format!("remove them there: {}", uninstall(host, &installed, run_on));
-        return Err(InstallError::OtherNamespace { installed, given: namespace.to_owned(), hint });
+) -> Result<(), Failure> {
+    if let Some(installed) = other_namespace(host.target(HOST), namespace).await? {
+        let removal = CommandLine::new(uninstall(host, &installed, run_on));
+        return Err(in_other_namespace(&installed, namespace).with_hint(removal.after("remove them there")));
     }
     // Their sidecars would stay, while the registrations and credentials of the members are lost.
     for path in [host::registration(), host::deployment(namespace)] {
-        let object = get(&host.client, &path).await?;
+        let object = get_from(host.target(HOST), &path).await?;
         if !object.is_null() && !is_ours(&object) {
             return Err(foreign(&object, &path, host));
         }
@@ -62,16 +63,19 @@ pub(crate) async fn check_removal(
     Ok(())
 }
 
-fn foreign(object: &Value, path: &str, host: &Connection) -> InstallError {
+fn in_other_namespace(installed: &str, given: &str) -> Failure {
+    Failure::usage(format!(
+        "nothing was changed: the sidecars are installed in namespace {installed}, not in {given}"
+    ))
+}
+
+fn foreign(object: &Value, path: &str, host: &Connection) -> Failure {
     match HelmRelease::of(object) {
-        Some(release) => InstallError::Foreign {
-            owner: release.to_string(),
-            hint: format!("remove it by Helm: {}", release.command("uninstall")),
-        },
-        None => InstallError::Foreign {
-            owner: "another tool".to_owned(),
-            hint: format!("remove it by that tool; see: {} get --raw {path}", host.cluster.kubectl()),
-        },
+        Some(release) => release.owns("remove it by Helm", "uninstall"),
+        None => {
+            let shown = CommandLine::new(format!("{} get --raw {path}", host.cluster.kubectl()));
+            host::installed_by("another tool").with_hint(shown.after("remove it by that tool; see"))
+        }
     }
 }
 
@@ -82,7 +86,7 @@ pub(crate) async fn check_elsewhere(
     remote: &Connection,
     namespace: &str,
     hint: &str,
-) -> Result<String, InstallError> {
+) -> Result<String, Failure> {
     let system = get(&host.client, "/api/v1/namespaces/kube-system").await?;
     let uid = system["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let client = &remote.client;
@@ -103,7 +107,9 @@ pub(crate) async fn check_elsewhere(
             "that cluster itself".to_owned()
         }
     };
-    Err(InstallError::OtherHost { namespace: namespace.to_owned(), other, hint: hint.to_owned() })
+    let text =
+        format!("nothing was changed: the sidecars in namespace {namespace} of the {RUNS_ON} serve {other}");
+    Err(Failure::usage(text).with_hint(hint))
 }
 
 /// The command that removes the applied objects.
@@ -114,8 +120,8 @@ pub(crate) fn uninstall(host: &Connection, namespace: &str, run_on: Option<&str>
 }
 
 /// The namespace to which the plugin's registration leads, if it is not this one.
-async fn other_namespace(client: &kube::Client, namespace: &str) -> Result<Option<String>, InstallError> {
-    let registration = get(client, &host::registration()).await?;
+async fn other_namespace(host: NamedCluster<'_>, namespace: &str) -> Result<Option<String>, Failure> {
+    let registration = get_from(host, &host::registration()).await?;
     let installed = registration["spec"]["service"]["namespace"].as_str();
     let other = installed.filter(|installed| is_ours(&registration) && *installed != namespace);
     Ok(other.map(str::to_owned))
@@ -125,7 +131,7 @@ async fn other_namespace(client: &kube::Client, namespace: &str) -> Result<Optio
 pub(crate) async fn reach_elsewhere(
     client: &kube::Client,
     namespace: &str,
-) -> Result<Option<String>, InstallError> {
+) -> Result<Option<String>, Failure> {
     let service = get(client, &format!("/api/v1/namespaces/{namespace}/services/{SIDECAR}")).await?;
     // A Service of sidecars on the host itself selects their pods.
     let selects_pods = service["spec"]["selector"].as_object().is_some_and(|labels| !labels.is_empty());

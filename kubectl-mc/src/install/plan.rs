@@ -6,9 +6,11 @@ use kubectl_mc_api::manifests::values::{self, SecretName};
 use kubectl_mc_api::manifests::{self, Parameters, Reach, Values};
 use serde_json::{Value, json};
 
-use super::InstallError;
+use super::made;
 use crate::apply::recorded_flags::RecordedFlags;
 use crate::cli::{Certificates, Expose, InstallArgs, PullPolicy, RELEASED_IMAGE};
+use crate::error::{Context, Failure};
+use crate::exit::ExitStatus;
 
 /// The objects to install, and the cluster for them.
 pub(crate) struct InstallPlan {
@@ -21,7 +23,7 @@ pub(crate) struct InstallPlan {
 }
 
 impl InstallPlan {
-    pub(crate) fn of(arguments: &InstallArgs, flags: RecordedFlags) -> Result<Self, InstallError> {
+    pub(crate) fn of(arguments: &InstallArgs, flags: RecordedFlags) -> Result<Self, Failure> {
         let addresses = || arguments.endpoint.iter().map(std::net::SocketAddr::ip).collect();
         let reach = match (&arguments.external_name, arguments.endpoint.first()) {
             (Some(name), _) => Some(Reach::Name(name.clone())),
@@ -34,10 +36,15 @@ impl InstallPlan {
         if arguments.run_on.is_some()
             && parameters.values.certificates == manifests::Certificates::CertManager
         {
-            return Err(InstallError::IssuedElsewhere);
+            return Err(Failure::usage("--certificates=cert-manager and --run-on cannot be combined").with_hint(
+                "cert-manager in that cluster cannot update the APIService of this host; omit --certificates",
+            ));
         }
         if arguments.run_on.is_some() && parameters.values.metrics.pod_monitor.enabled {
-            return Err(InstallError::ScrapedElsewhere);
+            return Err(Failure::usage("metrics.podMonitor and --run-on cannot be combined").with_hint(
+                "create a PodMonitor in that cluster, with a token of this host: \
+                 https://github.com/kubectl-mc/kubectl-mc/blob/main/docs/how-to/monitoring.md",
+            ));
         }
         Ok(Self { parameters, run_on: arguments.run_on.clone(), reach, flags })
     }
@@ -54,7 +61,7 @@ impl InstallPlan {
     }
 
     /// The host's objects, with the registration last.
-    pub(crate) fn host(&self) -> Result<Vec<Value>, InstallError> {
+    pub(crate) fn host(&self) -> Result<Vec<Value>, Failure> {
         let objects = match &self.reach {
             Some(reach) => self.parameters.host_of_remote(reach),
             None => self.parameters.host(),
@@ -63,13 +70,13 @@ impl InstallPlan {
     }
 
     /// The objects of the cluster that runs the sidecars, if it is not the host.
-    pub(crate) fn remote(&self, kubeconfig: &str) -> Result<Vec<Value>, InstallError> {
+    pub(crate) fn remote(&self, kubeconfig: &str) -> Result<Vec<Value>, Failure> {
         self.recorded(self.parameters.remote(kubeconfig))
     }
 
     /// The same objects with the flags in an annotation of the Deployment.
-    fn recorded(&self, objects: Result<Vec<Value>, manifests::Error>) -> Result<Vec<Value>, InstallError> {
-        let mut objects = objects.map_err(InstallError::Manifest)?;
+    fn recorded(&self, objects: Result<Vec<Value>, manifests::Error>) -> Result<Vec<Value>, Failure> {
+        let mut objects = made(objects)?;
         objects.iter().try_for_each(each_sidecar_flag_once)?;
         self.flags.write(&mut objects, "Deployment");
         Ok(objects)
@@ -78,7 +85,7 @@ impl InstallPlan {
 
 /// The sidecar refuses to start with a flag that is given twice: by the manifest itself, in `extraArgs` or by
 /// `--sidecar-flag`.
-fn each_sidecar_flag_once(object: &Value) -> Result<(), InstallError> {
+fn each_sidecar_flag_once(object: &Value) -> Result<(), Failure> {
     let containers = object["spec"]["template"]["spec"]["containers"].as_array().into_iter().flatten();
     for container in containers {
         let words = container["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -86,8 +93,11 @@ fn each_sidecar_flag_once(object: &Value) -> Result<(), InstallError> {
         for word in words.filter(|word| word.starts_with("--")) {
             let name = |word: &str| word.split('=').next().unwrap_or_default().to_owned();
             if let Some(first) = seen.iter().find(|first| name(first) == name(word)) {
-                let (first, second) = ((*first).to_owned(), word.to_owned());
-                return Err(InstallError::SidecarFlagTwice { first, second });
+                let text = format!("the sidecar would get a flag twice: {first} and {word}");
+                return Err(Failure::usage(text).with_hint(
+                    "give it once: by --sidecar-flag, in extraArgs of --values, or by the flag of install for it; lists \
+                     take commas",
+                ));
             }
             seen.push(word);
         }
@@ -95,18 +105,23 @@ fn each_sidecar_flag_once(object: &Value) -> Result<(), InstallError> {
     Ok(())
 }
 
-fn image(flag: Option<&str>, values: &Values, released: Option<&str>) -> Result<String, InstallError> {
+fn image(flag: Option<&str>, values: &Values, released: Option<&str>) -> Result<String, Failure> {
     let named = flag.map(str::to_owned).or_else(|| values.image.reference());
-    named.or_else(|| released.map(str::to_owned)).ok_or(InstallError::NoImage)
+    named.or_else(|| released.map(str::to_owned)).ok_or_else(|| {
+        Failure::usage("no image of mc-sidecar: this build of kubectl-mc does not name one").with_hint(
+            "--image=IMAGE names the image, and `make image` builds it; a release build needs no flag",
+        )
+    })
 }
 
 /// The values of the file, overridden by the flags.
-fn merged(arguments: &InstallArgs) -> Result<Values, InstallError> {
+fn merged(arguments: &InstallArgs) -> Result<Values, Failure> {
     let mut values = match &arguments.values {
         Some(file) => {
-            let failed = |reason: String| InstallError::Values { file: file.clone(), reason };
-            let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
-            Values::parse(&text).map_err(|error| failed(error.to_string()))?
+            let what = || format!("cannot read the values of {}", file.display());
+            let text = std::fs::read_to_string(file).context(what);
+            let values = text.and_then(|text| Values::parse(&text).context(what));
+            values.map_err(|failure| failure.with_status(ExitStatus::Usage))?
         }
         None => Values::default(),
     };
@@ -138,9 +153,17 @@ fn merged(arguments: &InstallArgs) -> Result<Values, InstallError> {
     values.direct.server = arguments.direct_server.clone().or(values.direct.server);
     match (values.direct.expose, &values.direct.server) {
         (values::Expose::Nowhere, Some(server)) => {
-            return Err(InstallError::NotExposed { server: server.to_string() });
+            return Err(Failure::usage(format!("the direct endpoint {server} is not exposed"))
+                .with_hint("--expose=LoadBalancer or --expose=NodePort exposes it; omit the URL for none"));
         }
-        (values::Expose::NodePort, None) => return Err(InstallError::NoDirectServer),
+        (values::Expose::NodePort, None) => {
+            return Err(Failure::usage(
+                "--expose=NodePort needs --direct-server: the address of the nodes for clients is not known",
+            )
+            .with_hint(
+                "for example --direct-server=https://nodes.example.com:30443, with direct.nodePort=30443",
+            ));
+        }
         _ => {}
     }
     match arguments.list_for.as_slice() {
@@ -151,7 +174,10 @@ fn merged(arguments: &InstallArgs) -> Result<Values, InstallError> {
     if !arguments.inventory.is_empty() {
         values.inventory.clone_from(&arguments.inventory);
     }
-    Origin::hub_of(&values.inventory)?;
+    Origin::hub_of(&values.inventory).map_err(|error| {
+        Failure::usage(error.to_string())
+            .with_hint("--inventory=membercluster,karmada or --inventory=membercluster,kubeadmiral")
+    })?;
     values.priority_class_name = arguments.priority_class.clone().unwrap_or(values.priority_class_name);
     values.node_selector.extend(arguments.node_selector.iter().cloned());
     values.tolerations.extend(arguments.toleration.iter().cloned());
@@ -162,7 +188,8 @@ fn merged(arguments: &InstallArgs) -> Result<Values, InstallError> {
     }
     values.extra_args.extend(arguments.sidecar_flag.iter().cloned());
     if values.certificates == manifests::Certificates::Secret && values.tls.secret_name.is_empty() {
-        return Err(InstallError::NoServingSecret);
+        return Err(Failure::usage("certificates is Secret, and tls.secretName is empty")
+            .with_hint("set tls.secretName to the name of the Secret"));
     }
     Ok(values)
 }
@@ -177,6 +204,6 @@ mod tests {
         assert_eq!(image(None, &none, Some("released@sha256:0")).unwrap(), "released@sha256:0");
         assert_eq!(image(None, &some, Some("released@sha256:0")).unwrap(), "r:v1");
         assert_eq!(image(Some("flag"), &some, Some("released@sha256:0")).unwrap(), "flag");
-        assert!(matches!(image(None, &none, None), Err(InstallError::NoImage)));
+        assert_eq!(image(None, &none, None).unwrap_err().status, ExitStatus::Usage);
     }
 }

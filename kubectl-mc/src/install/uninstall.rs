@@ -45,8 +45,7 @@ async fn uninstall(
         Some(context) => Some(remote::connect(context, options, env).await?),
         None => None,
     };
-    let checked = place::check_removal(&host, namespace, run_on.as_deref()).await;
-    checked.map_err(|error| error.from(host.target(HOST)))?;
+    place::check_removal(&host, namespace, run_on.as_deref()).await?;
     if let Some(remote) = &remote {
         let hint = "without --run-on, only the objects on the host are removed";
         place::check_elsewhere(&host, remote, namespace, hint).await?;

@@ -10,10 +10,11 @@ use kubectl_mc_api::path::PROXY_GROUP_VERSION;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::{InstallError, get};
+use super::get;
 use crate::cluster::connection::Connection;
 use crate::cluster::fields::condition;
 use crate::cluster::pods::{self, Problem};
+use crate::error::{CommandLine, Failure, Hint};
 use crate::progress::Step;
 
 /// The end of the wait; a duration of 0 means no deadline.
@@ -36,7 +37,7 @@ pub(crate) async fn deployment(
     namespace: &str,
     deadline: &Deadline,
     step: &mut Step<'_>,
-) -> Result<(), InstallError> {
+) -> Result<(), Failure> {
     let client = &runs_on.client;
     let of_namespace = format!("namespaces/{namespace}");
     let path = format!("/apis/apps/v1/{of_namespace}/deployments/{SIDECAR}");
@@ -67,7 +68,8 @@ pub(crate) async fn deployment(
             if let Some(pod) = problem.as_ref().and_then(Problem::crashed) {
                 reason = format!("{reason}{}", pods::last_words(client, namespace, pod, SIDECAR).await);
             }
-            return Err(InstallError::NotAvailable { reason, hint: hint(runs_on, namespace, uninstall) });
+            let failure = Failure::new(format!("the sidecars are not available: {reason}"));
+            return Err(failure.with_hint(hint(runs_on, namespace, uninstall)));
         }
         step.update(&state);
         sleep(POLL).await;
@@ -84,12 +86,12 @@ fn available(deployment: &Value) -> String {
     format!("{} of {} available{before}", count("availableReplicas"), deployment["spec"]["replicas"])
 }
 
-fn hint(runs_on: &Connection, namespace: &str, uninstall: &str) -> String {
+fn hint(runs_on: &Connection, namespace: &str, uninstall: &str) -> Hint {
     let kubectl = runs_on.cluster.kubectl();
-    format!(
-        "`{kubectl} -n {namespace} describe pods -l {SELECTOR}` shows the details; sidecars that ran before keep serving; \
-         run install again, or `{uninstall}`"
-    )
+    CommandLine::new(format!("{kubectl} -n {namespace} describe pods -l {SELECTOR}"))
+        .that("shows the details; sidecars that ran before keep serving; run install again, or `")
+        .then(CommandLine::new(uninstall))
+        .then("`")
 }
 
 /// Waits until the host's kube-apiserver forwards requests to a sidecar. An APIService is Available as soon
@@ -100,11 +102,12 @@ pub(crate) async fn registration(
     reach: Option<&Reach>,
     deadline: &Deadline,
     step: &mut Step<'_>,
-) -> Result<(), InstallError> {
+) -> Result<(), Failure> {
     loop {
         let Some(state) = obstacle(client).await? else { return Ok(()) };
         if deadline.is_over() {
-            return Err(InstallError::NotReached { reason: state, hint: way(reach) });
+            let failure = Failure::new(format!("the host cannot reach the sidecars: {state}"));
+            return Err(failure.with_hint(way(reach)));
         }
         step.update(&state);
         sleep(POLL).await;
@@ -112,7 +115,7 @@ pub(crate) async fn registration(
 }
 
 /// Why the host does not forward requests to a sidecar; `None` if it does.
-async fn obstacle(host: &kube::Client) -> Result<Option<String>, InstallError> {
+async fn obstacle(host: &kube::Client) -> Result<Option<String>, Failure> {
     let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}");
     if let Some(reason) = unavailable(&get(host, &path).await?) {
         return Ok(Some(reason));

@@ -2,8 +2,6 @@
 
 use kubectl_mc_api::{ClusterName, direct, names};
 
-use crate::apply::Apply;
-use crate::apply::delete::Delete;
 use crate::cli::{Flags, JoinArgs, MemberArgs};
 use crate::cluster::connection;
 use crate::cluster::context::ClusterContext;
@@ -22,7 +20,7 @@ use crate::join::print::Halves;
 use crate::join::side::Side;
 use crate::join::steps::{Joined, StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey};
-use crate::join::{agent, bindable_roles, enroll, manifest, next, renew, restore, service_accounts};
+use crate::join::{agent, bindable_roles, enroll, manifest, next, renew, restore};
 use crate::printer::Printer;
 use crate::settings::{self, ClusterNamesError, Settings};
 
@@ -158,37 +156,19 @@ async fn join(
     member: &Side,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let JoinArgs { labels, no_host_admins, dry_run, yes, bindable_roles, .. } = arguments;
+    let JoinArgs { no_host_admins, dry_run, bindable_roles, service_accounts, .. } = arguments;
     let token_life = arguments.token_life();
     let timeout = arguments.timeout(matches!(way, Way::Agent(_)));
     let is_local = matches!(&way, Way::Direct(endpoint) if endpoint.locality().is_some());
     let (on_host, on_member) = (HostSurvey::of(host).await?, MemberSurvey::of(member, is_local).await?);
-    let (host_kubectl, member_kubectl) = (host.at.cluster.kubectl(), member.at.cluster.kubectl());
-    let names = Names {
-        cluster: name,
-        host_kubectl: &host_kubectl,
-        member_kubectl: &member_kubectl,
-        member_context: member.at.cluster.context.as_deref(),
-    };
     // A change to an address that was interrupted may have left the account of the agent.
     let has_agent = agent::renew::is_by_agent(host, &on_host.namespace, name).await?
         || host.readable(&agent::account::path_of(name)).await?.is_some();
-    let (endpoint, by_agent) = match way {
-        Way::Direct(endpoint) => (endpoint, None),
-        Way::Agent(plan) => {
-            let published = host.readable(&direct::path()).await?.unwrap_or_default();
-            let plan = plan.with_direct_endpoint(&published);
-            let survey = AgentSurvey::of(&plan, host, member).await?;
-            (plan.endpoint(Some(&survey.found), survey.root_ca.clone()), Some((plan, survey)))
-        }
-    };
-    let mut findings = preflight::check(&names, &on_host, &on_member, &endpoint, token_life);
-    match &by_agent {
-        Some((plan, survey)) => findings.extend(survey.findings(&names, plan)),
-        None => findings.extend(preflight::agent_is_kept(name, has_agent, &endpoint)),
-    }
+    let (endpoint, by_agent) = way.survey(host, member).await?;
     let endpoint = &endpoint;
-    let agent_steps = by_agent.as_ref().map(|(plan, survey)| AgentSteps {
+    let surveys = Surveys { host, member, on_host: &on_host, on_member: &on_member };
+    surveys.judge(name, arguments, endpoint, by_agent.as_ref(), has_agent, printer)?;
+    let agent = by_agent.as_ref().map(|(plan, survey)| AgentSteps {
         name,
         plan,
         found: &survey.found,
@@ -196,13 +176,10 @@ async fn join(
         member,
         clock: on_host.clock,
     });
-    findings.extend(bindable_roles.iter().flat_map(bindable_roles::findings));
-    judge(findings, *yes || *dry_run, printer)?;
 
     // Without the flag, the list in the ConfigMap of the member's administrators applies.
     let policy = on_member.policy.as_ref();
     let roles = bindable_roles.clone().unwrap_or_else(|| bindable_roles::listed(policy));
-    let list = bindable_roles::patch(policy, &roles);
     let side = MemberSide {
         cluster: name,
         host_uid: Some(&on_host.uid),
@@ -217,63 +194,111 @@ async fn join(
     let member_objects = side.objects(manifest::member()?);
     let mut surplus = side.surplus(member.readable(&host_admins_binding()).await?.as_ref());
     surplus.extend(bindable_roles::surplus(member, &on_member, &roles).await?);
-    let registration = objects::member_cluster(name, labels, Some(&on_member.uid));
-    // A dry run also checks admission and RBAC escalation before anything is written.
-    let try_only = Apply { dry_run: true, force_conflicts: true };
-    let agent_objects = agent_steps.as_ref().map(AgentSteps::on_member).transpose()?.unwrap_or_default();
-    let judged =
-        try_only.all(member.target(), agent_objects.into_iter().chain(member_objects.clone())).await?;
-    if *dry_run {
-        let secrets = [name.member_secret(), name.manager_secret()];
-        let secrets = secrets.iter().map(|secret| objects::secret(&on_host.namespace, secret, endpoint));
-        let account = agent_steps.as_ref().map(AgentSteps::on_host).unwrap_or_default();
-        let on_host = account.into_iter().chain([registration]).chain(secrets);
-        let registered = try_only.all(host.target(), on_host).await?;
-        registered.iter().for_each(|one| printer.out_line(&format!("host: {}", one.line(true))));
-        judged.iter().for_each(|one| printer.out_line(&format!("member: {}", one.line(true))));
-        if let Some(list) = &list {
-            printer.out_line(&format!("member: {}", bindable_roles::write(member, list, true).await?));
-        }
-        if let Some(accounts) = arguments.service_accounts {
-            printer.out_line(&format!("host: {} (not written)", service_accounts::line(name, accounts)));
-        }
-        let try_only = Delete { dry_run: true, timeout };
-        let deleted = try_only.all(member.target(), surplus.into_iter()).await?;
-        deleted.iter().for_each(|one| printer.out_line(&format!("member: {one} deleted (server dry run)")));
-        return Ok(ExitStatus::Success);
-    }
     let steps = Steps {
         name,
         host,
         member,
         endpoint,
-        agent: agent_steps,
+        agent,
         removes_agent: has_agent && by_agent.is_none(),
         namespace: &on_host.namespace,
-        registration,
+        registration: objects::member_cluster(name, &arguments.labels, Some(&on_member.uid)),
         member_objects,
-        bindable_roles: list,
-        service_accounts: arguments.service_accounts,
+        bindable_roles: bindable_roles::patch(policy, &roles),
+        service_accounts: *service_accounts,
         surplus,
         token_life,
         timeout,
         printer,
     };
+    // A dry run also checks admission and RBAC escalation before anything is written.
+    let judged = steps.judge_member().await?;
+    if *dry_run {
+        steps.preview(&judged).await?;
+        return Ok(ExitStatus::Success);
+    }
     // Each request is a step that can be repeated.
-    let Joined { granted, agent: of_agent } = steps.run().await.map_err(|error| not_joined(name, error))?;
+    let joined = steps.run().await.map_err(|error| not_joined(name, error))?;
+    report(name, host, &on_member, endpoint, &joined, printer).await?;
+    Ok(ExitStatus::Success)
+}
 
+impl Way {
+    /// The endpoint of the member, and the agent with its survey.
+    async fn survey(
+        self,
+        host: &Side,
+        member: &Side,
+    ) -> Result<(Endpoint, Option<(AgentPlan, AgentSurvey)>), Failure> {
+        let plan = match self {
+            Self::Direct(endpoint) => return Ok((endpoint, None)),
+            Self::Agent(plan) => plan,
+        };
+        let published = host.readable(&direct::path()).await?.unwrap_or_default();
+        let plan = plan.with_direct_endpoint(&published);
+        let survey = AgentSurvey::of(&plan, host, member).await?;
+        Ok((plan.endpoint(Some(&survey.found), survey.root_ca.clone()), Some((plan, survey))))
+    }
+}
+
+/// Both sides, as they are before the join.
+struct Surveys<'a> {
+    host: &'a Side,
+    member: &'a Side,
+    on_host: &'a HostSurvey,
+    on_member: &'a MemberSurvey,
+}
+
+impl Surveys<'_> {
+    /// Prints what speaks for and against the join; see [`judge`].
+    fn judge(
+        &self,
+        name: &ClusterName,
+        arguments: &JoinArgs,
+        endpoint: &Endpoint,
+        by_agent: Option<&(AgentPlan, AgentSurvey)>,
+        has_agent: bool,
+        printer: &Printer,
+    ) -> Result<(), Failure> {
+        let Self { host, member, on_host, on_member } = self;
+        let (host_kubectl, member_kubectl) = (host.at.cluster.kubectl(), member.at.cluster.kubectl());
+        let names = Names {
+            cluster: name,
+            host_kubectl: &host_kubectl,
+            member_kubectl: &member_kubectl,
+            member_context: member.at.cluster.context.as_deref(),
+        };
+        let mut findings = preflight::check(&names, on_host, on_member, endpoint, arguments.token_life());
+        match by_agent {
+            Some((plan, survey)) => findings.extend(survey.findings(&names, plan)),
+            None => findings.extend(preflight::agent_is_kept(name, has_agent, endpoint)),
+        }
+        findings.extend(arguments.bindable_roles.iter().flat_map(bindable_roles::findings));
+        judge(findings, arguments.yes || arguments.dry_run, printer)
+    }
+}
+
+/// Prints the result of a join and the next command.
+async fn report(
+    name: &ClusterName,
+    host: &Side,
+    on_member: &MemberSurvey,
+    endpoint: &Endpoint,
+    Joined { granted, agent }: &Joined,
+    printer: &Printer,
+) -> Result<(), Failure> {
     let next = next::command(host, name).await?;
     let place = if endpoint.via_agent { "through its agent" } else { &format!("at {}", endpoint.server) };
     printer.out_line(&format!("{name} is joined: Kubernetes {} {place}", on_member.version));
     printer.out_line(&granted.outage());
     let kubectl_mc = host.at.cluster.kubectl_mc();
-    let warning = of_agent.and_then(|agent| agent.warning(&kubectl_mc, name));
-    of_agent.iter().for_each(|agent| printer.out_line(&agent.absence()));
+    let warning = agent.as_ref().and_then(|agent| agent.warning(&kubectl_mc, name));
+    agent.iter().for_each(|agent| printer.out_line(&agent.absence()));
     for warning in granted.warning(&kubectl_mc, name).into_iter().chain(warning) {
         printer.note_line(&format!("warning: {warning}"));
     }
     printer.out_line(&format!("Next: {next}"));
-    Ok(ExitStatus::Success)
+    Ok(())
 }
 
 /// The cluster of the member's context, by default from the host's kubeconfig.
@@ -310,9 +335,8 @@ pub(super) fn judge(findings: Vec<Finding>, yes: bool, printer: &Printer) -> Res
             }
         }
     }
-    if !refused.is_empty() {
-        let failure = Failure::new(format!("cannot join: {}", refused.join("; ")));
-        return Err(failure.with_hint(Hint::of_prose(&hints.join("; "))));
+    if let Some(hint) = hints.into_iter().reduce(Hint::and) {
+        return Err(Failure::new(format!("cannot join: {}", refused.join("; "))).with_hint(hint));
     }
     if warned && !yes {
         confirm("Join despite the warnings?", printer)?;

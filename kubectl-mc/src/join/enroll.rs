@@ -24,7 +24,7 @@ use crate::cli::JoinArgs;
 use crate::cluster::connection;
 use crate::cluster::context::{ClusterContext, HostOptions};
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{Failure, mc};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 
@@ -179,10 +179,9 @@ fn is_joined(name: &ClusterName, secret: Option<&Value>) -> Option<Finding> {
     objects::CREDENTIAL.iter().any(|key| data[*key].is_string()).then(|| {
         Finding::Refused(
             format!("{name} is joined already"),
-            format!(
-                "choose another name; or, with a context of the member: kubectl mc join {name} --member-context=NAME --agent; \
-                 or remove it first: kubectl mc unjoin {name} --force"
-            ),
+            mc(format!("join {name} --member-context=NAME --agent"))
+                .after("choose another name; or, with a context of the member")
+                .and(mc(format!("unjoin {name} --force")).after("or remove it first")),
         )
     })
 }

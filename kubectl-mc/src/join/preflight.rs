@@ -13,16 +13,17 @@ use super::objects;
 use super::side::apart;
 use super::survey::{HostSurvey, MemberSurvey, Sidecar};
 use crate::cluster::kubernetes_version::{KubernetesVersion, MEMBER_ADMITTED, MEMBER_MINIMUM};
+use crate::error::{CommandLine, Hint, mc};
 
 /// The result of a check.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Finding {
     /// Information for the user.
     Fine(String),
     /// The user must confirm it.
     Warning(String),
     /// The join cannot continue: the reason and a hint.
-    Refused(String, String),
+    Refused(String, Hint),
 }
 
 /// Names of both sides, for messages and hints.
@@ -73,7 +74,7 @@ pub(crate) fn agent_is_kept(cluster: &ClusterName, has_agent: bool, endpoint: &E
             format!("{cluster} is joined through an agent, which this command would remove"),
             "add --agent to keep it; --server=URL sets the address at which the sidecar reaches the member, and removes \
              the agent"
-                .to_owned(),
+                .into(),
         )
     })
 }
@@ -83,11 +84,11 @@ fn sidecar(kubectl: &str, host: &HostSurvey) -> Finding {
         Sidecar::Installed => Finding::Fine("the sidecar answers on the host".to_owned()),
         Sidecar::Missing => Finding::Refused(
             "mc-sidecar is not installed on the host".to_owned(),
-            "install it: kubectl mc install".to_owned(),
+            mc("install").after("install it"),
         ),
         Sidecar::Unavailable(message) => Finding::Refused(
             format!("mc-sidecar does not answer on the host: {message}"),
-            format!("see: {kubectl} get apiservice {}", names::API_SERVICE),
+            CommandLine::new(format!("{kubectl} get apiservice {}", names::API_SERVICE)).after("see"),
         ),
     }
 }
@@ -105,7 +106,7 @@ pub(super) fn address(names: &Names<'_>, own_server: Option<&str>, endpoint: &En
     };
     Some(Finding::Refused(
         format!("the member's server {} is {}: the host's sidecar cannot reach it", endpoint.server, local),
-        hint,
+        hint.into(),
     ))
 }
 
@@ -115,7 +116,7 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
     if member.uid == host.uid && !host.uid.is_empty() {
         return Some(Finding::Refused(
             "the member is the host itself".to_owned(),
-            "choose the member by --member-context=NAME and the host by --context=NAME".to_owned(),
+            "choose the member by --member-context=NAME and the host by --context=NAME".into(),
         ));
     }
     let note = |key: &str| annotation(member.namespace.as_ref(), key);
@@ -127,16 +128,15 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
     );
     if let Some(other) = note(HOST_UID).filter(|other| *other != host.uid) {
         let name = note(CLUSTER).unwrap_or("?");
+        let member =
+            names.member_context.map_or_else(String::new, |context| format!("--member-context={context}"));
         return Some(Finding::Refused(
             format!(
                 "the cluster is joined to another host already, as {name} (that host's kube-system has uid {other})"
             ),
-            format!(
-                "unjoin it there: kubectl mc unjoin {name} --context=THAT-HOST {}; if that host is gone: {take_over}",
-                names
-                    .member_context
-                    .map_or_else(String::new, |context| format!("--member-context={context}")),
-            ),
+            mc(format!("unjoin {name} --context=THAT-HOST {member}"))
+                .after("unjoin it there")
+                .and(CommandLine::new(take_over).after("if that host is gone")),
         ));
     }
     let same = |entry: &&Value| objects::uid_of(entry) == Some(&member.uid);
@@ -152,9 +152,9 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
     if let Some(known) = by_uid.or(by_note).filter(|known| *known != cluster.as_str()) {
         return Some(Finding::Refused(
             format!("the cluster is joined already, as {known}"),
-            format!(
-                "use it as {known}: kubectl mc --cluster={known} get namespaces; or first: kubectl mc unjoin {known} --member-context=NAME"
-            ),
+            mc(format!("--cluster={known} get namespaces"))
+                .after(format!("use it as {known}"))
+                .and(mc(format!("unjoin {known} --member-context=NAME")).after("or first")),
         ));
     }
     let joined = by_uid.or(by_note).is_some();
@@ -170,7 +170,7 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
                 "choose another name, or delete that MemberCluster and its Secret first",
             ),
         };
-        return Some(Finding::Refused(format!("the name {cluster} is taken: {what}"), hint.to_owned()));
+        return Some(Finding::Refused(format!("the name {cluster} is taken: {what}"), hint.into()));
     }
     // A join annotates the namespace before it creates the account, so these accounts were made by hand,
     // perhaps for another host.
@@ -180,7 +180,7 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
                 "another host may use the cluster: namespace {} has accounts that no join has made",
                 names::NAMESPACE
             ),
-            format!("remove them there first; if no other host uses them: {take_over}"),
+            CommandLine::new(take_over).after("remove them there first; if no other host uses them"),
         ));
     }
     taken.map(|_| {
@@ -196,7 +196,7 @@ pub(super) fn hub_registers(cluster: &ClusterName, host: &HostSurvey) -> Option<
     hub.is_hub().then(|| {
         Finding::Refused(
             format!("the name {cluster} is taken: {} registers it", hub.title()),
-            format!("choose another name, or take it out of {} first: {}", hub.title(), hub.removal()),
+            format!("choose another name, or take it out of {} first: {}", hub.title(), hub.removal()).into(),
         )
     })
 }
@@ -207,9 +207,9 @@ pub(super) fn rights(side: &str, kubectl: &str, missing: &[String]) -> Option<Fi
     }
     Some(Finding::Refused(
         format!("you lack rights on the {side}: {}", missing.join("; ")),
-        format!(
-            "ask an admin of the {side}, or hand them the commands of: kubectl mc join --print; see: {kubectl} auth can-i --list"
-        ),
+        mc("join --print")
+            .after(format!("ask an admin of the {side}, or hand them the commands of"))
+            .and(CommandLine::new(format!("{kubectl} auth can-i --list")).after("see")),
     ))
 }
 
@@ -222,7 +222,7 @@ fn version(member: &MemberSurvey) -> Vec<Finding> {
             format!(
                 "the member is Kubernetes {version}; a member must have Kubernetes {MEMBER_ADMITTED} or later"
             ),
-            "upgrade the member first".to_owned(),
+            "upgrade the member first".into(),
         )];
     }
     let mut findings = Vec::new();
@@ -248,10 +248,9 @@ fn token_request(names: &Names<'_>, member: &MemberSurvey) -> Option<Finding> {
     (!member.token_request).then(|| {
         Finding::Refused(
             "the member serves no TokenRequest (serviceaccounts/token), so the plugin cannot request a token that expires".to_owned(),
-            format!(
-                "it is part of Kubernetes since 1.22; see: {} get --raw /api/v1; or register the member by hand, with a credential that you renew yourself",
-                names.member_kubectl
-            ),
+            CommandLine::new(format!("{} get --raw /api/v1", names.member_kubectl))
+                .after("it is part of Kubernetes since 1.22; see")
+                .and("or register the member by hand, with a credential that you renew yourself"),
         )
     })
 }
@@ -266,7 +265,7 @@ fn clock(host: &HostSurvey, member: &MemberSurvey, token_life: Duration) -> Opti
                 "the clocks of host and member are {} s apart: tokens would expire before they are renewed",
                 skew.as_secs()
             ),
-            "synchronize the clocks (NTP) first".to_owned(),
+            "synchronize the clocks (NTP) first".into(),
         ));
     }
     (skew > TOLERABLE_SKEW)

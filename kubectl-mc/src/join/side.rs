@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::apply::FIELD_MANAGER;
 use crate::cluster::client::{self, Reply};
 use crate::cluster::connection::{Connection, NamedCluster};
-use crate::error::Explain;
+use crate::error::{CommandLine, Explain, Hint};
 use crate::server_text::ServerText;
 
 #[cfg(test)]
@@ -145,13 +145,13 @@ pub(crate) enum SideError {
 }
 
 impl Explain for SideError {
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::Unreachable { .. } => {
-                Some("check the network, and the server of the kubeconfig context".to_owned())
+                Some("check the network, and the server of the kubeconfig context".into())
             }
             Self::Unauthorized { kubectl, .. } => {
-                Some(format!("log in to it again, then try: {kubectl} auth whoami"))
+                Some(CommandLine::new(format!("{kubectl} auth whoami")).after("log in to it again, then try"))
             }
             Self::Refused { .. } => None,
         }

@@ -58,6 +58,35 @@ pub(crate) struct Joined {
 }
 
 impl Steps<'_> {
+    /// The result of a dry run of the member's objects.
+    pub(crate) async fn judge_member(&self) -> Result<Vec<Applied>, Failure> {
+        let of_agent = self.agent.as_ref().map(AgentSteps::on_member).transpose()?.unwrap_or_default();
+        let objects = of_agent.into_iter().chain(self.member_objects.clone());
+        Ok(TRY_ONLY.all(self.member.target(), objects).await?)
+    }
+
+    /// Prints what the join would write and delete; `judged` is the result on the member.
+    pub(crate) async fn preview(self, judged: &[Applied]) -> Result<(), Failure> {
+        let Self { name, host, member, endpoint, namespace, printer, .. } = self;
+        let secrets = [name.member_secret(), name.manager_secret()];
+        let secrets = secrets.iter().map(|secret| objects::secret(namespace, secret, endpoint));
+        let account = self.agent.as_ref().map(AgentSteps::on_host).unwrap_or_default();
+        let on_host = account.into_iter().chain([self.registration]).chain(secrets);
+        let registered = TRY_ONLY.all(host.target(), on_host).await?;
+        print_judged("host", &registered, printer);
+        print_judged("member", judged, printer);
+        if let Some(list) = &self.bindable_roles {
+            printer.out_line(&format!("member: {}", bindable_roles::write(member, list, true).await?));
+        }
+        if let Some(accounts) = self.service_accounts {
+            printer.out_line(&format!("host: {} (not written)", service_accounts::line(name, accounts)));
+        }
+        let delete = Delete { dry_run: true, timeout: self.timeout };
+        let deleted = delete.all(member.target(), self.surplus.into_iter()).await?;
+        deleted.iter().for_each(|one| printer.out_line(&format!("member: {one} deleted (server dry run)")));
+        Ok(())
+    }
+
     /// Joins the member. A member in use whose connection cannot be changed, or whose change is interrupted,
     /// gets its previous connection back.
     pub(crate) async fn run(self) -> Result<Joined, StepError> {
@@ -77,120 +106,35 @@ impl Steps<'_> {
     }
 
     /// Writes the objects; `is_mixed` is set while the Secrets may lead to different addresses.
-    async fn write(self, switch: Option<&Switch<'_>>, is_mixed: &Cell<bool>) -> Result<Joined, Failure> {
-        let Self {
-            name,
-            host,
-            member,
-            endpoint,
-            agent,
-            removes_agent,
-            namespace,
-            registration,
-            member_objects,
-            bindable_roles: list,
-            service_accounts: accounts,
-            surplus,
-            token_life,
-            timeout,
-            printer,
-        } = self;
+    async fn write(mut self, switch: Option<&Switch<'_>>, is_mixed: &Cell<bool>) -> Result<Joined, Failure> {
+        let Self { name, host, member, endpoint, timeout, printer, .. } = self;
         let progress = Progress::new(printer);
-        let apply = Apply { dry_run: false, force_conflicts: true };
-
-        let step = progress.step(&format!("registering {name} on the host"));
-        let secret = name.member_secret();
-        if let Some(agent) = &agent {
-            print_applied("host", &agent.account().await?, printer);
-        }
-        let mut new_secrets = Vec::new();
-        // The Secret comes first, so that the sidecar can try a registered cluster immediately.
+        let mut new_secrets = self.register(&progress, switch.is_none()).await?;
+        let agent = self.start_agent(&progress, switch.is_some()).await?;
+        let waiting = format!("waiting until the sidecar reaches {}", endpoint.server);
         if switch.is_none() {
-            let secret = connection(host, namespace, &secret, endpoint, apply).await?;
-            new_secrets.extend(written_now(&secret));
-            print_applied("host", &secret, printer);
-        }
-        apply.print_each("host: ", host.target(), [registration], printer).await?;
-        step.done();
-
-        let mut of_agent = None;
-        if let Some(agent) = &agent {
-            let step = progress.step("starting the agent on the member");
-            let (written, granted) = agent.start(printer).await?;
-            of_agent = granted;
-            step.done();
-            let is_other = written
-                .iter()
-                .any(|one| one.object.kind() == "Deployment" && one.outcome() == Change::Configured);
-            let mut step = progress.step("waiting until the agent is connected");
-            let waiting = agent.waiting();
-            if is_other {
-                waiting.until_replaced(timeout, &mut step).await?;
-            }
-            match switch {
-                Some(_) => waiting.until_ready(timeout, &mut step).await?,
-                None => waiting.until_connected(timeout, &mut step).await?,
-            }
-            step.done();
-        }
-
-        let not_reached = |mut failure: Failure| {
-            if agent.is_some() {
-                failure.hint = Some(BEHIND_AGENT.into());
-            }
-            failure
-        };
-        if switch.is_none() {
-            let mut step = progress.step(&format!("waiting until the sidecar reaches {}", endpoint.server));
+            let mut step = progress.step(&waiting);
             let tried = |cluster: &Value| {
                 cluster["status"]["server"].as_str().is_none_or(|server| server == endpoint.server)
             };
             let reached = wait::until_true(host, name, &["Reachable"], timeout, &mut step, tried).await;
-            reached.map_err(not_reached)?;
+            reached.map_err(|failure| self.not_reached(failure))?;
             step.done();
         }
-
-        let step = progress.step("preparing the member");
-        // The policy on tokens waits for the first token, which shows the audiences.
-        let (token_policies, member_objects): (Vec<_>, Vec<_>) =
-            member_objects.into_iter().partition(token_policy::is_policy);
-        apply.print_each("member: ", member.target(), member_objects, printer).await?;
-        if let Some(list) = &list {
-            printer.out_line(&format!("member: {}", bindable_roles::write(member, list, false).await?));
-        }
-        let delete = Delete { dry_run: false, timeout };
-        delete.print_each("member: ", member.target(), surplus.into_iter(), printer).await?;
-        // The member's policy of before would refuse the names.
-        if let Some(accounts) = accounts {
-            printer.out_line(&format!("host: {}", service_accounts::write(host, name, accounts).await?));
-        }
-        step.done();
+        let policies = self.prepare_member(&progress).await?;
 
         let step = progress.step("giving the sidecar its tokens");
         if switch.is_none() {
-            let secret = connection(host, namespace, &name.manager_secret(), endpoint, apply).await?;
-            new_secrets.extend(written_now(&secret));
-            print_applied("host", &secret, printer);
+            new_secrets.extend(self.connection(&name.manager_secret()).await?);
         }
-        let beside = switch.map(Switch::patch).unwrap_or_default();
-        let report = |one: &Applied| printer.out_line(&format!("member: {}", one.line(false)));
-        let tokens = Tokens {
-            name,
-            host,
-            member,
-            namespace,
-            life: token_life,
-            policies: token_policies,
-            beside,
-            report: &report,
-        };
         is_mixed.set(switch.is_some());
-        let granted = tokens.write().await?;
+        let granted = self.write_tokens(policies, switch).await?;
         step.done();
 
         if let Some(switch) = switch {
-            let mut step = progress.step(&format!("waiting until the sidecar reaches {}", endpoint.server));
-            switch.until_used(timeout, &mut step).await.map_err(not_reached)?;
+            let mut step = progress.step(&waiting);
+            let used = switch.until_used(timeout, &mut step).await;
+            used.map_err(|failure| self.not_reached(failure))?;
             step.done();
         }
         is_mixed.set(false);
@@ -203,44 +147,129 @@ impl Steps<'_> {
         let mut step = progress.step(&format!("waiting until {name} is ready"));
         wait::until_true(host, name, &["AuthSynced", "Ready"], timeout, &mut step, |_| true).await?;
         step.done();
-        if removes_agent {
+        if self.removes_agent {
             let step = progress.step("removing the agent");
             agent_steps::remove(name, host, member, timeout, printer).await?;
             step.done();
         }
-        Ok(Joined { granted, agent: of_agent })
+        Ok(Joined { granted, agent })
+    }
+
+    /// Writes the MemberCluster and, for a member that is not in use, its connection. Returns the Secrets that changed.
+    async fn register(
+        &mut self,
+        progress: &Progress<'_>,
+        with_connection: bool,
+    ) -> Result<Vec<String>, Failure> {
+        let step = progress.step(&format!("registering {} on the host", self.name));
+        if let Some(agent) = &self.agent {
+            print_applied("host", &agent.account().await?, self.printer);
+        }
+        let mut new_secrets = Vec::new();
+        // The Secret comes first, so that the sidecar can try a registered cluster immediately.
+        if with_connection {
+            new_secrets = self.connection(&self.name.member_secret()).await?;
+        }
+        APPLY.print_each("host: ", self.host.target(), [self.registration.take()], self.printer).await?;
+        step.done();
+        Ok(new_secrets)
+    }
+
+    /// Starts the agent, if there is one, and waits until it is connected or, for a member in use, ready.
+    async fn start_agent(
+        &self,
+        progress: &Progress<'_>,
+        is_in_use: bool,
+    ) -> Result<Option<AgentGranted>, Failure> {
+        let Self { agent, timeout, printer, .. } = self;
+        let Some(agent) = agent else { return Ok(None) };
+        let step = progress.step("starting the agent on the member");
+        let (written, granted) = agent.start(printer).await?;
+        step.done();
+        let is_other = written
+            .iter()
+            .any(|one| one.object.kind() == "Deployment" && one.outcome() == Change::Configured);
+        let mut step = progress.step("waiting until the agent is connected");
+        let waiting = agent.waiting();
+        if is_other {
+            waiting.until_replaced(*timeout, &mut step).await?;
+        }
+        match is_in_use {
+            true => waiting.until_ready(*timeout, &mut step).await?,
+            false => waiting.until_connected(*timeout, &mut step).await?,
+        }
+        step.done();
+        Ok(granted)
+    }
+
+    /// Writes the member's objects, and returns the policies on tokens: they wait for the first token, which shows the
+    /// audiences.
+    async fn prepare_member(&mut self, progress: &Progress<'_>) -> Result<Vec<Value>, Failure> {
+        let step = progress.step("preparing the member");
+        let objects = std::mem::take(&mut self.member_objects);
+        let (policies, objects): (Vec<_>, Vec<_>) = objects.into_iter().partition(token_policy::is_policy);
+        let surplus = std::mem::take(&mut self.surplus);
+        let Self { name, host, member, timeout, printer, .. } = self;
+        APPLY.print_each("member: ", member.target(), objects, printer).await?;
+        if let Some(list) = &self.bindable_roles {
+            printer.out_line(&format!("member: {}", bindable_roles::write(member, list, false).await?));
+        }
+        let delete = Delete { dry_run: false, timeout: *timeout };
+        delete.print_each("member: ", member.target(), surplus.into_iter(), printer).await?;
+        // The member's policy of before would refuse the names.
+        if let Some(accounts) = self.service_accounts {
+            printer.out_line(&format!("host: {}", service_accounts::write(host, name, accounts).await?));
+        }
+        step.done();
+        Ok(policies)
+    }
+
+    /// Writes the tokens, with the new connection of a member in use beside them.
+    async fn write_tokens(
+        &self,
+        policies: Vec<Value>,
+        switch: Option<&Switch<'_>>,
+    ) -> Result<Granted, Failure> {
+        let Self { name, host, member, namespace, token_life: life, printer, .. } = *self;
+        let report = |one: &Applied| printer.out_line(&format!("member: {}", one.line(false)));
+        let beside = switch.map(Switch::patch).unwrap_or_default();
+        Tokens { name, host, member, namespace, life, policies, beside, report: &report }.write().await
+    }
+
+    /// Writes the connection into a Secret; an existing credential stays only with the same connection. Returns the name
+    /// of the Secret if it changed.
+    async fn connection(&self, secret: &str) -> Result<Vec<String>, Failure> {
+        let Self { host, namespace, endpoint, .. } = self;
+        let path = path::secret(namespace, secret);
+        let existing = host.get(&path).await?.unwrap_or_default();
+        let obsolete = objects::obsolete(&existing, endpoint);
+        if !obsolete.is_empty() {
+            host.merge(&path, &json!({"data": obsolete})).await?;
+        }
+        let mut written = APPLY.all(host.target(), [objects::secret(namespace, secret, endpoint)]).await?;
+        // The Secret gets a new token in any case.
+        written.retain(|applied| applied.outcome() != Change::Unchanged);
+        print_applied("host", &written, self.printer);
+        Ok(written.iter().map(|applied| applied.object.name().to_owned()).collect())
+    }
+
+    fn not_reached(&self, failure: Failure) -> Failure {
+        match self.agent {
+            Some(_) => failure.with_hint(BEHIND_AGENT),
+            None => failure,
+        }
     }
 }
 
-/// Writes the connection into a Secret; an existing credential stays only with the same connection.
-async fn connection(
-    host: &Side,
-    namespace: &str,
-    secret: &str,
-    endpoint: &Endpoint,
-    apply: Apply,
-) -> Result<Vec<Applied>, Failure> {
-    let path = path::secret(namespace, secret);
-    let existing = host.get(&path).await?.unwrap_or_default();
-    let obsolete = objects::obsolete(&existing, endpoint);
-    if !obsolete.is_empty() {
-        host.merge(&path, &json!({"data": obsolete})).await?;
-    }
-    let mut written = apply.all(host.target(), [objects::secret(namespace, secret, endpoint)]).await?;
-    // The Secret gets a new token in any case.
-    written.retain(|applied| applied.outcome() != Change::Unchanged);
-    Ok(written)
-}
-
-/// The names of the objects that were created or changed.
-fn written_now(written: &[Applied]) -> impl Iterator<Item = String> {
-    written.iter().map(|applied| applied.object.name().to_owned())
-}
+const APPLY: Apply = Apply { dry_run: false, force_conflicts: true };
+const TRY_ONLY: Apply = Apply { dry_run: true, ..APPLY };
 
 fn print_applied(side: &str, written: &[Applied], printer: &Printer) {
-    for applied in written {
-        printer.out_line(&format!("{side}: {}", applied.line(false)));
-    }
+    written.iter().for_each(|one| printer.out_line(&format!("{side}: {}", one.line(false))));
+}
+
+fn print_judged(side: &str, judged: &[Applied], printer: &Printer) {
+    judged.iter().for_each(|one| printer.out_line(&format!("{side}: {}", one.line(true))));
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -15,7 +15,7 @@ pub(crate) use self::section::{Section, list};
 use crate::cache;
 use crate::cluster::context::ClusterContext;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{Explain, Failure, Hint};
 use crate::exit::ExitStatus;
 
 /// The user's file that contains the host's context. It stays locked until this value is dropped.
@@ -106,10 +106,10 @@ impl From<Failure> for EditError {
 }
 
 impl Explain for EditError {
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::NoFile { .. } | Self::Unsupported { .. } => None,
-            Self::File(failure) => failure.hint.as_ref().map(ToString::to_string),
+            Self::File(failure) => failure.hint.clone(),
         }
     }
 

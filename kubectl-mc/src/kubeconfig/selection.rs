@@ -262,7 +262,10 @@ impl Request<'_> {
                 ListOf::Members(None)
             }
         };
-        let known = list(&from).unwrap_or_default();
+        let known = match list(&from) {
+            Err(InventoryError::OtherHub(other)) => return Err(other.into()),
+            known => known.unwrap_or_default(),
+        };
         let known: Vec<_> = known.iter().map(|cluster| &cluster.name).collect();
         let there_is = selection::what_there_is(&known, kind);
         let hint = match kind {

@@ -11,7 +11,7 @@ use crate::argv::Scanned;
 use crate::cache;
 use crate::child_output::output_within;
 use crate::env::{self, Env};
-use crate::error::Explain;
+use crate::error::{Explain, Hint};
 use crate::executable::is_executable;
 use crate::exit::ExitStatus;
 use crate::foreground;
@@ -175,14 +175,14 @@ pub(crate) enum KubectlError {
 }
 
 impl Explain for KubectlError {
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::NotInPath | Self::NotThere { .. } => {
-                Some(format!("install kubectl, or set its path: {}=/path/to/kubectl", env::KUBECTL))
+                Some(format!("install kubectl, or set its path: {}=/path/to/kubectl", env::KUBECTL).into())
             }
             Self::Start { .. } => None,
             Self::Version { .. } => {
-                Some(format!("{}=/path/to/kubectl chooses another kubectl", env::KUBECTL))
+                Some(format!("{}=/path/to/kubectl chooses another kubectl", env::KUBECTL).into())
             }
         }
     }

@@ -23,7 +23,7 @@ use super::record::{Credential, Record};
 use crate::cli::OidcArgs;
 use crate::cluster::client::ClientError;
 use crate::env::Env;
-use crate::error::Explain;
+use crate::error::{Explain, Hint, mc};
 use crate::printer::Printer;
 use crate::server_text::ServerText;
 
@@ -150,20 +150,20 @@ impl OidcError {
 }
 
 impl Explain for OidcError {
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::Listen { .. } => Some(
                 "--oidc-redirect-port=PORT chooses another, which the issuer has to allow for the client; --oidc-device-code needs none"
-                    .to_owned(),
+                    .into(),
             ),
-            Self::NotOffered("device code") => Some("leave out --oidc-device-code".to_owned()),
+            Self::NotOffered("device code") => Some("leave out --oidc-device-code".into()),
             Self::Unreachable { error: ClientError::Tls(_), .. } => {
-                Some("--oidc-certificate-authority=FILE names the authority of the issuer".to_owned())
+                Some("--oidc-certificate-authority=FILE names the authority of the issuer".into())
             }
             Self::Unreachable { error: ClientError::Unreachable(_), .. } => {
-                Some("check the network, and the URL of the issuer".to_owned())
+                Some("check the network, and the URL of the issuer".into())
             }
-            Self::TooLate { .. } => Some("try again: kubectl mc login".to_owned()),
+            Self::TooLate { .. } => Some(mc("login").after("try again")),
             _ => None,
         }
     }

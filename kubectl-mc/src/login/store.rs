@@ -15,7 +15,7 @@ use crate::cache;
 use crate::child_output::{LIMIT, within};
 use crate::cli::CredentialStore;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::{Explain, Failure, Hint, mc};
 
 /// The storage of one login.
 pub(super) struct Store {
@@ -154,17 +154,16 @@ impl From<Failure> for StoreError {
 }
 
 impl Explain for StoreError {
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
-            Self::Folder(error) => error.hint.as_ref().map(ToString::to_string),
-            Self::NotPrivate { file } => Some(format!(
-                "its credential may be known to others: remove the file and log in again: rm {}; kubectl mc login",
-                file.display()
-            )),
-            Self::Unreadable { .. } => Some("log in again: kubectl mc logout; kubectl mc login".to_owned()),
-            Self::Keyring(_) => {
-                Some("a file in its place: kubectl mc login --credential-store=file".to_owned())
+            Self::Folder(error) => error.hint.clone(),
+            Self::NotPrivate { file } => {
+                let (why, file) = ("its credential may be known to others", file.display());
+                let text = format!("{why}: remove the file and log in again: rm {file}");
+                Some(Hint::from(text).and(mc("login")))
             }
+            Self::Unreadable { .. } => Some(mc("logout").after("log in again").and(mc("login"))),
+            Self::Keyring(_) => Some(mc("login --credential-store=file").after("a file in its place")),
             Self::File { .. } | Self::Unwritable => None,
         }
     }

@@ -14,7 +14,7 @@ use super::binding::Binding;
 use super::source::{PROGRAM, Source};
 use crate::cluster::context::ClusterContext;
 use crate::env::{self, Env};
-use crate::error::Explain;
+use crate::error::{CommandLine, Explain, Hint};
 use crate::exit::ExitStatus;
 use crate::kubeconfig::Mark;
 use crate::kubeconfig::edit::{EditError, Section, UserFile, list};
@@ -218,16 +218,15 @@ pub(super) enum UserEntryError {
 }
 
 impl Explain for UserEntryError {
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::Edit(error) => error.hint(),
             Self::ByHand { commands, .. } => {
                 let secrets = if commands.contains("***") { ", with your values for ***" } else { "" };
-                Some(format!(
-                    "the credential is stored; kubectl writes the kubeconfig anew{secrets}: {commands}"
-                ))
+                let text = format!("the credential is stored; kubectl writes the kubeconfig anew{secrets}");
+                Some(CommandLine::new(commands.as_str()).after(text))
             }
-            Self::Foreign { .. } => Some("rename that user in the file".to_owned()),
+            Self::Foreign { .. } => Some("rename that user in the file".into()),
         }
     }
 

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::watch;
 
-use super::Fault;
+use super::outcome::Fault;
 use crate::server_text::ServerText;
 
 /// The input of a child process, and its limits.

@@ -14,11 +14,13 @@ use tokio::time::Instant;
 
 use self::invocations::Invocations;
 use super::child::{self, Child, Event};
+use super::job::Job;
+use super::keep;
 use super::ordered_output::{self, Concurrency, ForCluster, Sink, TaskResult};
 use super::outcome::NO_RESULT;
+use super::outcome::{Fault, Outcome};
 use super::output::Output;
 use super::progress::ClusterProgress;
-use super::{Fault, Job, Outcome, keep};
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::client;

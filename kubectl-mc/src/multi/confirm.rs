@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 
-use super::Job;
+use super::job::Job;
 use crate::argv::Scanned;
 use crate::cluster::cluster_id::ClusterId;
 use crate::confirm::is_yes;

@@ -4,7 +4,7 @@
 use kubectl_mc_api::names;
 use serde_json::{Map, Value, json};
 
-use super::Fault;
+use super::outcome::Fault;
 use crate::cluster::cluster_id::ClusterId;
 use crate::json;
 use crate::yaml;

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use tokio::sync::mpsc::{self, Sender};
 
 use super::child::{self, Child, Event};
+use super::interrupt;
+use super::outcome::Fault;
 use super::pause::Pause;
-use super::{Fault, interrupt};
 use crate::cache;
 use crate::cluster::client;
 use crate::error::Failure;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use kubectl_mc_api::ClusterName;
 use serde::{Deserialize, Serialize};
 
-use super::Outcome;
+use super::outcome::{Fault, Outcome};
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::reach::Reach;
@@ -43,7 +43,7 @@ pub(super) fn remember(
 ) -> io::Result<()> {
     let mut remembered = Remembered { words: shown_words(words), ..Remembered::default() };
     for outcome in outcomes {
-        if outcome.result.as_ref().is_err_and(super::Fault::is_failure) {
+        if outcome.result.as_ref().is_err_and(Fault::is_failure) {
             match &outcome.cluster {
                 ClusterId::Member(name) => remembered.clusters.push(name.clone()),
                 ClusterId::Context(context) => remembered.contexts.push(context.raw_name().to_owned()),

@@ -6,8 +6,9 @@ use std::collections::{HashMap, HashSet};
 use crate::cluster::cluster_id::ClusterId;
 
 use super::colors::{self, Colors};
-use super::output;
-use super::{Fault, Job};
+use super::job::Job;
+use super::outcome::Fault;
+use super::shape;
 use crate::printer::Printer;
 use crate::server_text::escaped;
 
@@ -38,7 +39,7 @@ impl<'a> Lines<'a> {
         let width = job.targets.names().map(|name| name.as_str().len()).max().unwrap_or(0);
         let names = job.targets.names().enumerate();
         let prefixes = names.map(|(at, name)| (name.clone(), prefixes_of(name, at, width, colors)));
-        let raw_errors = output::shows_content(job.scanned);
+        let raw_errors = shape::shows_content(job.scanned);
         Self {
             printer: job.printer,
             prefixes: prefixes.collect(),

@@ -3,7 +3,8 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use super::{Batches, Rollout};
+use super::batches::Batches;
+use super::rollout::rule::Rollout;
 use crate::cli::Color;
 
 /// The options from the flags and the configuration.

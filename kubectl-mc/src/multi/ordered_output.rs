@@ -13,7 +13,8 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{ClusterProgress, StragglerTimer};
+use super::progress::ClusterProgress;
+use super::straggler_timer::StragglerTimer;
 
 /// Receives the pieces in order.
 pub(super) trait Sink<P> {

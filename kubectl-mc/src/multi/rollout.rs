@@ -3,6 +3,7 @@
 //! command) and waits for them (`rollout status`); a check of the user's own may follow.
 
 mod command;
+pub(super) mod rule;
 mod workloads;
 
 use std::collections::BTreeMap;
@@ -12,58 +13,19 @@ use std::time::{Duration, Instant};
 use self::workloads::Workload;
 use super::children::Children;
 use super::dry_run;
+use super::job::Job;
 use super::options::Options;
-use super::output::{Output, OutputShape};
+use super::outcome::{Fault, Outcome};
+use super::output::Output;
+use super::progress::ClusterProgress;
 use super::selection::SelectedCluster;
-use super::{ClusterProgress, Fault, Job, Outcome};
-use crate::argv::{self, Scanned};
+use super::shape::OutputShape;
+use crate::argv;
 use crate::cluster::cluster_id::ClusterId;
 use crate::error::Failure;
 use crate::kubectl::verb::Effect;
 use crate::multi::document::Format;
 use crate::next_command::shown;
-
-/// How a batch is waited for.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Rollout {
-    /// Whether to wait; `None` depends on the command.
-    pub(crate) wait: Option<bool>,
-    /// For the rollout of all workloads of a batch.
-    pub(crate) timeout: Duration,
-    /// Arguments of kubectl that must succeed on each cluster of the batch.
-    pub(crate) check: Option<Vec<OsString>>,
-    /// Time between two batches.
-    pub(crate) pause: Duration,
-}
-
-impl Default for Rollout {
-    fn default() -> Self {
-        Self { wait: None, timeout: TIMEOUT, check: None, pause: Duration::ZERO }
-    }
-}
-
-impl Rollout {
-    /// Whether the batches of this command wait for their workloads.
-    pub(super) fn waits(&self, scanned: &Scanned) -> bool {
-        let is_tried = scanned.value("dry-run").is_some_and(|dry_run| dry_run != "none");
-        !is_tried && self.wait.unwrap_or_else(|| command::changes_workloads(scanned))
-    }
-
-    /// How the batches go on, for people: `each after the rollout of the one before, for 5m at most`.
-    pub(super) fn described(&self, scanned: &Scanned) -> Option<String> {
-        let mut steps = Vec::new();
-        if self.waits(scanned) {
-            steps.push(format!("waits up to {} s for its rollout", self.timeout.as_secs()));
-        }
-        if let Some(check) = &self.check {
-            steps.push(format!("is checked by kubectl {}", shown(check.iter().map(OsString::as_os_str))));
-        }
-        if !self.pause.is_zero() {
-            steps.push(format!("is followed by a pause of {} s", self.pause.as_secs()));
-        }
-        (!steps.is_empty()).then(|| format!("each {}", steps.join(" and ")))
-    }
-}
 
 /// Waits for a batch. Returns the faults of clusters whose change has not rolled out, or whose check failed.
 pub(super) async fn settle(
@@ -155,8 +117,6 @@ fn undo(job: &Job<'_>, workload: &Workload, clusters: &[ClusterId]) {
     job.printer.note(&format!("undo with: {program} {words}\n"));
 }
 
-/// kubectl's own deadline for progress is ten minutes by default.
-const TIMEOUT: Duration = Duration::from_secs(300);
 /// The first answer of `rollout status` is of no use without some time.
 const LEAST: Duration = Duration::from_secs(1);
 /// kubectl reports the end of its own timeout by itself.

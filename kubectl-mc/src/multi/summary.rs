@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Fault, Outcome};
+use super::outcome::{Fault, Outcome};
 use crate::exit::ExitStatus;
 
 /// The counted outcomes.

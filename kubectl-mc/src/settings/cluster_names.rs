@@ -3,7 +3,7 @@
 use kubectl_mc_api::{ClusterName, InvalidClusterName};
 
 use crate::cli::Flags;
-use crate::error::Explain;
+use crate::error::{Explain, Hint, list_clusters, mc};
 use crate::exit::ExitStatus;
 
 /// The clusters in the argument or the flag. Both are allowed if they agree.
@@ -67,14 +67,11 @@ pub(crate) enum ClusterNamesError {
 }
 
 impl Explain for ClusterNamesError {
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         if let Self::New(_) = self {
-            return Some("for example: kubectl mc join m1 --member-context=NAME".to_owned());
+            return Some(mc("join m1 --member-context=NAME").after("for example"));
         }
-        Some(
-            "name the cluster as an argument or by -C NAME; `kubectl mc clusters` lists the clusters"
-                .to_owned(),
-        )
+        Some(Hint::from("name the cluster as an argument or by -C NAME").and(list_clusters()))
     }
 
     fn status(&self) -> ExitStatus {

@@ -62,6 +62,7 @@ fn lists_print_as_one_table() -> Result<()> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one page of output")]
 fn lists_print_as_one_document() -> Result<()> {
     let plugin = fleet("promised-documents")?;
     let all = ["-l", "app=x", "-C", "m1,nowhere,m2"];

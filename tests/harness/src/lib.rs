@@ -96,3 +96,5 @@ mod compiled_files;
 mod doc_links;
 #[cfg(test)]
 mod faults_table;
+#[cfg(test)]
+mod file_cycles;

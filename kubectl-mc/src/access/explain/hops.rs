@@ -28,13 +28,30 @@ impl Verdict {
     }
 }
 
+/// The verdicts of some hops, in their order.
+pub(super) type Verdicts = Vec<(&'static str, Verdict)>;
+
 /// The hops in their order.
 #[derive(Debug, Default)]
-pub(super) struct Hops(Vec<(&'static str, Verdict)>);
+pub(super) struct Hops(Verdicts);
 
 impl Hops {
     pub(super) fn add(&mut self, hop: &'static str, verdict: Verdict) {
         self.0.push((hop, verdict));
+    }
+
+    /// Adds the verdicts of the member, which may not have answered.
+    pub(super) fn add_member(&mut self, answered: Result<Verdicts, Failure>) {
+        match answered {
+            Ok(verdicts) => self.0.extend(verdicts),
+            Err(failure) => {
+                let why = format!("cannot query the member: {failure}");
+                for hop in ["member impersonation", "member authorization"] {
+                    let hint = failure.hint.as_ref().map(ToString::to_string);
+                    self.add(hop, Verdict::Unknown(why.clone(), hint));
+                }
+            }
+        }
     }
 
     pub(super) fn all_yes(&self) -> bool {

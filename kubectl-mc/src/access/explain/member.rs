@@ -6,7 +6,7 @@ use kubectl_mc_api::member_cluster::ServiceAccounts;
 use kubectl_mc_api::{ClusterName, Origin};
 use serde_json::{Value, json};
 
-use super::hops::{self, Verdict};
+use super::hops::{self, Verdict, Verdicts};
 use super::needs::{self, KubectlCommand, ObjectWords};
 use super::{REVIEWS, SELF_REVIEWS};
 use crate::access::identity::Identity;
@@ -48,8 +48,6 @@ pub(super) struct Right {
     /// The path of a GET that needs exactly this right.
     read: Option<String>,
 }
-
-type Verdicts = Vec<(&'static str, Verdict)>;
 
 impl Question<'_> {
     /// Resolves the attributes for the member's authorizer; uses the words as typed if the member's resources
@@ -109,6 +107,17 @@ impl Question<'_> {
             // The member answers for the resource itself.
             self.rights.truncate(1);
         }
+    }
+
+    /// The verbs on `clusters/proxy` that the command needs, each once.
+    pub(super) fn proxy_verbs(&self) -> Vec<&'static str> {
+        let mut verbs = Vec::new();
+        for verb in self.rights.iter().map(|right| hops::proxy_verb(&right.attributes)) {
+            if !verbs.contains(&verb) {
+                verbs.push(verb);
+            }
+        }
+        verbs
     }
 
     /// Checks by SubjectAccessReviews: for the sidecar's account and for the impersonated user.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use kubectl_mc_api::dialect::OtherServer;
 
 use crate::env;
-use crate::error::Explain;
+use crate::error::{CommandLine, Explain, Hint, list_contexts};
 use crate::exit::ExitStatus;
 use crate::next_command::quoted;
 
@@ -58,30 +58,27 @@ impl HostError {
 }
 
 impl Explain for HostError {
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
-            Self::NoContext { .. } => Some(format!(
-                "choose the host by --context=NAME, {} or `kubectl config use-context NAME`",
-                env::CONTEXT
-            )),
-            Self::NoContexts { .. } => {
-                Some("name a kubeconfig by --kubeconfig=FILE or KUBECONFIG".to_owned())
-            }
-            Self::UnknownContext { .. } => {
-                Some("`kubectl config get-contexts` lists the contexts".to_owned())
-            }
+            Self::NoContext { .. } => Some(
+                Hint::from(format!("choose the host by --context=NAME, {} or `", env::CONTEXT))
+                    .then(CommandLine::new("kubectl config use-context NAME"))
+                    .then("`"),
+            ),
+            Self::NoContexts { .. } => Some("name a kubeconfig by --kubeconfig=FILE or KUBECONFIG".into()),
+            Self::UnknownContext { .. } => Some(list_contexts()),
             Self::NoServer { cluster, .. } => {
-                Some(format!("add it: kubectl config set-cluster {} --server=URL", quoted(cluster.as_ref())))
+                let command = format!("kubectl config set-cluster {} --server=URL", quoted(cluster.as_ref()));
+                Some(CommandLine::new(command).after("add it"))
             }
-            Self::NoUser { context, .. } => Some(format!(
-                "add the user, or name another: kubectl config set-context {} --user=NAME",
-                quoted(context.as_ref())
-            )),
-            Self::Hub(_) => Some("give the path alone: --hub=template=/PATH/{cluster}".to_owned()),
-            Self::InvalidServer { .. } => Some("write it as https://HOST:PORT".to_owned()),
+            Self::NoUser { context, .. } => {
+                let command = format!("kubectl config set-context {} --user=NAME", quoted(context.as_ref()));
+                Some(CommandLine::new(command).after("add the user, or name another"))
+            }
+            Self::Hub(_) => Some("give the path alone: --hub=template=/PATH/{cluster}".into()),
+            Self::InvalidServer { .. } => Some("write it as https://HOST:PORT".into()),
             Self::NoFiles { .. } | Self::InvalidGlob { .. } => Some(
-                "name a folder, a file or a glob, as in --kubeconfig-dir='~/.kube/clusters/*.yaml'"
-                    .to_owned(),
+                "name a folder, a file or a glob, as in --kubeconfig-dir='~/.kube/clusters/*.yaml'".into(),
             ),
             Self::Read { .. } | Self::Parse { .. } => None,
         }

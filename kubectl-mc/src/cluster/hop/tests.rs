@@ -59,7 +59,7 @@ fn every_hop_has_a_message_and_a_hint() {
         for body in [status("no route", wire), format!("{wire}: no route\n")] {
             let refusal = Refusal::of(StatusCode::BAD_GATEWAY, Some(hop), body.as_bytes()).unwrap();
             assert_eq!(refusal.to_string(), format!("{wire}: no route"));
-            assert!(refusal.hint(&host(), Some(&m1), &Asked::default()).contains(hint), "{wire}");
+            assert!(refusal.hint(&host(), Some(&m1), &Asked::default()).to_string().contains(hint), "{wire}");
         }
     }
     let told = Hop::ALL.iter().filter(|hop| refusal(502, Some(**hop), "x").is_some());
@@ -161,7 +161,7 @@ fn other_hubs_have_their_own_hints() {
         let host = at(dialect);
         for hop in Hop::ALL {
             let refusal = Refusal { hop, message: "certificate".into() };
-            let hint = refusal.hint(&host, Some(&m1), &Asked::default());
+            let hint = refusal.hint(&host, Some(&m1), &Asked::default()).to_string();
             for word in ["sidecar", "kubectl mc --context=h install", "access", "join"] {
                 let is_general = matches!(
                     hop,
@@ -177,7 +177,7 @@ fn other_hubs_have_their_own_hints() {
     }
     let karmada = at(Dialect::Karmada);
     let hub = Refusal { hop: Hop::Hub, message: "x".into() };
-    let hub = hub.hint(&karmada, Some(&m1), &Asked::default());
+    let hub = hub.hint(&karmada, Some(&m1), &Asked::default()).to_string();
     assert!(hub.contains("get --raw /apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy/version"), "{hub}");
 }
 
@@ -186,7 +186,7 @@ fn hint_says_what_was_seen_at_the_member() {
     let m1 = "m1".parse().unwrap();
     let hint = |hop: Hop, message: &str, line: &str| {
         let asked = Asked::of(&crate::argv::scan(line.split(' ').map(Into::into).collect()));
-        Refusal { hop, message: message.into() }.hint(&host(), Some(&m1), &asked)
+        Refusal { hop, message: message.into() }.hint(&host(), Some(&m1), &asked).to_string()
     };
     let untrusted = hint(Hop::MemberUnreachable, "m1: invalid peer certificate: UnknownIssuer", "get pods");
     assert!(
@@ -210,11 +210,8 @@ fn refused_as_is_no_missing_right_of_the_user() {
         r#"users "jane" is forbidden: User "theo" cannot impersonate resource "users" in API group """#;
     let asked = Asked::of(&crate::argv::scan(["get", "pods", "--as=jane"].map(Into::into).to_vec()));
     for cluster in ["m1".parse().ok(), None] {
-        let hint = Refusal { hop: Hop::HostAuthorization, message: message.into() }.hint(
-            &host(),
-            cluster.as_ref(),
-            &asked,
-        );
+        let refusal = Refusal { hop: Hop::HostAuthorization, message: message.into() };
+        let hint = refusal.hint(&host(), cluster.as_ref(), &asked).to_string();
         assert!(hint.starts_with("theo may not act as jane") && !hint.contains("grant"), "{hint}");
         assert!(hint.ends_with("kubectl --context=h auth can-i impersonate users/jane"), "{hint}");
     }

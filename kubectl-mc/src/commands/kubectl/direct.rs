@@ -4,12 +4,12 @@
 
 use std::io::{self, IsTerminal};
 
+use super::Run;
 use crate::argv::Scanned;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::hop::{Asked, Hop, Refusal};
 use crate::cluster::reach::{HostReach, Reach};
-use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::kubectl::preflight;
@@ -18,53 +18,33 @@ use crate::multi::ClusterProgress;
 use crate::multi::direct::{MemberFailure, Merge, PlainText, Plan, TakeOver, Task};
 use crate::printer::Printer;
 use crate::server_text::ServerText;
-use crate::settings::Settings;
 
-/// A command and its cluster.
-pub(super) struct OneCluster<'a> {
-    pub(super) scanned: &'a Scanned,
-    pub(super) cluster: &'a ClusterId,
-    pub(super) settings: &'a Settings,
-    pub(super) env: &'a Env,
-    pub(super) printer: &'a Printer,
-}
-
-/// Runs the plan on a member; returns `None` if kubectl must take over.
+/// Runs the plan on a cluster through `reach`; returns `None` if kubectl must take over.
 pub(super) fn run(
     plan: &Plan,
     take_over: TakeOver,
-    one: &OneCluster<'_>,
-    reach: Result<HostReach, ClientError>,
+    command: &Run<'_>,
+    cluster: &ClusterId,
+    reach: Result<Reach, ClientError>,
 ) -> Result<Option<ExitStatus>, Failure> {
-    match reach {
-        Ok(host) => run_through(plan, take_over, one, &Reach { host: Some(host) }),
-        Err(error) if take_over == TakeOver::Never => Err(error.into()),
+    let Run { scanned, settings, env, printer, .. } = *command;
+    let reach = match reach {
+        Ok(reach) => reach,
+        Err(error) if take_over == TakeOver::Never => return Err(error.into()),
         Err(error) => {
             // kubectl prints the same error, without a name.
-            explain_on_terminal(one.printer, || {
-                Some(format!("{} through the host: {}", one.cluster, error.reason()))
-            });
-            Ok(None)
+            explain_on_terminal(printer, || Some(format!("{cluster} through the host: {}", error.reason())));
+            return Ok(None);
         }
-    }
-}
-
-/// Runs the plan on a cluster through `reach`; returns `None` if kubectl must take over.
-pub(super) fn run_through(
-    plan: &Plan,
-    take_over: TakeOver,
-    one: &OneCluster<'_>,
-    reach: &Reach,
-) -> Result<Option<ExitStatus>, Failure> {
-    let OneCluster { scanned, cluster, settings, env, printer } = one;
+    };
     let held = (take_over == TakeOver::BeforeOutput).then(Printer::holding);
     let printer = held.as_ref().unwrap_or(printer);
     let task = Task {
-        reach,
+        reach: &reach,
         scanned,
         env,
         printer,
-        clusters: vec![(*cluster).clone()],
+        clusters: vec![cluster.clone()],
         not_ready: Vec::new(),
         growth: None,
         color: settings.fleet.color,
@@ -100,7 +80,7 @@ pub(super) fn run_through(
             Ok(Some(ExitStatus::Failed))
         }
         (Ok(Some(failure)), host, _) if may_take_over && !is_key => {
-            explain_on_terminal(one.printer, || place_of(&failure, one, host.as_ref()));
+            explain_on_terminal(command.printer, || place_of(&failure, scanned, cluster, host.as_ref()));
             Ok(None)
         }
         (Err(_), ..) if may_take_over && !is_key => Ok(None),
@@ -132,8 +112,12 @@ fn explain_on_terminal(printer: &Printer, line: impl FnOnce() -> Option<String>)
 }
 
 /// Names the cluster and the hop of a failure that kubectl prints without them, and the next step.
-fn place_of(failure: &MemberFailure, one: &OneCluster<'_>, host: Option<&HostReach>) -> Option<String> {
-    let OneCluster { scanned, cluster, .. } = one;
+fn place_of(
+    failure: &MemberFailure,
+    scanned: &Scanned,
+    cluster: &ClusterId,
+    host: Option<&HostReach>,
+) -> Option<String> {
     let server = cluster.context().map(|context| without_credential(&context.cluster.server));
     let at = server.map(|server| format!("context {cluster} ({server})"));
     match (failure, cluster.member(), host) {

@@ -1,20 +1,19 @@
 //! Runs a command of kubectl on several clusters, or on a context: resolves the choice, checks the command,
 //! and runs the job.
 
-use std::cell::OnceCell;
 use std::time::SystemTime;
 
+use super::Run;
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::cluster_id::ClusterId;
-use crate::cluster::context::{self, ClusterContext, HostError, HostOptions};
-use crate::cluster::credential::Login;
+use crate::cluster::context;
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::cluster::reach::{HostReach, Reach};
 use crate::commands::{builtin, misspelled};
 use crate::config_file;
 use crate::env::{self, Env};
-use crate::error::{Failure, chain};
+use crate::error::{Failure, Hint, chain, mc};
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::kuberc;
@@ -23,29 +22,19 @@ use crate::kubectl::verb::{self, Effect};
 use crate::log::Log;
 use crate::multi::selection::{self, Choice, Growth, Kind, List, ListOf, Picked, SelectedCluster};
 use crate::multi::{self, Job};
-use crate::printer::Printer;
-use crate::settings::Settings;
 use crate::trace;
 
-pub(super) fn run(
-    scanned: Scanned,
-    settings: Settings,
-    env: &Env,
-    printer: &Printer,
-) -> Result<ExitStatus, Failure> {
-    if verb::is_local(&scanned) && !settings.show_clusters {
-        return local(scanned, &settings.host, env);
+pub(super) fn run(command: &Run<'_>, choice: Option<Choice>) -> Result<ExitStatus, Failure> {
+    let Run { scanned, settings, host: found, login, env, printer } = *command;
+    if verb::is_local(scanned) && !settings.show_clusters {
+        return local(command);
     }
-    // Contexts need no host, and a command without a request needs no login.
-    let found = LazyHost { scanned: &scanned, options: &settings.host, env, host: OnceCell::new() };
-    let login = LazyLogin { host: &found, login: OnceCell::new() };
     let mut list = |from: &ListOf| match from {
         ListOf::Members(selector) => {
             let login = login.get()?;
-            let host = login.host();
             let client = |source| InventoryError::Client { host: login.found().describe(), source };
-            let (host, selector) = (host.map_err(client)?, selector.as_deref());
-            let list = inventory::list(host, &scanned, env, selector, ListFormat::Objects)?;
+            let (host, selector) = (login.host().map_err(client)?, selector.as_deref());
+            let list = inventory::list(host, scanned, env, selector, ListFormat::Objects)?;
             Ok(SelectedCluster::of_list(&list))
         }
         ListOf::Contexts => {
@@ -54,16 +43,8 @@ pub(super) fn run(
             Ok(SelectedCluster::of_contexts(contexts.all))
         }
     };
-    let (choice, picked) = match &settings.choice {
-        Some(choice) => (choice.clone(), false),
-        None if settings.retry_failed => {
-            let (cache, effect) = (Cache::open(env)?, builtin::effect(&scanned));
-            (multi::recall(cache.folder(), &scanned.kubectl, effect, || Ok(found.get()?))?, false)
-        }
-        None => match ask(&scanned, &mut list, settings.from, env)? {
-            Some(choice) => (choice, true),
-            None => return Ok(ExitStatus::Interrupted),
-        },
+    let Some((choice, picked)) = choose(command, choice, &mut list)? else {
+        return Ok(ExitStatus::Interrupted);
     };
     let targets = choice.resolve(&settings.sets, &mut list);
     let targets = targets.map_err(|error| error.in_file(config_file::path(env)))?;
@@ -73,7 +54,7 @@ pub(super) fn run(
         trace.clusters(targets.len());
     }
     for target in targets.iter() {
-        rewrite::check(&scanned, &target.name)?;
+        rewrite::check(scanned, &target.name)?;
     }
     if scanned.verb().is_some_and(|verb| verb == builtin::COMPARE) && targets.len() < 2 {
         return Err(nothing_to_compare(targets.only().map(|only| &only.name)));
@@ -82,44 +63,38 @@ pub(super) fn run(
     if settings.show_clusters {
         let host = has_members.then(|| found.get()).transpose()?;
         let reach = Reach { host: host.map(HostReach::unused) };
-        printer.out(&multi::show(&scanned, &reach, &targets, &settings.fleet));
+        printer.out(&multi::show(scanned, &reach, &targets, &settings.fleet));
         return Ok(ExitStatus::Success);
     }
     // kubectl knows the alias, but the plugin has to know what it does.
-    let meant = kuberc::meant(&scanned, env).into_owned();
+    let meant = kuberc::meant(scanned, env).into_owned();
     // Passes the terminal to kubectl for a cluster that the user picked or named, and for a command that
     // needs a single one.
     let alone = picked || choice.is_exact_context(&targets) || verb::needs_one_cluster(&meant).is_some();
     if let Some(only) = targets.only().filter(|_| alone).map(|only| only.name.clone()) {
         if picked {
-            confirm_picked(&scanned, &only, &found, &settings, printer)?;
+            confirm_picked(command, &only)?;
         }
-        match &only {
-            ClusterId::Member(name) => return super::one(scanned, name.clone(), &settings, env, printer),
-            ClusterId::Context(context) => {
-                return super::one_context(scanned, &only, &context.cluster, &settings, env, printer);
-            }
-        }
+        return command.one(&only);
     }
     multi::check(&meant, &targets)?;
     let growth = Growth::new(&choice, &settings.sets, &targets);
     if has_members && targets.iter().any(|target| target.listed.is_none() && target.member().is_some()) {
-        super::look_up(targets.iter().filter_map(SelectedCluster::member), login.get()?, &scanned, env)?;
+        command.look_up(targets.iter().filter_map(SelectedCluster::member))?;
     }
     let host = match has_members {
-        true => Some(super::through(login.get()?, &scanned, &settings, env, SystemTime::now())?.reach()?),
+        true => Some(command.through(SystemTime::now())?.reach()?),
         false => None,
     };
-    let Settings { fleet: options, .. } = &settings;
     let input = multi::read_input(&meant)?.map(|input| multi::unmarked(&meant, input)).transpose()?;
     let effect = builtin::effect(&meant);
     multi::run(&Job {
         // Where the plugin parses the output, kubectl runs without the kuberc that has the alias.
-        scanned: if multi::parses_output(&meant) { &meant } else { &scanned },
+        scanned: if multi::parses_output(&meant) { &meant } else { scanned },
         reach: &Reach { host },
         targets: &targets,
         growth: growth.as_ref(),
-        options,
+        options: &settings.fleet,
         env,
         printer,
         effect,
@@ -127,15 +102,29 @@ pub(super) fn run(
     })
 }
 
+/// The choice of the command line, of the last command, or of the user at a prompt, and whether it is the last of these;
+/// `None` if the user cancels.
+fn choose(
+    command: &Run<'_>,
+    choice: Option<Choice>,
+    list: &mut List<'_>,
+) -> Result<Option<(Choice, bool)>, Failure> {
+    let Run { scanned, settings, host, env, .. } = *command;
+    if let Some(choice) = choice {
+        return Ok(Some((choice, false)));
+    }
+    if settings.retry_failed {
+        let (cache, effect) = (Cache::open(env)?, builtin::effect(scanned));
+        let choice = multi::recall(cache.folder(), &scanned.kubectl, effect, || Ok(host.get()?))?;
+        return Ok(Some((choice, false)));
+    }
+    Ok(ask(scanned, list, settings.from, env)?.map(|choice| (choice, true)))
+}
+
 /// Names the cluster that the user has picked, and asks before a change there. An interactive command is not asked about:
 /// its user sees where it runs, and ends it.
-fn confirm_picked(
-    scanned: &Scanned,
-    cluster: &ClusterId,
-    host: &LazyHost<'_>,
-    settings: &Settings,
-    printer: &Printer,
-) -> Result<(), Failure> {
+fn confirm_picked(command: &Run<'_>, cluster: &ClusterId) -> Result<(), Failure> {
+    let Run { scanned, settings, host, printer, .. } = *command;
     let is_change = builtin::effect(scanned) == Effect::Writes && verb::needs_one_cluster(scanned).is_none();
     if !is_change || settings.fleet.yes {
         let word = if cluster.member().is_some() { "cluster" } else { "context" };
@@ -146,42 +135,12 @@ fn confirm_picked(
     multi::confirm_one(scanned, cluster, place.as_deref())
 }
 
-/// The host, loaded on first use.
-struct LazyHost<'a> {
-    scanned: &'a Scanned,
-    options: &'a HostOptions,
-    env: &'a Env,
-    host: OnceCell<ClusterContext>,
-}
-
-impl LazyHost<'_> {
-    fn get(&self) -> Result<&ClusterContext, HostError> {
-        if let Some(host) = self.host.get() {
-            return Ok(host);
-        }
-        let host = ClusterContext::load_for(self.scanned, self.options, self.env)?;
-        Ok(self.host.get_or_init(|| host))
-    }
-}
-
-/// The login at the host, started on first use.
-struct LazyLogin<'a> {
-    host: &'a LazyHost<'a>,
-    login: OnceCell<Login<'a>>,
-}
-
-impl<'a> LazyLogin<'a> {
-    fn get(&self) -> Result<&Login<'a>, HostError> {
-        let host = self.host.get()?;
-        Ok(self.login.get_or_init(|| Login::new(host, self.host.scanned, self.host.env)))
-    }
-}
-
 /// Runs a local command, such as help: it is the same for every cluster, sends no request and needs no host.
-fn local(scanned: Scanned, host: &HostOptions, env: &Env) -> Result<ExitStatus, Failure> {
-    let files = ClusterContext::load_for(&scanned, host, env).map(|host| host.files).unwrap_or_default();
+fn local(command: &Run<'_>) -> Result<ExitStatus, Failure> {
+    let files = command.host.get().map(|host| host.files.as_slice()).unwrap_or_default();
     let kubeconfig = std::env::join_paths(files).unwrap_or_default();
-    Ok(Kubectl::find(env)?.run(Invocation { arguments: scanned.kubectl, kubeconfig }, None)?)
+    let arguments = command.scanned.kubectl.clone();
+    Ok(Kubectl::find(command.env)?.run(Invocation { arguments, kubeconfig }, None)?)
 }
 
 /// Handles a command without a choice: prompts at a terminal, and otherwise fails with the list of clusters.
@@ -189,12 +148,13 @@ fn local(scanned: Scanned, host: &HostOptions, env: &Env) -> Result<ExitStatus, 
 fn ask(scanned: &Scanned, list: &mut List<'_>, kind: Kind, env: &Env) -> Result<Option<Choice>, Failure> {
     // A prompt would only repeat the misspelled choice.
     if let Some(meant) = scanned.misspelled_choice() {
-        return Err(no_cluster(kind, format!("did you mean {meant}?")));
+        return Err(no_cluster(kind, format!("did you mean {meant}?").into()));
     }
     misspelled::check_before_question(scanned, env)?;
     let (all, unlisted) = match kind {
         Kind::Members => match list(&ListOf::Members(None)) {
             Ok(all) => (all, None),
+            Err(InventoryError::OtherHub(other)) => return Err(other.into()),
             Err(error) => (Vec::new(), Some(chain(&error))),
         },
         Kind::Contexts => (list(&ListOf::Contexts)?, None),
@@ -204,24 +164,24 @@ fn ask(scanned: &Scanned, list: &mut List<'_>, kind: Kind, env: &Env) -> Result<
         Picked::Cancelled => Ok(None),
         Picked::Nothing => {
             let there_is = match unlisted {
-                Some(reason) => format!("the clusters could not be listed: {reason}"),
+                Some(reason) => format!("the clusters could not be listed: {reason}").into(),
                 None => {
                     let known: Vec<_> = all.iter().map(|target| &target.name).collect();
                     selection::what_there_is(&known, kind)
                 }
             };
             let hint = match kind {
-                Kind::Members => format!(
-                    "choose by --cluster=NAME, --cluster-selector, --where, {} or `kubectl mc use NAME`, see `kubectl mc --help`; {there_is}",
-                    env::CLUSTER,
-                ),
+                Kind::Members => {
+                    let flags = "--cluster=NAME, --cluster-selector, --where";
+                    Hint::from(format!("choose by {flags}, {} or `", env::CLUSTER))
+                        .then(mc("use NAME"))
+                        .then("`, see `kubectl mc --help`")
+                }
                 Kind::Contexts => {
-                    format!(
-                        "choose by -C NAME, -C 'PATTERN-*', --context-selector or --all-clusters; {there_is}"
-                    )
+                    "choose by -C NAME, -C 'PATTERN-*', --context-selector or --all-clusters".into()
                 }
             };
-            Err(no_cluster(kind, hint))
+            Err(no_cluster(kind, hint.and(there_is)))
         }
     }
 }
@@ -233,6 +193,6 @@ fn nothing_to_compare(cluster: Option<&ClusterId>) -> Failure {
         .with_hint(format!("choose a second cluster: {contexts}--cluster={name},NAME"))
 }
 
-fn no_cluster(kind: Kind, hint: String) -> Failure {
+fn no_cluster(kind: Kind, hint: Hint) -> Failure {
     Failure::usage(format!("no {} chosen", kind.word())).with_hint(hint)
 }

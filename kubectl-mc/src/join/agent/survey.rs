@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::plan::AgentPlan;
 use crate::cli::AgentTokenLife;
+use crate::error::{CommandLine, mc};
 use crate::join::address;
 use crate::join::preflight::{Finding, Names, rights};
 use crate::join::side::{Side, SideError};
@@ -79,7 +80,11 @@ impl AgentSurvey {
                 "the member's certificate authority is unknown: you may not get its ConfigMap \
                  kube-system/kube-root-ca.crt, or it has none"
                     .to_owned(),
-                format!("see: {} -n kube-system get configmap kube-root-ca.crt", names.member_kubectl),
+                CommandLine::new(format!(
+                    "{} -n kube-system get configmap kube-root-ca.crt",
+                    names.member_kubectl
+                ))
+                .after("see"),
             ));
         }
         findings.extend(rights("member", names.member_kubectl, &self.missing_on_member));
@@ -95,7 +100,7 @@ impl AgentSurvey {
         if !self.host_serves {
             findings.push(Finding::Refused(
                 format!("the host serves no agents: it has no namespace {AGENTS}"),
-                "upgrade the sidecar: kubectl mc install".to_owned(),
+                mc("install").after("upgrade the sidecar"),
             ));
         }
         if let Some(LocalServer { what, likely }) = &self.local {
@@ -107,14 +112,11 @@ impl AgentSurvey {
             };
             findings.push(Finding::Refused(
                 format!("the host's server {} is {}: the agent cannot reach it", plan.host.server, what),
-                hint,
+                hint.into(),
             ));
         }
         findings.extend(plan.unpinned().map(|unpinned| {
-            Finding::Refused(
-                unpinned.to_string(),
-                unpinned.hint.map(|hint| hint.to_string()).unwrap_or_default(),
-            )
+            Finding::Refused(unpinned.to_string(), unpinned.hint.unwrap_or_else(|| "".into()))
         }));
         findings.extend(rights("host", kubectl, &self.missing_on_host));
         findings

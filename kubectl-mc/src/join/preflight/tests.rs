@@ -170,7 +170,7 @@ fn local_address_is_refused_with_a_suggestion() {
         let found = findings.into_iter().find_map(|finding| match finding {
             Finding::Refused(what, hint) => {
                 assert!(what.contains("loopback"), "{what}");
-                Some(hint)
+                Some(hint.to_string())
             }
             Finding::Fine(_) | Finding::Warning(_) => None,
         });
@@ -250,6 +250,7 @@ fn agent_is_removed_only_for_a_given_address() {
         panic!("not refused")
     };
     assert_eq!(what, "m1 is joined through an agent, which this command would remove");
+    let hint = hint.to_string();
     assert!(hint.contains("add --agent to keep it") && hint.contains("--server=URL"), "{hint}");
     assert_eq!(agent_is_kept(&cluster, true, &Endpoint { is_given: true, ..direct.clone() }), None);
     assert_eq!(agent_is_kept(&cluster, false, &direct), None);

@@ -87,7 +87,7 @@ fn credential_too_large_for_the_keyring_is_in_a_file() {
 
     // Only the keyring was wanted, so the stored login does not change.
     let error = save(&"y".repeat(3000), CredentialStore::Keyring).unwrap_err();
-    assert!(error.hint().unwrap().contains("--credential-store=file"));
+    assert!(error.hint().unwrap().to_string().contains("--credential-store=file"));
     assert_eq!(token(), (large, CredentialStore::File));
 
     assert!(matches!(save("small again", CredentialStore::Auto), Ok(Place::Keyring)));

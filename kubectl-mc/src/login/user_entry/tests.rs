@@ -112,7 +112,7 @@ fn layout_that_cannot_be_edited_is_left_to_kubectl() {
     std::fs::write(scene.folder.path().join("config"), json).unwrap();
     let source = Source::Command(vec!["get token".to_owned()]);
     let error = scene.try_write(&source).unwrap_err();
-    let hint = error.hint().unwrap();
+    let hint = error.hint().unwrap().to_string();
     let commands = hint.split_once("anew: ").unwrap().1;
     let (credentials, context) = commands.split_once(" && ").unwrap();
     assert!(

@@ -21,7 +21,7 @@ use crate::kubectl::overlay;
 use crate::kubectl::rewrite::{self, RawPath};
 use crate::kubectl::self_review::Subresource;
 use crate::kubectl::trace_proxy::TraceProxy;
-use crate::multi::Job;
+use crate::multi::job::Job;
 use crate::multi::local_port;
 
 /// The input of all invocations.

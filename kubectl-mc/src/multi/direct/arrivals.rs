@@ -13,10 +13,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::Task;
 use super::event_lines::EventLines;
 use super::login::Login;
 use super::member::next_data;
+use super::task::Task;
 use crate::cluster::cluster_id::ClusterId;
 use crate::multi::ordered_output::Abort;
 use crate::multi::selection::{Growth, Lists, Readiness, SelectedCluster};

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::failure::MemberFailure;
 use super::get;
-use super::{Ended, MemberFailure, Task};
+use super::task::{Ended, Task};
 use crate::argv::Scanned;
 use crate::cluster::client::ClientError;
 

@@ -28,7 +28,8 @@ use super::member::{Member, Members};
 use super::member_deadline::MemberDeadline;
 use super::printing::PrintError;
 use super::server_table::Shown;
-use super::{Ended, Merge, Task, Text};
+use super::task::{Ended, Merge, Task};
+use super::text::Text;
 use crate::cluster::client::ClientError;
 use crate::multi::ordered_output::{self, Sink};
 

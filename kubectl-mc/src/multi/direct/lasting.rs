@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::arrivals::{Arrivals, Names};
 use super::failure::MemberFailure;
 use super::member::{Member, Members};
-use super::{Ended, Task};
+use super::task::{Ended, Task};
 use crate::cluster::context::ClusterContext;
 use crate::multi::ordered_output::{self, Sink, TaskResult};
 

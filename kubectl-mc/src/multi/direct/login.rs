@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, watch};
 
-use super::{Task, pool};
+use super::pool;
+use super::task::Task;
 use crate::argv::Scanned;
 use crate::cluster::client::ClientError;
 use crate::cluster::context::ClusterContext;

@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 
 use self::list_server::{ListServer, RESOURCE};
 use crate::cache::Cache;
+use crate::cache::RunFolder;
 use crate::env::{self, Env};
-use crate::error::{Explain, Failure};
+use crate::error::{Explain, Failure, Hint};
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl, KubectlError};
 use crate::kubectl::loopback::{Identity, Listener, Token};
-use crate::multi::RunFolder;
 
 /// What kubectl wrote.
 #[derive(Debug)]
@@ -140,10 +140,10 @@ impl From<Box<dyn std::error::Error + Send + Sync>> for PrintError {
 }
 
 impl Explain for PrintError {
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::Program(error) => error.hint(),
-            Self::Cache(error) => error.hint.as_ref().map(ToString::to_string),
+            Self::Cache(error) => error.hint.clone(),
             Self::Kubectl(_) | Self::Incomplete | Self::Serve(_) => None,
         }
     }

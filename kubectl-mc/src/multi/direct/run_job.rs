@@ -5,10 +5,16 @@ use std::ops::ControlFlow;
 
 use crate::cluster::cluster_id::ClusterId;
 
-use super::{MemberFailure, Merge, Plan, Task, Text};
+use super::Plan;
+use super::failure::MemberFailure;
+use super::task::{Merge, Task};
+use super::text::Text;
 use crate::error::Failure;
+use crate::multi::job::Job;
+use crate::multi::lines::Lines;
+use crate::multi::outcome::{Fault, Outcome};
+use crate::multi::progress::ClusterProgress;
 use crate::multi::selection::SelectedCluster;
-use crate::multi::{ClusterProgress, Fault, Job, Lines, Outcome};
 use crate::server_text::escaped;
 
 impl Plan {

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use kubectl_mc_api::ClusterName;
 
 use super::term::Kind;
+use crate::cli::FoundHub;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::inventory::InventoryError;
-use crate::error::{Explain, Failure};
+use crate::error::{Explain, Failure, Hint, mc};
 use crate::exit::ExitStatus;
 use crate::suggestion;
 
@@ -54,7 +55,14 @@ impl From<Failure> for SelectionError {
 }
 
 impl Explain for SelectionError {
-    fn hint(&self) -> Option<String> {
+    fn found_hub(&self) -> Option<&FoundHub> {
+        match self {
+            Self::List(error) => error.found_hub(),
+            _ => None,
+        }
+    }
+
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::Nothing { known, from } => Some(what_there_is(known, *from)),
             Self::Unknown { name, known } => {
@@ -67,21 +75,23 @@ impl Explain for SelectionError {
                 let kind = if is_context { Kind::Contexts } else { Kind::Members };
                 Some(nearest_of(name, known, kind))
             }
-            Self::SameName { .. } => Some("choose one of them, or rename the context".to_owned()),
-            Self::NoLabels => Some("--context-selector chooses by server, user and namespace".to_owned()),
+            Self::SameName { .. } => Some("choose one of them, or rename the context".into()),
+            Self::NoLabels => Some("--context-selector chooses by server, user and namespace".into()),
             Self::NoSet { known, file, .. } if known.is_empty() => Some(match file {
-                Some(file) if !file.exists() => {
-                    "the file does not exist; its key `sets` defines sets".to_owned()
-                }
-                _ => "the file has no sets; its key `sets` defines them".to_owned(),
+                Some(file) if !file.exists() => "the file does not exist; its key `sets` defines sets".into(),
+                _ => "the file has no sets; its key `sets` defines them".into(),
             }),
             Self::NoSet { name, known, .. } => {
                 let all = format!("there are @{}", known.join(", @"));
                 let nearest = suggestion::nearest(name, known.iter().map(String::as_str));
-                Some(nearest.map_or_else(|| all.clone(), |nearest| format!("did you mean @{nearest}? {all}")))
+                Some(
+                    nearest
+                        .map_or_else(|| all.clone(), |nearest| format!("did you mean @{nearest}? {all}"))
+                        .into(),
+                )
             }
             Self::Circle { .. } => None,
-            Self::Invalid(failure) => failure.hint.as_ref().map(ToString::to_string),
+            Self::Invalid(failure) => failure.hint.clone(),
             Self::List(error) => error.hint(),
         }
     }
@@ -107,34 +117,34 @@ fn name_of(file: Option<&Path>) -> String {
     file.map_or_else(|| "the configuration".to_owned(), |file| file.display().to_string())
 }
 
-fn nearest_of(name: &str, known: &[ClusterId], kind: Kind) -> String {
+fn nearest_of(name: &str, known: &[ClusterId], kind: Kind) -> Hint {
     nearest_or_all(name, &known.iter().map(ClusterId::as_str).collect::<Vec<_>>(), kind)
 }
 
-fn nearest_or_all(name: &str, known: &[&str], kind: Kind) -> String {
+fn nearest_or_all(name: &str, known: &[&str], kind: Kind) -> Hint {
     match suggestion::nearest(name, known.iter().copied()) {
-        Some(nearest) => format!("did you mean {nearest}?"),
+        Some(nearest) => format!("did you mean {nearest}?").into(),
         None => what_there_is(known, kind),
     }
 }
 
 /// Such as `there are m1, m2 and 7 more: …`.
-pub(crate) fn what_there_is<T: Display>(known: &[T], kind: Kind) -> String {
+pub(crate) fn what_there_is<T: Display>(known: &[T], kind: Kind) -> Hint {
     let list = match kind {
-        Kind::Members => "`kubectl mc clusters` lists",
-        Kind::Contexts => "`kubectl mc clusters --contexts` lists",
+        Kind::Members => mc("clusters"),
+        Kind::Contexts => mc("clusters --contexts"),
     };
     if known.is_empty() {
         return match kind {
-            Kind::Members => format!("{list} the clusters that you may use"),
-            Kind::Contexts => format!("{list} the contexts"),
+            Kind::Members => list.that("lists the clusters that you may use"),
+            Kind::Contexts => list.that("lists the contexts"),
         };
     }
     let shown: Vec<_> = known.iter().take(SHOWN).map(T::to_string).collect();
     let shown = shown.join(", ");
     match known.len().saturating_sub(SHOWN) {
-        0 => format!("there are {shown}"),
-        more => format!("there are {shown} and {more} more: {list} them"),
+        0 => format!("there are {shown}").into(),
+        more => Hint::from(format!("there are {shown} and {more} more: ")).then(list.that("lists them")),
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::*;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn each_condition_of_a_member_has_its_fix() {
     for (kind, status, reason, expected) in [
         (

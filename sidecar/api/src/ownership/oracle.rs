@@ -16,6 +16,7 @@ pub(super) fn line(
 }
 
 /// Every request that is not denied to the agent of `c`, with these namespaces and names.
+#[expect(clippy::too_many_lines, reason = "one list, as the table that it checks")]
 pub(super) fn rights(c: &str, lists_all: bool, namespaces: &[&str], names: &[&str]) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let mut add =

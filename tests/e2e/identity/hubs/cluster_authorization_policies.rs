@@ -220,6 +220,7 @@ fn owners_are_kept(host: &KarmadaHost, is_stamped: bool) -> Result<()> {
     a.expect(200, "DELETE", &path, None).map(drop)
 }
 
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn registration_writes_its_own_names(host: &KarmadaHost) -> Result<()> {
     let generator = host.agent("rbac-generator")?;
     let role = |name: &str, rules: Value| {

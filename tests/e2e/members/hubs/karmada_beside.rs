@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use testbed::Karmada as Server;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one comparison")]
 fn answers_of_both_servers_match_the_docs() -> Result<()> {
     let theirs = bed()?.host.karmada.as_ref().context("the bed has no server of Karmada: --karmada host")?;
     let rights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sidecar/deploy/karmada.yaml");

@@ -12,14 +12,14 @@ use super::Ask;
 use super::plan::Output;
 use crate::cluster::cluster_id::ClusterId;
 use crate::json;
-use crate::multi::Fault;
 use crate::multi::direct::answer::{self, Page, parse};
 use crate::multi::direct::discovery::ApiResource;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Query;
-use crate::multi::direct::{Merge, Task};
+use crate::multi::direct::task::{Merge, Task};
 use crate::multi::document;
 use crate::multi::ordered_output::Sink;
+use crate::multi::outcome::Fault;
 use crate::server_text::escaped;
 use crate::yaml;
 

@@ -9,13 +9,13 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::plan::{GetPlan, Objects};
 use super::{Ask, MemberResults};
-use crate::multi::StragglerTimer;
 use crate::multi::direct::discovery::{self, ApiResource, Store};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
 use crate::multi::direct::member_types::{self, Meant};
-use crate::multi::direct::{GRACE, Task};
+use crate::multi::direct::task::{GRACE, Task};
 use crate::multi::ordered_output::{Abort, ForCluster};
+use crate::multi::straggler_timer::StragglerTimer;
 
 /// One type on the members that have it, requested in parallel.
 pub(super) struct Round {

@@ -17,7 +17,7 @@ use super::resolve::Wanted;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::printing::{self, PrintError};
 use crate::multi::direct::server_table::{Shown, Table, TableLines, row_objects};
-use crate::multi::direct::{Merge, Task};
+use crate::multi::direct::task::{Merge, Task};
 use crate::multi::ordered_output::{HELD, Sink};
 use crate::tabwriter::TabWriter;
 

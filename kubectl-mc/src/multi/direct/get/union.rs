@@ -11,12 +11,13 @@ pub(super) use self::template::Template;
 use super::plan::{GetPlan, Output};
 use super::{MemberResults, list, objects};
 use crate::cache::Cache;
+use crate::cache::RunFolder;
 use crate::cluster::client::ClientError;
-use crate::multi::RunFolder;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::path_name::is_name;
 use crate::multi::direct::printing::{self, PrintError};
-use crate::multi::direct::{Task, Text};
+use crate::multi::direct::task::Task;
+use crate::multi::direct::text::Text;
 use crate::multi::document::{self, Document, Format};
 
 /// Why `get` has no result of any cluster.

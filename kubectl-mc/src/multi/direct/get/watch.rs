@@ -19,8 +19,9 @@ use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::lasting;
 use crate::multi::direct::pages::Pages;
 use crate::multi::direct::server_table::{Column, Shown, Table, TableLines};
+use crate::multi::direct::task::{Ended, Task};
+use crate::multi::direct::text::Text;
 use crate::multi::direct::watch_request::{Gap, WatchRequest, parse_event};
-use crate::multi::direct::{Ended, Task, Text};
 use crate::multi::ordered_output::Sink;
 use crate::multi::pause::Pause;
 

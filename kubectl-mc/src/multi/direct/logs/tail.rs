@@ -21,8 +21,8 @@ use self::line::Look;
 use super::{Member, MemberDeadline, Merge, Said, Task, Text, Texts};
 use crate::cluster::client::ClientError;
 use crate::multi::colors::Colors;
-use crate::multi::direct::Ended;
 use crate::multi::direct::lasting::{self, SPARE};
+use crate::multi::direct::task::Ended;
 
 /// The state of one `tail` for all its clusters.
 struct Tail {

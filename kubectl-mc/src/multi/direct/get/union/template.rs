@@ -6,8 +6,8 @@ use std::fs;
 
 use kubectl_mc_api::names;
 
+use crate::cache::RunFolder;
 use crate::error::Failure;
-use crate::multi::RunFolder;
 use crate::multi::direct::kubectl_flags::Words;
 
 /// A template format and its flags.

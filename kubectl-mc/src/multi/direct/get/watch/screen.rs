@@ -9,7 +9,8 @@ use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::lasting::Of;
 use crate::multi::direct::member::Member;
 use crate::multi::direct::server_table::{Shown, TableLines};
-use crate::multi::direct::{Merge, Task, Text};
+use crate::multi::direct::task::{Merge, Task};
+use crate::multi::direct::text::Text;
 use crate::multi::ordered_output::{HELD, Sink};
 use crate::tabwriter::TabWriter;
 

@@ -125,7 +125,7 @@ pub(crate) fn run_one(
     Ok(match result {
         None => ExitStatus::Interrupted,
         Some(Ok(())) => ExitStatus::Success,
-        Some(Err(Fault::Kubectl { code: Some(code), .. })) => ExitStatus::Child(code),
+        Some(Err(Fault::Kubectl { code: Some(code), .. })) => ExitStatus::of_child(Some(code)),
         Some(Err(fault)) => {
             if let Some(detail) = fault.detail() {
                 printer.note_line(&format!("error: {detail}"));

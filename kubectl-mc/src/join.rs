@@ -25,6 +25,7 @@ pub(crate) mod proxy_tls;
 pub(crate) mod refusals;
 pub(crate) mod renew;
 pub(crate) mod restore;
+pub(crate) mod role_changes;
 pub(crate) mod service_accounts;
 pub(crate) mod side;
 pub(crate) mod steps;

@@ -20,7 +20,7 @@ use crate::join::print::Halves;
 use crate::join::side::Side;
 use crate::join::steps::{Joined, StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey};
-use crate::join::{agent, bindable_roles, enroll, manifest, next, renew, restore};
+use crate::join::{agent, bindable_roles, enroll, manifest, next, renew, restore, role_changes};
 use crate::printer::Printer;
 use crate::settings::{self, ClusterNamesError, Settings};
 
@@ -193,7 +193,7 @@ async fn join(
     };
     let member_objects = side.objects(manifest::member()?);
     let mut surplus = side.surplus(member.readable(&host_admins_binding()).await?.as_ref());
-    surplus.extend(bindable_roles::surplus(member, &on_member, &roles).await?);
+    surplus.extend(role_changes::surplus(member, &on_member, &roles).await?);
     let steps = Steps {
         name,
         host,
@@ -273,7 +273,7 @@ impl Surveys<'_> {
             Some((plan, survey)) => findings.extend(survey.findings(&names, plan)),
             None => findings.extend(preflight::agent_is_kept(name, has_agent, endpoint)),
         }
-        findings.extend(arguments.bindable_roles.iter().flat_map(bindable_roles::findings));
+        findings.extend(arguments.bindable_roles.iter().flat_map(role_changes::findings));
         judge(findings, arguments.yes || arguments.dry_run, printer)
     }
 }

@@ -18,7 +18,7 @@ use super::endpoint::Endpoint;
 use super::preflight::{self, Finding};
 use super::side::Side;
 use super::survey::HostSurvey;
-use super::{bindable_roles, objects, service_accounts};
+use super::{objects, role_changes, service_accounts};
 use crate::apply::{Applied, Apply};
 use crate::cli::JoinArgs;
 use crate::cluster::connection;
@@ -81,7 +81,7 @@ async fn enroll(
     let kubectl = host.at.cluster.kubectl();
     let mut findings = preflight::of_host(&kubectl, &survey);
     findings.extend(AgentSurvey::of_host(&plan, host).await?.findings_of_host(&kubectl, &plan));
-    findings.extend(bindable_roles.iter().flat_map(bindable_roles::findings));
+    findings.extend(bindable_roles.iter().flat_map(role_changes::findings));
     findings.extend(preflight::hub_registers(name, &survey));
     let secret = host.get(&path::secret(&survey.namespace, &name.member_secret())).await?;
     findings.extend(is_joined(name, secret.as_ref()));

@@ -341,7 +341,7 @@ pub(super) fn run(
         && let Ok(host) = Settings::host_of(&flags, env)
         && let Ok(host) = ClusterContext::load(&host, env)
     {
-        hub::forget(&host, env);
+        hub::find::forget(&host, env);
     }
     Ok(status)
 }

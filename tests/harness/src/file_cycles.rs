@@ -8,7 +8,7 @@ use std::path::Path;
 /// The sources of each crate, the files of its largest cycle, and those of all its cycles of more than two files.
 /// Lower them when a cycle goes.
 const BOUNDS: &[(&str, usize, usize)] =
-    &[("kubectl-mc/src", 11, 25), ("sidecar/src", 5, 24), ("sidecar/api/src", 0, 0)];
+    &[("kubectl-mc/src", 3, 6), ("sidecar/src", 5, 24), ("sidecar/api/src", 0, 0)];
 
 type Imports = BTreeMap<String, BTreeSet<String>>;
 

@@ -7,7 +7,6 @@ mod audit;
 mod authz;
 mod compare;
 mod completion;
-mod count;
 mod doctor;
 mod hub;
 mod hub_api;
@@ -18,6 +17,7 @@ mod listen;
 mod login;
 mod tail;
 mod use_cluster;
+mod values;
 mod version;
 mod wrap;
 
@@ -30,6 +30,7 @@ use clap::{Args, Parser, ValueEnum};
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::go_duration::parse_flag;
 
+use self::values::{count, not_blank};
 pub(crate) use access::{
     AccessArgs, AccessCommand, AccessFormat, AccessListArgs, DiffArgs, ExplainArgs, GrantArgs, WhoArgs,
 };
@@ -41,7 +42,6 @@ pub(crate) use authz::{
 };
 pub(crate) use compare::CompareArgs;
 pub(crate) use completion::{CompletionArgs, CompletionCommand, Shell, ShimArgs};
-use count::count;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use hub::{FoundHub, HubChoice};
 pub(crate) use hub_api::{HubApiApplyArgs, HubApiArgs, HubApiCommand, HubApiRemoveArgs};
@@ -297,14 +297,6 @@ const TEMPLATES: &[&str] = &[
     "go-template",
     "go-template-file",
 ];
-
-/// Refuses a blank selector, which would choose all clusters, as from an unset variable of a script.
-fn not_blank(text: &str) -> Result<String, &'static str> {
-    match text.trim().is_empty() {
-        true => Err("it is empty; --all-clusters chooses all clusters"),
-        false => Ok(text.to_owned()),
-    }
-}
 
 /// Heading in the help of a verb for flags that are not its own.
 const CHOICE: &str = "Flags that choose clusters";

@@ -32,7 +32,7 @@ use crate::trace;
 /// Runs `kubectl mc <arguments>`. The commands in a hint address the same host.
 pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
     if arguments.first().is_some_and(|word| word == crate::completion::VERB) {
-        return Ok(completion::respond(arguments, env, printer));
+        return Ok(completion::respond(arguments, builtin::parser(), env, printer));
     }
     if arguments.first().is_some_and(|word| word == man::VERB) {
         return man::write(&arguments);

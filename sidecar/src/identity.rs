@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use kubectl_mc_api::access::sent;
 pub use kubectl_mc_api::access::sent::{AUTHENTICATED, MASTERS, UNAUTHENTICATED, service_account_groups};
+use kubectl_mc_api::access::subject;
 
 mod attempts;
 pub mod authentication;
@@ -52,7 +52,7 @@ impl Identity {
 
     /// The namespace and the name, if this is a service account.
     pub fn service_account(&self) -> Option<(&str, &str)> {
-        sent::service_account(&self.user)
+        subject::service_account(&self.user)
     }
 
     /// The approximate size of the identity in bytes. Caches do not store very large identities.

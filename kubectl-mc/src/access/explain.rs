@@ -186,6 +186,3 @@ async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Registered, Failu
     let origin = Origin::of_label(object["metadata"]["labels"][names::INVENTORY].as_str());
     Ok(Registered { verdict, learns, origin })
 }
-
-const SELF_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";

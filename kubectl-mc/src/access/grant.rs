@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use kubectl_mc_api::access::objects::RBAC_GROUP;
+use kubectl_mc_api::access::subject::RBAC_GROUP;
 use kubectl_mc_api::cluster_access::RoleKind;
 use kubectl_mc_api::member_cluster::ServiceAccounts;
 use kubectl_mc_api::names::{HOST_GRANT, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT};

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use kubectl_mc_api::access::builtin;
-use kubectl_mc_api::access::sent::{self, AUTHENTICATED, service_account, service_account_groups};
+use kubectl_mc_api::access::sent::{self, AUTHENTICATED, service_account_groups};
+use kubectl_mc_api::access::subject::service_account;
 use kubectl_mc_api::member_cluster::ServiceAccounts;
 use serde_json::{Value, json};
 

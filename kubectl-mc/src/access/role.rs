@@ -4,7 +4,7 @@
 use std::fmt;
 
 use kubectl_mc_api::ClusterName;
-use kubectl_mc_api::access::objects::RBAC_GROUP;
+use kubectl_mc_api::access::subject::RBAC_GROUP;
 use kubectl_mc_api::cluster_access::RoleKind;
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use kubectl_mc_api::names::DELETION_POLICY;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::ApplyError;
+use super::error::ApplyError;
 use super::object::{Object, with_retries};
 use crate::cluster::connection::NamedCluster;
 use crate::printer::Printer;

@@ -9,8 +9,11 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::{ApplyError, FIELD_MANAGER};
+use super::error::{self, ApplyError};
 use crate::cluster::connection::NamedCluster;
+
+/// The field manager of the plugin.
+pub(crate) const FIELD_MANAGER: &str = kubectl_mc_api::names::KUBECTL_MC;
 
 /// An object with a kind and a name.
 #[derive(Clone)]
@@ -91,7 +94,7 @@ impl Object {
         let kubectl = at.at.cluster.kubectl();
         match error {
             kube::Error::Api(status) => ApplyError::Refused { verb, object, cluster, kubectl, status },
-            error => ApplyError::Failed { verb, object, cluster, reason: super::reason(error) },
+            error => ApplyError::Failed { verb, object, cluster, reason: error::reason(error) },
         }
     }
 

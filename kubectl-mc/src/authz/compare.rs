@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::policies;
-use super::verify::registered;
+use super::requests::registered;
 use crate::error::Failure;
 use crate::join::side::Side;
 

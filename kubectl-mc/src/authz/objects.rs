@@ -6,7 +6,8 @@ use kubectl_mc_api::names::API_SERVICE;
 use kubectl_mc_api::ownership::rbac;
 use serde_json::Value;
 
-use super::{admission, clusters, keeper, policies, webhook};
+use super::arguments::{clusters, layout};
+use super::{admission, keeper, policies, webhook};
 use crate::cli::ObjectsArgs;
 use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 use crate::error::Failure;
@@ -18,7 +19,7 @@ pub(super) async fn wanted(
     version: KubernetesVersion,
     host: &Side,
 ) -> Result<Vec<Value>, Failure> {
-    let layout = super::layout(arguments.hub.layout())?;
+    let layout = layout(arguments.hub.layout())?;
     let mut objects = Vec::new();
     let ports = webhook::Ports {
         authorization: (!arguments.hub.without_webhook).then_some(arguments.webhook_port),

@@ -5,8 +5,9 @@ use kubectl_mc_api::names::{AGENT_RBAC, KARMADA_AGENT, NO_AGENT_RBAC};
 use kubectl_mc_api::ownership::{Layout, rbac};
 use serde_json::{Value, json};
 
+use super::arguments::{checked, layout};
 use super::token::{SYSTEM, TOKEN_TYPE};
-use super::{admission, checked, keeper, policies, webhook};
+use super::{admission, keeper, policies, webhook};
 use crate::apply::delete::Delete;
 use crate::cli::{AuthzRemoveArgs, Hub};
 use crate::cluster::fields::items;
@@ -22,7 +23,7 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let Hub::Karmada = arguments.agents_of;
-    let layout = super::layout(arguments.layout())?;
+    let layout = layout(arguments.layout())?;
     let names = checked(&arguments.names)?;
     let (objects, question) = if names.is_empty() {
         let question = "Remove the admission policies and webhooks that keep agents to their clusters?";

@@ -4,7 +4,7 @@
 use kubectl_mc_api::ownership::{Layout, subject};
 use serde_json::json;
 
-use super::verify::{REVIEWS, registered, review_of};
+use super::requests::{REVIEWS, registered, review_of};
 use super::{admission, compare, objects, policies};
 use crate::error::Failure;
 use crate::join::side::Side;

@@ -8,8 +8,9 @@ use kubectl_mc_api::names::{KARMADA_AGENT, KUBECTL_MC, MANAGED_BY};
 use kubectl_mc_api::ownership::subject;
 use serde_json::{Value, json};
 
-use super::checked;
+use super::arguments::checked;
 use super::register_command::Endpoint;
+use super::requests::registered;
 use crate::cli::{AuthzTokenArgs, Hub};
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -37,10 +38,7 @@ pub(super) async fn run(
         "the token is for cluster {} until {until:.0}, and is not shown again",
         arguments.name
     ));
-    if super::verify::registered(host, "validatingwebhookconfigurations", super::admission::ENROLLMENT)
-        .await?
-        .is_none()
-    {
+    if registered(host, "validatingwebhookconfigurations", super::admission::ENROLLMENT).await?.is_none() {
         printer.note_line(
             "no admission webhook: Karmada approves its requests for the agents of other clusters too",
         );

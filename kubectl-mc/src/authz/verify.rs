@@ -11,8 +11,10 @@ use kubectl_mc_api::ownership::{Decision, Layout, decide, subject};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::arguments::{clusters, layout};
 use super::compare::{self, Fault};
-use super::{admission, clusters, dry_run, keeper, objects, policies};
+use super::requests::{REVIEWS, registered, review_of};
+use super::{admission, dry_run, keeper, objects, policies};
 use crate::cli::AuthzVerifyArgs;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -26,7 +28,7 @@ pub(super) async fn run(
     host: &Side,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let layout = super::layout(arguments.hub.layout())?;
+    let layout = layout(arguments.hub.layout())?;
     let clusters = clusters(&arguments.hub, host).await?;
     // Without the webhook, RBAC grants a create for every name, and the policies check the name.
     let judges_names = !arguments.hub.without_webhook;
@@ -86,11 +88,6 @@ async fn of_policies(layout: &Layout, host: &Side, printer: &Printer) -> Result<
     }
     lines.iter().for_each(|line| printer.out_line(line));
     Ok(lines.len())
-}
-
-/// The registration of this kind and name.
-pub(super) async fn registered(host: &Side, kind: &str, name: &str) -> Result<Option<Value>, Failure> {
-    Ok(host.get(&format!("/apis/admissionregistration.k8s.io/v1/{kind}/{name}")).await?)
 }
 
 /// Prints the fault of the policy on the sidecar's account, if the account may keep the RBAC of agents; returns the
@@ -263,16 +260,6 @@ fn review(user: &str, cell: &Cell) -> Value {
     review_of(user, &attributes)
 }
 
-/// Asks the host whether an agent may do this.
-pub(super) fn review_of(user: &str, attributes: &Value) -> Value {
-    json!({
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-        "spec": {
-            "user": user, "groups": [subject::GROUP, "system:authenticated"], "resourceAttributes": attributes,
-        },
-    })
-}
-
 /// `clusters.cluster.karmada.io m2 (other's)`
 fn describe(cell: &Cell) -> String {
     let place = match (cell.namespace.as_str(), cell.name.as_str()) {
@@ -288,7 +275,6 @@ fn describe(cell: &Cell) -> String {
     format!("{} {place}{target}", cell.kind())
 }
 
-pub(super) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// The subresources of the kinds.
 const PARTS: &[&str] = &["", "status", "finalizers"];
 /// Number of parallel reviews.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::join::duration;
+use super::values::duration;
 use crate::argv::KUBECTL_VERBS;
 
 #[derive(Debug, Args)]

@@ -7,8 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use kubectl_mc_api::enrollment::LONGEST;
 
-use super::install::{host_server, image};
-use super::join::{duration, life};
+use super::values::{duration, host_server, image, life};
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AgentArgs {

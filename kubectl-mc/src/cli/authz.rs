@@ -9,7 +9,7 @@ use kubectl_mc_api::go_duration::parse_flag;
 use kubectl_mc_api::names::NAMESPACE;
 use kubectl_mc_api::ownership::{AGENT_NAMESPACE, CLUSTER_NAMESPACE, InvalidLayout, Layout};
 
-use super::join::life;
+use super::values::life;
 
 #[derive(Debug, Args)]
 #[command(disable_help_subcommand = true)]

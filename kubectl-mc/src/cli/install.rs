@@ -12,6 +12,8 @@ use kubectl_mc_api::names::NAMESPACE;
 use kubectl_mc_api::{ClusterName, Origin};
 use serde_json::{Map, Value};
 
+use super::values::{count, host_server, image};
+
 #[derive(Debug, Args)]
 #[command(after_help = INSTALL_EXAMPLES)]
 pub(crate) struct InstallArgs {
@@ -31,7 +33,7 @@ pub(crate) struct InstallArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) image_pull_secret: Vec<String>,
     /// Number of sidecar replicas [default: 2]
-    #[arg(long, value_name = "NUMBER", value_parser = super::count::count::<NonZeroU32>)]
+    #[arg(long, value_name = "NUMBER", value_parser = count::<NonZeroU32>)]
     pub(crate) replicas: Option<NonZeroU32>,
     /// Port of the sidecars [default: 10250; with --host-network 10260]
     #[arg(long, value_name = "PORT", value_parser = port)]
@@ -129,24 +131,6 @@ pub(crate) struct UninstallArgs {
 /// Parses a DNS label, with the rules of a cluster's name.
 fn namespace(text: &str) -> Result<String, &'static str> {
     text.parse::<ClusterName>().map(Into::into).map_err(|error| error.reason)
-}
-
-/// Refuses text that cannot be an image; the nodes validate the rest.
-pub(super) fn image(text: &str) -> Result<String, &'static str> {
-    match text {
-        "" => Err("it is empty"),
-        _ if text.contains(char::is_whitespace) => Err("it has white space in it"),
-        _ => Ok(text.to_owned()),
-    }
-}
-
-/// Parses the host's URL, the only value of the user's in the kubeconfig of the sidecars.
-pub(super) fn host_server(text: &str) -> Result<String, &'static str> {
-    let uri = text.parse::<http::Uri>().ok().filter(|uri| uri.authority().is_some());
-    match uri {
-        Some(uri) if uri.scheme_str() == Some("https") => Ok(text.trim_end_matches('/').to_owned()),
-        _ => Err("expected https://HOST[:PORT]"),
-    }
 }
 
 fn port(text: &str) -> Result<NonZeroU16, &'static str> {

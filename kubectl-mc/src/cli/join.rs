@@ -7,11 +7,11 @@ use std::time::Duration;
 use clap::Args;
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::cluster_access::RoleRef;
-use kubectl_mc_api::go_duration::parse_flag;
 use kubectl_mc_api::member_cluster::ServiceAccounts;
 use kubectl_mc_api::token_life;
 
 use super::agent::AgentArgs;
+use super::values::{duration, life};
 
 #[derive(Debug, Args)]
 #[command(after_help = JOIN_EXAMPLES)]
@@ -186,20 +186,6 @@ fn role(entry: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a duration greater than zero.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    match parse_flag(text)? {
-        Duration::ZERO => Err("it must be longer than nothing".to_owned()),
-        duration => Ok(duration),
-    }
-}
-
-/// Parses a token lifetime.
-pub(super) fn life(text: &str) -> Result<Duration, String> {
-    let life = duration(text)?;
-    if life < token_life::SHORTEST { Err("a token lives for 10m at least".to_owned()) } else { Ok(life) }
-}
-
 /// The flags that say how a member is joined, which a restore does not change.
 const RESTORE_ALONE: [&str; 20] = [
     "member_context",
@@ -266,12 +252,6 @@ Examples:
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn token_lifetime_has_a_minimum() {
-        assert_eq!(duration("24h").unwrap(), Duration::from_secs(86_400));
-        assert!(duration("0s").is_err() && life("9m").is_err() && life("10m").is_ok());
-    }
 
     #[test]
     fn role_names_are_checked() {

@@ -20,20 +20,23 @@ use crate::cluster::credential::{Obtained, Plugin};
 use crate::cluster::hop::{self, Hop, Refusal};
 use crate::cluster::transport::{Refused, Transport};
 use crate::env::Env;
-use crate::error::{Explain, Failure, causes, chain};
+use crate::error::causes;
 use crate::log::Log;
 use crate::server_text::ServerText;
 
 mod answer;
 mod authorized;
 mod build;
-mod identity;
+pub(in crate::cluster) mod error;
+pub(in crate::cluster) mod identity;
 mod logged;
 mod traced;
 
 use answer::BodyError;
+pub(crate) use answer::READ_TIMEOUT;
 pub(crate) use authorized::authorized;
-pub(crate) use identity::trust;
+pub(crate) use build::CONNECT_TIMEOUT;
+pub(crate) use error::ClientError;
 pub(crate) use logged::logged;
 pub(crate) use traced::traced;
 
@@ -78,54 +81,6 @@ impl Reply {
     /// The body as JSON; null if it is not JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ClientError {
-    /// The kubeconfig needs an unsupported feature, or the credential cannot be obtained.
-    #[error("cannot set up the connection")]
-    Setup(#[source] Box<dyn Error + Send + Sync>),
-    /// The TLS handshake failed. Go accepts some certificates that rustls does not (a self-signed one that
-    /// claims to be a CA), so kubectl may succeed.
-    #[error("cannot establish TLS with the host")]
-    Tls(#[source] Box<dyn Error + Send + Sync>),
-    /// The response exceeds the size limit.
-    #[error("the answer is larger than {} MiB", .0 / 1024 / 1024)]
-    TooLarge(usize),
-    /// The host did not respond.
-    #[error("cannot reach the host")]
-    Unreachable(#[source] Box<dyn Error + Send + Sync>),
-}
-
-impl Explain for ClientError {}
-
-/// The hint for an unreachable cluster.
-pub(crate) const CHECK_NETWORK: &str = "check the network, and the server of the kubeconfig context";
-
-impl ClientError {
-    /// Adds the name of the cluster.
-    pub(crate) fn of(&self, cluster: &str) -> Failure {
-        match self {
-            Self::Unreachable(_) => {
-                Failure::new(format!("cannot reach {cluster}: {}", self.reason())).with_hint(CHECK_NETWORK)
-            }
-            Self::Tls(_) => Failure::new(format!("cannot establish TLS with {cluster}: {}", self.reason())),
-            Self::Setup(_) | Self::TooLarge(_) => {
-                Failure::new(format!("cannot use {cluster}: {}", chain(self)))
-            }
-        }
-    }
-
-    /// Whether kubectl would connect where the plugin refuses the server's key.
-    pub(crate) fn is_of_a_key(&self) -> bool {
-        matches!(self, Self::Tls(error) if error.downcast_ref().is_some_and(Refused::is_of_a_key))
-    }
-
-    /// The message of the innermost error, because "client error (Connect)" is too vague.
-    pub(crate) fn reason(&self) -> String {
-        let cause = self.source().map(|cause| cause.source().unwrap_or(cause));
-        cause.map_or_else(|| self.to_string(), chain)
     }
 }
 
@@ -286,13 +241,8 @@ fn http_date(text: &str) -> Option<Timestamp> {
     jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp())
 }
 
-/// Long enough for a slow link. kubectl's own timeout is 30 s, with five attempts.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// More than a list of 5,000 clusters or a discovery document needs.
 const MAX_ANSWER: usize = 64 * 1024 * 1024;
-/// Longer than the sidecar needs to detect that a member does not respond.
-pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);
-
 #[cfg(test)]
 mod tests {
     use super::*;

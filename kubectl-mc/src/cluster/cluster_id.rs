@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kubectl_mc_api::ClusterName;
 
-use crate::cluster::context::ClusterContext;
+use crate::cluster::context::cluster_context::ClusterContext;
 use crate::server_text::escaped;
 
 /// A cluster that commands run on.

@@ -25,7 +25,8 @@ pub(crate) use self::command::CREDENTIAL;
 pub(crate) use self::policy::{kuberc, permitted, preferences, without_preferences};
 use crate::argv::Scanned;
 use crate::child_output::{LIMIT, output_within};
-use crate::cluster::client::{self, ClientError};
+use crate::cluster::client::error::ClientError;
+use crate::cluster::client::identity;
 use crate::cluster::context::{ClusterContext, User, read_yaml};
 use crate::cluster::transport;
 use crate::env::Env;
@@ -113,7 +114,7 @@ impl Plugin {
         let program = program(&user, &exec, scanned, env);
         // The plugin decides by the connection that is made, and not only by the kubeconfig.
         let mut cluster = host.cluster.clone();
-        client::trust(&mut cluster, scanned);
+        identity::trust(&mut cluster, scanned);
         Some(Self { user, exec, cluster, program })
     }
 

@@ -6,6 +6,8 @@
 //! hub ([`Hub::find`]). The command then stops before any output with [`OtherHub`] and begins again with that hub,
 //! which is cached for an hour.
 
+pub(crate) mod find;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,13 +16,10 @@ use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::dialect::{Dialect, OtherServer, Segment};
 use tokio::sync::{OnceCell, watch};
 
-use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cli::{FoundHub, HubChoice};
-use crate::cluster::client::{self, ClientError};
-use crate::cluster::context::ClusterContext;
 use crate::env::Env;
-use crate::error::{CommandLine, Explain, Failure, Hint};
+use crate::error::Explain;
 use crate::log::Log;
 
 /// How to list and reach the clusters of a host.
@@ -91,38 +90,10 @@ impl Hub {
         }
     }
 
-    /// Looks for another hub after the host responded that it does not serve kubectl-mc's API, or not to this
-    /// caller. Asks the host at most once.
-    pub(crate) async fn find(&self, client: &kube::Client) -> Option<OtherHub> {
-        if self.origin != Origin::Assumed {
-            return None;
-        }
-        let found = self.learned.found.get_or_init(|| async {
-            let reply = client::get_by(client, "/apis", "application/json").await.ok()?;
-            let list = reply.json();
-            let groups = list["groups"].as_array().into_iter().flatten();
-            Dialect::found_in(groups.filter_map(|group| group["name"].as_str()), &self.server)
-        });
-        found.await;
-        self.found()
-    }
-
     /// The other hub, if [`Self::find`] has found one.
     pub(crate) fn found(&self) -> Option<OtherHub> {
         let dialect = self.learned.found.get()?.clone()?;
         Some(OtherHub(FoundHub { server: self.server.clone(), dialect }))
-    }
-
-    /// The same with a client of its own.
-    pub(crate) fn find_at(host: &ClusterContext, scanned: &Scanned, env: &Env) -> Option<OtherHub> {
-        if host.hub.origin != Origin::Assumed {
-            return None;
-        }
-        let asked = async {
-            let client = client::connection(host, scanned, env).await?;
-            Ok::<_, ClientError>(host.hub.find(&client).await)
-        };
-        client::runtime().ok()?.block_on(asked).ok()?
     }
 }
 
@@ -137,16 +108,6 @@ impl From<Dialect> for Hub {
 pub(crate) fn remember(FoundHub { server, dialect }: &FoundHub, env: &Env) {
     if let Ok(cache) = Cache::open(env) {
         let _ = cache.store_named(KIND, server, dialect.word().as_bytes(), SystemTime::now());
-    }
-}
-
-/// Removes the cached hub of this host after its own sidecar was installed.
-pub(crate) fn forget(host: &ClusterContext, env: &Env) {
-    let server = &host.hub.server;
-    if let Some(cache) = Cache::existing(env)
-        && cache.load_aged(KIND, server, SystemTime::now()).is_some()
-    {
-        let _ = cache.store_named(KIND, server, b"own", SystemTime::now());
     }
 }
 
@@ -166,15 +127,6 @@ impl Explain for OtherHub {
     fn found_hub(&self) -> Option<&FoundHub> {
         Some(&self.0)
     }
-}
-
-/// The failure of a verb that the hub of another project lacks.
-pub(crate) fn needs_sidecar(verb: &str, host: &ClusterContext) -> Failure {
-    let (name, title) = (host.context_name(), host.hub.dialect.title());
-    Failure::usage(format!("`{verb}` needs kubectl-mc's own sidecar, and {name} has the hub of {title}"))
-        .with_hint(Hint::from("where the sidecar is installed beside it, choose it by --hub=own").and(
-            CommandLine::new(format!("{} install --hub=own", host.kubectl_mc_file())).that("installs it"),
-        ))
 }
 
 const KIND: &str = "hub";

@@ -18,7 +18,7 @@ mod verifier;
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Uri};
+use http::Uri;
 use kube::client::ConfigExt;
 use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig};
 use rustls::ClientConfig;
@@ -167,17 +167,6 @@ fn server_name(cluster: &Cluster) -> Result<Option<ServerName<'static>>, String>
     // As Go, whose names of servers may be an address in brackets.
     let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
     ServerName::try_from(address.to_owned()).map(Some).map_err(|_| invalid())
-}
-
-/// A value that a header can have. `field` is the field of the user.
-fn header(field: &str, value: &str) -> Result<HeaderValue, String> {
-    let mut header = HeaderValue::try_from(value).map_err(|_| {
-        let kind =
-            if value.ends_with(['\n', '\r']) { "ends in a line break" } else { "has a control character" };
-        format!("{field} {kind}, which an HTTP header cannot have")
-    })?;
-    header.set_sensitive(true);
-    Ok(header)
 }
 
 #[cfg(test)]

@@ -242,7 +242,7 @@ const VERBS: &[BuiltinVerb] = &[
         run: |matches, flags, env, printer| hub_api::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
-        name: COMPLETION,
+        name: "completion",
         about: "Print the completion of a shell, or install it for kubectl",
         arguments: CompletionArgs::augment_args,
         clusters: Clusters::None,
@@ -315,7 +315,7 @@ pub(super) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let Some((name, matches)) = matches.subcommand() else { return Ok(overview::print(printer)) };
+    let Some((name, matches)) = matches.subcommand() else { return Ok(overview::print(names(), printer)) };
     let Some(verb) = find(OsStr::new(name)) else { return Ok(help(printer)) };
     let is_refused = match verb.clusters {
         Clusters::None => flags.chooses_clusters(),
@@ -341,7 +341,7 @@ pub(super) fn run(
         && let Ok(host) = Settings::host_of(&flags, env)
         && let Ok(host) = ClusterContext::load(&host, env)
     {
-        hub::forget(&host, env);
+        hub::find::forget(&host, env);
     }
     Ok(status)
 }
@@ -387,7 +387,6 @@ fn read<A: FromArgMatches>(matches: &ArgMatches) -> Result<A, Failure> {
 
 const ACCESS: &str = "access";
 const INSTALL: &str = "install";
-const COMPLETION: &str = "completion";
 const VERSION: &str = "version";
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 
 use std::ffi::OsString;
 
+use clap::Command;
 use tokio::time::Instant;
 
-use super::builtin;
 use crate::cli::{CompletionArgs, CompletionCommand, Shell};
 use crate::cluster::context::Piped;
 use crate::completion::{self, Answer};
@@ -33,8 +33,8 @@ pub(super) fn run(arguments: &CompletionArgs, env: &Env, printer: &Printer) -> R
     Ok(ExitStatus::Success)
 }
 
-/// Prints the candidates for the last word; a failure prints none.
-pub(super) fn respond(mut words: Vec<OsString>, env: &Env, printer: &Printer) -> ExitStatus {
+/// Prints the candidates for the last word; a failure prints none. `parser` has the verbs of the plugin.
+pub(super) fn respond(mut words: Vec<OsString>, parser: Command, env: &Env, printer: &Printer) -> ExitStatus {
     words.remove(0);
     let end = Instant::now() + completion::budget(env);
     // A later read of such a pipe would wait for ever.
@@ -46,6 +46,6 @@ pub(super) fn respond(mut words: Vec<OsString>, env: &Env, printer: &Printer) ->
         Some(piped) => (piped.words.clone(), &piped.env),
         None => (words, env),
     };
-    printer.out(&completion::respond(words, builtin::parser(), env, end).text());
+    printer.out(&completion::respond(words, parser, env, end).text());
     ExitStatus::Success
 }

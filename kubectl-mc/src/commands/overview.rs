@@ -1,13 +1,12 @@
 //! Prints what `kubectl mc` says without arguments.
 
-use super::builtin;
 use crate::cli;
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 
 /// The first commands to know, and where the rest is.
-pub(super) fn print(printer: &Printer) -> ExitStatus {
-    let names = builtin::names().collect::<Vec<_>>().join(", ");
+pub(super) fn print(verbs: impl Iterator<Item = &'static str>, printer: &Printer) -> ExitStatus {
+    let names = verbs.collect::<Vec<_>>().join(", ");
     let verbs = cli::wrap(&format!("Commands of the plugin: {names}"));
     printer.out(&format!("{}\n{verbs}\n{}", cli::OVERVIEW, cli::OVERVIEW_END));
     ExitStatus::Success

@@ -7,6 +7,9 @@
 
 use std::fmt::Write;
 
+/// The hidden verb. It is only recognized as the first word.
+pub(crate) const VERB: &str = "__complete";
+
 /// The candidates for a shell, and the directive for handling them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Answer {

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use super::Session;
 use super::answer::{Answer, Candidate};
 use super::child;
+use super::session::Session;
 use crate::cache::Cache;
 use crate::cluster::cluster_id::{CONTEXT_PREFIX, KubeconfigContext};
 use crate::cluster::context::{self, ClusterContext};

@@ -6,8 +6,10 @@ use std::time::SystemTime;
 
 use clap::{Arg, Command};
 
-use super::answer::{Answer, Candidate};
-use super::{Cursor, Place, Session, child, clusters, own_verb, values};
+use super::answer::{Answer, Candidate, VERB};
+use super::cursor::{Cursor, Place};
+use super::session::Session;
+use super::{child, clusters, own_verb, values};
 use crate::argv::{self, COMPARE, KUBECTL_VERBS, Scanned, TAIL};
 use crate::cache::Cache;
 use crate::chosen_cluster::ChosenCluster;
@@ -194,7 +196,7 @@ fn words(before: &Scanned, typed: &str) -> Vec<OsString> {
             words[verb] = "logs".into();
         }
     }
-    std::iter::once(super::VERB.into()).chain(words).chain([typed.into()]).collect()
+    std::iter::once(VERB.into()).chain(words).chain([typed.into()]).collect()
 }
 
 fn is_like_kubectl(verb: &Command) -> bool {

@@ -5,7 +5,9 @@ use std::ffi::{OsStr, OsString};
 use clap::{Arg, Command};
 
 use super::answer::{Answer, Candidate};
-use super::{Cursor, Session, values};
+use super::cursor::Cursor;
+use super::session::Session;
+use super::values;
 
 pub(super) fn respond(session: &Session<'_>, verb: &Command, cursor: &Cursor, typed: &str) -> Answer {
     let words = cursor.before.kubectl.iter().skip_while(|word| *word != verb.get_name()).skip(1);

@@ -138,12 +138,13 @@ fn is_writable(folder: &Path) -> bool {
 /// On other systems a link needs special rights, so this is a script.
 #[cfg(not(unix))]
 fn write(file: &Path, plugin: &Path) -> io::Result<()> {
-    fs::write(file, format!("@\"{}\" {} %*\r\n", plugin.display(), super::VERB))
+    fs::write(file, format!("@\"{}\" {} %*\r\n", plugin.display(), super::answer::VERB))
 }
 
 #[cfg(not(unix))]
 fn is_ours(file: &Path) -> bool {
-    fs::read_to_string(file).is_ok_and(|text| text.contains("kubectl-mc") && text.contains(super::VERB))
+    fs::read_to_string(file)
+        .is_ok_and(|text| text.contains("kubectl-mc") && text.contains(super::answer::VERB))
 }
 
 #[cfg(not(unix))]

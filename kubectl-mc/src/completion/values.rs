@@ -4,8 +4,8 @@ use std::process::Command;
 
 use clap::Arg;
 
-use super::Session;
 use super::answer::{Answer, Candidate};
+use super::session::Session;
 use super::{child, clusters};
 use crate::cli::HubChoice;
 use crate::kubectl::exec::{Invocation, Kubectl};

@@ -4,16 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
-use kubectl_mc_api::access::builtin::is_privileged_namespace;
 use kubectl_mc_api::access::policy::{BINDABLE_ROLES, Policy};
 use kubectl_mc_api::cluster_access::{RoleKind, RoleRef};
 use kubectl_mc_api::names::{ACCESS, MANAGER, NAMESPACE};
 use serde_json::{Value, json};
 
-use super::preflight::Finding;
 use super::side::{Side, SideError};
-use super::survey::MemberSurvey;
-use super::{cleanup, token_policy};
+use super::token_policy;
 use crate::apply::FIELD_MANAGER;
 
 /// Writes the list into an object of the manifest that contains it.
@@ -92,42 +89,6 @@ pub(crate) async fn write(member: &Side, patch: &Value, dry_run: bool) -> Result
         return Err(member.refused(format!("patch {path}"), &answer));
     }
     Ok(format!("configmap/{MANAGER} configured{remark}"))
-}
-
-/// The bindings of roles that were removed from the list.
-pub(crate) async fn surplus(
-    member: &Side,
-    before: &MemberSurvey,
-    roles: &BTreeSet<String>,
-) -> Result<Vec<Value>, SideError> {
-    let names = roles.iter().map(|entry| RoleRef::from_entry(entry).0.binding_name()).collect();
-    if listed(before.policy.as_ref()).is_subset(roles) && before.bindings.is_subset(&names) {
-        return Ok(Vec::new());
-    }
-    let bindings = cleanup::labelled(member, &["rolebindings", "clusterrolebindings"], ACCESS).await?;
-    Ok(bindings.into_iter().filter(|binding| is_surplus(binding, roles)).collect())
-}
-
-fn is_surplus(binding: &Value, roles: &BTreeSet<String>) -> bool {
-    let name = binding["metadata"]["name"].as_str().unwrap_or_default();
-    let namespace = binding["metadata"]["namespace"].as_str();
-    RoleRef::of_binding(name).is_some_and(|role| !roles.contains(&role.entry(namespace)))
-}
-
-/// Warnings about roles that give administrator rights, or may do so.
-pub(crate) fn findings(roles: &BTreeSet<String>) -> impl Iterator<Item = Finding> {
-    roles.iter().filter_map(|entry| {
-        let effect = match RoleRef::from_entry(entry).1 {
-            Some(namespace) if is_privileged_namespace(namespace) => {
-                "gives any user rights in a system namespace"
-            }
-            None if entry == "cluster-admin" => "makes any user an administrator",
-            _ => return None,
-        };
-        Some(Finding::Warning(format!(
-            "with {entry} among the bindable roles, a ClusterAccess of the host {effect} of the member"
-        )))
-    })
 }
 
 /// Commands that delete the bindings of unlisted roles.
@@ -237,17 +198,6 @@ mod tests {
     }
 
     #[test]
-    fn bindings_of_unlisted_roles_are_surplus() {
-        let binding = |name: &str| json!({"metadata": {"name": name}});
-        assert!(is_surplus(&binding("kubectl-mc-bound:edit"), &roles(&["view"])));
-        assert!(!is_surplus(&binding("kubectl-mc-bound:view"), &roles(&["view"])));
-        assert!(!is_surplus(&binding("theirs"), &roles(&[])));
-        let of_role = json!({"metadata": {"name": "kubectl-mc-bound-role:deployer", "namespace": "web"}});
-        assert!(is_surplus(&of_role, &roles(&["shop/deployer", "deployer"])));
-        assert!(!is_surplus(&of_role, &roles(&["web/deployer"])));
-    }
-
-    #[test]
     fn printed_commands_keep_the_listed_roles() {
         assert_eq!(
             shell("kubectl", &roles(&["view"])),
@@ -263,12 +213,5 @@ mod tests {
              --field-selector='metadata.name=kubectl-mc-bound-role:deployer,metadata.namespace!=shop,metadata.namespace!=web'"
         );
         assert_eq!(of_role.matches("metadata.name!=kubectl-mc-bound-role:deployer'").count(), 2, "{of_role}");
-    }
-
-    #[test]
-    fn powerful_roles_cause_a_warning() {
-        let warned = |names: &[&str]| findings(&roles(names)).count();
-        assert_eq!(warned(&["cluster-admin", "kube-system/deployer", "view", "shop/cluster-admin"]), 2);
-        assert_eq!(warned(&["view"]), 0);
     }
 }

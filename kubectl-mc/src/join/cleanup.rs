@@ -9,7 +9,7 @@ use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
 use super::agent::account;
-use super::agent::survey::Found;
+use super::agent::found::Found;
 use super::objects;
 use super::side::{Side, SideError};
 use crate::cluster::fields::items;

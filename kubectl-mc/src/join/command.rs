@@ -2,25 +2,26 @@
 
 use kubectl_mc_api::{ClusterName, direct, names};
 
-use crate::cli::{Flags, JoinArgs, MemberArgs};
+use crate::cli::{Flags, JoinArgs};
 use crate::cluster::connection;
-use crate::cluster::context::ClusterContext;
-use crate::cluster::context::HostOptions;
-use crate::confirm::confirm;
+use crate::cluster::context::{ClusterContext, HostOptions};
 use crate::env::Env;
-use crate::error::{Failure, Hint, list_contexts, mc};
+use crate::error::{Failure, Hint, mc};
 use crate::exit::ExitStatus;
 use crate::join::agent::plan::AgentPlan;
 use crate::join::agent::steps::AgentSteps;
 use crate::join::agent::survey::AgentSurvey;
 use crate::join::endpoint::Endpoint;
+use crate::join::judge::judge;
 use crate::join::objects::{self, MemberSide};
-use crate::join::preflight::{self, Finding, Names};
+use crate::join::preflight::{self, Names};
 use crate::join::print::Halves;
 use crate::join::side::Side;
 use crate::join::steps::{Joined, StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey};
-use crate::join::{agent, bindable_roles, enroll, manifest, next, renew, restore};
+use crate::join::{
+    agent, bindable_roles, enroll, manifest, member_context, next, renew, restore, role_changes,
+};
 use crate::printer::Printer;
 use crate::settings::{self, ClusterNamesError, Settings};
 
@@ -49,7 +50,7 @@ pub(crate) fn run(
     if arguments.renew {
         return renew::run(Some(&name), arguments, &options, env, printer);
     }
-    let member = member(&arguments.member, &options, env)?;
+    let member = member_context::member(&arguments.member, &options, env)?;
     let direct = match arguments.by_agent.agent {
         true => None,
         false => Some(Endpoint::new(&member.server, &member.cluster, &arguments.connection)?),
@@ -193,7 +194,7 @@ async fn join(
     };
     let member_objects = side.objects(manifest::member()?);
     let mut surplus = side.surplus(member.readable(&host_admins_binding()).await?.as_ref());
-    surplus.extend(bindable_roles::surplus(member, &on_member, &roles).await?);
+    surplus.extend(role_changes::surplus(member, &on_member, &roles).await?);
     let steps = Steps {
         name,
         host,
@@ -273,7 +274,7 @@ impl Surveys<'_> {
             Some((plan, survey)) => findings.extend(survey.findings(&names, plan)),
             None => findings.extend(preflight::agent_is_kept(name, has_agent, endpoint)),
         }
-        findings.extend(arguments.bindable_roles.iter().flat_map(bindable_roles::findings));
+        findings.extend(arguments.bindable_roles.iter().flat_map(role_changes::findings));
         judge(findings, arguments.yes || arguments.dry_run, printer)
     }
 }
@@ -298,49 +299,6 @@ async fn report(
         printer.note_line(&format!("warning: {warning}"));
     }
     printer.out_line(&format!("Next: {next}"));
-    Ok(())
-}
-
-/// The cluster of the member's context, by default from the host's kubeconfig.
-pub(crate) fn member(
-    arguments: &MemberArgs,
-    host: &HostOptions,
-    env: &Env,
-) -> Result<ClusterContext, Failure> {
-    let MemberArgs { member_context, member_kubeconfig } = arguments;
-    if member_context.is_none() && member_kubeconfig.is_none() {
-        return Err(Failure::usage("the member is not named").with_hint(
-            Hint::from("choose its kubeconfig context by --member-context=NAME").and(list_contexts()),
-        ));
-    }
-    let kubeconfig = member_kubeconfig.as_ref().map(Into::into).or_else(|| host.kubeconfig.clone());
-    let options = HostOptions::plain(kubeconfig, member_context.clone());
-    Ok(ClusterContext::load(&options, env).map_err(|error| error.in_role("member"))?)
-}
-
-/// Prints the findings; a refusal ends the join, and a warning needs confirmation.
-pub(super) fn judge(findings: Vec<Finding>, yes: bool, printer: &Printer) -> Result<(), Failure> {
-    let mut warned = false;
-    let (mut refused, mut hints) = (Vec::new(), Vec::new());
-    for finding in findings {
-        match finding {
-            Finding::Fine(text) => printer.note_line(&format!("preflight: {text}")),
-            Finding::Warning(text) => {
-                warned = true;
-                printer.note_line(&format!("warning: {text}"));
-            }
-            Finding::Refused(text, hint) => {
-                refused.push(text);
-                hints.push(hint);
-            }
-        }
-    }
-    if let Some(hint) = hints.into_iter().reduce(Hint::and) {
-        return Err(Failure::new(format!("cannot join: {}", refused.join("; "))).with_hint(hint));
-    }
-    if warned && !yes {
-        confirm("Join despite the warnings?", printer)?;
-    }
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use super::agent::trust::Trust;
 use super::agent::wait::{CONNECTED, Waiting};
 use super::side::Side;
 use super::tokens::{Granted, Tokens};
-use super::{command, manifest, objects, survey, token_policy, wait};
+use super::{manifest, member_context, objects, survey, token_policy, wait};
 use crate::cli::JoinArgs;
 use crate::cluster::connection;
 use crate::cluster::context::HostOptions;
@@ -54,7 +54,7 @@ pub(crate) fn run(
             return Ok(ExitStatus::Success);
         }
         let contexts = match arguments.member.member_context.is_some() {
-            true => Contexts::given(command::member(&arguments.member, options, env)?, env).await?,
+            true => Contexts::given(member_context::member(&arguments.member, options, env)?, env).await?,
             false => {
                 let step = Progress::new(printer).step("looking for the members' contexts in the kubeconfig");
                 let contexts = Contexts::of_kubeconfig(arguments, options, &host, &members, env).await?;

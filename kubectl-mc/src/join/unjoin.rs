@@ -14,7 +14,7 @@ use crate::confirm::confirm;
 use crate::env::Env;
 use crate::error::{Failure, list_clusters};
 use crate::exit::ExitStatus;
-use crate::join::command;
+use crate::join::member_context;
 use crate::join::side::Side;
 use crate::join::{cleanup, manifest, objects, survey};
 use crate::printer::Printer;
@@ -30,7 +30,7 @@ pub(crate) fn run(
     let name = &settings::cluster_name(arguments.name.as_deref(), flags)?;
     let options = Settings::host_of(flags, env)?;
     let is_named = member.member_context.is_some() || member.member_kubeconfig.is_some();
-    let member = if is_named { Some(command::member(member, &options, env)?) } else { None };
+    let member = if is_named { Some(member_context::member(member, &options, env)?) } else { None };
     connection::run(async {
         let host = Side { role: "host", at: connection::connect(&options, env).await? };
         let member = match member {

@@ -4,29 +4,30 @@
 pub mod agent;
 mod direct;
 mod endpoints;
+mod error;
 mod hub;
 mod metrics;
+mod objects;
+mod parameters;
 mod pod;
 pub mod values;
 
-use std::num::NonZeroU16;
-
 pub use agent::{Agent, AgentValues, HostConnection};
 pub use endpoints::SKIP_MIRROR;
+pub use error::Error;
 use k8s_openapi::ByteString;
+pub use objects::objects;
+use objects::{LABELS, labelled, push, remove};
+pub use parameters::{AUTHORITY, Parameters, Reach, SERVED};
 use serde_json::{Value, json};
 pub use values::{Certificates, Values};
 
-use crate::names::{self, KUBECTL_MC, MANAGED_BY, SIDECAR};
+use crate::names::{self, SIDECAR};
 
 /// The objects of every joined member.
 pub const MEMBER: &str = include_str!("../../deploy/member.yaml");
 /// Additional objects of a member until its agent has enrolled.
 pub const ENROLLMENT: &str = include_str!("../../deploy/enrollment.yaml");
-/// The Secret with the CA of self-managed serving certificates.
-pub const AUTHORITY: &str = "mc-sidecar-ca";
-/// The Secret in which cert-manager stores the serving certificate.
-pub const SERVED: &str = "mc-sidecar-tls";
 /// The Secret in which cert-manager stores the CA of the serving certificate.
 pub const ISSUER: &str = "mc-sidecar-issuer";
 /// The ClusterRole for listing clusters, and its binding.
@@ -50,37 +51,7 @@ const DISRUPTION: &str = include_str!("../../deploy/disruption.yaml");
 const DEPLOYMENT: &str = include_str!("../../deploy/deployment.yaml");
 const REGISTRATION: &str = include_str!("../../deploy/apiservice.yaml");
 
-/// The parameters of an installation.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Parameters {
-    pub namespace: String,
-    /// The full image reference. It takes precedence over the values.
-    pub image: String,
-    pub values: Values,
-}
-
-/// How the host reaches a sidecar that runs in another cluster.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Reach {
-    /// By a DNS name that the host's kube-apiserver can resolve.
-    Name(String),
-    /// By addresses and a port.
-    Addresses(Vec<std::net::IpAddr>, u16),
-}
-
 impl Parameters {
-    /// The default parameters with this image.
-    pub fn new(image: impl Into<String>) -> Self {
-        Self { namespace: names::NAMESPACE.to_owned(), image: image.into(), values: Values::default() }
-    }
-
-    /// The same parameters with another issuer of the serving certificate.
-    pub fn with_certificates(&self, certificates: Certificates) -> Self {
-        let mut other = self.clone();
-        other.values.certificates = certificates;
-        other
-    }
-
     /// All objects on a host that runs the sidecar itself, in the order to apply them. The APIServices come
     /// last, kubectl-mc's own group after a hub's.
     pub fn host(&self) -> Result<Vec<Value>, Error> {
@@ -162,11 +133,6 @@ impl Parameters {
         Ok(labelled(self.all(text)?, &LABELS))
     }
 
-    /// The port that the sidecar's pods serve on.
-    pub fn port(&self) -> u16 {
-        self.values.secure_port.map_or(if self.values.host_network { 10260 } else { 10250 }, NonZeroU16::get)
-    }
-
     /// The objects of every host: the namespace, the registry of members and the rights.
     fn registry(&self) -> Result<Vec<Value>, Error> {
         let mut objects = vec![self.namespace_object()?];
@@ -217,15 +183,6 @@ impl Parameters {
         objects.extend(self.metrics()?);
         objects.push(self.deployment()?);
         Ok(objects)
-    }
-
-    /// The Secret whose `ca.crt` verifies the serving certificate.
-    fn authority(&self) -> &str {
-        match self.values.certificates {
-            Certificates::SelfManaged => AUTHORITY,
-            Certificates::CertManager => SERVED,
-            Certificates::Secret => &self.values.tls.secret_name,
-        }
     }
 
     /// Sets the groups of the values in the binding of the right to list clusters. Without groups the binding
@@ -291,55 +248,6 @@ pub fn hub_api_rights(namespace: &str) -> Result<Vec<Value>, Error> {
 
 const HUB_API_KARMADA: &str = include_str!("../../deploy/hub-api-karmada.yaml");
 
-/// The objects of a manifest.
-pub fn objects(text: &str) -> Result<Vec<Value>, Error> {
-    serde_saphyr::from_multiple(text).map_err(|error| Error::Yaml(error.to_string()))
-}
-
-/// Invalid values, or an invalid manifest, which is a defect of this program.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("{0}")]
-    Values(String),
-    #[error("a manifest is not YAML: {0}")]
-    Yaml(String),
-    #[error("a manifest is empty")]
-    Empty,
-}
-
-/// Adds Kubernetes' recommended labels to objects.
-fn labelled(mut objects: Vec<Value>, own: &[(&str, &str)]) -> Vec<Value> {
-    for object in &mut objects {
-        let labels = &mut object["metadata"]["labels"];
-        for (key, value) in own {
-            labels[key] = (*value).into();
-        }
-        labels["app.kubernetes.io/version"] = values::VERSION.into();
-        labels[MANAGED_BY] = KUBECTL_MC.into();
-    }
-    objects
-}
-
-fn push(list: &mut Value, item: Value) {
-    match list {
-        Value::Array(items) => items.push(item),
-        other => *other = json!([item]),
-    }
-}
-
-fn remove(object: &mut Value, field: &str) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.remove(field);
-    }
-}
-
-/// The labels of every object and of the pods. In the chart, the instance is the name of the release.
-const LABELS: [(&str, &str); 4] = [
-    ("app.kubernetes.io/name", SIDECAR),
-    ("app.kubernetes.io/instance", SIDECAR),
-    ("app.kubernetes.io/component", "cluster-proxy"),
-    ("app.kubernetes.io/part-of", KUBECTL_MC),
-];
 /// The Secret on the host with the token of a sidecar that runs in another cluster.
 pub const REMOTE_TOKEN: &str = "mc-sidecar-token";
 /// The Secret in that cluster with the sidecar's kubeconfig of the host.

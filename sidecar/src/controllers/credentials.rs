@@ -12,7 +12,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::enrollment::Enrollment;
@@ -28,10 +27,12 @@ use crate::base::retry;
 use crate::members::inventory::fleet::{Fleet, Registered};
 
 mod assess;
+mod held;
 mod renew;
 
 use crate::host::token::{Credential, Token};
 use assess::{Known, Trouble};
+use held::{Held, Now, overdue};
 use renew::{Renewal, Written};
 
 /// The two Secrets of a member.
@@ -101,19 +102,6 @@ pub(super) async fn run(context: Context) {
     }
 }
 
-/// The time by the wall clock, which can be changed, and by the monotonic clock.
-#[derive(Clone, Copy, Debug)]
-struct Now {
-    clock: Timestamp,
-    steady: Instant,
-}
-
-impl Now {
-    fn read() -> Self {
-        Self { clock: Timestamp::now(), steady: Instant::now() }
-    }
-}
-
 struct Keeper {
     context: Context,
     queue: WorkQueue,
@@ -139,18 +127,6 @@ struct Tracked {
     member: Held,
     manager: Held,
     told: Option<Finding>,
-}
-
-/// The credential in one Secret, and the state of its renewal.
-struct Held {
-    secret: Option<Arc<Secret>>,
-    credential: Credential,
-    /// When it was first seen.
-    seen: Now,
-    /// No renewal starts before this time, because one is in progress, has just ended or has failed.
-    not_before: Option<Instant>,
-    failed: u32,
-    trouble: Option<Trouble>,
 }
 
 impl Keeper {
@@ -303,73 +279,12 @@ impl Tracked {
     }
 }
 
-impl Held {
-    fn of(secret: Option<Arc<Secret>>, now: Now) -> Self {
-        let data = secret.as_ref().and_then(|secret| secret.data.as_ref());
-        let credential = data.map_or(Credential::None, Credential::of);
-        Self { secret, credential, seen: now, not_before: None, failed: 0, trouble: None }
-    }
-
-    /// The state for the new content of the Secret. After a renewal, the next one is delayed.
-    fn followed_by(&self, secret: Option<Arc<Secret>>, now: Now) -> Self {
-        let renewed = self.not_before.is_some() && self.failed == 0;
-        Self { not_before: renewed.then(|| now.steady + APART), ..Self::of(secret, now) }
-    }
-
-    /// Whether this is the credential in the Secret.
-    fn has(&self, secret: Option<&Secret>) -> bool {
-        self.secret.as_deref().map(|secret| &secret.data) == secret.map(|secret| &secret.data)
-    }
-
-    fn token(&self) -> Option<&Token> {
-        match &self.credential {
-            Credential::Token(token) => Some(token),
-            Credential::None | Credential::Certificate(_) => None,
-        }
-    }
-
-    /// The current time for a token: by the wall clock, or by the time since the token was first seen,
-    /// whichever is later.
-    fn latest(&self, now: Now) -> Timestamp {
-        let passed = now.steady.saturating_duration_since(self.seen.steady);
-        self.seen.clock.checked_add(passed).map_or(now.clock, |steady| steady.max(now.clock))
-    }
-
-    /// The times until the next events of this credential.
-    fn waits(&self, part: f64, now: Now) -> impl Iterator<Item = Duration> {
-        let token = self.token();
-        let due = token.and_then(|token| token.due(part)).map(|time| time.duration_since(self.latest(now)));
-        let times =
-            [token.and_then(|token| token.life).map(|life| life.at(overdue(part))), self.credential.ends()];
-        let times = times.into_iter().flatten().map(move |time| time.duration_since(now.clock));
-        let waits = due.into_iter().chain(times).filter(|wait| wait.is_positive());
-        let not_before = self.not_before.and_then(|time| time.checked_duration_since(now.steady));
-        waits.map(|wait| wait.unsigned_abs()).chain(not_before.filter(|wait| !wait.is_zero()))
-    }
-
-    /// The token, if it is due for renewal.
-    fn due(&self, part: f64, now: Now) -> Option<Token> {
-        let token = self.token().filter(|token| token.account.is_some())?;
-        let may = self.not_before.is_none_or(|time| time <= now.steady);
-        (may && token.due(part)? <= self.latest(now)).then(|| token.clone())
-    }
-}
-
-/// The part of a token's life after which a missing renewal is a warning: a quarter of the rest after it is
-/// due.
-fn overdue(renewal_fraction: f64) -> f64 {
-    0.75_f64.mul_add(renewal_fraction, 0.25)
-}
-
 /// A later renewal would leave no time to repair the cause of a failure.
 pub const MAX_RENEWAL_FRACTION: f64 = 0.9;
 /// The maximum number of concurrent renewals.
 const MAX_UNDER_WAY: usize = 8;
 /// The time after which a renewal has ended and the watch has delivered the result.
 const UNDER_WAY: Duration = Duration::from_secs(60);
-/// The shortest interval between renewals of one token. A new token that is due immediately means that the
-/// clock is ahead of the member's, so another renewal does not help.
-const APART: Duration = Duration::from_secs(20);
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LAST_PAUSE: Duration = Duration::from_secs(300);
 const MAX_DOUBLINGS: u32 = 6;

@@ -10,9 +10,6 @@
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use kubectl_mc_api::ownership::admission_path;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tracing::debug;
 
@@ -23,26 +20,14 @@ pub mod certificate_request;
 pub mod enrollment;
 mod metrics;
 mod owner;
+mod review;
+mod webhook;
 
 pub use metrics::Metrics;
 use metrics::Outcome;
-
-/// A webhook, identified by its path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Webhook {
-    Enrollment,
-    Owner,
-}
-
-impl Webhook {
-    pub fn at(path: &str) -> Option<Self> {
-        match path {
-            admission_path::ENROLLMENT => Some(Self::Enrollment),
-            admission_path::OWNER => Some(Self::Owner),
-            _ => None,
-        }
-    }
-}
+pub use review::Request;
+use review::{API_VERSION, KIND, Review};
+pub use webhook::Webhook;
 
 /// Answers a review.
 pub fn answer(webhook: Webhook, metrics: &Metrics, body: &Bytes) -> Response<Body> {
@@ -81,66 +66,6 @@ fn refusal(reason: &str) -> Value {
     let status = json!({"code": 403, "reason": "Forbidden", "message": format!("kubectl-mc: {reason}")});
     json!({"allowed": false, "status": status})
 }
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", bound = "O: DeserializeOwned")]
-struct Review<O> {
-    api_version: String,
-    kind: String,
-    request: Request<O>,
-}
-
-impl<O: DeserializeOwned> Review<O> {
-    fn parse(body: &[u8]) -> Option<Request<O>> {
-        let review = serde_json::from_slice::<Self>(body).ok()?;
-        (review.api_version == API_VERSION && review.kind == KIND).then_some(review.request)
-    }
-}
-
-/// The request that the host's caller sent. `O` has what is read of the object.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", bound = "O: DeserializeOwned")]
-pub struct Request<O = Value> {
-    uid: String,
-    resource: Resource,
-    #[serde(default)]
-    sub_resource: String,
-    operation: String,
-    user_info: UserInfo,
-    #[serde(default = "Option::default")]
-    object: Option<O>,
-}
-
-#[derive(Deserialize)]
-struct Resource {
-    #[serde(default)]
-    group: String,
-    resource: String,
-}
-
-#[derive(Deserialize)]
-struct UserInfo {
-    #[serde(default)]
-    username: String,
-    #[serde(default)]
-    groups: Option<Vec<String>>,
-}
-
-impl<O> Request<O> {
-    fn groups(&self) -> &[String] {
-        self.user_info.groups.as_deref().unwrap_or_default()
-    }
-
-    fn creates(&self, group: &str, resource: &str) -> bool {
-        self.operation == "CREATE"
-            && self.sub_resource.is_empty()
-            && self.resource.group == group
-            && self.resource.resource == resource
-    }
-}
-
-const API_VERSION: &str = "admission.k8s.io/v1";
-const KIND: &str = "AdmissionReview";
 
 #[cfg(test)]
 mod tests;

@@ -20,12 +20,16 @@ use crate::identity::request_header;
 use crate::identity::trust::{Proven, Trust};
 
 mod credential_kinds;
+mod error;
 mod metrics;
+mod outcome;
 pub mod token_review;
 pub mod websocket_protocol;
 
 pub use credential_kinds::CredentialKinds;
+pub use error::Error;
 pub use metrics::Metrics;
+pub use outcome::{Authenticated, By, Failed};
 use token_review::TokenReviews;
 
 /// The chain of authenticators.
@@ -35,24 +39,6 @@ pub struct Authenticator {
     /// The identity of callers without a credential; `None` if such callers are refused.
     anonymous: Option<Arc<Identity>>,
     metrics: Metrics,
-}
-
-/// A caller whose credential was accepted.
-#[derive(Clone, Debug)]
-pub struct Authenticated {
-    pub identity: Arc<Identity>,
-    pub by: By,
-}
-
-/// The authenticator that accepted the caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    /// The host's front proxy sent the caller's identity. It has already applied the caller's impersonation.
-    RequestHeader,
-    ClientCertificate,
-    Token,
-    /// The caller is anonymous: there was no credential, and none is required.
-    Nothing,
 }
 
 impl Authenticator {
@@ -160,42 +146,6 @@ fn remove_credentials(headers: &mut HeaderMap, trust: &Trust) {
     let identity: Vec<HeaderName> = headers.keys().filter(|name| names.owns(name)).cloned().collect();
     for name in identity {
         while headers.remove(&name).is_some() {}
-    }
-}
-
-/// A failed login, and the kinds of credential that were tried.
-#[derive(Clone, Debug)]
-pub struct Failed {
-    pub error: Error,
-    pub attempted: CredentialKinds,
-}
-
-/// Why a caller is not authenticated.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum Error {
-    #[error("no credentials were provided")]
-    NoCredential,
-    #[error("the client certificate was refused: {0}")]
-    Certificate(String),
-    #[error("the token was refused")]
-    Token,
-    #[error("a bearer token must be a single word")]
-    MalformedToken,
-    #[error(transparent)]
-    RequestHeader(#[from] request_header::NotUtf8),
-    #[error("malformed token in Sec-WebSocket-Protocol: {0}")]
-    WebSocketToken(&'static str),
-    #[error("too many token reviews are in progress, try again later")]
-    TooManyReviews,
-    /// The reason is only in the log, because an unauthenticated caller must not learn about the host.
-    #[error("the host could not review the token")]
-    Review,
-}
-
-impl Error {
-    /// Whether the caller's credential is the cause, and not the sidecar or the host.
-    pub fn is_refusal(&self) -> bool {
-        !matches!(self, Self::TooManyReviews | Self::Review)
     }
 }
 

@@ -9,6 +9,7 @@
 //! [`registry`] holds the open tunnels by cluster: soft state that an agent restores when it dials again.
 
 pub mod accounts;
+pub(crate) mod agent_tunnel;
 pub mod enrollment;
 pub(crate) mod frame_limit;
 pub(crate) mod keep_alive;

@@ -11,7 +11,6 @@ use std::time::Duration;
 use http::uri::InvalidUri;
 use http::{Response, StatusCode, header};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
 use jiff::Timestamp;
 use kubectl_mc_api::ClusterName;
 use prometheus_client::metrics::gauge::Gauge;
@@ -43,7 +42,7 @@ use connection::Connection;
 use grant::Grant;
 pub use own_connection::OwnConnection;
 pub use pool::MemberBody;
-use pool::{Failed, Pool};
+use pool::{Failed, Pool, http1_builder};
 use prepared::Prepared;
 use refusal::Refusal;
 use stream::TooMuch;
@@ -275,17 +274,6 @@ impl Upstream {
         }
     }
 }
-
-/// The settings of HTTP/1.1 to a member.
-fn http1_builder() -> http1::Builder {
-    let mut builder = http1::Builder::new();
-    builder.max_buf_size(MAX_UNREAD);
-    builder
-}
-
-/// How much is buffered of an answer that its client does not read: 6 MiB for all places of a member. hyper's
-/// default bound is 400 KiB, and TLS delivers at most 16 KiB at once. This also bounds the head of an answer.
-const MAX_UNREAD: usize = 64 * 1024;
 
 /// How long the request that tries a dead member waits for the connection: some round trips around the world.
 const TRIAL_WAIT: Duration = Duration::from_millis(700);

@@ -8,7 +8,7 @@ use std::path::Path;
 /// The sources of each crate, the files of its largest cycle, and those of all its cycles of more than two files.
 /// Lower them when a cycle goes.
 const BOUNDS: &[(&str, usize, usize)] =
-    &[("kubectl-mc/src", 19, 123), ("sidecar/src", 8, 66), ("sidecar/api/src", 9, 21)];
+    &[("kubectl-mc/src", 3, 6), ("sidecar/src", 5, 24), ("sidecar/api/src", 0, 0)];
 
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
@@ -115,7 +115,7 @@ fn is_word(character: char) -> bool {
 }
 
 fn code(text: &str) -> impl Iterator<Item = &str> {
-    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let text = text.split("mod tests {").next().unwrap_or_default();
     text.lines().filter(|line| !line.trim_start().starts_with("//") && !line.contains("pub(in "))
 }
 

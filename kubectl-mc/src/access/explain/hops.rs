@@ -212,6 +212,11 @@ pub(super) fn with_reason(text: &str, reason: &str) -> String {
     if reason.is_empty() { text.to_owned() } else { format!("{text}: {reason}") }
 }
 
+/// The path of reviews of the own rights.
+pub(super) const SELF_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+/// The path of reviews of another user's rights.
+pub(super) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
 #[cfg(test)]
 mod tests {
     use super::*;

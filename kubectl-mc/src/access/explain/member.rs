@@ -7,8 +7,8 @@ use kubectl_mc_api::{ClusterName, Origin};
 use serde_json::{Value, json};
 
 use super::hops::{self, Verdict, Verdicts};
+use super::hops::{REVIEWS, SELF_REVIEWS};
 use super::needs::{self, KubectlCommand, ObjectWords};
-use super::{REVIEWS, SELF_REVIEWS};
 use crate::access::identity::Identity;
 use crate::access::impersonator;
 use crate::access::kinds::{self, ResourceAttributes};

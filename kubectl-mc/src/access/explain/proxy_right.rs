@@ -7,7 +7,7 @@ use kubectl_mc_api::{ClusterName, Origin};
 use serde_json::json;
 
 use super::hops::{self, Verdict};
-use super::{REVIEWS, SELF_REVIEWS};
+use super::hops::{REVIEWS, SELF_REVIEWS};
 use crate::access::identity::Identity;
 use crate::error::Failure;
 use crate::join::side::Side;

@@ -9,8 +9,6 @@ use http_body_util::BodyExt;
 use hyper::body::Body;
 use tokio::time::{Instant, timeout_at};
 
-use super::READ_TIMEOUT;
-
 /// Why the whole body was not read.
 #[derive(Debug)]
 pub(super) enum BodyError<E> {
@@ -43,6 +41,9 @@ pub(super) async fn body<B: Body<Data = Bytes> + Unpin>(
 
 /// Bytes a second after the first [`READ_TIMEOUT`]: far less than the slowest link that a user would bear.
 const SLOWEST: u64 = 1024;
+
+/// Longer than the sidecar needs to detect that a member does not respond.
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

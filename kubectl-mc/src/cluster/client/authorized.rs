@@ -17,7 +17,7 @@ use tower::{BoxError, Service};
 
 use super::logged::unwrapped;
 use crate::child_output::LIMIT;
-use crate::cluster::client::ClientError;
+use crate::cluster::client::error::ClientError;
 use crate::cluster::credential::{Obtained, Plugin};
 use crate::cluster::transport::{self, Authorization};
 

@@ -18,7 +18,6 @@ use kube::client::{Body, ConfigExt};
 use percent_encoding::percent_decode_str;
 use tower::{Layer, Service};
 
-use super::CONNECT_TIMEOUT;
 use crate::cluster::transport::Transport;
 
 /// The client, without a credential in `Authorization`.
@@ -105,3 +104,6 @@ where
     let service = config.extra_headers_layer()?.layer(config.base_uri_layer().layer(client));
     Ok(kube::Client::new(service, config.default_namespace))
 }
+
+/// Long enough for a slow link. kubectl's own timeout is 30 s, with five attempts.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -5,7 +5,10 @@ use std::collections::HashMap;
 
 use kube::config::{Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
 
-use super::{CLUSTER, ClusterContext, EXTENSION, HostError, HostOptions, islands, load};
+use super::cluster_context::{CLUSTER, ClusterContext, EXTENSION};
+use super::error::HostError;
+use super::options::HostOptions;
+use super::{islands, load};
 use crate::cluster::cluster_id::KubeconfigContext;
 use crate::env::Env;
 

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{HostError, HostOptions, load};
+use super::error::HostError;
+use super::load;
+use super::options::HostOptions;
 use crate::env::Env;
 
 /// An entry of a file that the entry of an earlier file with another content hides.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
 
-use super::{ClusterContext, User};
+use super::cluster_context::{ClusterContext, User};
 use crate::env::{self, Env};
 
 pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

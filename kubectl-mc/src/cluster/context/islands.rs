@@ -14,29 +14,13 @@ use kube::config::{Kubeconfig, NamedContext};
 use serde_json::Value;
 
 use self::files::File;
-use super::all::{Entries, is_of_overlay};
-use super::{CLUSTER, ClusterContext, Contexts, HostError, document, load, parse};
+use super::all::{Contexts, Entries, is_of_overlay};
+use super::cluster_context::{CLUSTER, ClusterContext};
+use super::error::HostError;
+use super::island::Island;
+use super::{document, load, parse};
 use crate::cluster::cluster_id::KubeconfigContext;
-use crate::error::{Failure, chain};
-
-/// Where a context comes from that stands alone.
-#[derive(Clone, Debug)]
-pub(crate) struct Island {
-    /// The values of `--kubeconfig-dir`.
-    pub(crate) dirs: Arc<[PathBuf]>,
-    /// Why the file or its context cannot be used.
-    unusable: Option<String>,
-}
-
-impl Island {
-    /// Why the context cannot be used.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        self.unusable.clone().map_or(Ok(()), |reason| {
-            Err(Failure::usage(reason)
-                .with_hint("mend the file, or leave it out: --exclude=NAME, or a glob for --kubeconfig-dir"))
-        })
-    }
-}
+use crate::error::chain;
 
 /// The contexts of all files, sorted by name.
 pub(super) fn contexts(dirs: &[PathBuf]) -> Result<Contexts, HostError> {

@@ -7,8 +7,9 @@ use std::path::{Component, Path, PathBuf};
 
 use kube::config::Kubeconfig;
 
-use super::{HostError, parse};
-use crate::cluster::context::HostOptions;
+use super::error::HostError;
+use super::options::HostOptions;
+use super::parse;
 use crate::env::{self, Env};
 
 /// The files to read, in order: `--kubeconfig`, else `KUBECONFIG`, else `~/.kube/config`.

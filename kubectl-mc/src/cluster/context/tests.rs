@@ -1,5 +1,7 @@
 use std::fs;
+use std::path::PathBuf;
 
+use super::cluster_context::base_url;
 use super::*;
 use crate::env;
 use crate::error::Explain;

@@ -13,7 +13,6 @@ use percent_encoding::percent_decode_str;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
-use super::header;
 use crate::cluster::named_file;
 
 /// The source of `Authorization`.
@@ -142,4 +141,15 @@ pub(super) fn impersonation(user: &AuthInfo) -> Result<AuthInfo, String> {
         impersonate_user_extra: user.impersonate_user_extra.clone(),
         ..AuthInfo::default()
     })
+}
+
+/// A value that a header can have. `field` is the field of the user.
+fn header(field: &str, value: &str) -> Result<HeaderValue, String> {
+    let mut header = HeaderValue::try_from(value).map_err(|_| {
+        let kind =
+            if value.ends_with(['\n', '\r']) { "ends in a line break" } else { "has a control character" };
+        format!("{field} {kind}, which an HTTP header cannot have")
+    })?;
+    header.set_sensitive(true);
+    Ok(header)
 }

@@ -1,13 +1,12 @@
 //! Words the refusals of flags that choose clusters, before a verb of the plugin that does not take them.
 
-use super::COMPLETION;
 use crate::error::{CommandLine, Failure, Hint, mc};
 
 pub(super) fn no_choice(verb: &str) -> Failure {
     let hint: Hint = match verb {
         "clusters" => "--selector=KEY=VALUE narrows the list by labels, --where=FIELDS by fields".into(),
         "install" | "uninstall" | "login" | "logout" | "audit" => "--context=NAME names another host".into(),
-        COMPLETION => Hint::from("leave out the flags that choose clusters")
+        "completion" => Hint::from("leave out the flags that choose clusters")
             .and(CommandLine::new("kubectl completion SHELL").after("kubectl's own scripts")),
         _ => "name the cluster as an argument".into(),
     };

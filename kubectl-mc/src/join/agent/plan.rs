@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::cli::{AgentArgs, AgentTokenLife, RELEASED_IMAGE};
 use crate::error::{Context, Failure};
 use crate::join::address;
-use crate::join::agent::survey::Found;
-use crate::join::agent::trust::Trust;
+use crate::join::agent::found::Found;
+use crate::join::agent::trust::{SET_CA, Trust, unusable_ca};
 use crate::join::endpoint::{self, Endpoint};
 
 /// The agent to run on the member.
@@ -191,17 +191,10 @@ fn read(file: &PathBuf) -> Result<AgentValues, String> {
     AgentValues::parse(&text).map_err(|error: manifests::Error| error.to_string())
 }
 
-/// The failure of the host's certificate authority.
-pub(super) fn unusable_ca(failure: Failure) -> Failure {
-    failure.within("the host's certificate authority cannot be used").with_hint(SET_CA)
-}
-
 fn set_server(text: String) -> Failure {
     Failure::usage(text)
         .with_hint("set the URL of the host that the member reaches: --agent-server=https://…")
 }
-
-const SET_CA: &str = "set it by --agent-server-ca=FILE";
 
 #[cfg(test)]
 mod tests {

@@ -9,8 +9,8 @@ use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE};
 use serde_json::Value;
 
 use super::account::{self, Account, AgentGranted};
+use super::found::Found;
 use super::plan::AgentPlan;
-use super::survey::Found;
 use super::wait::Waiting;
 use super::{member, trust};
 use crate::apply::delete::Delete;

@@ -8,10 +8,9 @@ use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE};
 use kubectl_mc_api::path;
 use serde_json::{Value, json};
 
-use super::member;
+use super::pods;
 use crate::cli::AgentArgs;
 use crate::error::Failure;
-use crate::join::agent::plan;
 use crate::join::endpoint;
 use crate::join::pem;
 use crate::join::side::{Side, SideError};
@@ -31,11 +30,9 @@ impl Trust {
             return Ok(flags.agent_trust_system_roots.then_some(Self::SystemRoots));
         };
         let file = file.to_string_lossy();
-        let authorities = pem::authorities(&endpoint::read(&file).map_err(plan::unusable_ca)?);
+        let authorities = pem::authorities(&endpoint::read(&file).map_err(unusable_ca)?);
         let authorities = authorities.ok_or_else(|| {
-            plan::unusable_ca(Failure::usage(format!(
-                "{file} is not a PEM bundle of certificate authorities"
-            )))
+            unusable_ca(Failure::usage(format!("{file} is not a PEM bundle of certificate authorities")))
         })?;
         Ok(Some(Self::Pinned(authorities)))
     }
@@ -52,7 +49,7 @@ impl Trust {
     /// only new pods show whether the agent reaches the host.
     pub(crate) async fn write(&self, member: &Side) -> Result<bool, SideError> {
         let secret = store(member, self.ca()).await?;
-        member::replace_pods(member, &secret).await
+        pods::replace_pods(member, &secret).await
     }
 
     /// The result, for the user.
@@ -69,6 +66,13 @@ pub(crate) async fn store(member: &Side, ca: Option<&str>) -> Result<Value, Side
     let data = json!({"data": {"ca.crt": ca.map(|ca| STANDARD.encode(ca))}});
     member.merge(&path::secret(AGENT_NAMESPACE, AGENT), &data).await
 }
+
+/// The failure of the host's certificate authority.
+pub(super) fn unusable_ca(failure: Failure) -> Failure {
+    failure.within("the host's certificate authority cannot be used").with_hint(SET_CA)
+}
+
+pub(super) const SET_CA: &str = "set it by --agent-server-ca=FILE";
 
 #[cfg(test)]
 mod tests {

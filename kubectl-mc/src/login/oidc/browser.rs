@@ -9,8 +9,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::time::timeout;
 
 use self::redirect::{LIMIT, Redirects};
+use super::client::{Client, Tokens};
+use super::error::OidcError;
 use super::http::form;
-use super::{Client, OidcError, Tokens, random, token};
+use super::{random, token};
 use crate::printer::Printer;
 use crate::server_text::escaped;
 

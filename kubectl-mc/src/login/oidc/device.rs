@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::{Client, OidcError, Tokens, token};
+use super::client::{Client, Tokens};
+use super::error::OidcError;
+use super::token;
 use crate::printer::Printer;
 use crate::server_text::escaped;
 

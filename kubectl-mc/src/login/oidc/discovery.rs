@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::OidcError;
+use super::error::OidcError;
 use super::http::HttpClient;
 
 /// The fields of the document that a login needs.

@@ -10,7 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 
-use super::OidcError;
+use super::error::OidcError;
 use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::named_file;
 use crate::cluster::transport::{Transport, proxy_from_environment};

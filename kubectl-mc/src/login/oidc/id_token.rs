@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::OidcError;
+use super::error::OidcError;
 use crate::login::jwt;
 use crate::login::record::is_token;
 

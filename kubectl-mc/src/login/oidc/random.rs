@@ -4,7 +4,7 @@ use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::OidcError;
+use super::error::OidcError;
 
 /// 256 random bits, in letters that are safe in a URL (RFC 7636, 4.1).
 pub(super) fn word() -> Result<String, OidcError> {

@@ -1,6 +1,8 @@
 //! Revokes a refresh token (RFC 7009).
 
-use super::{Client, OidcError, token};
+use super::client::Client;
+use super::error::OidcError;
+use super::token;
 use crate::cli::OidcArgs;
 use crate::env::Env;
 use crate::login::record::Record;

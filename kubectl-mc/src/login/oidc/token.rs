@@ -4,8 +4,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
+use super::client::{Client, Tokens};
+use super::error::OidcError;
 use super::http::{Answer, encoded};
-use super::{Client, OidcError, Tokens, id_token};
+use super::id_token;
 
 /// Exchanges the refresh token for new tokens.
 pub(super) async fn refresh(client: &Client<'_>, refresh_token: &str) -> Result<Tokens, OidcError> {

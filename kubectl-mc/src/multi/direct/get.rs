@@ -1,6 +1,7 @@
 //! Implements `kubectl get` on many clusters: resolves the types on each, then requests one type after the
 //! other from all clusters in parallel. kubectl sorts and prints templates ([`union`]).
 
+mod ask;
 mod list;
 mod plan;
 mod resolve;
@@ -18,13 +19,14 @@ pub(crate) use plan::GetPlan;
 pub(crate) use plan::NDJSON;
 use plan::{Objects, Output};
 
+use self::ask::{Ask, MemberResults};
 use self::list::{ItemSink, Items};
 use self::resolve::{Round, Search, Wanted};
 use self::table::{Rows, TableSink};
 pub(super) use self::union::GetError;
 use super::failure::MemberFailure;
 use super::lasting::SPARE;
-use super::member::{Member, Members};
+use super::member::Member;
 use super::member_deadline::MemberDeadline;
 use super::printing::PrintError;
 use super::server_table::Shown;
@@ -32,14 +34,6 @@ use super::task::{Ended, Merge, Task};
 use super::text::Text;
 use crate::cluster::client::ClientError;
 use crate::multi::ordered_output::{self, Sink};
-
-/// The request to one member in a round.
-#[derive(Clone)]
-pub(super) struct Ask {
-    pub(super) member: Member,
-    pub(super) resource: super::discovery::ApiResource,
-    pub(super) names: Option<Vec<String>>,
-}
 
 pub(super) async fn run(
     plan: &GetPlan,
@@ -154,25 +148,6 @@ async fn asked<F: Future<Output = Result<(), MemberFailure>>>(
         Some(ask) => fetch(ask).await,
         // The member has no such type; the words are known to have one on some member.
         None => Ok(()),
-    }
-}
-
-/// The results of the members over all rounds; the first failure of each stays.
-struct MemberResults(Vec<Result<(), MemberFailure>>);
-
-impl MemberResults {
-    fn new(members: usize) -> Self {
-        Self(vec![Ok(()); members])
-    }
-
-    fn note(&mut self, place: usize, result: Result<(), MemberFailure>) {
-        if self.0[place].is_ok() {
-            self.0[place] = result;
-        }
-    }
-
-    fn failure(&self, place: usize) -> Option<&MemberFailure> {
-        self.0[place].as_ref().err()
     }
 }
 

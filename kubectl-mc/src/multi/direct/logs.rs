@@ -2,18 +2,16 @@
 //! connection, a followed log resumes from the last line, with a remark.
 
 mod lines;
+mod options;
 mod plan;
 mod pods;
+mod said;
 mod stream;
 mod tail;
 
-use std::collections::VecDeque;
-use std::future::Future;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::cluster::cluster_id::ClusterId;
-use tokio::sync::mpsc::{self, Sender};
+use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
 
 pub(crate) use plan::LogsPlan;
@@ -21,28 +19,17 @@ pub(crate) use tail::TailPlan;
 pub(super) use tail::run as run_tail;
 
 use self::lines::Cutter;
+use self::said::{Said, Texts, greet, in_order};
 use self::stream::{LogStream, PlainLines};
 use super::failure::MemberFailure;
-use super::lasting::{self, Of, SPARE};
+use super::lasting::{self, SPARE};
 use super::member::Member;
 use super::member_deadline::MemberDeadline;
-use super::task::{Ended, Merge, Task};
+use super::task::{Ended, Task};
 use super::text::Text;
 use crate::cluster::client::ClientError;
-use crate::multi::ordered_output::{Abort, Sink};
 use crate::multi::pause::Pause;
 use crate::server_text::escaped;
-
-/// A message from the logs of one member.
-pub(super) enum Said {
-    /// Whole lines.
-    Lines(Vec<u8>),
-    /// The last line of a log, which may lack a line break.
-    Last(Vec<u8>),
-    Remark(String),
-    /// One of the logs failed.
-    Failed(MemberFailure),
-}
 
 pub(super) async fn run(
     plan: &LogsPlan,
@@ -64,14 +51,6 @@ pub(super) async fn run(
     Ok(task.run_each(members, ask, &mut sink).await)
 }
 
-/// Prints a remark for a member that has just become Ready.
-async fn greet(is_late: bool, sender: &Sender<Said>) {
-    if is_late {
-        // The receiver may be gone.
-        let _ = sender.send(Said::Remark("ready, followed from now on".to_owned())).await;
-    }
-}
-
 /// Reads the logs of one member in order. Prefetches some of the later logs.
 async fn member_logs(plan: LogsPlan, member: Member, sender: Sender<Said>) -> Result<(), MemberFailure> {
     let timestamps = plan.timestamps;
@@ -79,34 +58,6 @@ async fn member_logs(plan: LogsPlan, member: Member, sender: Sender<Said>) -> Re
         |stream: LogStream, sender: Sender<Said>| async move { stream.read(timestamps, &sender).await };
     let streams = streams(&plan, &member, &sender).await?;
     in_order(streams, BESIDE, read, &sender).await
-}
-
-/// Reads logs in order. Prefetches some of the later logs.
-async fn in_order<S, F>(
-    streams: Vec<S>,
-    beside: usize,
-    read: impl Fn(S, Sender<Said>) -> F,
-    sender: &Sender<Said>,
-) -> Result<(), MemberFailure>
-where
-    F: Future<Output = Result<(), MemberFailure>> + Send + 'static,
-{
-    let begin = |stream: S| {
-        let (sender, said) = mpsc::channel(1);
-        (said, Abort(tokio::spawn(read(stream, sender))))
-    };
-    let mut waiting = streams.into_iter();
-    let mut running: VecDeque<_> = waiting.by_ref().take(beside).map(begin).collect();
-    while let Some((mut said, mut log)) = running.pop_front() {
-        while let Some(said) = said.recv().await {
-            if sender.send(said).await.is_err() {
-                return Ok(());
-            }
-        }
-        (&mut log.0).await.unwrap_or_else(|_| Err(MemberFailure::died()))?;
-        running.extend(waiting.next().map(begin));
-    }
-    Ok(())
 }
 
 /// Follows the logs of one member. It fails if one of them could not be opened at all.
@@ -208,61 +159,13 @@ async fn streams(
     Ok(streams)
 }
 
-/// Prints text in the order of the members.
-struct Texts<'a, 't> {
-    task: &'a Task<'a>,
-    text: &'t mut dyn Text,
-    /// Whether the lines already begin with their origin.
-    has_prefixes: bool,
-}
-
-impl Texts<'_, '_> {
-    fn print(&mut self, cluster: &ClusterId, said: Said) -> ControlFlow<()> {
-        match said {
-            Said::Lines(lines) | Said::Last(lines) if self.has_prefixes => {
-                return self.task.printer.stream(&lines);
-            }
-            Said::Lines(lines) => return self.text.out(cluster, &lines),
-            Said::Last(mut line) => {
-                // Other logs of the cluster may follow; kubectl leaves the last line unchanged.
-                if self.task.merge == Merge::Marked && !line.is_empty() && !line.ends_with(b"\n") {
-                    line.push(b'\n');
-                }
-                return self.text.out(cluster, &line);
-            }
-            Said::Remark(remark) => self.text.remark(cluster, &remark),
-            Said::Failed(failure) => self.text.failed(cluster, &failure),
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// For followed logs.
-impl Sink<Of<Said>> for Texts<'_, '_> {
-    fn take(&mut self, _: usize, Of { member, piece }: Of<Said>) -> ControlFlow<()> {
-        self.print(&member.name, piece)
-    }
-}
-
-/// For logs that are read once.
-impl Sink<Said> for Texts<'_, '_> {
-    fn take(&mut self, place: usize, said: Said) -> ControlFlow<()> {
-        let Some(cluster) = self.task.clusters.get(place) else { return ControlFlow::Continue(()) };
-        self.print(cluster, said)
-    }
-
-    fn end(&mut self, place: usize) {
-        if let Some(cluster) = self.task.clusters.get(place) {
-            self.text.end(cluster);
-        }
-    }
-}
-
 /// Number of logs of one member that are read in parallel, the number that kubectl follows.
 const BESIDE: usize = 5;
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::mpsc;
+
     use super::*;
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 
 mod api_resources;
 mod can_i;
+mod cluster_report;
 mod quantity;
 mod top_pod;
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::Sender;
 
+use self::cluster_report::Report;
 use super::discovery::Store;
 use super::failure::MemberFailure;
 use super::member::Member;
@@ -41,17 +43,6 @@ impl ReportPlan {
     pub(super) fn is_table(&self) -> bool {
         !matches!(self, Self::CanI(_))
     }
-}
-
-/// The output for one member.
-#[derive(Debug, Default)]
-struct Report {
-    /// Whole lines for standard output.
-    lines: String,
-    /// Lines for standard error, printed first.
-    remarks: Vec<String>,
-    /// Whether the command is a question with a negative answer.
-    is_negative: bool,
 }
 
 pub(super) async fn run(

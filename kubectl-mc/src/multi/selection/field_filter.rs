@@ -11,8 +11,7 @@ use std::cmp::Ordering;
 use kubectl_mc_api::ClusterName;
 use version::Version;
 
-use super::SelectedCluster;
-use super::selected_clusters::Listed;
+use super::selected_clusters::{Listed, SelectedCluster};
 use crate::error::Failure;
 use crate::suggestion;
 

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use http::StatusCode;
 
-use super::{Choice, ListOf, SelectedCluster, SelectedClusters, SelectionError};
+use super::choice::Choice;
+use super::list::ListOf;
+use super::selected_clusters::{SelectedCluster, SelectedClusters};
+use super::selection_error::SelectionError;
 use crate::cluster::inventory::InventoryError;
 use crate::config_file::ClusterSet;
 use crate::server_text::ServerText;

@@ -15,7 +15,9 @@ mod screen;
 
 use std::io::{self, BufReader, IsTerminal};
 
-use super::{Choice, Kind, SelectedCluster};
+use super::choice::Choice;
+use super::selected_clusters::SelectedCluster;
+use super::term::Kind;
 #[cfg(unix)]
 use crate::env;
 use crate::env::Env;

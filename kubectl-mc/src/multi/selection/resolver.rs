@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use kubectl_mc_api::ClusterName;
 
+use super::field_filter::FieldFilter;
+use super::list::{List, ListOf};
+use super::selected_clusters::SelectedCluster;
+use super::selection_error::SelectionError;
 use super::term::{self, Kind, Pattern, Term};
-use super::{FieldFilter, List, ListOf, SelectedCluster, SelectionError};
 use crate::cluster::cluster_id::ClusterId;
 use crate::config_file::ClusterSet;
 use crate::error::Context;

@@ -1,5 +1,9 @@
+use std::collections::BTreeMap;
+
 use super::selected_clusters::Listed;
 use super::*;
+use crate::cluster::inventory::InventoryError;
+use crate::config_file::ClusterSet;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::server_text::ServerText;

@@ -5,8 +5,9 @@
 //! Kubernetes reserves every name that begins with `system:`, so all of them are refused except the few below
 //! that belong to people or workloads. `docs/reference/identities.md` lists each identity with its source.
 
+use super::sent::accounts_of;
 use super::sent::{AUTHENTICATED, SERVICE_ACCOUNTS, UNAUTHENTICATED};
-use super::sent::{accounts_of, service_account};
+use super::subject::service_account;
 use crate::names::{AGENT_NAMESPACE, AGENTS, NAMESPACE, PREFIX};
 
 /// Whether a user name belongs to a control plane, to a node or to kubectl-mc.

@@ -6,9 +6,9 @@ use std::fmt;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 
-use super::objects::{AUTHENTICATION, IMPERSONATE, Objects};
-use super::rules::Reasons;
-use super::{Impersonator, MemberRules, Subject};
+use super::objects::{AUTHENTICATION, IMPERSONATE, Impersonator, Objects};
+use super::rules::{MemberRules, Reasons};
+use super::subject::Subject;
 
 /// The roles and bindings that a member has now.
 #[derive(Clone, Debug, Default, PartialEq)]

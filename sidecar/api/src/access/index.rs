@@ -10,7 +10,7 @@ use std::sync::Arc;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 
 use super::matching::Reach;
-use super::{Because, Subject};
+use super::subject::{Because, Subject};
 use crate::names::SIDECAR;
 use crate::{ClusterName, Origin};
 

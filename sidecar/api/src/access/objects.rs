@@ -12,8 +12,8 @@ use k8s_openapi::api::rbac::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::MemberRules;
-use super::rules::Accounts;
+use super::rules::{Accounts, MemberRules};
+use super::subject::RBAC_GROUP;
 use crate::names::{IMPERSONATOR, KARMADA_RIGHTS, KUBECTL_MC, MANAGED_BY, NAMESPACE};
 
 /// The service account on a member with which the sidecar impersonates callers.
@@ -139,7 +139,6 @@ fn subject(impersonator: &Impersonator) -> Subject {
 
 pub const IMPERSONATE: &str = "impersonate";
 pub const AUTHENTICATION: &str = "authentication.k8s.io";
-pub const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 /// The account whose token is in Secret `<cluster>-impersonator`.
 const KARMADA_ACCOUNT: &str = "karmada-impersonator";
 

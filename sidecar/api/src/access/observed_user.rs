@@ -9,7 +9,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
-use super::{Subject, sent};
+use super::sent;
+use super::subject::Subject;
 use crate::member_cluster::ServiceAccounts;
 
 /// An observed user: the value of one key of the ConfigMap.

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::builtin::{is_privileged_group, is_privileged_namespace, is_privileged_user};
+use super::observed_user::ObservedUser;
+use super::policy::Policy;
 use super::sent::{self, HOST_ACCOUNTS};
-use super::{Because, ObservedUser, Policy, Subject};
+use super::subject::{Because, Subject};
 use crate::member_cluster::{Forwarding, Impersonation, ServiceAccounts, Users};
 use crate::name::is_label;
 use crate::names::HOST_ADMINS;

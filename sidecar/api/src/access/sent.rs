@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::Subject;
+use super::subject::{Subject, service_account};
 use crate::member_cluster::ServiceAccounts;
 use crate::names::HOST_ADMINS;
 
@@ -28,12 +28,6 @@ pub fn admin_groups(more: impl IntoIterator<Item = String>) -> Vec<String> {
         }
     }
     groups
-}
-
-/// The namespace and the name, if a user is a service account.
-pub fn service_account(user: &str) -> Option<(&str, &str)> {
-    let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
 }
 
 /// The namespace, if a group is that of a namespace's service accounts.

@@ -5,9 +5,6 @@ use std::sync::Arc;
 
 use k8s_openapi::api::rbac::v1;
 
-use super::objects::RBAC_GROUP;
-use super::sent::service_account;
-
 /// A user, a group or a service account, as RBAC distinguishes them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
@@ -64,6 +61,12 @@ impl fmt::Display for Subject {
     }
 }
 
+/// The namespace and the name, if a user is a service account.
+pub fn service_account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+}
+
 /// Why a subject may be impersonated on a member.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Because {
@@ -89,6 +92,9 @@ impl fmt::Display for Because {
         }
     }
 }
+
+/// The API group of RBAC.
+pub const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
 #[cfg(test)]
 mod tests {

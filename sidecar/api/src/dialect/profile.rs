@@ -10,8 +10,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::kind::Dialect;
+use super::segment::Segment;
 use super::template::{Origin, split_url};
-use super::{Dialect, Segment};
 
 /// A profile that is not used, and why. Both texts contain unescaped data of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]

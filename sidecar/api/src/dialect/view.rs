@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::{Dialect, Segment, profile};
+use super::kind::Dialect;
+use super::profile;
+use super::segment::Segment;
 use crate::{ClusterName, path};
 
 /// The clusters of a hub.

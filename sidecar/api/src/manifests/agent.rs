@@ -9,7 +9,9 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 pub use values::AgentValues;
 
-use super::{Error, labelled, objects, pod};
+use super::error::Error;
+use super::objects::{labelled, objects};
+use super::pod;
 use crate::ClusterName;
 use crate::names::{AGENT, AGENT_NAMESPACE, KUBECTL_MC};
 

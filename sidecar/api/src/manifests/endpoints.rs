@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::Parameters;
+use super::parameters::Parameters;
 use crate::names::{KUBECTL_MC, SIDECAR};
 
 /// The label that stops Kubernetes from mirroring an Endpoints to an EndpointSlice. Only an Endpoints written

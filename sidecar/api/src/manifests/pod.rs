@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::values::SecretName;
-use super::{Certificates, LABELS, Parameters, SERVED, push};
+use super::objects::{LABELS, push};
+use super::parameters::{Parameters, SERVED};
+use super::values::{Certificates, SecretName};
 use crate::names::SIDECAR;
 
 pub(super) fn deployment(parameters: &Parameters, mut deployment: Value) -> Value {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::names::{KUBECTL_MC, MANAGED_BY};
 
 fn kinds(objects: &[Value]) -> Vec<String> {
     objects

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::Error;
+use super::error::Error;
 use crate::{Origin, direct};
 
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]

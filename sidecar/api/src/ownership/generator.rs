@@ -5,7 +5,9 @@
 //! All registrations share this identity, so only the object has the name of the cluster. The host's
 //! admission checks the created objects.
 
-use super::{Decision, EXECUTION, Layout, Reason, Resource, subject};
+use super::layout::{EXECUTION, Layout};
+use super::request::{Decision, Reason, Resource};
+use super::subject;
 
 /// Decides about a request of the generator.
 pub(super) fn decide(layout: &Layout, request: &Resource<'_>) -> Decision {

@@ -2,8 +2,9 @@
 //! `cmd/agent/app/agent.go`, `pkg/controllers/certificate`). The decision and the generated RBAC use this
 //! table.
 
+use super::layout::EXECUTION;
+use super::request::Resource;
 use super::subject::IMPERSONATOR;
-use super::{EXECUTION, Resource};
 
 /// The verbs that an agent needs on one kind in one place.
 #[derive(Clone, Copy, Debug)]

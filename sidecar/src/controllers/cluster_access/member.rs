@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::ListParams;
 use kubectl_mc_api::ClusterName;
-use kubectl_mc_api::access::objects::RBAC_GROUP;
+use kubectl_mc_api::access::subject::RBAC_GROUP;
 use kubectl_mc_api::access::{Policy, Subject};
 use kubectl_mc_api::cluster_access::{RoleKind, RoleRef};
 use kubectl_mc_api::member_cluster::ServiceAccounts;

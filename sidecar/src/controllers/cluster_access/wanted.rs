@@ -9,8 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::core::SelectorExt;
 use kube::{Resource, ResourceExt};
 use kubectl_mc_api::access::builtin::{is_privileged_group, is_privileged_namespace, is_privileged_user};
-use kubectl_mc_api::access::objects::RBAC_GROUP;
 use kubectl_mc_api::access::sent::{self, AUTHENTICATED, BUILTIN_ADMIN_GROUPS, UNAUTHENTICATED};
+use kubectl_mc_api::access::subject::RBAC_GROUP;
 use kubectl_mc_api::access::{Policy, Subject};
 use kubectl_mc_api::cluster_access::{RoleKind, RoleRef, host_name};
 use kubectl_mc_api::member_cluster::ServiceAccounts;

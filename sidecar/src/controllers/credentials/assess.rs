@@ -6,7 +6,7 @@ use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::enrollment::Enrollment;
 use kubectl_mc_api::names::ENROLLMENT_UNTIL;
 
-use super::Held;
+use super::held::Held;
 use crate::controllers::conditions::Finding;
 use crate::controllers::health::probe::Verdict;
 use crate::host::token::Credential;

@@ -1,9 +1,11 @@
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use kubectl_mc_api::MemberCluster;
 use serde_json::json;
 
+use super::held::APART;
 use super::*;
 use crate::controllers::health::probe::Verdict;
 use crate::host::token::tests::token;

@@ -12,8 +12,8 @@ use kubectl_mc_api::ownership::subject::{
 };
 use serde_json::Value;
 
-use super::Request;
 use super::certificate_request::{Subject, Unreadable, could_name};
+use super::review::Request;
 
 /// Decides about a request for a certificate.
 ///

@@ -4,7 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use super::Webhook;
+use super::webhook::Webhook;
 use crate::observe::metrics::{Labels, own};
 
 /// Reviews by webhook and result, and connections and bodies beyond the limits.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::Request;
+use super::review::Request;
 
 /// What is read of an object. The rest is not kept: any caller may send megabytes.
 #[derive(Deserialize)]

@@ -6,7 +6,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use super::{Authenticated, CredentialKinds, Failed};
+use super::credential_kinds::CredentialKinds;
+use super::outcome::{Authenticated, Failed};
 use crate::identity::attempts::Attempts;
 use crate::observe::metrics::{Labels, PlainCounter, own};
 

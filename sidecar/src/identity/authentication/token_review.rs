@@ -14,7 +14,7 @@ use kube::api::Api;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::Error;
+use super::error::Error;
 use crate::base::retry;
 use crate::base::ttl_cache::TtlCache;
 use crate::identity::Identity;

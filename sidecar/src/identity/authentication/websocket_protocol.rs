@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderValue, header};
 
-use super::Error;
+use super::error::Error;
 
 /// Removes the token from the offered subprotocols and returns it.
 pub fn take_token(headers: &mut HeaderMap) -> Result<Option<String>, Error> {

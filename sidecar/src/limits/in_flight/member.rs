@@ -6,8 +6,11 @@ use std::time::Instant;
 
 use kubectl_mc_api::ClusterName;
 
-use super::queue::Queue;
-use super::{Bound, Caller, Error, Permit, Size, Usage};
+use super::bound::Bound;
+use super::caller::Caller;
+use super::error::Error;
+use super::queue::{Permit, Queue};
+use super::size::{Size, Usage};
 use crate::base::locked::Locked;
 
 /// The sizes of one member's bounds.

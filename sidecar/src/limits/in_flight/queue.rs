@@ -15,9 +15,11 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::caller::Caller;
 use super::counts::{Counts, Reason};
+use super::level::Level;
 use super::seats::{ByLevel, Seats, WITHOUT_LEVELS};
-use super::{Caller, Level, Size};
+use super::size::Size;
 use crate::base::locked::Locked;
 
 mod state;

@@ -3,8 +3,7 @@
 //! nominalCL and minCL of `util/flowcontrol`). Lent places return when the requests on them end: a level
 //! below its nominal places gets the next place before a level above.
 
-use super::Level;
-use super::level::Shares;
+use super::level::{Level, Shares};
 
 /// A number for each level.
 pub(super) type ByLevel<T> = [T; Level::COUNT];

@@ -1,4 +1,6 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::task::JoinSet;

@@ -1,14 +1,9 @@
-//! Sends enrollment requests to agents, through any replica with a tunnel.
+//! Enrollment requests to agents, and their answers.
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Method, StatusCode};
-use kubectl_mc_api::ClusterName;
 use serde::{Deserialize, Serialize};
-
-use super::protocol::paths;
-use super::registry::AgentTunnels;
 
 /// The data that an agent sends. It does not implement `Debug`, because its tokens must not reach a log.
 #[derive(Deserialize, Serialize)]
@@ -44,40 +39,11 @@ pub struct Reply {
 }
 
 impl Request {
-    fn method(self) -> Method {
+    pub(super) fn method(self) -> Method {
         match self {
             Self::Enroll => Method::GET,
             Self::Confirm => Method::DELETE,
         }
-    }
-}
-
-impl AgentTunnels {
-    /// Asks the agents of a cluster until one agrees, and otherwise returns the last answer; `None` if no
-    /// agent answers.
-    pub async fn enroll(&self, cluster: &ClusterName, request: Request) -> Option<Reply> {
-        let here = self.enroll_here(cluster, request).await;
-        if here.as_ref().is_some_and(|reply| reply.status.is_success()) {
-            return here;
-        }
-        self.peers().enroll(cluster, request).await.or(here)
-    }
-
-    /// The same through this replica's own tunnels.
-    pub(super) async fn enroll_here(&self, cluster: &ClusterName, request: Request) -> Option<Reply> {
-        let mut last = None;
-        for tunnel in self.by_preference(cluster).ok()? {
-            let asked =
-                tunnel.ask_within(ANSWERS_WITHIN, MAX_ANSWER, request.method(), paths::ENROLL, Bytes::new());
-            let Some((status, body)) = asked.await else { continue };
-            let body = String::from_utf8_lossy(&body).into_owned();
-            let is_success = status.is_success();
-            last = Some(Reply { status, body });
-            if is_success {
-                break;
-            }
-        }
-        last
     }
 }
 

@@ -26,7 +26,7 @@ use tokio_rustls::client::TlsStream;
 use tracing::debug;
 
 use super::enrollment::{self, Reply, Request};
-use super::registry::DialError;
+use super::registry::dial::DialError;
 use crate::base::tcp;
 use crate::base::ttl_cache::TtlCache;
 use crate::connection::tls::replicas::ReplicaTls;

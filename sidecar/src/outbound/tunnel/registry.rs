@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +20,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+pub use super::agent_tunnel::{AgentInfo, AgentTunnel};
 use super::peers::Peers;
 use super::protocol::DIAL_TIMEOUT;
 use super::purpose::Purpose;
@@ -30,12 +30,11 @@ use crate::base::locked::Locked;
 use crate::observe::metrics::own;
 
 mod attempts;
-mod dial;
-mod place;
+pub(super) mod dial;
+mod enroll;
 
 use attempts::Attempts;
 pub use dial::{DialError, Reason};
-pub(crate) use place::Place;
 
 /// The tunnels that end here.
 #[derive(Debug)]
@@ -65,31 +64,6 @@ struct Agents {
     attempts: Attempts,
     /// Since when there has been no tunnel here.
     gone_since: Timestamp,
-}
-
-/// The agent's description in its request for a tunnel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AgentInfo {
-    pub version: Arc<str>,
-    /// One run of the agent's program.
-    pub instance: Arc<str>,
-}
-
-/// One tunnel.
-#[derive(Debug)]
-pub struct AgentTunnel {
-    pub cluster: ClusterName,
-    pub agent: AgentInfo,
-    pub since: Timestamp,
-    sender: SendRequest<Bytes>,
-    streams: AtomicUsize,
-    unread: Arc<Unread>,
-    /// Whether the agent has not answered anything yet, or is late with the answer to a ping.
-    pub(crate) is_late: AtomicBool,
-    /// Whether one of the two ends shuts down.
-    is_leaving: AtomicBool,
-    /// Cancels the tunnel.
-    pub(crate) end: CancellationToken,
 }
 
 /// The right of one agent to set up one tunnel.
@@ -217,7 +191,7 @@ impl AgentTunnels {
             };
             match timeout_at(attempt_end, opening).await.unwrap_or(Err(DialError::Silent)) {
                 Ok(stream) => {
-                    tunnel.unread.watch(&stream);
+                    tunnel.unread.watch(stream.directions());
                     return Ok(stream);
                 }
                 Err(error) => {
@@ -361,29 +335,6 @@ impl Drop for Registered {
             }
         });
         info!(cluster = %self.tunnel.cluster, instance = %self.tunnel.agent.instance, "agent disconnected");
-    }
-}
-
-impl AgentTunnel {
-    /// Whether one of the two ends shuts down, so that connections should not be pooled.
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.is_leaving.load(Ordering::Relaxed) || self.refuses_streams()
-    }
-
-    /// Whether its connections break, or have broken.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.end.is_cancelled() || self.refuses_streams()
-    }
-
-    /// h2 refuses new streams once the agent has sent GOAWAY, or the connection has broken.
-    fn refuses_streams(&self) -> bool {
-        let mut cx = Context::from_waker(Waker::noop());
-        matches!(self.sender.clone().poll_ready(&mut cx), Poll::Ready(Err(_)))
-    }
-
-    /// For requests about the tunnel itself.
-    pub(crate) fn sender(&self) -> SendRequest<Bytes> {
-        self.sender.clone()
     }
 }
 

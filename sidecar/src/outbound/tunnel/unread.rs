@@ -21,7 +21,7 @@ use prometheus_client::registry::Registry;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::debug;
 
-use super::stream::{Directions, TunnelStream};
+use super::stream::directions::Directions;
 use crate::base::locked::Locked;
 use crate::limits::in_flight::Caller;
 use crate::limits::in_flight::largest::{Bounds, Part};
@@ -127,8 +127,8 @@ impl UnreadLimit {
 
 impl Unread {
     /// Counts a connection until it is dropped.
-    pub(crate) fn watch(&self, stream: &TunnelStream) {
-        let directions = Arc::downgrade(stream.directions());
+    pub(crate) fn watch(&self, directions: &Arc<Directions>) {
+        let directions = Arc::downgrade(directions);
         let watched = Watched { directions, unread: 0, caller: None, due: 0, late: 0 };
         self.watched.with(|all| all.push(watched));
     }

@@ -34,7 +34,7 @@ use crate::base::causes::innermost;
 use crate::base::tcp;
 use crate::outbound::tunnel::purpose::Purpose;
 use crate::outbound::tunnel::registry::{AgentTunnel, AgentTunnels, DialError, Opened};
-use crate::outbound::tunnel::stream::Directions;
+use crate::outbound::tunnel::stream::directions::Directions;
 
 pub(super) mod at_proxy;
 pub(super) mod lookup;
@@ -42,7 +42,7 @@ mod tunnel;
 pub(super) mod unverified;
 
 use at_proxy::AtProxy;
-use lookup::Lookup;
+use lookup::{BoxError, Lookup};
 use tunnel::Tunnel;
 
 /// Opens connections to one member.
@@ -79,7 +79,6 @@ struct ThroughAgent {
 }
 
 type Tcp = HttpConnector<Lookup>;
-pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 impl Connector {

@@ -7,7 +7,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::base::tcp;
 use crate::limits::in_flight::Caller;
-use crate::outbound::tunnel::stream::Directions;
+use crate::outbound::tunnel::stream::directions::Directions;
 
 /// A connection of one request, driven by its own task. Dropping it closes the connection.
 #[derive(Debug)]

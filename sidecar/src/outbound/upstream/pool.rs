@@ -19,7 +19,8 @@ use hyper_util::rt::TokioIo;
 use tokio::time::interval;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::connect::{self, BoxError, Connector};
+use super::connect::lookup::BoxError;
+use super::connect::{self, Connector};
 use super::outgoing::Outgoing;
 use super::own_connection::OwnConnection;
 use super::stream::{BeforeHead, MemberStream};
@@ -28,7 +29,7 @@ use crate::base::workers;
 use crate::limits::in_flight::Caller;
 use crate::outbound::tunnel::purpose::Purpose;
 use crate::outbound::tunnel::registry::AgentTunnel;
-use crate::outbound::tunnel::stream::Directions;
+use crate::outbound::tunnel::stream::directions::Directions;
 
 /// The connections to one member.
 #[derive(Debug)]
@@ -138,7 +139,7 @@ impl Pool {
         let (transport, _) = io.inner().get_ref().get_ref();
         let (tunnel, stream) = (connect::agent_tunnel(transport), connect::agent_stream(transport));
         let before_head = io.inner().hook().clone();
-        let (sender, driver) = super::http1_builder().handshake(io).await.map_err(Failed::New)?;
+        let (sender, driver) = http1_builder().handshake(io).await.map_err(Failed::New)?;
         let (driver, idle_since, worker) = (Box::pin(driver), Instant::now(), workers::current());
         let is_at_peer = tunnel.is_none() && self.connector.is_by_agent();
         let retires = is_at_peer.then(|| idle_since + USED_AT_PEER);
@@ -331,3 +332,14 @@ const MAX_IDLE: usize = 128;
 /// Another replica cannot announce its shutdown on a connection, and cuts it after its grace period of 20 s.
 /// By then a sweep has closed the retired ones.
 const USED_AT_PEER: Duration = Duration::from_secs(10);
+
+/// The settings of HTTP/1.1 to a member.
+pub(super) fn http1_builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(MAX_UNREAD);
+    builder
+}
+
+/// How much is buffered of an answer that its client does not read: 6 MiB for all places of a member. hyper's
+/// default bound is 400 KiB, and TLS delivers at most 16 KiB at once. This also bounds the head of an answer.
+const MAX_UNREAD: usize = 64 * 1024;

@@ -54,7 +54,7 @@ pub(super) async fn carry(
     // If the sidecar resets the stream, it reads nothing more. If the member's connection breaks, there may
     // still be unread bytes from it.
     let (mut stream, broken) = (TunnelStream::new(send, body), Broken::default());
-    unread.watch(&stream);
+    unread.watch(stream.directions());
     let given_up = stream.given_up();
     let mut member = broken.side(member);
     tokio::select! {

@@ -13,9 +13,20 @@ use jiff::{Timestamp, ToSpan};
 use prometheus_client::metrics::counter::Counter;
 use tracing::{error, info, warn};
 
-use super::LogConfig;
-use super::backend::Backend;
+use super::backend::{Backend, Mode};
+use super::event::Format;
 use super::queue::{Pace, Queue};
+
+/// Stores events in a file.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// `None` means standard output.
+    pub path: Option<PathBuf>,
+    pub format: Format,
+    pub mode: Mode,
+    pub buffer_size: usize,
+    pub rotation: Rotation,
+}
 
 /// When a file is rotated, and how long rotated ones are kept; 0 means no limit.
 #[derive(Clone, Copy, Debug)]

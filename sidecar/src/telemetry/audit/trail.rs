@@ -11,11 +11,13 @@ use jiff::Timestamp;
 use kubectl_mc_api::Hop;
 
 use super::attributes::Attributes;
+use super::auditor::{Auditor, NotStored};
+use super::backend::Backend;
 use super::event::{self, Empty, Event, Rendered, ResponseStatus, Stage, User};
 use super::policy::Recorded;
 use super::queue::Share;
+use super::redact;
 use super::redact::Shown;
-use super::{Auditor, NotStored, redact};
 use crate::head::request_info::RequestInfo;
 use crate::identity::Identity;
 use crate::identity::authentication::CredentialKinds;
@@ -317,7 +319,7 @@ impl Trail {
             stage_timestamp: if stage == Stage::RequestReceived { self.received } else { Timestamp::now() },
             annotations,
         };
-        event.render(self.auditor.backends.iter().any(super::Backend::is_legacy))
+        event.render(self.auditor.backends.iter().any(Backend::is_legacy))
     }
 }
 

@@ -3,6 +3,7 @@
 //! pause, and is lost after the fifth attempt.
 
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +17,19 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tracing::error;
 
-use super::WebhookConfig;
 use super::backend::{Backend, Mode};
 use super::event::{API_VERSION, Format};
 use super::queue::{Pace, Queue};
 use crate::base::random;
+
+/// Sends events to a server.
+#[derive(Clone, Debug)]
+pub struct WebhookConfig {
+    pub kubeconfig: PathBuf,
+    pub mode: Mode,
+    pub buffer_size: usize,
+    pub batch: Batch,
+}
 
 /// How events are batched.
 #[derive(Clone, Copy, Debug)]

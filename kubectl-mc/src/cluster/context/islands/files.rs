@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use regex::Regex;
 
-use super::HostError;
+use crate::cluster::context::error::HostError;
 use crate::glob;
 
 /// A file to read.

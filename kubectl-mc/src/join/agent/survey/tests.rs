@@ -1,4 +1,5 @@
 use kube::config::Cluster;
+use kubectl_mc_api::names::{KUBECTL_MC, MANAGED_BY};
 use serde_json::json;
 
 use super::*;

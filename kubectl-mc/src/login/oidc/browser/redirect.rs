@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::login::oidc::OidcError;
+use crate::login::oidc::error::OidcError;
 
 pub(super) struct Redirects {
     /// Listeners for IPv4 and, if available, IPv6: browsers use either for localhost.

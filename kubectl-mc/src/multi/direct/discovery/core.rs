@@ -1,7 +1,7 @@
 //! Lists the types of `v1` that every Kubernetes version has. kubectl's mapper prefers them to all groups, so
 //! their full names need no discovery.
 
-use super::ApiResource;
+use super::api_resource::ApiResource;
 
 pub(super) fn resource(word: &str) -> Option<ApiResource> {
     let &(kind, plural, namespaced) =

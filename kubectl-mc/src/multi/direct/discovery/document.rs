@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::ApiResource;
+use super::api_resource::ApiResource;
 
 /// The response to `/api` or `/apis`.
 #[derive(Debug, Deserialize)]

@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::Sender;
 
-use super::Ask;
+use super::ask::Ask;
 use super::plan::Output;
 use crate::cluster::cluster_id::ClusterId;
 use crate::json;

@@ -2,7 +2,7 @@
 //! exactly.
 
 use super::list::Source;
-use super::union::Template;
+use super::union::template::Template;
 use crate::argv::Scanned;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 use crate::multi::direct::server_table::Columns;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::cluster::cluster_id::ClusterId;
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use super::ask::{Ask, MemberResults};
 use super::plan::{GetPlan, Objects};
-use super::{Ask, MemberResults};
 use crate::multi::direct::discovery::{self, ApiResource, Store};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;

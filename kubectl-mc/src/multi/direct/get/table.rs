@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
-use super::Ask;
+use super::ask::Ask;
 use super::list::{self, Source};
 use super::resolve::Wanted;
 use crate::multi::direct::failure::MemberFailure;

@@ -1,15 +1,16 @@
 //! Sorts the objects of all clusters together (`--sort-by`), and prints them by one template. Both are kubectl's
 //! own work ([`printing`]), on one list in which each object has its cluster as an annotation.
 
-mod template;
+pub(super) mod template;
 
 use std::ffi::OsString;
 
 use serde_json::Value;
 
 pub(super) use self::template::Template;
+use super::ask::MemberResults;
 use super::plan::{GetPlan, Output};
-use super::{MemberResults, list, objects};
+use super::{list, objects};
 use crate::cache::Cache;
 use crate::cache::RunFolder;
 use crate::cluster::client::ClientError;

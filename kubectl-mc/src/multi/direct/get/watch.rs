@@ -10,13 +10,14 @@ use std::collections::HashMap;
 use tokio::sync::mpsc::Sender;
 
 use self::screen::Screen;
+use super::ask::{Ask, MemberResults};
 use super::list::Source;
 use super::plan::{GetPlan, Output};
 use super::resolve::{LaterWord, Search, Wanted};
 use super::table::ACCEPT;
-use super::{Ask, Member, MemberResults, Members};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::lasting;
+use crate::multi::direct::member::{Member, Members};
 use crate::multi::direct::pages::Pages;
 use crate::multi::direct::server_table::{Column, Shown, Table, TableLines};
 use crate::multi::direct::task::{Ended, Task};

@@ -1,10 +1,6 @@
 //! Plans a `kubectl logs` for direct requests: for pods by name or by label.
 
-use std::time::Duration;
-
-use kubectl_mc_api::go_duration;
-
-use super::stream::LogOptions;
+use super::options::{LogOptions, Since};
 use crate::argv::Scanned;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 
@@ -34,26 +30,6 @@ pub(super) enum Containers {
     Default,
     All,
     Named(String),
-}
-
-/// The start of the log.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Since {
-    Ever,
-    Seconds(u64),
-    Time(String),
-}
-
-impl Since {
-    /// Parses the flags `--since` and `--since-time`; `None` if they are invalid.
-    pub(super) fn parse(since: Option<String>, time: Option<String>) -> Option<Self> {
-        Some(match (since, time) {
-            (None, None) => Self::Ever,
-            (Some(ago), None) => Self::Seconds(go_seconds(&ago)?),
-            (None, Some(time)) => Self::Time(time.parse::<jiff::Timestamp>().ok().map(|_| time)?),
-            (Some(_), Some(_)) => return None,
-        })
-    }
 }
 
 impl LogsPlan {
@@ -111,14 +87,6 @@ fn pod_name(word: &str) -> Option<String> {
         Some(_) => return None,
     };
     (!name.is_empty() && !name.contains(['/', ','])).then(|| name.to_owned())
-}
-
-/// Parses a duration in Go's notation, rounded to seconds.
-fn go_seconds(text: &str) -> Option<u64> {
-    let ago = go_duration::parse(text).ok().flatten()?;
-    // kubectl handles durations below a second.
-    let seconds = ago.as_secs_f64().round();
-    (seconds >= 1.0).then(|| Duration::from_secs_f64(seconds).as_secs())
 }
 
 const GRAMMAR: Grammar = Grammar {

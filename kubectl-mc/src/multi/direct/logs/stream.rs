@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::Sender;
 
-use super::Said;
 use super::lines::{Cutter, without_time};
-use super::plan::Since;
+use super::options::{LogOptions, Since};
 use super::pods;
+use super::said::Said;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query, next_data};
 use crate::multi::pause::Pause;
@@ -26,22 +26,6 @@ pub(super) struct LogStream {
     pub(super) title: String,
     /// Whether to retry the first request too after a transient failure.
     pub(super) is_patient: bool,
-}
-
-/// Which part of a log to request.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct LogOptions {
-    pub(super) follow: bool,
-    pub(super) previous: bool,
-    pub(super) since: Since,
-    pub(super) tail: Option<u64>,
-}
-
-impl LogOptions {
-    /// The same options for the whole log.
-    pub(super) fn whole(&self) -> Self {
-        Self { follow: self.follow, previous: self.previous, since: Since::Ever, tail: None }
-    }
 }
 
 /// The output format of a line.

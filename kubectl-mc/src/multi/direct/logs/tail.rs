@@ -17,36 +17,14 @@ use tokio::sync::mpsc::Sender;
 
 pub(crate) use plan::TailPlan;
 
-use self::line::Look;
-use super::{Member, MemberDeadline, Merge, Said, Task, Text, Texts};
+use self::line::Tail;
+use super::said::{Said, Texts, greet};
 use crate::cluster::client::ClientError;
-use crate::multi::colors::Colors;
 use crate::multi::direct::lasting::{self, SPARE};
-use crate::multi::direct::task::Ended;
-
-/// The state of one `tail` for all its clusters.
-struct Tail {
-    plan: TailPlan,
-    look: Look,
-}
-
-impl Tail {
-    fn new(plan: &TailPlan, task: &Task<'_>) -> Arc<Self> {
-        let is_marked = task.merge == Merge::Marked;
-        let look = Look {
-            colors: Colors::new(task.color, task.env).out,
-            cluster: is_marked,
-            width: task.clusters.iter().map(|name| name.as_str().len()).max().unwrap_or(0),
-            namespace: plan.has_several_namespaces(),
-        };
-        Arc::new(Self { plan: plan.clone(), look })
-    }
-
-    /// Number of streaming requests to one cluster: its logs, and a watch of pods for each namespace.
-    fn streams(&self) -> usize {
-        self.plan.most.saturating_add(self.plan.namespaces("").len())
-    }
-}
+use crate::multi::direct::member::Member;
+use crate::multi::direct::member_deadline::MemberDeadline;
+use crate::multi::direct::task::{Ended, Task};
+use crate::multi::direct::text::Text;
 
 /// Prints the logs. Returns the result of each cluster, including those that joined while it ran.
 pub(in crate::multi::direct) async fn run(
@@ -71,7 +49,7 @@ pub(in crate::multi::direct) async fn run(
     let follow = move |member: Member, is_late, sender: Sender<Said>| {
         let tail = Arc::clone(&tail);
         async move {
-            super::greet(is_late, &sender).await;
+            greet(is_late, &sender).await;
             let result = follow::member(tail, member, is_late, &sender).await;
             if let Err(failure) = &result {
                 // The receiver may be gone.

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::Report;
+use super::cluster_report::Report;
 use crate::argv::Scanned;
 use crate::multi::direct::answer::parse;
 use crate::multi::direct::discovery::{ApiResource, Document, Store};

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Report;
+use super::cluster_report::Report;
 use crate::argv::Scanned;
 use crate::cluster::hop::Hop;
 use crate::multi::direct::discovery::{self, ApiResource, Store};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::Report;
+use super::cluster_report::Report;
 use super::quantity::Quantity;
 use crate::argv::Scanned;
 use crate::multi::direct::answer;

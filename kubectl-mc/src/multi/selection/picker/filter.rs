@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use nucleo_matcher::pattern::{Atom, AtomKind, CaseMatching, Normalization};
 use nucleo_matcher::{Config, Matcher, Utf32Str};
 
-use super::super::SelectedCluster;
+use super::super::selected_clusters::SelectedCluster;
 
 /// The positions of the matching clusters, the best match first; all clusters for an empty text.
 pub(super) fn filter(all: &[SelectedCluster], text: &str) -> Vec<usize> {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{Choice, SelectedCluster};
+use super::super::choice::Choice;
+use super::super::selected_clusters::SelectedCluster;
 use super::filter::{filter, labels};
 use super::key::Key;
 use crate::server_text::escaped;

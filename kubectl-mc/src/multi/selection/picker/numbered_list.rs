@@ -3,7 +3,9 @@
 
 use std::io::{self, BufRead, Write};
 
-use super::super::{Choice, Kind, SelectedCluster};
+use super::super::choice::Choice;
+use super::super::selected_clusters::SelectedCluster;
+use super::super::term::Kind;
 use crate::server_text::escaped;
 
 /// Shows the clusters and reads the choice; `None` for empty input.

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::tcgetwinsize;
 
-use super::super::SelectedCluster;
+use super::super::selected_clusters::SelectedCluster;
 use super::Picked;
 use super::key::{ESC, keys};
 use super::menu::{Menu, Step};

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::super::Error;
+use super::super::error::Error;
 use super::super::pod::Scheduling;
 use super::super::values::{Image, SecretName, merged};
 

@@ -7,9 +7,10 @@ use ahash::{HashMap, HashMapExt};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::super::caller::Caller;
 use super::super::counts::{Counts, LevelCounts, Reason};
+use super::super::level::Level;
 use super::super::seats::ByLevel;
-use super::super::{Caller, Level};
 use super::{Permit, Rules, since};
 
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! Floods in one priority level beside requests in the others.
 
+use std::sync::Arc;
+
 use futures_util::future::BoxFuture;
 use prometheus_client::registry::Registry;
 
@@ -20,7 +22,7 @@ fn member(places: usize, queued_per_caller: usize) -> Bound {
 }
 
 fn of_all(places: usize, queued_per_caller: usize) -> Bound {
-    Bound(Arc::new(Queue::of_all(with_levels(places, queued_per_caller))))
+    Bound::of_all(with_levels(places, queued_per_caller))
 }
 
 /// The permits of a thousand callers of one level who take all they can.

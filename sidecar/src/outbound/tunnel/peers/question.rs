@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::Elsewhere;
 use crate::outbound::tunnel::enrollment::Request;
-use crate::outbound::tunnel::registry::{DialError, Reason};
+use crate::outbound::tunnel::registry::dial::{DialError, Reason};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Question {

@@ -6,7 +6,7 @@ use http::uri::Authority;
 use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 use jiff::Timestamp;
 
-use super::Place;
+use crate::outbound::tunnel::agent_tunnel::Place;
 use crate::outbound::tunnel::protocol::DIAL_HEADER;
 use crate::outbound::tunnel::purpose::Purpose;
 use crate::outbound::tunnel::stream::TunnelStream;

@@ -6,6 +6,7 @@ use tokio::io::{AsyncWriteExt, duplex};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
+use crate::outbound::tunnel::protocol::MAX_FRAME;
 
 /// A stream, the other end of it, and the tasks of their connections.
 async fn stream() -> (TunnelStream, RecvStream, [AbortOnDropHandle<()>; 2]) {
@@ -39,12 +40,4 @@ async fn writes_before_a_flush_fill_frames() {
         frames.push(other.data().await.unwrap().unwrap().len());
     }
     assert_eq!(frames, [MAX_FRAME, 2 * record.len() - MAX_FRAME]);
-}
-
-#[test]
-fn small_frame_does_not_keep_a_large_buffer() {
-    let mut unsent = BytesMut::with_capacity(8 * 1024);
-    unsent.extend_from_slice(b"x");
-    let kept = payload(&mut unsent, MAX_FRAME).try_into_mut().unwrap();
-    assert_eq!((&*kept, kept.capacity(), unsent.len()), (&b"x"[..], 1, 0));
 }

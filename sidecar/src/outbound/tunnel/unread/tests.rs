@@ -15,6 +15,7 @@ use crate::outbound::tunnel::link::tests::no_accounts;
 use crate::outbound::tunnel::protocol::STREAM_WINDOW;
 use crate::outbound::tunnel::purpose::Purpose;
 use crate::outbound::tunnel::registry::AgentTunnels;
+use crate::outbound::tunnel::stream::TunnelStream;
 
 const WINDOW: usize = STREAM_WINDOW as usize;
 /// Small frames before they are gathered, and one read of the tunnel.

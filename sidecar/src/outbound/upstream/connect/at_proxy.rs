@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use http::Uri;
 
 use super::super::timeouts::is_timeout;
-use super::BoxError;
+use super::lookup::BoxError;
 use crate::base::causes::innermost;
 
 /// A failure of a proxy, or of the connection to it. It has no source: errors show their innermost cause,

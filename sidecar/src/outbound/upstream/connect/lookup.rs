@@ -43,7 +43,7 @@ impl<R> Lookup<R> {
     }
 }
 
-type BoxError = Box<dyn StdError + Send + Sync>;
+pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// Why there is no address for a name.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tower_service::Service;
 
-use super::BoxError;
+use super::lookup::BoxError;
 
 /// Connects to a proxy with `connector`, and through it to the requested address.
 #[derive(Clone, Debug)]

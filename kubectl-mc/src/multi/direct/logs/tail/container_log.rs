@@ -5,12 +5,11 @@ use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::watch;
 
-use super::super::Said;
 use super::super::lines::Cutter;
 use super::super::pods::Pod;
+use super::super::said::Said;
 use super::super::stream::LogStream;
-use super::Tail;
-use super::line::{Origin, TailLines};
+use super::line::{Origin, Tail, TailLines};
 use super::slots::Slots;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;

@@ -7,10 +7,10 @@ use tokio::sync::mpsc::{self, Sender};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::super::Said;
 use super::super::pods::Pod;
-use super::Tail;
+use super::super::said::Said;
 use super::container_log::{ContainerLog, streams_of};
+use super::line::Tail;
 use super::pod_watch::{PodEvent, PodWatch};
 use super::slots::Slots;
 use crate::multi::direct::failure::MemberFailure;

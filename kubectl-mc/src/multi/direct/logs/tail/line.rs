@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::super::lines::split_time;
 use super::super::stream::LineFormat;
-use super::Tail;
-use super::plan::Format;
+use super::plan::{Format, TailPlan};
 use super::template::{Field, Part, Template};
-use crate::multi::colors;
+use crate::multi::colors::{self, Colors};
+use crate::multi::direct::task::{Merge, Task};
 use crate::multi::lines::after_each_return;
 use crate::server_text::escaped;
 
@@ -24,6 +24,30 @@ pub(super) struct Look {
     pub(super) width: usize,
     /// Whether the default format names the namespace.
     pub(super) namespace: bool,
+}
+
+/// The state of one `tail` for all its clusters.
+pub(super) struct Tail {
+    pub(super) plan: TailPlan,
+    pub(super) look: Look,
+}
+
+impl Tail {
+    pub(super) fn new(plan: &TailPlan, task: &Task<'_>) -> Arc<Self> {
+        let is_marked = task.merge == Merge::Marked;
+        let look = Look {
+            colors: Colors::new(task.color, task.env).out,
+            cluster: is_marked,
+            width: task.clusters.iter().map(|name| name.as_str().len()).max().unwrap_or(0),
+            namespace: plan.has_several_namespaces(),
+        };
+        Arc::new(Self { plan: plan.clone(), look })
+    }
+
+    /// Number of streaming requests to one cluster: its logs, and a watch of pods for each namespace.
+    pub(super) fn streams(&self) -> usize {
+        self.plan.most.saturating_add(self.plan.namespaces("").len())
+    }
 }
 
 /// The origin of a log.

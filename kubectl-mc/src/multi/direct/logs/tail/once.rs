@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::{self, Sender};
 
+use super::super::said::{Said, in_order};
 use super::super::stream::LogStream;
-use super::super::{Said, in_order};
-use super::Tail;
 use super::container_log::streams_of;
+use super::line::Tail;
 use super::pod_watch::PodWatch;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;

@@ -2,8 +2,7 @@
 
 use regex::bytes::Regex;
 
-use super::super::plan::Since;
-use super::super::stream::LogOptions;
+use super::super::options::{LogOptions, Since};
 use super::template::Template;
 use crate::argv::{Scanned, TAIL};
 use crate::error::{Failure, mc};

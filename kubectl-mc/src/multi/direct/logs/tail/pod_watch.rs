@@ -5,7 +5,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc::Sender;
 
 use super::super::pods::Pod;
-use super::Tail;
+use super::line::Tail;
 use crate::multi::direct::answer::{self, ListMeta, Page, parse};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query};

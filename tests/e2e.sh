@@ -60,6 +60,9 @@ if [ -n "$all" ]; then
         leave_out windows:: "cannot build the plugin for Windows, or cannot install wine"
     fi
 fi
+if [ -n "$all" ] && ! tests/previous/build.sh; then
+    leave_out previous_ "cannot build the previous version"
+fi
 for program in dbus-run-session gnome-keyring-daemon; do
     command -v "$program" >/dev/null || leave_out login::keyring:: "need $program for a keyring"
 done

@@ -10,10 +10,15 @@ pub(crate) mod pods {
     pub(crate) mod in_pods;
     pub(crate) mod karmada;
     pub(crate) mod platforms;
+    pub(crate) mod previous_installation;
     pub(crate) mod quickstart;
     pub(crate) mod removal;
     pub(crate) mod run_on;
     pub(crate) mod versions;
+}
+
+pub(crate) mod slow {
+    pub(crate) mod previous_version;
 }
 
 pub(crate) mod quiet {

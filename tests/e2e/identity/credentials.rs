@@ -8,6 +8,7 @@ use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Step, ok, reply};
 use harness::http1::{Endpoint, Response, member_path, plain_get};
 use harness::own_fleet::OwnFleet;
+use harness::own_sidecar::Difference;
 use harness::scene::{EVERY_VERB, Scene};
 use harness::wait::{SOON, eventually};
 use serde_json::json;
@@ -64,7 +65,7 @@ fn member_token_is_in_no_answer_log_or_metric() -> Result<()> {
         // A second token replaces the first while the sidecar runs.
         let tokens = [0, 1].map(|turn| format!("Kb7-secret-{number}{turn}-of-the-member"));
         fleet.register(&fake.name, &fake.secret(&json!({"token": tokens[0]})))?;
-        let own = fleet.sidecar_logging(Some(log), &[])?;
+        let own = fleet.sidecar_with(&Difference { log: Some(log), ..Difference::default() })?;
         let endpoint = own.endpoint(admin.certificate.as_deref())?;
         let mut shown = vec![];
         for (turn, token) in tokens.iter().enumerate() {

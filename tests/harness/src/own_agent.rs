@@ -32,6 +32,8 @@ pub struct Difference<'a> {
     pub keys: &'a [(&'a str, &'a str)],
     /// Flags after all others.
     pub flags: &'a [&'a str],
+    /// Another program than that of the bed's sidecar.
+    pub program: Option<&'a Path>,
     /// The words before the program, for example to enter a network namespace.
     pub within: &'a [&'a str],
 }
@@ -161,14 +163,14 @@ impl OwnAgent {
         for (key, value) in own.iter().chain(difference.keys) {
             std::fs::write(connection.join(key), value)?;
         }
-        let program = PathBuf::from(format!("/proc/{}/exe", sidecar()?.pid));
+        let bed_program = PathBuf::from(format!("/proc/{}/exe", sidecar()?.pid));
         let target = member.server.trim_start_matches("https://");
         // The agent ends when this process closes its end of the pipe: no test drops the shared agent.
         let script = "\"$@\" & agent=$!; cat >/dev/null; kill -9 $agent";
         let child = Command::new("sh")
             .args(["-c", script, "sh"])
             .args(difference.within)
-            .arg(program)
+            .arg(difference.program.unwrap_or(&bed_program))
             .args(["agent", &format!("--cluster={cluster}"), &format!("--target={target}")])
             .arg(format!("--connection-dir={}", connection.display()))
             .args(["--admin-bind-address=127.0.0.1:0", "--log-format=json"])

@@ -54,21 +54,27 @@ impl OwnFleet {
 
     /// A sidecar of this namespace whose controllers run when it leads, with a short interval between probes.
     pub fn sidecar(&self, flags: &[&str]) -> Result<OwnSidecar> {
-        self.sidecar_logging(None, flags)
+        self.sidecar_with(&Difference { flags, ..Difference::default() })
     }
 
-    /// The same with this log level (`RUST_LOG`).
-    pub fn sidecar_logging(&self, log: Option<&str>, flags: &[&str]) -> Result<OwnSidecar> {
+    /// The same with other differences from the bed's.
+    pub fn sidecar_with(&self, difference: &Difference<'_>) -> Result<OwnSidecar> {
+        let flags = difference.flags;
         let namespace = format!("--namespace={}", self.namespace);
         let own = [namespace.as_str(), "--controllers=*", "--member-monitor-period=200ms"];
         let own = own.into_iter().filter(|flag| !names(flags, flag));
         let all: Vec<_> = own.chain(flags.iter().copied()).collect();
-        OwnSidecar::with(&Difference { flags: &all, log, ..Difference::default() })
+        OwnSidecar::with(&Difference { flags: &all, ..*difference })
     }
 
     /// A sidecar of this namespace that other replicas authenticate by its certificate, whose files are in
     /// `folder`, and that authenticates them.
     pub fn replica(&self, folder: &Path, flags: &[&str]) -> Result<OwnSidecar> {
+        self.replica_with(folder, &Difference { flags, ..Difference::default() })
+    }
+
+    /// The same with other differences from the bed's.
+    pub fn replica_with(&self, folder: &Path, difference: &Difference<'_>) -> Result<OwnSidecar> {
         let bed = sidecar()?;
         let own_name = format!("mc-sidecar.{}.svc", self.namespace);
         bed.serving_files(&[SIDECAR_NAME, &own_name, "kubectl-mc:peer"], folder, "replica")?;
@@ -78,7 +84,8 @@ impl OwnFleet {
             file("tls-private-key-file", "replica.key"),
             format!("--peer-ca-file={}", bed.ca_certificate.display()),
         ];
-        self.sidecar(&own.iter().map(String::as_str).chain(flags.iter().copied()).collect::<Vec<_>>())
+        let flags: Vec<_> = own.iter().map(String::as_str).chain(difference.flags.iter().copied()).collect();
+        self.sidecar_with(&Difference { flags: &flags, ..*difference })
     }
 
     /// Registers a member; `data` are its Secret's keys.

@@ -1,16 +1,18 @@
 //! Implements `kubectl mc access grant` and `revoke`: writes the host's right on `clusters/proxy` and the
 //! member's binding together. The member's binding goes through the caller's proxy path.
 
+mod objects;
+
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use kubectl_mc_api::access::subject::RBAC_GROUP;
 use kubectl_mc_api::cluster_access::RoleKind;
 use kubectl_mc_api::member_cluster::ServiceAccounts;
-use kubectl_mc_api::names::{HOST_GRANT, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT};
+use kubectl_mc_api::names::HOST_GRANT;
 use kubectl_mc_api::{ClusterName, path};
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use self::objects::{Grant, object};
 use super::cluster_access::{self, MaintainedGrant};
 use super::outcomes::Outcomes;
 use super::role::{GrantedRole, Reach};
@@ -325,72 +327,6 @@ fn left_on_member(cluster: &ClusterName, cause: &Failure, dry_run: bool) -> Fail
     Failure::new(format!("access through the host {ended}, and the binding on {cluster} is left: {cause}"))
         .with_hint(cause.hint.clone().map_or_else(|| again.into(), |hint| hint.and(again)))
         .with_status(cause.status)
-}
-
-/// One role for one subject on one cluster.
-struct Grant<'a> {
-    cluster: &'a ClusterName,
-    role: GrantedRole<'a>,
-    subject: &'a GrantSubject,
-}
-
-impl Grant<'_> {
-    fn host_role(&self, reach: Reach) -> Value {
-        let cluster = self.cluster.as_str();
-        let mut role = object("ClusterRole", &self.role.host_role(self.cluster), None);
-        role["metadata"]["labels"] = json!({MANAGED_BY: KUBECTL_MC, HOST_GRANT: cluster});
-        role["rules"] = json!([
-            {"apiGroups": [path::PROXY_GROUP], "resources": ["clusters"], "resourceNames": [cluster], "verbs": ["get"]},
-            {
-                "apiGroups": [path::PROXY_GROUP], "resources": ["clusters/proxy"],
-                "resourceNames": [cluster], "verbs": reach.verbs(),
-            },
-        ]);
-        role
-    }
-
-    fn host_binding(&self) -> Value {
-        let role = self.role.host_role(self.cluster);
-        // The name of a Role already contains its namespace.
-        let namespace = self.role.namespace.filter(|_| self.role.kind == RoleKind::ClusterRole);
-        let namespace = namespace.map(|namespace| format!("@{namespace}")).unwrap_or_default();
-        let name = format!("{role}{namespace}:{}", self.subject.tag());
-        let labels = json!({MANAGED_BY: KUBECTL_MC, HOST_GRANT: self.cluster.as_str()});
-        let role = json!({"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role});
-        binding("ClusterRoleBinding", &name, None, &labels, role, self.subject.rbac())
-    }
-
-    /// The binding on the member, for the subject as the member sees it.
-    fn on_member(&self, subject: Value) -> Value {
-        let GrantedRole { namespace, .. } = self.role;
-        let name = self.role.member_binding(&self.subject.tag());
-        let labels = json!({MANAGED_BY: KUBECTL_MC, MEMBER_GRANT: "true"});
-        let kind = if namespace.is_some() { "RoleBinding" } else { "ClusterRoleBinding" };
-        binding(kind, &name, namespace, &labels, self.role.reference(), subject)
-    }
-}
-
-fn binding(
-    kind: &str,
-    name: &str,
-    namespace: Option<&str>,
-    labels: &Value,
-    role: Value,
-    subject: Value,
-) -> Value {
-    let mut binding = object(kind, name, namespace);
-    binding["metadata"]["labels"] = labels.clone();
-    binding["roleRef"] = role;
-    binding["subjects"] = json!([subject]);
-    binding
-}
-
-fn object(kind: &str, name: &str, namespace: Option<&str>) -> Value {
-    let mut metadata = json!({"name": name});
-    if let Some(namespace) = namespace {
-        metadata["namespace"] = namespace.into();
-    }
-    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata})
 }
 
 fn next(host: &Side, cluster: &ClusterName, role: GrantedRole<'_>, subject: &GrantSubject) -> String {

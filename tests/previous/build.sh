@@ -15,6 +15,8 @@ mkdir "$folder/source"
 git archive "$commit" | tar -x -C "$folder/source"
 (cd "$folder/source" && CARGO_TARGET_DIR="$folder/build" CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 \
     cargo build --quiet --locked --package kubectl-mc --package sidecar --bin kubectl-mc --bin mc-sidecar)
-mv "$folder/build/debug/kubectl-mc" "$folder/build/debug/mc-sidecar" "$folder/source/sidecar/deploy/chart" "$folder"
+mv "$folder/build/debug/kubectl-mc" "$folder/build/debug/mc-sidecar" "$folder"
+# The chart's manifests are links to files outside it.
+cp -RL "$folder/source/sidecar/deploy/chart" "$folder/chart"
 rm -rf "$folder/source" "$folder/build"
 echo "$commit" >"$folder/.stamp"

@@ -154,8 +154,9 @@ release: ## Build all files of a release into target/dist, from a clean checkout
 	@krew/release.sh $(IMAGE)
 
 .PHONY: release-test
-release-test: ## Install the plugin of `make release` with krew (DIST=FOLDER: instead of target/dist)
-	RELEASE_DIST="$(abspath $(or $(DIST),target/dist))" cargo test-all --test krew_install -- --ignored of_a_release
+release-test: ## Install the plugin of `make release` with krew, and unpack its packages (DIST=FOLDER: instead of target/dist)
+	@tests/setup.sh --release-test
+	RELEASE_DIST="$(abspath $(or $(DIST),target/dist))" cargo test-all --test krew_install --test linux_packages -- --ignored of_a_release
 
 .PHONY: docs
 docs: ## Build the documentation as a site in target/site, and check its links

@@ -36,8 +36,9 @@ for file in "$dist"/*; do
     cosign sign-blob --yes --bundle "$signatures/$(basename "$file").sigstore.json" "$file" >&2
 done
 for sbom in "$dist"/kubectl-mc_v"$version"_*.cdx.json; do
-    archive=${sbom%.cdx.json}.tar.gz
-    [ -e "$archive" ] || archive=${sbom%.cdx.json}.zip
-    cosign attest-blob --yes --type cyclonedx --predicate "$sbom" \
-        --bundle "$signatures/$(basename "$archive").sbom.sigstore.json" "$archive" >&2
+    for archive in "${sbom%.cdx.json}".{tar.gz,zip,deb,rpm}; do
+        [ -e "$archive" ] || continue
+        cosign attest-blob --yes --type cyclonedx --predicate "$sbom" \
+            --bundle "$signatures/$(basename "$archive").sbom.sigstore.json" "$archive" >&2
+    done
 done

@@ -55,8 +55,13 @@ for platform in "${platforms[@]}"; do
         "$out/kubectl-mc_v${version}_${platform/\//_}.cdx.json" "$folder/crates"
     $objcopy --strip-all --add-section .dep-v0="$folder/crates" "target/$target/release/kubectl-mc" "$folder/kubectl-mc"
     KREW_OUT=$out krew/package.sh $target "$folder/kubectl-mc"
-    if [ "$machine" = "$(uname -m)" ]; then "$folder/kubectl-mc" __man "$folder/man"; fi
+    mv "$folder/kubectl-mc" "$folder/$target"
 done
+native=$folder/$(uname -m)-unknown-linux-musl
+for target in "$folder"/*-musl; do
+    SOURCE_DATE_EPOCH=$epoch NATIVE=$native krew/linux-packages.sh "$(basename "$target")" "$target" "$out"
+done
+"$native" __man "$folder/man"
 tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$epoch" \
     -C "$folder/man" -cf - . | gzip -n9 >"$out/kubectl-mc-man_v${version}.tar.gz"
 rm "$out"/*.sha256

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs missing Debian packages, cargo-deny and mdBook, and names them:
-# setup.sh [--no-tools|--demo|--bench|--release|--arm64|--windows|--mutants].
+# Installs missing Debian packages and cargo's tools, and names them:
+# setup.sh [--no-tools|--demo|--bench|--release|--release-test|--arm64|--windows|--mutants].
 # Without root it only names the missing packages, and tests that need them are skipped later.
 set -euo pipefail
 
@@ -31,6 +31,7 @@ if [ "${1:-}" != --demo ]; then needs+=(
 ); fi
 if [ "${1:-}" = --bench ]; then needs+=(nginx:nginx-light wrk:wrk); fi
 if [ "${1:-}" = --release ]; then needs+=(aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu); fi
+if [ "${1:-}" = --release-test ]; then needs+=(dpkg-deb:dpkg rpm2archive:rpm); fi
 if [ "${1:-}" = --windows ]; then needs+=(x86_64-w64-mingw32-gcc:gcc-mingw-w64-x86-64); fi
 # A cross compiler builds the program for arm64, and an emulator runs it.
 if [ "${1:-}" = --arm64 ]; then
@@ -89,14 +90,22 @@ if ! (cd "$module" && go list -m) >/dev/null 2>&1; then
     echo "setup: $module needs Go ${newest##* } or later, and this is $(go env GOVERSION)" >&2
     exit 1
 fi
-# A release needs none of them: its commit has passed all checks.
-if [[ "${1:-}" != --@(no-tools|release|windows|demo) ]]; then
+# The commit of a release has passed all checks.
+if [[ "${1:-}" != --@(no-tools|release|release-test|windows|demo) ]]; then
     if ! cargo deny --version >/dev/null 2>&1; then
         echo "setup: installing cargo-deny (cargo install)"
         CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=0 \
             cargo install --quiet --locked --root target/tools cargo-deny@0.20.2 || exit 1
     fi
     tests/site/install.sh
+fi
+if [ "${1:-}" = --release ]; then
+    for tool in cargo-deb@3.8.0 cargo-generate-rpm@0.21.1; do
+        if [ -x "target/tools/bin/${tool%@*}" ]; then continue; fi
+        echo "setup: installing ${tool%@*} (cargo install)"
+        CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+            cargo install --quiet --locked --root target/tools "$tool" || exit 1
+    done
 fi
 if [ "${1:-}" = --mutants ] && ! cargo mutants --version >/dev/null 2>&1; then
     echo "setup: installing cargo-mutants (cargo install)"

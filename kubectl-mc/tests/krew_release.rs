@@ -110,9 +110,13 @@ fn everything_that_is_published_is_signed() {
         };
         assert_eq!(log.lines().filter(signed).count(), 1, "{} is not signed:\n{log}", file.display());
     }
-    for (target, _) in DESKTOPS {
+    let desktops = DESKTOPS.map(|(target, _)| {
         let (arch, os) = platform(target);
-        let archive = format!("/kubectl-mc_v{VERSION}_{os}_{arch}.{}", format_of(os));
+        format!("{os}_{arch}.{}", format_of(os))
+    });
+    let linux = ["linux_amd64.tar.gz", "linux_amd64.deb", "linux_arm64.deb"].map(str::to_owned);
+    for archive in desktops.into_iter().chain(linux) {
+        let archive = format!("/kubectl-mc_v{VERSION}_{archive}");
         let attested = |line: &&str| line.starts_with("cosign attest-blob ") && line.ends_with(&archive);
         assert_eq!(log.lines().filter(attested).count(), 1, "{archive} has no SBOM:\n{log}");
     }
@@ -148,6 +152,7 @@ impl Release {
             )
             .unwrap();
             fs::write(format!("{}.cdx.json", archive.display()), "{}").unwrap();
+            fs::write(format!("{}.deb", archive.display()), "not really a package").unwrap();
         }
         run(script("sums.sh").arg(release.dist())).unwrap();
         for (target, program) in DESKTOPS {

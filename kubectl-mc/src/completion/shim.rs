@@ -125,9 +125,18 @@ fn write(file: &Path, plugin: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, file)
 }
 
+/// Whether the file is a link to the plugin, or the script of a package.
 #[cfg(unix)]
 fn is_ours(file: &Path) -> bool {
-    fs::read_link(file).is_ok_and(|target| target.file_name() == Some(OsStr::new("kubectl-mc")))
+    match fs::read_link(file) {
+        Ok(target) => target.file_name() == Some(OsStr::new("kubectl-mc")),
+        Err(_) => is_script(file),
+    }
+}
+
+fn is_script(file: &Path) -> bool {
+    fs::read_to_string(file)
+        .is_ok_and(|text| text.contains("kubectl-mc") && text.contains(super::answer::VERB))
 }
 
 #[cfg(unix)]
@@ -143,8 +152,7 @@ fn write(file: &Path, plugin: &Path) -> io::Result<()> {
 
 #[cfg(not(unix))]
 fn is_ours(file: &Path) -> bool {
-    fs::read_to_string(file)
-        .is_ok_and(|text| text.contains("kubectl-mc") && text.contains(super::answer::VERB))
+    is_script(file)
 }
 
 #[cfg(not(unix))]

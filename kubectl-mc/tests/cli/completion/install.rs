@@ -66,6 +66,15 @@ fn foreign_file_is_kept() {
 }
 
 #[test]
+fn script_of_a_package_is_installed() {
+    let bed = bed();
+    put_in_path(&bed);
+    bed.script(NAME, include_str!("../../../../krew/kubectl_complete-mc"));
+    let ran = run(&bed, &["completion", "install", "fish"]);
+    assert_eq!((ran.code, ran.out), (Some(0), format!("{} is installed\n", bed.path(NAME).display())));
+}
+
+#[test]
 fn link_to_a_plugin_elsewhere_names_its_path() {
     let bed = bed();
     // The program is started by a path that is not in PATH.

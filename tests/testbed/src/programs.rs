@@ -14,10 +14,10 @@ mod compilation;
 mod go;
 
 pub use beside::{
-    build_helm, build_krew, build_kubeconfig_reader, build_kubectl, build_kubectl_for_windows,
-    build_prometheus, cert_manager, cert_manager_definitions, collector, karmada_agent, karmada_chart,
-    karmadactl, konnectivity, kubectl_for_windows, openid_provider, profile_consumer, profile_definition,
-    prometheus,
+    build_helm, build_krew, build_krew_for_windows, build_kubeconfig_reader, build_kubectl,
+    build_kubectl_for_windows, build_prometheus, cert_manager, cert_manager_definitions, collector,
+    karmada_agent, karmada_chart, karmadactl, konnectivity, kubectl_for_windows, openid_provider,
+    profile_consumer, profile_definition, prometheus,
 };
 pub(crate) use beside::{build_karmada, karmada_server};
 use go::Go;

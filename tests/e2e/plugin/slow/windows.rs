@@ -14,7 +14,7 @@ use harness::scene::{EVERY_VERB, Scene};
 use harness::tool::Tool;
 use harness::wait::{SOON, eventually};
 use serde_json::json;
-use testbed::programs::kubectl_for_windows;
+use testbed::programs::{build_krew_for_windows, kubectl_for_windows};
 
 use crate::upgrades::port_forward::{download, forward, server};
 
@@ -120,6 +120,43 @@ fn list_of_kubeconfigs_with_windows_paths_reaches_a_member() -> Result<()> {
         let found = plugin.ok(&["get", "configmaps", "-o", "name"])?;
         ensure!(found.replace('\r', "") == expected, "{direct}: {found:?} of {}", scene.name);
     }
+    Ok(())
+}
+
+/// krew's link to the plugin is not looked at, because wine 8 makes no links.
+#[test]
+fn krew_installs_the_archive() -> Result<()> {
+    services()?;
+    let folder = tempfile::tempdir()?;
+    let of_folder = |name: &str| folder.path().join(name);
+    let plugin = target()?.join("x86_64-pc-windows-gnu/debug/kubectl-mc.exe");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../krew/package.sh");
+    let packed = Command::new(script)
+        .args(["x86_64-pc-windows-gnu".as_ref(), plugin.as_os_str()])
+        .env("KREW_OUT", folder.path())
+        .output()?;
+    ensure!(packed.status.success(), "{packed:?}");
+    let version = env!("CARGO_PKG_VERSION");
+    let wine = |program: &Path, words: &[String]| {
+        Command::new(WINE)
+            .arg(program)
+            .args(words)
+            .env("WINEPREFIX", target()?.join("windows/prefix"))
+            .env("WINEDEBUG", "-all")
+            .env("KREW_ROOT", path(&of_folder("krew")))
+            .env("KREW_NO_UPGRADE_CHECK", "1")
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot start wine")
+    };
+    let archive = path(&of_folder(&format!("kubectl-mc_v{version}_windows_amd64.zip")));
+    let manifest = path(&of_folder("mc.yaml"));
+    let words = ["install".to_owned(), format!("--manifest={manifest}"), format!("--archive={archive}")];
+    let installed = wine(&build_krew_for_windows()?, &words)?;
+    ensure!(String::from_utf8_lossy(&installed.stderr).contains("Installed plugin: mc"), "{installed:?}");
+    let program = of_folder("krew").join(format!("store/mc/v{version}/kubectl-mc.exe"));
+    let said = wine(&program, &["version".to_owned(), "--client".to_owned()])?;
+    ensure!(String::from_utf8_lossy(&said.stdout).contains(version), "{said:?}");
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use super::{DEFAULT_VERSION, build_from, path, root};
 
 const HELM: &str = "helm";
 const KUBECTL_FOR_WINDOWS: &str = "kubectl.exe";
+const KREW_FOR_WINDOWS: &str = "krew.exe";
 /// krew, and the program by which the reviewers of its index check a manifest.
 const KREW: [&str; 2] = ["krew", "validate-krew-manifest"];
 const CERT_MANAGER: &str = "cert-manager";
@@ -40,6 +41,7 @@ pub(super) fn build_others() -> Result<()> {
     build_helm()?;
     build_krew()?;
     build_kubectl_for_windows()?;
+    build_krew_for_windows()?;
     build_karmada()
 }
 
@@ -47,7 +49,9 @@ pub(super) fn build_others() -> Result<()> {
 pub(super) fn package(program: &str) -> Option<String> {
     Some(match program {
         HELM => "helm.sh/helm/v3/cmd/helm".to_owned(),
-        "krew" | "validate-krew-manifest" => format!("sigs.k8s.io/krew/cmd/{program}"),
+        "krew" | KREW_FOR_WINDOWS | "validate-krew-manifest" => {
+            format!("sigs.k8s.io/krew/cmd/{}", program.trim_end_matches(".exe"))
+        }
         // Our own programs, in the module itself.
         CERT_MANAGER | OPENID_PROVIDER | COLLECTOR | PROFILE_CONSUMER | KUBECONFIG_READER => ".".to_owned(),
         "konnectivity-server" => "sigs.k8s.io/apiserver-network-proxy/cmd/server".to_owned(),
@@ -95,6 +99,12 @@ pub fn build_krew() -> Result<[PathBuf; 3]> {
     super::build(DEFAULT_VERSION, &["kubectl"])?;
     let [krew, validator] = KREW.map(|program| path(DEFAULT_VERSION, program));
     Ok([krew, validator, path(DEFAULT_VERSION, "kubectl")])
+}
+
+/// Builds krew for Windows and returns its path.
+pub fn build_krew_for_windows() -> Result<PathBuf> {
+    build_from(&root().join("tests/krew"), DEFAULT_VERSION, &[KREW_FOR_WINDOWS])?;
+    Ok(path(DEFAULT_VERSION, KREW_FOR_WINDOWS))
 }
 
 /// Builds Prometheus and promtool; returns their paths.

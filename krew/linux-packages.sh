@@ -22,13 +22,15 @@ files=target/package
 rm -rf $files
 mkdir -p $files/{man,completions}
 install -m 0755 "$program" $files/kubectl-mc
+cp krew/kmc krew/kubectl_complete-mc LICENSE $files
 "$native" __man $files/man
 gzip -n9 $files/man/*.1
 for shell in bash zsh fish; do "$native" completion $shell >$files/completions/kubectl-mc.$shell; done
+# The RPM contains the times of its files.
+find $files -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
 
 name=$dist/kubectl-mc_v$(krew/version.sh)_linux_$architecture
 cargo deb --quiet --locked --package kubectl-mc --target "$target" --no-build --no-strip --output "$name.deb"
 cargo generate-rpm --package kubectl-mc --target "$target" --auto-req disabled --output "$name.rpm"
 rm -r $files
-echo "$name.deb"
 echo "$name.rpm"

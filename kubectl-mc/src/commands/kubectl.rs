@@ -40,7 +40,7 @@ use crate::printer::Printer;
 use crate::settings::Settings;
 use crate::trace;
 
-/// A command of kubectl, and what its steps read.
+/// A kubectl command, and the inputs of its steps.
 struct Run<'a> {
     scanned: &'a Scanned,
     settings: &'a Settings,
@@ -144,8 +144,8 @@ impl Run<'_> {
         route::Request { wanted, login: login.get()?, scanned, env, now }.choose()
     }
 
-    /// Looks up the clusters of a hub whose list decides how they are reached. A name that the list does not
-    /// contain, or leads elsewhere, is an error.
+    /// Looks up the clusters of a hub whose list decides how they are reached. A name that is not
+    /// in the list, or that points elsewhere, is an error.
     fn look_up<'a>(&self, clusters: impl IntoIterator<Item = &'a ClusterName>) -> Result<(), Failure> {
         let login = self.login.get()?;
         let host = login.found();
@@ -198,7 +198,8 @@ impl Run<'_> {
             Some(member) => self.checked_overlay(member, context, &by, &cache, now)?,
             None => Overlay { is_self_review: false, content: overlay::overlay_json(&by, cluster)? },
         };
-        // The overlay is stored only now, so a cached overlay means that the cluster was not refused.
+        // The overlay is only stored now, so a cached overlay means that the cluster was not
+        // refused.
         let file = cache.store(&overlay.content, now)?;
         // For a context, kubectl handles the path of --raw itself.
         let raw = match cluster.member().and_then(|_| rewrite::uses_raw(scanned)) {
@@ -232,8 +233,8 @@ impl Run<'_> {
         Ok(kubectl.run(invocation, input)?)
     }
 
-    /// The overlay of a member, after the requests that show whether a hop refuses it; `by` is the way to the members
-    /// of `host`.
+    /// The overlay of a member, after the requests that show whether a hop refuses it; `by` is the
+    /// route to the members of `host`.
     fn checked_overlay(
         &self,
         cluster: &ClusterName,
@@ -259,7 +260,7 @@ impl Run<'_> {
     }
 }
 
-/// The kubeconfig that leads kubectl to a cluster.
+/// The kubeconfig that directs kubectl to a cluster.
 struct Overlay {
     is_self_review: bool,
     content: Vec<u8>,
@@ -270,8 +271,8 @@ fn members(list: &Value) -> Vec<ClusterName> {
     SelectedCluster::of_list(list).iter().filter_map(|cluster| cluster.member().cloned()).collect()
 }
 
-/// Refuses a credential plugin by the user's policy, which a kubectl before 1.35 does not keep. A command
-/// without a request runs no plugin.
+/// Refuses a credential plugin that the user's policy forbids, because kubectl before 1.35 does not
+/// enforce the policy. A command without a request does not run the plugin.
 fn check_policy(context: &ClusterContext, scanned: &Scanned, env: &Env) -> Result<(), Failure> {
     if preflight::needs_no_server(scanned) {
         return Ok(());

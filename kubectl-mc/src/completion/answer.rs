@@ -2,8 +2,8 @@
 //! the directive as the last line.
 //!
 //! Members, files and other programs choose the text of candidates. The scripts of `kubectl completion` before
-//! 1.34 expand a candidate as bash would (`compgen -W`), and zsh inserts it without quotes. So a candidate has
-//! no character that any shell reads as more than text.
+//! 1.34 expand a candidate as bash would (`compgen -W`), and zsh inserts it without quotes. So a
+//! candidate contains no character that has a special meaning in any shell.
 
 use std::fmt::Write;
 

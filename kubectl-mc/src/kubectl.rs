@@ -1,12 +1,12 @@
 //! Runs kubectl on one member through the host.
 //!
 //! - [`verb`]: the effect of a command on a cluster
-//! - [`overlay`]: the kubeconfig that leads kubectl to the member
+//! - [`overlay`]: the kubeconfig that directs kubectl to the member
 //! - [`preflight`]: one request that shows which hop refuses, if kubectl would hide it
 //! - [`rewrite`]: the command line for one run of kubectl
 //! - [`kuberc`]: the user's aliases, and defaults that do not apply
 //! - [`self_review`]: the path of `auth can-i` and `auth whoami` through the host
-//! - [`loopback`]: serves kubectl on this machine, with a certificate and a token of one command
+//! - [`loopback`]: serves kubectl on this machine, with a certificate and a token for one command
 //! - [`trace_proxy`]: adds the command's trace to kubectl's requests
 //! - [`exec`]: finds and runs kubectl
 

@@ -1,4 +1,5 @@
-//! Serves kubectl on a loopback address by TLS: with a certificate and a token that are made for this command.
+//! Serves kubectl on a loopback address over TLS, with a certificate and a token that are created
+//! for this command.
 
 use std::error::Error;
 use std::future::Future;
@@ -123,12 +124,12 @@ async fn connection(stream: TcpStream, tls: &TlsAcceptor, answers: Arc<impl Answ
 pub(crate) async fn splice(client: OnUpgrade, server: OnUpgrade) {
     if let (Ok(client), Ok(server)) = tokio::join!(client, server) {
         let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
-        // Each side sees how the other one ended.
+        // Each side can see how the other one ended.
         let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
     }
 }
 
 /// More than the processes of the largest command open.
 const CONNECTIONS: usize = 1024;
-/// For a handshake and the head of a first request, by another process of this machine.
+/// For a handshake and the head of a first request, from another process on this machine.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);

@@ -1,10 +1,11 @@
 //! Makes the requests of kubectl part of the command's trace. kubectl sends no trace of its own, and a
 //! kubeconfig has no field for headers. So a traced command runs kubectl against a proxy in this process,
-//! which sends its requests on with the caller's credential, and with `traceparent` (W3C Trace Context).
+//! which forwards its requests with the caller's credential and with `traceparent` (W3C Trace
+//! Context).
 //!
-//! The proxy listens on a loopback address, serves TLS with a certificate of its own, and requires a token.
-//! Both are new in each command. The kubeconfig with the token is in the private folder of the run, and the
-//! proxy ends with the command.
+//! The proxy listens on a loopback address, serves TLS with its own certificate, and requires a
+//! token. Both are new for each command. The kubeconfig with the token is in the private folder of
+//! the run, and the proxy ends with the command.
 
 mod relay;
 
@@ -34,8 +35,9 @@ pub(crate) struct TraceProxy {
 }
 
 impl TraceProxy {
-    /// Starts a proxy to the server of `through`, if the command is traced. Flags that choose the credential
-    /// or the certificate of a server are for kubectl's own connection: with them there is no proxy.
+    /// Starts a proxy to the server of `through`, if the command is traced. Flags that choose the
+    /// credential or the certificate of a server apply to kubectl's own connection: with them there
+    /// is no proxy.
     pub(crate) fn start(
         through: &ClusterContext,
         scanned: &Scanned,
@@ -75,7 +77,7 @@ impl TraceProxy {
         Ok(Some(Self { context, _running: running }))
     }
 
-    /// The context that leads kubectl to the proxy.
+    /// The context that directs kubectl to the proxy.
     pub(crate) fn context(&self) -> &ClusterContext {
         &self.context
     }
@@ -119,7 +121,7 @@ fn serve(
             }
         }
     });
-    // Requests of a kubectl that has ended are not waited for.
+    // It does not wait for requests of a kubectl that has ended.
     runtime.shutdown_background();
 }
 

@@ -1,5 +1,6 @@
-//! Sends a request on to its cluster and the response back, and carries upgraded connections (RFC 9110, 7.8).
-//! Bodies stream in both directions: each side reads as fast as the other one takes.
+//! Forwards a request to its cluster and the response back, and carries upgraded connections (RFC
+//! 9110, 7.8). Bodies are streamed in both directions: each side reads as fast as the other one
+//! accepts data.
 
 use std::convert::Infallible;
 use std::future::ready;

@@ -1,4 +1,5 @@
-//! Sends a request of kubectl on with the caller's credential, and carries its upgrade (RFC 9110, 7.8).
+//! Forwards a request of kubectl with the caller's credential, and carries its upgrade (RFC 9110,
+//! 7.8).
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap};
@@ -24,7 +25,7 @@ impl Answers for Relay {
 }
 
 impl Relay {
-    /// The server's answer, or a Status that says why there is none.
+    /// The server's answer, or a Status with the reason why there is none.
     async fn pass_on<B>(&self, mut request: Request<B>) -> Response<Body>
     where
         B: HttpBody + Send,
@@ -40,7 +41,7 @@ impl Relay {
         let is_upgrade = request.headers().contains_key(header::UPGRADE);
         let kubectl = is_upgrade.then(|| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
-        // kubectl's requests are whole in its memory as well; its streams are upgrades.
+        // kubectl also has its requests completely in memory; its streams are upgrades.
         let Ok(body) = Limited::new(body, LARGEST_BODY).collect().await else {
             return refusal(StatusCode::BAD_REQUEST, "the trace proxy could not read the request");
         };
@@ -64,7 +65,8 @@ impl Relay {
     }
 }
 
-/// Removes what the client sets: the credential, with the flags `--as…`, and the server's name.
+/// Removes the headers that the client sets: the credential, including the flags `--as…`, and the
+/// server's name.
 fn clean(headers: &mut HeaderMap, is_upgrade: bool) {
     let of_client =
         |name: &str| name.starts_with("impersonate-") || name == "authorization" || name == "host";
@@ -111,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// The answer to a request with these headers, and the headers that the server got.
+    /// The answer to a request with these headers, and the headers that the server received.
     async fn sent(headers: &[(&str, &str)]) -> (Response<Body>, Option<HeaderMap>) {
         let got = Arc::new(OnceLock::new());
         let server = {

@@ -1,4 +1,5 @@
-//! Tests `auth can-i`, `api-resources` and `top pod` by direct requests; kubectl runs what is not answered.
+//! Tests `auth can-i`, `api-resources` and `top pod` with direct requests; kubectl runs commands
+//! that are not answered.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! Tests `KUBECTL_MC_TRACE`: the `traceparent` that the host gets, and a collector that does not answer.
+//! Tests `KUBECTL_MC_TRACE`: the `traceparent` that the host receives, and a collector that does
+//! not answer.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

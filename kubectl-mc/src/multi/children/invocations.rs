@@ -39,7 +39,7 @@ pub(super) struct Invocations {
     credentials: SharedCredentials,
     preferences: Preferences,
     env: Env,
-    /// Reaches the members in place of the host, if the command is traced.
+    /// Reaches the members instead of the host, if the command is traced.
     trace_proxy: Option<TraceProxy>,
 }
 
@@ -138,7 +138,8 @@ enum Preferences {
     OfUser,
     /// None: the user's could change the format of an output that is parsed.
     None,
-    /// A file with nothing but the user's policy for credential plugins, which holds for parsed outputs too.
+    /// A file that contains only the user's policy for credential plugins, which also applies to
+    /// parsed output.
     Only(PathBuf),
 }
 

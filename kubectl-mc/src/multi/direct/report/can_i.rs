@@ -1,4 +1,4 @@
-//! Implements `kubectl auth can-i VERB TYPE`, `TYPE/NAME` or `URL` by one SelfSubjectAccessReview
+//! Implements `kubectl auth can-i VERB TYPE`, `TYPE/NAME` or `URL` with one SelfSubjectAccessReview
 //! (kubectl:pkg/cmd/auth/cani.go).
 
 use serde::Deserialize;
@@ -100,7 +100,8 @@ async fn resource(word: &str, member: &Member, store: &Store) -> Result<Option<A
     }
 }
 
-/// Sends the review. If the host refuses it, kubectl takes over, and names a command that needs no review.
+/// Sends the review. If the host refuses it, kubectl takes over, and the message suggests a command
+/// that needs no review.
 async fn ask(member: &Member, review: &Value) -> Result<Answer, MemberFailure> {
     member.review(REVIEWS, review).await.map_err(|failure| match failure {
         MemberFailure::Refused(refusal) if refusal.hop == Hop::HostAuthorization => {
@@ -118,7 +119,7 @@ struct Answer {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {
-    /// An answer without it is no answer.
+    /// An answer without it is not valid.
     allowed: bool,
     #[serde(default)]
     reason: ServerText,

@@ -1,5 +1,5 @@
-//! Members whose agents dial the host: requests through the tunnel, the right to open one, and the events
-//! that close it.
+//! Members whose agents dial the host: requests through the tunnel, the right to open a tunnel, and
+//! the events that close it.
 
 mod attach;
 mod credential;

@@ -30,12 +30,14 @@ fn plugin_in(scene: &Scene, caller: &Caller) -> Result<Tool> {
     Ok(plugin(caller)?.with(&[&format!("--cluster={}", scene.member), "--namespace", &scene.name]))
 }
 
-/// A length or count of a test, from an environment variable. The long runs of `make soak` set it.
+/// A duration or count for a test, from an environment variable. The long runs of `make soak` set
+/// it.
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(otherwise)
 }
 
-/// A pause of PAUSE_SECONDS (70), longer than the minute after which a short answer that is not read ends.
+/// A pause of PAUSE_SECONDS (70). It is longer than the minute after which a short answer that is
+/// not read ends.
 fn pause() -> Duration {
     Duration::from_secs(number("PAUSE_SECONDS", 70))
 }

@@ -38,5 +38,6 @@ pub(crate) mod hubs {
     pub(crate) mod kubeadmiral;
 }
 
-/// The lock of tests whose members' tokens expire: `join --all-expired` of another test would find them, too.
+/// The lock of tests whose members' tokens expire: another test's `join --all-expired` would find
+/// these members, too.
 const EXPIRED: &str = "expired-tokens";

@@ -1,4 +1,5 @@
-//! Requests and answers pass the host and the sidecar as promised: paths, HTTP, TLS, headers and timeouts.
+//! Requests and answers pass through the host and the sidecar as promised: paths, HTTP, TLS,
+//! headers and timeouts.
 
 mod audit;
 mod audit_events;

@@ -13,7 +13,8 @@ use crate::table::{Spread, Table, median};
 use crate::usage;
 use crate::way::{User, Way};
 
-/// Measures the bed's build and `program` in turns: a caller's own connections, and the host's front proxy.
+/// Measures the bed's build and `program` alternately, over a caller's own connections and over the
+/// host's front proxy.
 pub(crate) fn measure(site: &Site, program: &Path, quick: bool) -> Result<[(&'static str, Table); 2]> {
     let other = OwnSidecar::with(&Difference { program: Some(program), ..Difference::default() })?;
     let own = OwnSidecar::start()?;
@@ -27,7 +28,7 @@ pub(crate) fn measure(site: &Site, program: &Path, quick: bool) -> Result<[(&'st
     Ok([("of connections", direct), ("of the front proxy's connection", by_host)])
 }
 
-/// Rounds of the two builds, by their index.
+/// The rounds of the two builds, by index.
 fn table(idle: [f64; 2], quick: bool, mut round: impl FnMut(usize, usize) -> Result<Round>) -> Result<Table> {
     let mut table = Table::new(&[
         "at a time",
@@ -55,12 +56,12 @@ fn table(idle: [f64; 2], quick: bool, mut round: impl FnMut(usize, usize) -> Res
     Ok(table)
 }
 
-/// Rounds through the two ways; each is equally often the first.
+/// Runs rounds over both routes; each route goes first equally often.
 pub(crate) fn by_turns(ways: &[Way; 2], connections: usize, rounds: usize) -> Result<Vec<[Round; 2]>> {
     turns(rounds, |at| round(&ways[at], connections))
 }
 
-/// Rounds of two alternatives, by their index; each is equally often the first.
+/// Runs rounds of two alternatives, by index; each goes first equally often.
 pub(crate) fn turns(rounds: usize, mut round: impl FnMut(usize) -> Result<Round>) -> Result<Vec<[Round; 2]>> {
     let pair = |number| {
         if number % 2 == 0 {
@@ -72,7 +73,7 @@ pub(crate) fn turns(rounds: usize, mut round: impl FnMut(usize) -> Result<Round>
     (0..rounds).map(pair).collect()
 }
 
-/// The median of the first way's rounds.
+/// The median of the first route's rounds.
 pub(crate) fn middle(pairs: &[[Round; 2]], of: fn(&Round) -> f64) -> f64 {
     median(pairs.iter().map(|[first, _]| of(first)))
 }

@@ -1,6 +1,6 @@
-//! Measures thousands of agents, each with an account and a token of its own on the host: their tunnels to
-//! one replica and to three, the return of the tunnels of a killed replica, and the questions of a replica to
-//! the others about members to which it has no tunnel.
+//! Measures thousands of agents, each with its own account and token on the host: their tunnels to
+//! one replica and to three, how tunnels come back after a replica is killed, and how a replica
+//! asks the others about members to which it has no tunnel.
 //!
 //! - [`registered`]: the members on the host; [`crowd`]: their agents, in one process
 //! - [`replicas`]: the sidecars, with [`balancer`]s before them; [`questions`]: a replica without tunnels
@@ -90,5 +90,5 @@ fn megabytes(state: &State, replicas: usize) -> String {
     format!("{:.1} MB", state.resident / 1e6 / replicas as f64)
 }
 
-/// Time for memory to be released, and for work to end that continues after a start.
+/// Time for memory to be released, and for work that continues after a start to finish.
 const SETTLED: Duration = Duration::from_secs(15);

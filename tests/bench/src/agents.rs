@@ -1,6 +1,7 @@
-//! Measures a member that the sidecar reaches directly, by the tunnel of its agent, and through konnectivity,
-//! in turns: small requests, the hop through another replica and the memory of an idle agent. Then large
-//! streams, and other requests beside a stream that is not read.
+//! Measures a member that the sidecar reaches directly, through its agent's tunnel and through
+//! konnectivity, alternately. First come small requests, the hop through another replica and the
+//! memory of an idle agent, and then large streams, and other requests next to a stream that is not
+//! read.
 
 use anyhow::Result;
 use harness::bed::member;
@@ -31,7 +32,7 @@ pub(crate) fn measure(site: &Site, quick: bool) -> Result<()> {
     print("Agents: the hop through another replica", &hop::measure(site, quick)?)
 }
 
-/// Measures large streams, and requests beside one.
+/// Measures large streams, and requests next to one.
 pub(crate) fn measure_streams(site: &Site, quick: bool) -> Result<()> {
     let bench = Bench::start(site)?;
     let of_real = bench.carriers("m1", &bench.real)?;
@@ -47,7 +48,7 @@ pub(crate) fn measure_streams(site: &Site, quick: bool) -> Result<()> {
     )
 }
 
-/// What all ways have in common, with the addresses of the members.
+/// What all routes have in common, with the addresses of the members.
 struct Bench<'a> {
     site: &'a Site,
     sidecar: OwnSidecar,

@@ -1,8 +1,8 @@
 //! Measures Cluster Authorization: the cost of the webhook for the requests of agents and of users at a
 //! kube-apiserver that calls it, and the effect of its failure on users.
 //!
-//! Each request is for another object, which does not exist, so no decision comes from the kube-apiserver's
-//! cache.
+//! Each request is for a different object that does not exist, so no decision comes from the
+//! kube-apiserver's cache.
 
 use std::io::Write;
 use std::path::Path;
@@ -71,8 +71,9 @@ struct Turn {
     /// in percent.
     share: f64,
     agent: Round,
-    /// The times of a user's requests beside those of an agent, while the webhook runs and after its end, in
-    /// ms and sorted. They are taken by turns, because a p99 needs many and the machine changes meanwhile.
+    /// The times of a user's requests next to those of an agent, while the webhook runs and after
+    /// it has ended, in ms and sorted. The two are measured alternately, because a p99 needs many
+    /// requests and the load of the machine changes in the meantime.
     failures: [Vec<f64>; 2],
 }
 
@@ -82,7 +83,7 @@ struct Round {
     p50: f64,
     /// ms
     p99: f64,
-    /// µs for each request, of the kube-apiserver
+    /// µs of the kube-apiserver per request.
     cpu: f64,
 }
 
@@ -181,12 +182,13 @@ fn times(caller: &Endpoint, count: usize) -> Result<Vec<f64>> {
     (0..count).map(exchange).collect()
 }
 
-/// The time that this part of the sorted times does not exceed.
+/// The time that this fraction of the sorted times does not exceed.
 fn at(times: &[f64], part: f64) -> f64 {
     times[((times.len() - 1) as f64 * part) as usize]
 }
 
-/// Measures while another caller sends requests with this pause, which must be answered by one of these codes.
+/// Measures while another caller sends requests with this pause in between. Each must be answered
+/// with one of these codes.
 fn beside<T>(
     other: &Endpoint,
     codes: &[u16],
@@ -221,7 +223,7 @@ fn request() -> String {
 }
 
 const NOT_FOUND: u16 = 404;
-/// For a webhook that does not answer, kube-apiservers return an error of their own.
+/// For a webhook that does not answer, kube-apiservers return their own error.
 const DENIED: [u16; 2] = [403, 500];
 /// The method of a kube-apiserver that evaluates the condition, and calls the webhook where it holds.
 const AUTHORIZER: &str = "plugin/pkg/authorizer/webhook.(*WebhookAuthorizer).Authorize";

@@ -1,5 +1,6 @@
-//! Opens watches without a proxy, to measure the cost that a proxy cannot avoid: a TLS session for each, and
-//! hyper's HTTP/1.1 on it. It uses the same crates in the same versions as the sidecar.
+//! Opens watches without a proxy, to measure the cost that a proxy cannot avoid: a TLS session for
+//! each watch, and hyper's HTTP/1.1 on top of it. It uses the same crates in the same versions as
+//! the sidecar.
 
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ pub(crate) async fn hold(holding: &Holding) -> Result<()> {
     };
     let (mut plain, mut spoken) = (Vec::with_capacity(*connections), Vec::with_capacity(*connections));
     let mut before = 0;
-    // The first few also allocate what all share.
+    // The first few also allocate what is shared by all.
     for number in 0..connections + WARM_UP {
         if number == WARM_UP {
             before = usage::resident(std::process::id())?;

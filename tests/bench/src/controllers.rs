@@ -1,6 +1,6 @@
-//! Measures what hundreds of members cost the one replica that manages them: memory, calls to the members and
-//! to the host while nothing happens, and the time until all are in sync, from the start and after a change
-//! of the host's rights.
+//! Measures what hundreds of members cost the one replica that manages them: memory, calls to the
+//! members and to the host while nothing happens, and the time until all are in sync, both from the
+//! start and after a change of rights on the host.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ pub(crate) fn measure(site: &Site, window: Duration, quick: bool) -> Result<()> 
     print(&format!("Controllers: time until the members are in step, {many} members"), &times)
 }
 
-/// Memory of replicas that know so many members.
+/// Memory of replicas that know this many members.
 struct Resident {
     members: usize,
     leads: f64,
@@ -83,7 +83,7 @@ fn first_start(fleet: &mut Fleet, members: &Members, many: usize, times: &mut Ta
     Ok(sidecar)
 }
 
-/// The start of a replica whose members are in step.
+/// The start of a replica whose members are already in sync.
 fn next_start(fleet: &mut Fleet, members: &Members, many: usize, times: &mut Table) -> Result<OwnSidecar> {
     let (log, before) = (AuditLog::from_now(&bed()?.host)?, members.calls());
     let sidecar = fleet.sidecar("*")?;
@@ -104,7 +104,7 @@ fn next_start(fleet: &mut Fleet, members: &Members, many: usize, times: &mut Tab
     Ok(sidecar)
 }
 
-/// The time until a binding, and its deletion, have reached the members.
+/// The time until a binding, and later its deletion, has reached the members.
 fn changes(members: &Members, many: usize, rounds: usize, times: &mut Table) -> Result<()> {
     for (what, role, having) in [
         (format!("a user bound to a role for all {many}"), "bench-many", many),
@@ -194,7 +194,7 @@ struct Change {
     all: Duration,
 }
 
-/// Binds a user to a role that reaches so many members, and deletes the binding again.
+/// Binds a user to a role that covers this many members, and deletes the binding again.
 fn change(members: &Members, role: &str, having: usize) -> Result<[Change; 2]> {
     let (host, name) = (host_api()?, "bench-change");
     let user = "newcomer@example.com";
@@ -213,7 +213,7 @@ fn change(members: &Members, role: &str, having: usize) -> Result<[Change; 2]> {
     Ok([came, since(begun, members.until(0)?)])
 }
 
-/// Ends a sidecar cleanly, so that another may lead at once.
+/// Ends a sidecar cleanly, so that another can become the leader at once.
 fn end(mut sidecar: OwnSidecar) -> Result<()> {
     sidecar.terminate()?;
     sidecar.ended().map(drop)

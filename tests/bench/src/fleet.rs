@@ -1,6 +1,6 @@
-//! Measures what idle members cost the requests to another: a sidecar that knows few members is measured
-//! beside one that knows hundreds more, and then again one that knows few, whose difference from the first is
-//! the noise.
+//! Measures what idle members cost the requests to another member. A sidecar that knows few members
+//! is compared with one that knows hundreds more, and with a second one that knows few: the
+//! difference between these two is the noise.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ struct Measured {
     /// Before any request.
     resident: f64,
     rate: f64,
-    /// Microseconds of CPU time a request.
+    /// Microseconds of CPU time per request.
     cpu: f64,
 }
 

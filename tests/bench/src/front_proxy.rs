@@ -20,12 +20,12 @@ pub(crate) struct FrontProxy<'a> {
 }
 
 impl<'a> FrontProxy<'a> {
-    /// To the member of a way, as this user.
+    /// To the member of a route, as this user.
     pub(crate) fn new(own: &'a OwnSidecar, way: &Way, user: &User) -> Self {
         Self { own, path: way.path_of_url(), headers: user.remote_headers() }
     }
 
-    /// A second of requests, always so many at a time.
+    /// Sends requests for a second, always this many at a time.
     pub(crate) fn round(&self, at_once: usize) -> Result<Round> {
         let endpoint = self.own.endpoint(Some(&harness::front_proxy::certificate()?))?;
         let mut connection = Http2::connect(&endpoint)?;

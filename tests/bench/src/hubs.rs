@@ -1,7 +1,7 @@
-//! Measures the sidecar with Karmada's inventory beside Karmada's own aggregated API server: the same request
-//! of the same caller to the same Cluster, in turns, without the host in between. The Cluster is a real one
-//! first, and then one without cost, so that the servers' own cost shows. Also measures the start of a
-//! sidecar with as many members of each inventory.
+//! Compares the sidecar with Karmada's inventory to Karmada's own aggregated API server. Both
+//! alternately get the same request of the same caller to the same Cluster, without the host in
+//! between. The Cluster is first a real one and then a zero-cost one, which shows the servers' own
+//! cost. Also measures the start of a sidecar with the same number of members in each inventory.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -28,7 +28,7 @@ mod objects;
 
 pub(crate) use objects::measure as objects;
 
-/// One table for the real Cluster, and one for the Cluster without cost.
+/// One table for the real Cluster, and one for the zero-cost Cluster.
 pub(crate) fn measure(quick: bool) -> Result<[Table; 2]> {
     let karmada = start_karmada("bench-hubs")?;
     let scene = Scene::new("bench")?;
@@ -124,12 +124,12 @@ fn beside(karmada: &Karmada, caller: &Caller, cluster: &str, quick: bool) -> Res
     Ok(table)
 }
 
-/// Measures the time until a replica is ready, which means that it knows all members: by the sidecar's own
-/// Secrets, and by Karmada's objects.
+/// Measures the time until a replica is ready, which means that it knows all members: with the
+/// sidecar's own Secrets, and with Karmada's objects.
 pub(crate) fn start(quick: bool) -> Result<Table> {
     let members = if quick { 20 } else { MEMBERS };
     let mut karmada = start_karmada("bench-start")?;
-    // Its controllers would probe all of them meanwhile.
+    // Its controllers would probe all of them in the meantime.
     karmada.sidecar.kill()?;
     let server = &member("m1")?.server;
     let ca = std::fs::read_to_string(&member("m1")?.ca_certificate)?;
@@ -144,7 +144,7 @@ pub(crate) fn start(quick: bool) -> Result<Table> {
     let [mut own, mut of_karmada] = [Vec::new(), Vec::new()];
     for _ in 0..if quick { 1 } else { STARTS } {
         own.push(ready_after(members, &[])?);
-        // In a namespace without the Secrets of the others.
+        // It runs in a namespace without the other members' Secrets.
         let namespace = format!("--namespace={}", karmada.fleet.namespace);
         of_karmada.push(ready_after(members, &[&namespace, "--inventory=karmada"])?);
     }
@@ -190,5 +190,5 @@ const PORT: u16 = 9003;
 const KARMADA: &str = "cluster.karmada.io";
 const MEMBERS: usize = 1_000;
 const STARTS: usize = 7;
-/// Karmada's server takes the same time for many more rounds.
+/// With many more rounds, Karmada's server takes the same time.
 const ROUNDS: usize = 15;

@@ -16,7 +16,8 @@ use crate::site::Site;
 use crate::table::{Goal, Table, median};
 use crate::wrk::{self, Load};
 
-/// Measures with and without the bad members in turns, so that other load of the machine affects both alike.
+/// Alternates between measuring with and without the bad members, so that other load on the machine
+/// affects both alike.
 pub(crate) fn measure(site: &Site, quick: bool) -> Result<Table> {
     let (rounds, time) = if quick { (1, Duration::from_secs(1)) } else { (ROUNDS, TIME) };
     let hole = BlackHole::start()?;
@@ -141,7 +142,8 @@ fn ask_slow(connection: &mut Connection, request: &str, shared: &Shared) -> Resu
     Ok(())
 }
 
-/// Callers of each bad member; one caller may have three quarters of a member's 100 places.
+/// The number of callers of each bad member. One caller may have three quarters of a member's 100
+/// places.
 const CALLERS: usize = 64;
 /// A refused caller sends its next request after this time.
 const PAUSE: Duration = Duration::from_millis(250);

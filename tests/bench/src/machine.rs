@@ -27,7 +27,7 @@ pub(crate) fn describe() -> Result<Table> {
     Ok(table)
 }
 
-/// Waits, while the measured processes do what they do without requests.
+/// Waits while the measured processes do whatever they do without requests.
 pub(crate) fn idle(time: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < time {

@@ -1,17 +1,19 @@
 //! `bench` measures the figures of `docs/dev/benchmarks.md` in a running test bed and prints them as
 //! Markdown.
 //!
-//! - [`site`], [`way`]: the ways to a member that are measured, and their caller
+//! - [`site`], [`way`]: the measured routes to a member, and their caller
 //! - [`nginx`], [`wrk`], [`stream`]: the programs that serve, send requests and stream
-//! - [`mod@requests`], [`streams`], [`plugin`]: the figures beside nginx and kubectl
+//! - [`mod@requests`], [`streams`], [`plugin`]: the figures compared with nginx and kubectl
 //! - [`routes`]: through the host and directly
-//! - [`against`]: one build of the sidecar beside another; [`front_proxy`]: the host's connection to them
+//! - [`against`]: one build of the sidecar compared with another; [`front_proxy`]: the host's
+//!   connection to them
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
 //! - [`observability`]: the cost of audit events and of traces
-//! - [`agents`]: a member by its agent, direct and through konnectivity; [`agent_fleet`]: thousands of agents
-//! - [`controllers`]: the cost of members without requests; [`computed`]: the cost of computing rights and
-//!   decisions
-//! - [`hubs`]: the sidecar beside the server of another hub, on the same members
+//! - [`agents`]: a member through its agent, directly and through konnectivity; [`agent_fleet`]:
+//!   thousands of agents
+//! - [`controllers`]: the cost of members that get no requests; [`computed`]: the cost of computing
+//!   rights and decisions
+//! - [`hubs`]: the sidecar compared with another hub's server, on the same members
 //! - [`authz`]: Cluster Authorization at a kube-apiserver
 //! - [`visible_clusters`]: the cost of showing each caller only their own clusters
 //! - [`many_clusters`]: the plugin's figures of scale; [`pods`]: its answers
@@ -174,7 +176,7 @@ fn run(cli: &Cli) -> Result<()> {
 
 /// The figures that come before the site of the others, or need no site.
 fn without_site(cli: &Cli, plugin: &Path) -> Result<()> {
-    // Before the sidecar has had any request.
+    // This comes before the sidecar has had any request.
     if cli.wants(Figure::Memory) {
         print("Memory of an idle sidecar, two members", &memory()?)?;
     }

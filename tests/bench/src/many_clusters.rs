@@ -1,5 +1,6 @@
-//! Measures the plugin on many clusters, all through one host: its own requests beside a kubectl for each
-//! cluster, the cost of a dead cluster, and the resources for many objects. The members are one process.
+//! Measures the plugin on many clusters, all through one host: its own requests compared with a
+//! kubectl for each cluster, the cost of a dead cluster, and the resources needed for many objects.
+//! The members are one process.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -58,7 +59,7 @@ pub(crate) fn measure(site: &Site, plugin: &Path, quick: bool) -> Result<Table> 
     Ok(rows.0)
 }
 
-/// The commands on all small clusters, which print so many lines.
+/// The commands on all small clusters, which print this many lines.
 struct Commands<'a> {
     site: &'a Site,
     plugin: &'a Path,
@@ -137,7 +138,7 @@ fn most_memory(runs: &[Ran]) -> f64 {
     runs.iter().map(|ran| ran.memory).fold(0.0, f64::max)
 }
 
-/// All clusters beside one, beside kubectl, and beside a loop. Returns the time of all.
+/// Compares all clusters with one, with kubectl, and with a loop. Returns the time for all.
 fn compare(commands: &Commands, members: usize, rows: &mut Rows) -> Result<f64> {
     let one = ["--cluster=many-00[0]", "--namespace=default", "get", "pods"];
     let single = commands.repeat(|| commands.command(&one), 11)?;
@@ -223,7 +224,7 @@ fn run(mut command: Command, lines: usize) -> Result<Ran> {
         .with_context(|| format!("cannot start {command:?}"))?;
     let mut memory = 0.0;
     while child.try_wait()?.is_none() {
-        // Its last moment is missed, but memory grows before.
+        // Its last moment is missed, but its memory has grown before that.
         if let Ok(most) = most_resident(child.id()) {
             memory = f64::max(memory, most);
         }

@@ -89,7 +89,7 @@ async fn head(stream: &mut TlsStream<TcpStream>) -> Result<String> {
     Ok(String::from_utf8(head)?)
 }
 
-/// The number after this part of a path.
+/// The number that follows this part of a path.
 fn mebibytes(target: &str, part: &str) -> Option<usize> {
     target.split_once(part)?.1.parse().ok()
 }
@@ -118,7 +118,7 @@ async fn receive(mut stream: TlsStream<TcpStream>, mebibytes: usize) -> Result<(
     stream.read_u8().await.map(drop).or(Ok(()))
 }
 
-/// Sends a prompt, and a screenful for each byte that is typed.
+/// Sends a prompt, and a screenful for each typed byte.
 async fn tunnel(mut stream: TlsStream<TcpStream>) -> Result<()> {
     stream.write_all(PROMPT).await?;
     stream.flush().await?;
@@ -131,7 +131,7 @@ async fn tunnel(mut stream: TlsStream<TcpStream>) -> Result<()> {
 
 /// Part of the path of an upgraded connection on which the member sends so many MiB.
 pub(crate) const SENDS: &str = "&sends=";
-/// The same for those that it receives.
+/// The same for a member that receives.
 pub(crate) const RECEIVES: &str = "&receives=";
 pub(crate) const MEBIBYTE: usize = 1024 * 1024;
 const BLOCK: usize = 64 * 1024;
@@ -140,7 +140,7 @@ const BLOCK: usize = 64 * 1024;
 const SLOW: &str = "/slow";
 /// The first bytes of a tunnel.
 pub(crate) const PROMPT: &[u8] = b"# ";
-/// More than any buffer on the way.
+/// More than any buffer in between holds.
 pub(crate) const SCREENFUL: usize = 64 * 1024;
 
 const BACKLOG: u32 = 4096;

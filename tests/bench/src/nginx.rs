@@ -1,4 +1,4 @@
-//! Runs nginx as a proxy to a member, configured for speed, and as a member without cost.
+//! Runs nginx as a proxy to a member, configured for speed, and as a zero-cost member.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -70,7 +70,7 @@ impl Nginx {
         Ok(nginx)
     }
 
-    /// Master and workers.
+    /// The master and its workers.
     pub(crate) fn pids(&self) -> Result<Vec<u32>> {
         let master = self.master.id();
         let mut pids = usage::children(master)?;
@@ -118,7 +118,7 @@ pub(crate) fn proxy(listen: SocketAddr, member: &Upstream, headers: &[(String, S
     )
 }
 
-/// A server that answers every request with the same text and a kube-apiserver's headers.
+/// A server that answers every request with the same text and the headers of a kube-apiserver.
 pub(crate) fn constant(listen: SocketAddr, answer: &str) -> String {
     format!(
         "server {{\n\

@@ -1,6 +1,6 @@
 //! Measures the cost of audit events and of traces: two sidecars of the same build on the same member, one of
-//! them with the feature. The collector runs on the same machine and takes CPU from all others; it decodes
-//! the spans and discards them.
+//! them with the feature. The collector runs on the same machine and takes CPU time from all other
+//! processes; it decodes the spans and discards them.
 
 use std::io::{BufRead, BufReader, copy, sink};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::site::Site;
 use crate::table::{Goal, Spread, Table};
 use crate::usage;
 
-/// Measures with and without in turns.
+/// Alternates between measuring with the feature and without it.
 pub(crate) fn measure(site: &Site, quick: bool) -> Result<Table> {
     let folder = tempfile::tempdir()?;
     let log = format!("--audit-log-path={}", folder.path().join("audit.log").display());
@@ -99,7 +99,7 @@ impl Collector {
         Ok(Self { child, address: address.trim().to_owned() })
     }
 
-    /// The flag of a sidecar that samples so many requests of a million.
+    /// The flag of a sidecar that samples this many requests in a million.
     fn flag(&self, folder: &Path, name: &str, rate: u32) -> Result<String> {
         let file = folder.join(name);
         let (kind, address) = ("kind: TracingConfiguration", &self.address);

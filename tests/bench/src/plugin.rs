@@ -1,6 +1,6 @@
 //! Measures what the plugin adds to kubectl: the time from its start to the execve of kubectl, which is
-//! `/bin/true` here, with all caches filled. Also measures a whole `get` on one cluster beside kubectl with a
-//! kubeconfig.
+//! `/bin/true` here, with all caches filled. Also compares a whole `get` on one cluster with
+//! kubectl using a kubeconfig.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) fn measure(site: &Site, plugin: &Path, quick: bool) -> Result<Table> 
         command.env("KUBECTL_MC_DIRECT", "0").stdin(Stdio::null()).stdout(Stdio::null());
         command
     };
-    // The first run is a real one and fills the caches, kubectl's among them.
+    // The first run is a real one and fills the caches, including kubectl's.
     once(command(&[plugin]).env("KUBECTL_MC_KUBECTL", kubectl()?))?;
 
     let mut measured = Vec::new();
@@ -53,8 +53,8 @@ pub(crate) fn measure(site: &Site, plugin: &Path, quick: bool) -> Result<Table> 
     Ok(table)
 }
 
-/// Measures the list of 200 contexts of one kubeconfig, which takes no request: the time that each command
-/// needs before its first request. kubectl lists them in turns.
+/// Measures the list of 200 contexts of one kubeconfig, which takes no request: this is the time
+/// that each command needs before its first request. The plugin and kubectl take turns.
 pub(crate) fn measure_contexts(plugin: &Path, quick: bool) -> Result<Table> {
     let folder = tempfile::tempdir()?;
     let kubeconfig = folder.path().join("kubeconfig");
@@ -112,8 +112,8 @@ fn contexts_of_their_own(count: usize) -> String {
     )
 }
 
-/// Measures one command in turns: kubectl at the same path with a kubeconfig, the plugin, and both as
-/// kubectl's plugin.
+/// Measures one command alternately: with kubectl at the same path with a kubeconfig, with the
+/// plugin, and with both as kubectl's plugin.
 pub(crate) fn measure_commands(site: &Site, plugin: &Path, quick: bool) -> Result<Table> {
     let folder = tempfile::tempdir()?;
     let kubectl = kubectl()?;

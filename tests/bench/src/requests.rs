@@ -9,8 +9,8 @@ use crate::usage::Cpu;
 use crate::way::{Way, Ways};
 use crate::wrk::{self, Load};
 
-/// Connections, and the number of rounds of a second. There are many short rounds, because other load of the
-/// machine changes within seconds, and most rounds where it has the most effect.
+/// Numbers of connections, and of one-second rounds. There are many short rounds because other load
+/// on the machine changes within seconds, and the most rounds where that has the most effect.
 pub(crate) const CONNECTIONS: [(usize, usize); 3] = [(1, 63), (16, 21), (64, 21)];
 
 /// One run of wrk.
@@ -20,7 +20,7 @@ pub(crate) struct Round {
     pub(crate) cpu: Cpu,
 }
 
-/// Measures all ways in turns, so that other load of the machine affects them alike.
+/// Measures all routes in turn, so that other load on the machine affects them alike.
 pub(crate) fn measure(ways: &Ways, quick: bool) -> Result<Table> {
     let mut table = Table::new(&[
         "connections",
@@ -36,7 +36,7 @@ pub(crate) fn measure(ways: &Ways, quick: bool) -> Result<Table> {
         let rounds = if quick { 1 } else { rounds };
         let (mut sidecar, mut nginx, mut direct) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..rounds {
-            // The order changes too, so that no way always follows the same one.
+            // The order changes too, so that no route always follows the same one.
             let mut turns =
                 [(&ways.sidecar, &mut sidecar), (&ways.nginx, &mut nginx), (&ways.direct, &mut direct)];
             turns.rotate_left(number % 3);
@@ -46,7 +46,7 @@ pub(crate) fn measure(ways: &Ways, quick: bool) -> Result<Table> {
         }
         for (way, rounds) in [(&ways.sidecar, &sidecar), (&ways.nginx, &nginx), (&ways.direct, &direct)] {
             let middle = |of: fn(&Round) -> f64| median(rounds.iter().map(of));
-            // Each round is compared with nginx's round of the same time.
+            // Each round is compared with nginx's round from the same time.
             let against = |of: fn(&Round) -> f64, goal: Goal| {
                 let ratios =
                     Spread::of(rounds.iter().zip(&nginx).map(|(round, nginx)| of(round) / of(nginx)));
@@ -57,8 +57,8 @@ pub(crate) fn measure(ways: &Ways, quick: bool) -> Result<Table> {
                 }
             };
             let judged = way.name == "sidecar";
-            // The latency added to nginx's of the same round. It has a goal where there are enough
-            // connections and not all cores are busy.
+            // The latency beyond that of nginx in the same round. It has a goal where there are
+            // enough connections and not all cores are busy.
             let latency = |of: fn(&Round) -> f64, goal: Goal| {
                 let added = median(rounds.iter().zip(&nginx).map(|(round, nginx)| of(round) - of(nginx)));
                 match judged && connections == 16 {

@@ -1,5 +1,5 @@
-//! The roles in which this program starts itself: a process of its own has its own memory and its own limit
-//! of open files.
+//! The roles in which this program starts itself: a separate process has its own memory and its own
+//! limit on open files.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! Measures a small request by each route: through the host's kube-apiserver, by the direct endpoint, and to
-//! the member itself. The direct endpoint is the sidecar's own port.
+//! Measures a small request over each route: through the host's kube-apiserver, through the direct
+//! endpoint, and to the member itself. The direct endpoint is the sidecar's own port.
 
 use anyhow::Result;
 use testbed::Cluster;

@@ -1,5 +1,5 @@
-//! Sets up the measured ways: three ways to the same member as the same caller, once to a real member, and
-//! once to one without cost, so that the proxies' own cost shows.
+//! Sets up the measured routes. There are three routes to the same member as the same caller: once
+//! to a real member, and once to a zero-cost one, which shows the proxies' own cost.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -23,9 +23,9 @@ use crate::way::{CONFIG_MAP, Upstream, User, Way, Ways};
 pub(crate) struct Site {
     pub(crate) scene: Scene,
     pub(crate) caller: Caller,
-    /// The ways to the member m1, which is a real one.
+    /// The routes to the member m1, which is a real one.
     pub(crate) member: Ways,
-    /// The ways to the member `probe`: an nginx that always gives the same answer.
+    /// The routes to the member `probe`: an nginx that always gives the same answer.
     pub(crate) probe: Ways,
     pub(crate) certificates: nginx::Certificates,
     probed: Upstream,
@@ -89,12 +89,12 @@ impl Site {
         register(name, address, &ca, &token)
     }
 
-    /// The address of the member without cost.
+    /// The address of the zero-cost member.
     pub(crate) fn probe_address(&self) -> SocketAddr {
         self.probed.address
     }
 
-    /// Registers the member without cost under another name.
+    /// Registers the zero-cost member under another name.
     pub(crate) fn register_again(&self, name: &str) -> Result<()> {
         let Upstream { name: _, address, ca, token } = &self.probed;
         register(name, *address, ca, token)
@@ -105,7 +105,7 @@ impl Site {
         self.caller.token.as_deref().context("a service account without a token")
     }
 
-    /// Checks that every way answers, and that the member sees the same user on all of them.
+    /// Checks that every route answers, and that the member sees the same user on all of them.
     fn check(&self) -> Result<()> {
         let mut users = Vec::new();
         for way in self.member.all() {

@@ -1,4 +1,4 @@
-//! Streams many bytes by kubectl exec and port-forward, in one direction each.
+//! Streams many bytes through kubectl exec and port-forward, in one direction at a time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -29,8 +29,9 @@ impl Stream {
         }
     }
 
-    /// Streams so many mebibytes and returns megabytes per second. The clock starts when the first mebibyte
-    /// has passed, so that the start of a program and of a stream is not measured.
+    /// Streams this many mebibytes and returns megabytes per second. The clock starts when the
+    /// first mebibyte has passed, so that the start of the program and of the stream is not
+    /// measured.
     pub(crate) fn run(self, kubectl: &Kubectl, mebibytes: usize) -> Result<f64> {
         let count = format!("dd if=/dev/zero bs=65536 count={} 2>/dev/null", mebibytes * 16);
         let time = match self {
@@ -70,7 +71,7 @@ impl Stream {
     }
 }
 
-/// kubectl, or the plugin instead of it, by one way.
+/// kubectl, or the plugin in its place, on one route.
 pub(crate) struct Kubectl<'a> {
     pub(crate) program: &'a Path,
     pub(crate) leading: Vec<String>,

@@ -1,4 +1,5 @@
-//! Measures streams through each way, and through the host: megabytes per second, and CPU time per megabyte.
+//! Measures streams over each route, and through the host: megabytes per second, and CPU time per
+//! megabyte.
 
 use std::path::Path;
 

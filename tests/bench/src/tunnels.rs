@@ -1,5 +1,5 @@
-//! Measures many idle tunnels through one sidecar: WebSockets as kubectl exec opens them, each with a prompt,
-//! and then after a screenful has passed.
+//! Measures many idle tunnels through one sidecar: WebSockets like those of kubectl exec, first
+//! with only a prompt, and then after a screenful has passed.
 
 use anyhow::{Result, ensure};
 use harness::http1::{Connection, member_path};
@@ -15,7 +15,7 @@ pub(crate) fn measure(site: &Site, quick: bool) -> Result<Table> {
     let tunnels = if quick { 100 } else { 1_000 };
     let (member, _) = site.endless_member("endless")?;
     let sidecar = OwnSidecar::start()?;
-    // The first few also allocate what all share.
+    // The first few also allocate what is shared by all.
     let mut open = (0..WARM_UP).map(|_| tunnel(site, &sidecar)).collect::<Result<Vec<_>>>()?;
     open.iter_mut().try_for_each(type_into)?;
     let (before, cpu) = (usage::resident(sidecar.pid())?, Cpu::of(&[sidecar.pid()])?);

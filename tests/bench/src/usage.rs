@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub(crate) struct Cpu {
     /// Exact, to the nanosecond.
     pub(crate) total: f64,
-    /// The parts are in hundredths of a second, and divided by sampling.
+    /// The two parts are in hundredths of a second, and the division between them is sampled.
     pub(crate) user: f64,
     pub(crate) system: f64,
 }
@@ -66,7 +66,7 @@ pub(crate) fn resident(pid: u32) -> Result<f64> {
     Ok(kib.trim().parse::<f64>()? * 1024.0 / 1e6)
 }
 
-/// Lets this process and those that it starts open as many files as the system allows, and returns that
+/// Lets this process and its children open as many files as the system allows, and returns that
 /// number.
 pub(crate) fn raise_open_files() -> usize {
     let limit = getrlimit(Resource::Nofile);

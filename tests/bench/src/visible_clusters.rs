@@ -1,6 +1,6 @@
-//! Measures the cost of showing each caller only their own clusters: lists of 1,000 clusters by callers with
-//! a right to all of them and by callers with rights to 50 by name, and the effect of such lists on another
-//! caller.
+//! Measures the cost of showing each caller only their own clusters: with 1,000 clusters, the lists
+//! of callers who have a right to all of them and of callers who have rights to 50 by name, and the
+//! effect of such lists on another caller.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -27,7 +27,7 @@ struct Scene {
 struct Listed {
     milliseconds: f64,
     reviews: f64,
-    /// Milliseconds of the sidecar.
+    /// Milliseconds of the sidecar's CPU time.
     cpu: f64,
 }
 
@@ -176,7 +176,8 @@ impl Lister {
         Ok(Self(sidecar.endpoint(caller.certificate.as_deref())?))
     }
 
-    /// Sends a first request, so that the check of the certificate and of the right to list is not measured.
+    /// Sends a first request, so that checking the certificate and the right to list is not
+    /// measured.
     fn login(&self) -> Result<()> {
         let answer = self.0.exchange(&request("/none-of-these"))?;
         ensure!(answer.status() == 404, "{} {}", answer.status(), answer.text());
@@ -212,7 +213,7 @@ fn request(rest: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// The number of reviews that the host has answered so far, by its own metric.
+/// The number of reviews that the host has answered so far, according to its own metric.
 fn reviews() -> Result<f64> {
     let metrics = host()?.request("GET", "/metrics", "", "")?.text();
     let lines = metrics.lines().filter(|line| {

@@ -1,5 +1,5 @@
 //! Measures many idle watches through one sidecar, as an aggregating host sends them: over few HTTP/2
-//! connections. Shows the memory of each watch, and the part that cannot be avoided.
+//! connections. Shows the memory that each watch takes, and how much of it cannot be avoided.
 
 use std::sync::mpsc;
 use std::thread;
@@ -46,7 +46,7 @@ pub(crate) fn measure(site: &Site, files: usize, quick: bool) -> Result<()> {
         let bytes = usage::resident(sidecar.pid())?;
         Ok::<_, anyhow::Error>(Held { watches, bytes, cpu: Cpu::of(&[sidecar.pid()])?.total })
     };
-    // The first connection also allocates what all share.
+    // The first connection also allocates what is shared by all.
     open(&endpoint, site.token()?, 1)?;
     let none = held(0)?;
     let few = 1.max(connections / 10);
@@ -88,7 +88,7 @@ pub(crate) fn measure(site: &Site, files: usize, quick: bool) -> Result<()> {
     print("What idle watches cost", &table)
 }
 
-/// Opens watches over one connection, which stays until the sidecar goes.
+/// Opens watches over one connection, which stays open until the sidecar ends.
 fn open(endpoint: &Endpoint, token: &str, streams: usize) -> Result<()> {
     let (endpoint, token) = (endpoint.clone(), format!("Bearer {token}"));
     let (opened, is_open) = mpsc::channel();
@@ -120,7 +120,7 @@ fn watch(endpoint: &Endpoint, token: &str, streams: usize) -> Result<Http2> {
     Ok(connection)
 }
 
-/// Seconds of CPU time a second.
+/// Seconds of CPU time per second.
 fn idle_cpu(pid: u32, seconds: u64) -> Result<f64> {
     let (began, before) = (Instant::now(), Cpu::of(&[pid])?);
     while began.elapsed() < Duration::from_secs(seconds) {
@@ -133,7 +133,7 @@ fn kilobytes(bytes: f64) -> String {
     format!("{:.1} KB", bytes / 1e3)
 }
 
-/// The most streams that the sidecar allows on a connection.
+/// The maximum number of streams that the sidecar allows on a connection.
 const STREAMS: usize = 250;
 const SPARE_FILES: usize = 250;
 /// In this time each watch is revalidated once, and every connection sends a ping.

@@ -1,4 +1,4 @@
-//! A way to a member: the URL, the credential and the headers of its requests.
+//! A route to a member: the URL, the credential and the headers of its requests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,14 +15,14 @@ use testbed::{Cluster, Sidecar};
 use crate::site::CERTIFIED_NAME;
 use crate::wrk;
 
-/// The ways to one member.
+/// The routes to one member.
 pub(crate) struct Ways {
     pub(crate) sidecar: Way,
     pub(crate) nginx: Way,
     pub(crate) direct: Way,
 }
 
-/// One way to a member.
+/// One route to a member.
 pub(crate) struct Way {
     pub(crate) name: &'static str,
     /// The prefix of an API path.
@@ -31,7 +31,7 @@ pub(crate) struct Way {
     token: String,
     /// The path that is requested instead of the ConfigMap.
     path: Option<String>,
-    /// The user to impersonate; on the other ways the proxy sets the user.
+    /// The user to impersonate. On the other routes, the proxy sets the user.
     act_as: Option<User>,
     /// The processes of the proxy, if there is one.
     pub(crate) pids: Vec<u32>,
@@ -45,7 +45,7 @@ pub(crate) struct Upstream {
     pub(crate) token: String,
 }
 
-/// A caller as the sidecar names them to a member: a service account, whose groups and uid are left out.
+/// A caller as the sidecar presents them to a member: a service account without its groups and uid.
 #[derive(Clone)]
 pub(crate) struct User {
     /// The user's own token, at the host.
@@ -62,7 +62,7 @@ impl Ways {
             name,
             server,
             ca: sidecar.ca_certificate.clone(),
-            // nginx replaces it by the member's token, but reads as much.
+            // nginx replaces it with the member's token, but still has to read it.
             token: user.token.clone(),
             path: None,
             act_as: None,
@@ -93,12 +93,12 @@ impl Ways {
 }
 
 impl Way {
-    /// To a member below a server, as the caller of a token.
+    /// A member at a path below a server, as the caller with this token.
     pub(crate) fn at(name: &'static str, server: String, ca: &Path, token: &str, pids: Vec<u32>) -> Self {
         Self { name, server, ca: ca.to_owned(), token: token.to_owned(), path: None, act_as: None, pids }
     }
 
-    /// The same by another sidecar.
+    /// The same through another sidecar.
     pub(crate) fn by(&self, sidecar: &Sidecar) -> Self {
         let (_, path) = self.server.split_once(CLUSTERS).unwrap_or_default();
         Self {
@@ -112,7 +112,7 @@ impl Way {
         }
     }
 
-    /// The same by way of the host's kube-apiserver, whose process counts as well.
+    /// The same through the host's kube-apiserver, whose process counts as well.
     pub(crate) fn through(&self, host: &Cluster) -> Result<Self> {
         let (_, path) = self.server.split_once(CLUSTERS).unwrap_or_default();
         Ok(Self {
@@ -185,7 +185,7 @@ impl Way {
         Ok(path)
     }
 
-    /// Sends requests until the way answers.
+    /// Sends requests until the route answers.
     pub(crate) fn warm_up(&self) -> Result<()> {
         eventually(&format!("{} answers", self.url()), SOON, || {
             wrk::run(&self.url(), &self.headers(), 1, Duration::from_secs(1)).map(Some)
@@ -211,7 +211,7 @@ impl User {
         Ok(Self { token: token.to_owned(), name, groups, extra })
     }
 
-    /// The headers with which the sidecar names the user to a member, with this token of the sidecar.
+    /// The headers with which the sidecar, using this token, presents the user to a member.
     pub(crate) fn headers(&self, token: &str) -> Vec<(String, String)> {
         let mut headers = vec![bearer(token), ("Impersonate-User".to_owned(), self.name.clone())];
         for (key, values) in &self.extra {
@@ -221,7 +221,7 @@ impl User {
         headers
     }
 
-    /// The headers with which the host's front proxy names the user to the sidecar.
+    /// The headers with which the host's front proxy presents the user to the sidecar.
     pub(crate) fn remote_headers(&self) -> Vec<(String, String)> {
         let mut headers = vec![("x-remote-user".to_owned(), self.name.clone())];
         headers.extend(self.groups.iter().map(|group| ("x-remote-group".to_owned(), group.clone())));

@@ -16,7 +16,7 @@ pub(crate) struct Load {
     pub(crate) p99: f64,
 }
 
-/// Runs wrk, all of whose requests must succeed.
+/// Runs wrk. All of its requests must succeed.
 pub(crate) fn run(
     url: &str,
     headers: &[(String, String)],

@@ -15,9 +15,10 @@ struct Entry {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// It would fail at the member itself: it is left out of all runs, since it fails slowly.
+    /// It would fail at the member itself. It is left out of all runs, because it fails slowly.
     NotRun,
-    /// It passes at the member and must fail through the proxy: when it passes, the entry has to go.
+    /// It passes at the member and must fail through the proxy. If it passes there too, the entry
+    /// has to be removed.
     Fails(Program),
 }
 
@@ -26,7 +27,7 @@ enum Kind {
 pub(crate) enum Program {
     /// kubectl, with the member's proxy path as the server of its kubeconfig.
     Kubectl,
-    /// The plugin in kubectl's place.
+    /// The plugin in place of kubectl.
     Plugin,
 }
 
@@ -54,7 +55,7 @@ impl Exceptions {
         Ok(Self { entries })
     }
 
-    /// The names of those that are left out.
+    /// The names of the specs that are left out.
     pub(crate) fn not_run(&self) -> Vec<String> {
         self.of(Kind::NotRun).map(|entry| entry.name.clone()).collect()
     }

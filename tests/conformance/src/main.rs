@@ -1,5 +1,6 @@
-//! `conformance`: upstream's own end-to-end tests of kubectl (`[sig-cli]`), with a member's proxy path for their
-//! server. A spec that passes at the member itself must pass through the proxy; `exceptions.txt` names those that cannot.
+//! `conformance` runs upstream's own end-to-end tests of kubectl (`[sig-cli]`) with a member's
+//! proxy path as their server. A spec that passes at the member itself must also pass through the
+//! proxy; `exceptions.txt` lists those that cannot.
 //!
 //! - [`suite`]: one run of upstream's test program, and its report
 //! - [`plugin`]: the plugin in place of kubectl

@@ -1,5 +1,5 @@
-//! The plugin in the place of kubectl: a script that leaves out the server and the kubeconfig that upstream's tests name
-//! and runs the plugin with the host's kubeconfig on one member.
+//! The plugin in place of kubectl: a script that drops the server and the kubeconfig that
+//! upstream's tests pass, and runs the plugin on one member with the host's kubeconfig.
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ fn quoted(path: &Path) -> Result<String> {
     Ok(format!("'{}'", path.replace('\'', r"'\''")))
 }
 
-/// After `--` the words are of the command in the pod.
+/// The words after `--` belong to the command in the pod.
 const TEXT: &str = r#"#!/bin/bash
 words=()
 dashes=

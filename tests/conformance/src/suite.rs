@@ -1,4 +1,4 @@
-//! One run of upstream's test program, and what its report says.
+//! One run of upstream's test program, and its report.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ pub(crate) struct Report {
 pub(crate) enum Outcome {
     Passed,
     Failed(String),
-    /// It found that it cannot be run here.
+    /// The spec found that it cannot run here.
     SkippedItself(String),
 }
 
@@ -42,7 +42,8 @@ impl Suite {
         Ok(dir)
     }
 
-    /// Runs the specs that match one of these by this kubectl, as the user of the kubeconfig; `name` is of its files.
+    /// Runs the specs that match one of these, with this kubectl, as the user of the kubeconfig.
+    /// `name` is the name of its files.
     pub(crate) fn run(
         &self,
         name: &str,
@@ -55,7 +56,7 @@ impl Suite {
         let _ = fs::remove_file(&report);
         let log = dir.join(format!("{name}.log"));
         let output = File::create(&log)?;
-        // The images of the bed's nodes have upstream's names but for the registry.
+        // The images on the bed's nodes have upstream's names, apart from the registry.
         let registries = dir.join("registries.yaml");
         fs::write(&registries, "promoterE2eRegistry: testbed.local\ngcRegistry: testbed.local\n")?;
         let mut command = Command::new(&self.program);
@@ -93,7 +94,7 @@ impl Report {
             let said = spec.failure.map(|failure| failure.message).unwrap_or_default();
             let outcome = match spec.state.as_str() {
                 "passed" => Outcome::Passed,
-                // Left out by the command line, and not by itself.
+                // It was left out by the command line and did not skip itself.
                 "skipped" if said.is_empty() => continue,
                 "skipped" => Outcome::SkippedItself(said),
                 "pending" => continue,
@@ -124,7 +125,7 @@ pub(crate) fn exactly(text: &str) -> String {
         }
         expression.push(letter);
     }
-    // Some names begin others.
+    // Some names are prefixes of others.
     expression.push('$');
     expression
 }
@@ -161,7 +162,8 @@ struct Failure {
     message: String,
 }
 
-/// What takes very long, needs the cluster for itself, or needs images that are not in the bed.
+/// Specs that take very long, need the cluster for themselves, or need images that are not in the
+/// bed.
 const NOT_HERE: &str = r"\[Slow\]|\[Serial\]|\[Disruptive\]|Guestbook|Update Demo";
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! What follows from a run through the proxy, what failed there tried at the member, and the known exceptions.
+//! The conclusion from a run through the proxy, a run at the member of what failed there, and the
+//! known exceptions.
 
 use std::fmt::{self, Display, Formatter};
 
 use crate::exceptions::{Exceptions, Program};
 use crate::suite::{Outcome, Report};
 
-/// Each spec in one of these lists; the first two fail the run.
+/// Each spec is in one of these lists. The first two make the run fail.
 #[derive(Default)]
 pub(crate) struct Verdict<'a> {
     /// Passes at the member and fails through the proxy, without an entry in `exceptions.txt`.
@@ -36,7 +37,7 @@ impl<'a> Verdict<'a> {
                 (Outcome::Failed(said), reason) => match (direct.specs.get(name), reason) {
                     (Some(Outcome::Passed), Some(reason)) => verdict.expected.push((name, reason)),
                     (Some(Outcome::Failed(_)), None) => verdict.not_ours.push(name),
-                    // An exception is one only while the spec passes at the member.
+                    // An exception counts only while the spec passes at the member.
                     (Some(Outcome::Failed(_)), Some(_)) => verdict.stale.push(name),
                     _ => verdict.broken.push((name, said)),
                 },

@@ -1,4 +1,4 @@
-//! The agent renews its own token for the host, and uses a new one after the old one has expired.
+//! The agent renews its own token for the host, and uses the new one after the old one has expired.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A tunnel ends with its account, its member or its agent's process, and a cut one is opened again.
+//! A tunnel ends with its account, its member or its agent's process. A tunnel that breaks is
+//! opened again.
 
 use anyhow::Result;
 use harness::bed::{SYSTEM, bed, host, member};

@@ -56,7 +56,7 @@ fn replica_without_a_tunnel_reaches_the_member() -> Result<()> {
     for _ in 0..20 {
         site.serves(&site.asks)?;
     }
-    // The leader has no tunnel and reports the connection as well.
+    // The leader has no tunnel, but it reports the connection too.
     let connected = site.fleet.until(&site.agent.cluster, "Connected", "True", "AgentConnected")?;
     ensure!(connected.message.contains("is connected to replica "), "{connected}");
     site.fleet.until(&site.agent.cluster, "Reachable", "True", "Answers")?;
@@ -87,7 +87,7 @@ fn only_replicas_get_an_answer() -> Result<()> {
         peer::ask(address, &sidecar()?.ca_certificate, own.as_deref(), &question)
     };
     ensure!(ask(Some("replica"))?.as_deref() == Some("connected"), "a replica got no connection");
-    // A certificate of the same CA that is not a replica's.
+    // A certificate of the same CA that does not belong to a replica.
     sidecar()?.serving_files(&[SIDECAR_NAME], site.files.path(), "other")?;
     ensure!(ask(Some("other"))?.is_none(), "a certificate without the URI got an answer");
     let administrator = site.admin.certificate.as_ref().map(Arc::clone).context("no certificate")?;

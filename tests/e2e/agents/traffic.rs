@@ -1,4 +1,4 @@
-//! Reads, writes and watches reach a member through its agent, and errors name the agent.
+//! Reads, writes and watches reach a member through its agent, and errors mention the agent.
 
 use anyhow::{Context, Result};
 use harness::bed::{SYSTEM, member};
@@ -44,7 +44,8 @@ fn request_without_a_connected_agent_names_the_agent_hop() -> Result<()> {
     Ok(())
 }
 
-/// An agent may connect to any server: the sidecar accepts it as the member only by its certificate.
+/// An agent may connect to any server: the sidecar accepts that server as the member only if its
+/// certificate is right.
 #[test]
 fn agent_to_another_server_fails_tls_verification() -> Result<()> {
     let impostor = FakeMember::unregistered("e2e-agent-impostor", |_| ok())?;

@@ -20,7 +20,7 @@ fn fault_75_host_outage_stops_new_logins_but_not_discovery() -> Result<()> {
     let fake = FakeMember::start("e2e-hub-down", |_| ok())?;
     let relay = Relay::to(&bed()?.host.server)?;
     let own = OwnSidecar::with(&Difference { host: Some(relay.address), ..Difference::default() })?;
-    // RBAC rules let the callers in: for system:masters there would be no review.
+    // The callers get access by RBAC rules: for system:masters there would be no review.
     let scene = Scene::on("m2", "hub-down")?;
     let let_in = |name: &str| {
         let caller = Caller::certificate(name, &[])?;
@@ -36,7 +36,7 @@ fn fault_75_host_outage_stops_new_logins_but_not_discovery() -> Result<()> {
     };
     assert_eq!(ask(&known, "")?.status(), 200);
     relay.cut();
-    // The host's answers stay in force while they are cached.
+    // The host's answers apply for as long as they are cached.
     assert_eq!(ask(&known, "")?.status(), 200);
     let before = fake.requests("/asked").len();
     is_retryable("a right that no review grants", &ask(&stranger, "")?)?;
@@ -74,7 +74,7 @@ fn fault_20_front_proxy_trust_survives_a_broken_config_map() -> Result<()> {
     };
     let config_map = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     let original = host()?.get(config_map)?;
-    // Waits for the log, because the answer must not change.
+    // Waits for the log, because the answer itself must not change.
     let told = |what: &str| {
         eventually(what, SOON, || {
             ask()?;
@@ -109,7 +109,8 @@ fn fault_78_changed_secret_takes_effect_within_seconds() -> Result<()> {
         })
     };
     within("it is reached", &|status, _| status == 200)?;
-    // Another CA than the member's: the sidecar no longer uses connections that were open before.
+    // With a CA that is not the member's, the sidecar no longer uses connections that are already
+    // open.
     fake.register(&json!({"ca.crt": other.ca()}))?;
     within("the new CA counts", &|status, text| status == 503 && text.contains("member unreachable"))?;
     fake.register(&json!({}))?;

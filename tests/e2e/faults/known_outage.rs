@@ -1,5 +1,5 @@
-//! Another replica knows an outage that the leader has found, so its callers do not wait for a connect
-//! timeout.
+//! Other replicas know about an outage that the leader has found, so their callers do not wait for
+//! a connect timeout.
 
 use std::time::{Duration, Instant};
 

@@ -81,7 +81,7 @@ fn fault_49_unrequested_switch_of_protocols_is_502() -> Result<()> {
     let mut client = ask(&fake, "/plain")?;
     let answer = client.response()?;
     ensure!(answer.status() == 502 && answer.text().contains("switched protocols"), "{}", answer.text());
-    // The next request gets a connection of its own.
+    // The next request gets a new connection.
     send(&mut client, &fake, "/next")?;
     ensure!(client.response()?.status() == 502);
     let (plain, next) = (fake.requests("/plain"), fake.requests("/next"));
@@ -160,7 +160,7 @@ fn fault_53_members_429_is_forwarded_unchanged() -> Result<()> {
 
 #[test]
 fn fault_55_compressed_answer_arrives_byte_for_byte() -> Result<()> {
-    // The body is no valid gzip: neither the host nor the sidecar decodes it.
+    // The body is not valid gzip: neither the host nor the sidecar decodes it.
     let body: Vec<u8> =
         [0x1f, 0x8b].into_iter().chain((0..100_000u32).map(|n| n.to_le_bytes()[0] ^ 0x5a)).collect();
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n";
@@ -208,8 +208,8 @@ fn fault_57_gibibyte_answer_leaves_memory_constant() -> Result<()> {
         "/gibibyte" => vec![Step::Send(head.clone().into()), Step::Repeat(vec![b'x'; MEBIBYTE], 1024)],
         _ => ok(),
     })?;
-    // A sidecar of its own, because other tests change the memory of the bed's. On a busy machine a gibibyte
-    // takes longer than the default timeout of a request.
+    // A separate sidecar, because other tests change the memory of the bed's. On a busy machine a
+    // gibibyte takes longer than the default timeout of a request.
     let flags = ["--request-timeout=10m"];
     let own = OwnSidecar::with(&Difference { flags: &flags, ..Difference::default() })?;
     let admin = Caller::certificate(&format!("{}-admin", fake.name), &["system:masters"])?;
@@ -223,7 +223,7 @@ fn fault_57_gibibyte_answer_leaves_memory_constant() -> Result<()> {
         ensure!(piece.iter().all(|&byte| byte == b'x'));
         highest = highest.max(usage::resident(own.pid())?);
     }
-    // The answer is 32 times this.
+    // The answer contains this 32 times.
     ensure!(highest < before + 32 * MEBIBYTE, "it grew by {} MiB", (highest - before) / MEBIBYTE);
     Ok(())
 }

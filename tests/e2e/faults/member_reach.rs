@@ -1,4 +1,4 @@
-//! A member that cannot be reached costs its callers a clear 503 in time, and other members nothing.
+//! Callers of an unreachable member get a clear 503 in time, and other members are not affected.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -31,7 +31,8 @@ fn fault_44_black_holed_member_costs_one_connect_timeout() -> Result<()> {
     let (answer, took) = client.ask()?;
     ensure!(took < CONNECT_DEADLINE, "{took:?}");
     unreachable(&answer, "did not answer in time")?;
-    // The breaker's first attempt comes a second later at the soonest, and takes as long again.
+    // The breaker makes its first attempt after a second at the soonest, and the attempt takes as
+    // long again.
     let (answer, took) = client.ask()?;
     ensure!(took < AT_ONCE, "{took:?}");
     for words in ["is unreachable since 2", "it did not answer in time", "next try in"] {
@@ -97,7 +98,7 @@ fn fault_56_dead_member_gets_single_trials_and_recovers() -> Result<()> {
         Ok(answer.text().contains("next try in").then_some(answer))
     })?;
     unreachable(&refused, "since")?;
-    // The outage is recent: a caller that can wait may wait as long as the attempt under way takes.
+    // The outage is recent: a caller that can wait may wait until the current attempt has ended.
     let again: u32 = refused.head.value("retry-after").context("no Retry-After")?.parse()?;
     ensure!((1..=14).contains(&again), "{again}");
     let before = fake.knocked();
@@ -152,7 +153,8 @@ fn due_soon(answer: &Response) -> Result<()> {
         Ok(jiff::fmt::rfc2822::parse(text).with_context(|| text.to_owned())?.timestamp())
     };
     let wait = date("retry-after")?.duration_since(date("date")?).as_secs();
-    // The longest pause, its jitter, and the spread of callers that were refused together.
+    // The longest pause, its jitter, and the interval over which callers that were refused together
+    // are spread.
     ensure!((0..=40).contains(&wait), "in {wait} s");
     Ok(())
 }
@@ -191,7 +193,7 @@ fn distrusted(name: &str, manners: Manners, keys: &serde_json::Value, words: &st
     fake.register(keys)?;
     let client = Client::knows(name)?;
     unreachable(&client.ask()?.0, words)?;
-    // An upgrade takes a connection of its own.
+    // An upgrade takes a connection to itself.
     let mut upgrade = client.endpoint.connect()?;
     let path = member_path(name, "/upgrade");
     upgrade.send(

@@ -36,7 +36,7 @@ fn fault_52_only_missing_rights_are_named() -> Result<()> {
     });
     let core =
         |resources: &[&str]| json!({"apiGroups": [""], "resources": resources, "verbs": ["impersonate"]});
-    // The newest Kubernetes and an older one, whose refusal has another text.
+    // The newest Kubernetes, and an older one whose refusal has a different text.
     for member in ["m1", "m2"] {
         let users = Granted::on(
             member,
@@ -235,7 +235,7 @@ fn fault_51_refused_credential_without_successor_is_503() -> Result<()> {
     Ok(())
 }
 
-/// A member that refuses the credential it is registered with, once the gate is open.
+/// A member that refuses its registered credential once the gate is open.
 struct Renewal {
     fake: FakeMember,
     client: Connection,

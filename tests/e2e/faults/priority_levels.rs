@@ -1,5 +1,5 @@
-//! A flood in one priority level leaves the others their places, of the sidecar and of a member. The logins
-//! are those of the host's front proxy.
+//! A flood in one priority level leaves the other levels their places, at the sidecar and at a
+//! member. The logins are those of the host's front proxy.
 
 use anyhow::{Result, ensure};
 use harness::bed::host;
@@ -15,7 +15,7 @@ fn flood_of_users_leaves_other_levels_their_places() -> Result<()> {
     let mut site = Site::start("users", &["--max-requests-inflight=20"])?;
     let rejected = "apiserver_flowcontrol_rejected_requests_total{priority_level=\"interactive\"";
     let users: Vec<_> = (0..30).map(|number| user(&format!("flooder-{}", number % 10))).collect();
-    // Three places are kept for the system, and three for service accounts.
+    // Three places are reserved for the system, and three for service accounts.
     site.flood(&users, 14)?;
     eventually("the others are refused", SOON, || Ok((site.own.metric(rejected)? >= 16.0).then_some(())))?;
     assert_eq!(site.asked(&user("late"))?, 429);
@@ -41,7 +41,8 @@ fn flood_of_users_takes_every_place_without_shares() -> Result<()> {
 #[test]
 fn flood_of_service_accounts_leaves_users_their_places() -> Result<()> {
     let mut site = Site::start("accounts", &[])?;
-    // Of a member's 160 places 60 are kept for other levels, and one namespace holds three quarters of the others.
+    // Of a member's 160 places, 60 are reserved for other levels, and one namespace can have three
+    // quarters of the rest.
     let accounts: Vec<_> = (0..80).map(|number| account("one", &format!("runner-{number}"))).collect();
     site.flood(&accounts, 75)?;
     let accounts: Vec<_> =
@@ -53,7 +54,7 @@ fn flood_of_service_accounts_leaves_users_their_places() -> Result<()> {
     site.end()
 }
 
-/// A member that leaves `/flood` unanswered, and a sidecar without queues before it.
+/// A member that leaves `/flood` unanswered, and a sidecar without queues in front of it.
 struct Site {
     fake: FakeMember,
     own: OwnSidecar,
@@ -82,7 +83,8 @@ impl Site {
         }
         let arrived = || self.fake.requests("/flood").len();
         eventually("the places are taken", SOON, || Ok((arrived() >= held).then_some(())))?;
-        // A later request on its own connection is answered after those before it were admitted or refused.
+        // A later request on its own connection is answered only after the earlier ones were
+        // admitted or refused.
         let sent = self.open.len();
         eventually("each is admitted or refused", SOON, || {
             let refused = self.own.metric("apiserver_flowcontrol_rejected_requests_total")?

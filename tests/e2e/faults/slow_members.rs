@@ -1,5 +1,5 @@
-//! A member that accepts connections and never answers costs a command its own line, and delays no other
-//! member. The sidecar does not know yet that this member is silent.
+//! A member that accepts connections and never answers costs a command only that member's line, and
+//! delays no other member. The sidecar does not know yet that this member is silent.
 
 use std::time::{Duration, Instant};
 
@@ -76,7 +76,7 @@ fn kubectl_processes_do_not_wait_for_a_silent_member() -> Result<()> {
     one.let_in(&caller, &["m1", "m2", &silent.name], EVERY_VERB)?;
     one.allow(&caller)?;
     two.allow(&caller)?;
-    // By direct requests, columns of the user's own are printed when all clusters have answered.
+    // With direct requests, custom columns are printed when all clusters have answered.
     let plugin = plugin(&caller)?
         .with(&["--cluster-timeout=120s", "--namespace", &one.name])
         .env("KUBECTL_MC_DIRECT", "0");
@@ -130,7 +130,7 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // The members would slow down other tests that list.
+        // These members would slow down other tests that list clusters.
         for name in &self.names {
             let _ = remove(name);
         }

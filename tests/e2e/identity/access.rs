@@ -189,7 +189,7 @@ fn reader_gets_whoami_and_can_i_from_a_member() -> Result<()> {
     ensure!(rules.contains("configmaps") && rules.contains("[get list watch]"), "{rules}");
     let who = plugin.ok(&["-C", "m2", "auth", "whoami"])?;
     ensure!(who.contains("e2e-access-reader"), "{who}");
-    // Of several clusters, those that the reader may read answer.
+    // Of several clusters, only those that the reader may read answer.
     let both = plugin.run(&["-C", "m1,m2", "auth", "whoami"])?;
     ensure!(both.text().contains("e2e-access-reader") && both.stderr.contains("m1 | error: "), "{both:?}");
     Ok(())

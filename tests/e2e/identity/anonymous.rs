@@ -28,7 +28,7 @@ fn refused_http2_login_is_answered_and_connection_closes() -> Result<()> {
     let mut http2 = Http2::connect(&Endpoint::sidecar(sidecar()?, None)?)?;
     let asked = Instant::now();
     let stream = http2.get(&member_path("m2", "/api"), &[("authorization", "Bearer wrong")])?;
-    // For kubectl's discovery calls the sidecar answers 403 in place of 401, with a text.
+    // For kubectl's discovery calls, the sidecar answers 403 instead of 401, with a text.
     ensure!(http2.answer(stream)?.status == Some(403), "not refused");
     ensure!(http2.end()? == Some(0), "no goodbye");
     // A connection without a successful login ends after a minute in any case.

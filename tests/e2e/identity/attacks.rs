@@ -1,7 +1,8 @@
 //! Nothing a client sends adds to, hides or replaces the identity that the member sees. Each attack goes
-//! straight to the sidecar and through the host, as a plain request and as an upgrade. It targets the
-//! member's API and a program behind an inner proxy of the member, where headers pass that the Kubernetes API
-//! does not know. The attack may be refused; it must not arrive with another identity.
+//! straight to the sidecar and through the host, as a plain request and as an upgrade. It targets
+//! the member's API and a program behind an inner proxy of the member, which lets headers through
+//! that the Kubernetes API does not know. The attack may be refused; it must not arrive with
+//! another identity.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::{bed, sidecar};
@@ -209,8 +210,8 @@ fn fault_32_ambiguous_bodies_do_not_smuggle_a_second_request() -> Result<()> {
             let mut connection = way.endpoint.connect()?;
             connection.send(format!("{head}0\r\n\r\n{smuggled}").as_bytes())?;
             let answer = connection.head().with_context(|| format!("{headers:?} {way:?}"))?;
-            // The host has already decided on one reading. At the sidecar the transfer coding may count, and
-            // then the length is dropped (RFC 9112, 6.3).
+            // The host has already settled on one reading. The sidecar may go by the transfer
+            // coding, and then it drops the length (RFC 9112, 6.3).
             let may_be_read = way.entrance == "host" || (headers == both && answer.status == 200);
             ensure!(may_be_read || answer.status == 400, "{headers:?} {way:?}: {answer:?}");
         }
@@ -319,7 +320,8 @@ impl Attack {
         );
         let mut connection = way.endpoint.connect()?;
         connection.send(request.as_bytes())?;
-        // After an answer or a closed connection the member has all that it will get.
+        // Once there is an answer or the connection is closed, the member has received everything
+        // that it will get.
         let answer = connection.head();
         let arrived = self.fake.requests("/target");
         let arrived = arrived.get(before..).unwrap_or_default();

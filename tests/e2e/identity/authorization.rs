@@ -1,4 +1,5 @@
-//! The host's RBAC opens clusters, the member's RBAC decides inside, and a refusal names its hop.
+//! The host's RBAC gives access to clusters, the member's RBAC decides inside them, and a refusal
+//! names its hop.
 
 use anyhow::{Context, Result};
 use harness::audit::AuditLog;
@@ -126,7 +127,8 @@ fn reader_reviews_their_own_rights_past_the_host() -> Result<()> {
     Ok(())
 }
 
-/// The host lets every authenticated caller through at `selfreviews`, so the sidecar alone refuses.
+/// The host lets every authenticated caller through to `selfreviews`, so only the sidecar can
+/// refuse.
 #[test]
 fn self_reviews_need_the_right_to_read_and_open_nothing_else() -> Result<()> {
     let scene = Scene::new("self-reviews")?;
@@ -141,7 +143,7 @@ fn self_reviews_need_the_right_to_read_and_open_nothing_else() -> Result<()> {
     assert_eq!(reviewed.status(), 201, "{}", reviewed.text());
     assert!(reviewed.text().contains("e2e-self-reviews"), "{}", reviewed.text());
 
-    // An upgrade needs `create` of the proxy, which the host did not check here.
+    // An upgrade needs the verb `create` on the proxy, which the host did not check here.
     let upgrade =
         format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n");
     let upgraded = through.exchange(upgrade.as_bytes())?;

@@ -46,7 +46,7 @@ fn fault_16_callers_token_never_reaches_a_member() -> Result<()> {
 
 #[test]
 fn member_token_is_in_no_answer_log_or_metric() -> Result<()> {
-    // A member that fails in every way that an error message could report.
+    // A member that fails in every way that could appear in an error message.
     let fake =
         FakeMember::unregistered("e2e-token-kept", |request| match request.target().rsplit('/').next() {
             Some("unauthorized") => reply("401 Unauthorized", "WWW-Authenticate: Bearer\r\n", "who are you?"),
@@ -58,7 +58,7 @@ fn member_token_is_in_no_answer_log_or_metric() -> Result<()> {
         })?;
     let admin = Caller::certificate("e2e-token-kept-admin", &["system:masters"])?;
     let fleet = OwnFleet::new("token-kept")?;
-    // The default level, all messages of our own crates, and those of libraries as well.
+    // The default level, then all messages of our own crates, then also those of libraries.
     for (number, log) in
         ["info", "info,mc_sidecar=trace,sidecar=trace,kubectl_mc_api=trace", "trace"].into_iter().enumerate()
     {
@@ -109,7 +109,7 @@ fn member_token_is_in_no_answer_log_or_metric() -> Result<()> {
         ensure!(more == (log != "info"), "{log:?} is not what is logged");
         shown.push((format!("the log of {log:?}"), text));
         for (place, text) in shown {
-            // In plain text, and in base64 as in the Secret of the host.
+            // In plain text, and in base64 as in the host's Secret.
             for secret in tokens.iter().flat_map(|token| [token.clone(), STANDARD.encode(token)]) {
                 ensure!(!text.contains(&secret), "{place} holds it: {}", around(&text, &secret));
             }

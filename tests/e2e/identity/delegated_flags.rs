@@ -1,5 +1,5 @@
-//! The flags of delegated authorization set the paths that need no right, and how long the sidecar caches the
-//! host's decisions.
+//! The flags of delegated authorization determine which paths need no right, and how long the
+//! sidecar caches the host's decisions.
 
 use anyhow::Result;
 use harness::caller::Caller;

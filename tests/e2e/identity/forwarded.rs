@@ -54,7 +54,7 @@ fn fault_10_name_that_is_not_ascii_reaches_the_member() -> Result<()> {
     let caller = Caller::certificate("jané o'neill", &["küche"])?;
     scene.let_in(&caller, &["m1"], EVERY_VERB)?;
     let log = AuditLog::from_now(member("m1")?)?;
-    // The user has no right at the member, and its refusal still names the user.
+    // The user has no rights at the member, but the member's refusal still names the user.
     plugin_in(&scene, &caller)?.run(&["get", "configmaps"])?.failure(&["jané o'neill"])?;
     let user = impersonated(&log.request(&format!("/{}/", scene.name))?);
     assert_eq!(user["username"], "jané o'neill");

@@ -43,7 +43,7 @@ fn fault_04_expired_certificate_is_refused_and_counted() -> Result<()> {
 fn fault_05_front_proxy_without_a_user_header_is_ignored() -> Result<()> {
     let proxy = Proxy::honest("no-user")?;
     proxy.is_refused("X-Remote-Group: system:masters\r\n")?;
-    // A token in the same request counts instead.
+    // The token in the same request is used instead.
     let theo = Caller::token("theo")?;
     Scene::on("m2", "fp-no-user")?.let_in(&theo, &[&proxy.fake.name], EVERY_VERB)?;
     let arrived = proxy.arrives(&format!("X-Remote-Group: system:masters\r\n{}", theo.authorization()))?;
@@ -107,7 +107,7 @@ fn fault_07_similar_headers_are_no_front_proxy_headers() -> Result<()> {
     for resembling in ["X_Remote_User: ulrike", "X-Remote_User: ulrike", "X-Remote-User_: ulrike"] {
         proxy.is_refused(&format!("{resembling}\r\nX-Remote-Group: system:masters\r\n"))?;
     }
-    // White space before the colon is no HTTP at all (RFC 9112, 5.1).
+    // White space before the colon is not valid HTTP (RFC 9112, 5.1).
     let answer = proxy.send("X-Remote-User : ulrike\r\nX-Remote-Group: system:masters\r\n")?.head()?;
     assert_eq!(answer.status, 400);
     assert_eq!(proxy.fake.requests("/target").len(), 0);
@@ -204,7 +204,7 @@ fn fault_18_user_without_a_name_is_unauthorized() -> Result<()> {
     Proxy::prepare("no-common-name", nameless.certificate.as_deref().cloned())?.is_refused("")
 }
 
-/// The front proxy's headers for an administrator, whom the host lets enter every member.
+/// The front proxy's headers for an administrator, who may enter every member.
 const ULRIKE: &str = "X-Remote-User: ulrike\r\nX-Remote-Group: system:masters\r\n";
 
 /// A client that connects to the sidecar as the host's aggregator does, and a member.
@@ -225,7 +225,7 @@ impl Proxy {
 
     fn send(&self, headers: &str) -> Result<Connection> {
         let mut connection = self.endpoint.connect()?;
-        // Behind an inner proxy of the member, headers pass that the Kubernetes API does not know.
+        // An inner proxy of the member lets headers through that the Kubernetes API does not know.
         let path = member_path(&self.fake.name, "/api/v1/namespaces/x/pods/p/proxy/target");
         connection.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n").as_bytes())?;
         Ok(connection)

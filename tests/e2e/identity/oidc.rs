@@ -39,8 +39,8 @@ fn oidc_token_gives_the_same_identity_past_the_host() -> Result<()> {
     scene.is_whole(&seen(&log, &scene.path("/direct"))?, &jane)
 }
 
-/// The binding names `oidc:…-dev`: neither a group of another issuer nor a name without the issuer's prefix
-/// is that group.
+/// The binding is for `oidc:…-dev`. Neither a group of another issuer nor a name without the
+/// issuer's prefix is that group.
 #[test]
 fn group_of_another_issuer_grants_nothing() -> Result<()> {
     let scene = Scene::of("oidc-foreign")?;
@@ -108,7 +108,8 @@ fn oidc_user_is_refused_once_the_group_binding_is_deleted() -> Result<()> {
     within("the user is forgotten", SOON, || Ok(!learnt()?.contains(&jane.user)))
 }
 
-/// A name can be assigned again: the uid tells the users apart, and no cache by name mixes them up.
+/// A name can be assigned again: the uid distinguishes the users, and no cache that goes by name
+/// mixes them up.
 #[test]
 fn users_of_one_name_differ_by_uid_and_extra() -> Result<()> {
     let scene = Scene::of("oidc-uid")?;
@@ -165,7 +166,7 @@ impl Scene {
         json!({"sub": name, "groups": groups, "uid": uid, "tenant": "blue"})
     }
 
-    /// A user in the group that has access, and in another one without a binding.
+    /// A user who is in the group that has access, and in another group without a binding.
     fn person(&self, who: &str) -> Result<Caller> {
         let groups = ["dev", "night"].map(|group| format!("{}-{group}", self.name));
         issuer()?.caller(&self.claims(who, &groups))

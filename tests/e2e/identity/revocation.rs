@@ -1,4 +1,4 @@
-//! Removing a right, or the member, ends the streams that it opened.
+//! Removing a right, or the member itself, ends the streams that depend on it.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn open_to_one(name: &str, answer: &'static str) -> Result<(Scene, FakeMember, C
     Ok((scene, fake, caller))
 }
 
-/// Opens a stream through the host, and waits long enough to see its end.
+/// Opens a stream through the host that waits long enough to see its end.
 fn opened(fake: &FakeMember, caller: &Caller, method: &str, headers: &str) -> Result<Connection> {
     let mut connection = Endpoint::cluster(&bed()?.host, caller.certificate.as_deref())?.connect()?;
     let path = member_path(&fake.name, "/api/v1/open?watch=true");
@@ -63,7 +63,7 @@ fn opened(fake: &FakeMember, caller: &Caller, method: &str, headers: &str) -> Re
     Ok(connection)
 }
 
-/// Well below the timeout of a request that is no watch.
+/// This is well below the timeout of a request that is not a watch.
 const AT_ONCE: Duration = Duration::from_secs(20);
 const WATCH: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nfirst\n\r\n";
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";

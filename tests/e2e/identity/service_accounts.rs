@@ -1,5 +1,5 @@
-//! A service account of the host acts on a member as the MemberCluster says: as the member's account of its
-//! name, as a user of its own, or not at all.
+//! The MemberCluster decides how a service account of the host acts on a member: as the member's
+//! account of the same name, as a separate user, or not at all.
 
 use anyhow::{Result, ensure};
 use harness::caller::Caller;
@@ -83,5 +83,5 @@ fn fault_84_prefixed_account_has_only_its_own_rights() -> Result<()> {
 
 const NAME: &str = "e2e-accounts";
 const NAMESPACE: &str = "e2e-accounts";
-/// The host lets its administrators in.
+/// The host lets this group, its administrators, in.
 const MASTERS: &str = "--as-group=system:masters";

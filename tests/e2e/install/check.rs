@@ -1,4 +1,5 @@
-//! `mc-sidecar check`, which `helm test` runs in a pod, needs no right and finds a missing sidecar.
+//! `mc-sidecar check`, which `helm test` runs in a pod, needs no rights and detects a missing
+//! sidecar.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::bed;

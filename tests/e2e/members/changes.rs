@@ -1,5 +1,5 @@
-//! The sidecar follows members that restart, get a new credential or are removed. Only these tests use the
-//! third member, one at a time.
+//! The sidecar follows members that restart, get a new credential or are removed. Only these tests
+//! use the third member. They do so one at a time.
 
 use std::fs::File;
 

@@ -1,4 +1,5 @@
-//! ClusterAccess: the leader keeps a grant on the members that it selects, for roles that the members list.
+//! ClusterAccess: the leader maintains a grant on the members that it selects, for roles that the
+//! members list.
 
 use anyhow::{Context, Result, ensure};
 use harness::api::Api;
@@ -206,7 +207,7 @@ struct Access {
 }
 
 impl Access {
-    /// The ClusterAccess in the plugin's output.
+    /// The ClusterAccess that the plugin's output shows.
     fn of(said: &str) -> Result<Self> {
         let name = said
             .lines()

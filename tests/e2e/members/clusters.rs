@@ -121,12 +121,12 @@ fn caller_sees_the_clusters_they_may_enter() -> Result<()> {
         Tool::kubectl(&stranger)?.ok(&["get", CLUSTERS, "-o", "name"])?.is_empty(),
         "a stranger sees some"
     );
-    // A cluster without access looks like one that does not exist.
+    // A cluster that the caller may not access looks like one that does not exist.
     let of_other = kubectl.run(&["get", CLUSTERS, "m1"])?.failure(&["(NotFound)"])?;
     let of_none = kubectl.run(&["get", CLUSTERS, "nowhere"])?.failure(&["(NotFound)"])?;
     assert_eq!(of_other.replace("m1", "nowhere"), of_none);
 
-    // Patterns select it as well, without any other right on the host.
+    // Patterns select it too, without any other right on the host.
     for choice in [&["--all-clusters"][..], &["-C", "m*"], &["-C", "*"]] {
         let table = plugin(&caller)?.ok(&[choice, &["--dry-run=clusters", "get", "pods"]].concat())?;
         let names: Vec<_> = table.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();

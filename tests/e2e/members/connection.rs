@@ -1,5 +1,5 @@
-//! The Secret of a member decides how it is reached, for plain requests and upgrades: by forward proxies,
-//! names in certificates and TLS versions.
+//! The Secret of a member decides how the member is reached, for plain requests and upgrades:
+//! forward proxies, names in certificates and TLS versions.
 
 use anyhow::{Result, ensure};
 use harness::bed::sidecar;
@@ -38,7 +38,7 @@ fn member_is_verified_by_its_tls_server_name() -> Result<()> {
     let fake = FakeMember::unregistered("e2e-by-name", script)?;
     fake.register(&json!({"tls-server-name": SERVER_NAME}))?;
     plain_and_upgraded(&fake)?;
-    // With another name it is another member, and gets no more requests.
+    // With another name, it is a different member, and gets no more requests.
     fake.register(&json!({"tls-server-name": "wrong.example"}))?;
     let endpoint = endpoint(&fake.name)?;
     for head in ["", UPGRADE] {
@@ -66,7 +66,8 @@ fn through(kind: Kind, name: &str, user_info: &str, credential: Option<&str>) ->
     let fake = FakeMember::unregistered(name, script)?;
     fake.register(&json!({"proxy-url": proxy.url(user_info)}))?;
     plain_and_upgraded(&fake)?;
-    // One connection for the plain request, another for the upgrade, and none that bypasses the proxy.
+    // There is one connection for the plain request, another for the upgrade, and none that
+    // bypasses the proxy.
     let (asked, address) = (proxy.asked(), fake.address.to_string());
     ensure!(asked.len() >= 2 && asked.iter().all(|asked| *asked == address), "{asked:?}");
     assert_eq!(asked.len(), fake.knocked());
@@ -75,7 +76,7 @@ fn through(kind: Kind, name: &str, user_info: &str, credential: Option<&str>) ->
     Ok(())
 }
 
-/// A request and its answer, and an upgrade that carries bytes both ways.
+/// A request and its answer, and an upgrade that carries bytes in both directions.
 pub(crate) fn plain_and_upgraded(fake: &FakeMember) -> Result<()> {
     let endpoint = endpoint(&fake.name)?;
     let path = member_path(&fake.name, "/plain");

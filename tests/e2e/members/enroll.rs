@@ -127,14 +127,14 @@ fn closed_enrollment_accepts_nothing() -> Result<()> {
     })?;
     ensure_nothing()?;
 
-    // A member with a credential keeps it, also with the annotation.
+    // A member with a credential keeps it, even with the annotation.
     let own = json!({"data": {"token": "b3du"}, "metadata": {"annotations": {UNTIL: at(600)?}}});
     host()?.merge(&secret_path("member"), &own)?;
     until_reason("InvalidSecret")?;
     ensure!(text(&secret("member")?, "token")? == "own", "a credential was replaced");
     ensure!(secret("manager")?["data"]["token"].is_null() && scene.may_request_tokens()?);
 
-    // Nothing else was missing: the member enrolls as soon as the enrollment is open.
+    // Nothing else was missing, so the member enrolls as soon as the enrollment is open.
     scene.enroll(&[]).err().context("a member with a credential was enrolled")?;
     reopen(json!({"token": null}))?;
     until(NAME, "Ready", "True")?;
@@ -285,7 +285,7 @@ pub(super) fn of_account(cluster: &Value, token: &str) -> Value {
     })
 }
 
-/// A time that many seconds from now, in the format of the annotation.
+/// The time this many seconds from now, in the format of the annotation.
 pub(super) fn at(seconds: i64) -> Result<String> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     Ok(jiff::Timestamp::from_second(i64::try_from(now)? + seconds)?.to_string())

@@ -1,5 +1,5 @@
-//! The status of a member shows whether it is reachable, why not, and its version. A probe that changes
-//! nothing writes nothing.
+//! The status of a member shows whether it is reachable, if not, why not, and its version. A probe
+//! that finds no change writes nothing.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn outage_and_recovery_are_shown_and_recorded_as_events() -> Result<()> {
     let gone = fleet.until(&fake.name, "Reachable", "False", "ConnectionFailed")?;
     fleet.until(&fake.name, "Ready", "False", "ConnectionFailed")?;
     ensure!(own.metric("mc_sidecar_member_reachable{cluster=\"e2e-health-back\"}")? == 0.0);
-    // No caller has used the member, and its breaker is open already.
+    // No caller has used the member, but its breaker is already open.
     eventually("the breaker is open", SOON, || Ok((unreachable(&own)? == 1.0).then_some(())))?;
     fake.shut(false);
     fleet.until(&fake.name, "Ready", "True", "Ready")?;
@@ -89,7 +89,7 @@ fn unchanged_member_status_is_not_written() -> Result<()> {
     eventually("it was asked twenty times more", SOON, || {
         Ok((fake.requests("/version").len() >= asked + 20).then_some(()))
     })?;
-    // Neither its own sidecar wrote it nor the bed's, which does not have its Secret.
+    // Neither its own sidecar nor the bed's, which does not have its Secret, wrote it.
     ensure!(version()? == before, "it was written: {}", fleet.member(&fake.name)?);
     ensure!(fleet.member(&fake.name)?["status"]["namespace"] == *fleet.namespace);
     Ok(())

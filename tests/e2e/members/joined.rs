@@ -89,7 +89,7 @@ fn unjoin_keeps_objects_of_another_cluster_or_host() -> Result<()> {
     let both = both(alone.cluster, |_| {})?;
     let (join, unjoin) =
         (["join", NAME, "--member-context=member"], ["unjoin", NAME, "--member-context=member", "--yes"]);
-    // The member was removed by force, and another cluster has its name now.
+    // The member was removed by force, and another cluster now has its name.
     plugin(&both)?.ok(&join)?;
     let registration = format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{NAME}");
     let uid = |uid: &str| json!({"metadata": {"annotations": {"fleet.kubectl-mc.dev/uid": uid}}});
@@ -102,7 +102,7 @@ fn unjoin_keeps_objects_of_another_cluster_or_host() -> Result<()> {
     plugin(&both)?.ok(&["unjoin", NAME, "--force", "--yes"])?;
     Traces::of(&alone)?.same_as(&before)?;
 
-    // Another host has taken the member over.
+    // Another host has taken over the member.
     plugin(&both)?.ok(&join)?;
     ensure!(
         own == host()?.get(&registration)?["metadata"]["annotations"]["fleet.kubectl-mc.dev/uid"],
@@ -241,7 +241,7 @@ fn member_of_another_host_by_hand_is_not_taken_over() -> Result<()> {
     let said = refused.failure(&["another host may use the cluster", "annotate namespace"])?;
     Traces::of(&alone)?.same_as(&by_hand)?;
 
-    // The command of the hint, for a member that is this host's after all.
+    // The command from the hint, for a member that does belong to this host.
     let mark = said.split("if no other host uses them: ").nth(1).and_then(|rest| rest.lines().next());
     let mark = mark.context("no command in the hint")?;
     let words: Vec<_> =

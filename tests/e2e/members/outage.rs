@@ -1,6 +1,6 @@
-//! A member recovers when the host was off for longer than tokens are valid: the manager's token renews the
-//! impersonator's, and after a longer outage one command of an administrator renews both. The test ages the
-//! tokens in place of a wait.
+//! A member recovers when the host was off for longer than tokens are valid: the manager's token
+//! renews the impersonator's, and after an even longer outage, one command by an administrator
+//! renews both. The test ages the tokens instead of waiting.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn member_recovers_from_an_outage_longer_than_its_token() -> Result<()> {
     let joined = Joined::under("e2e-away")?;
     // A host that was off from day 1 to day 31.
     age(&joined, "manager", 31 * DAY)?;
-    // The renewal may be done before this returns, so the token that was written is compared.
+    // The renewal may be done before this returns, so we compare with the token that was written.
     let old = age(&joined, "member", 31 * DAY)?;
     eventually("the token is renewed", SOON, || {
         Ok((joined.fleet.token("e2e-away.member")? != old).then_some(()))
@@ -109,7 +109,8 @@ fn join_warns_of_tokens_shorter_than_a_weekend() -> Result<()> {
     Ok(())
 }
 
-/// Writes one of the member's tokens as if it had been issued `age` ago, and returns it.
+/// Writes one of the member's tokens as it would be if it had been issued `age` ago, and returns
+/// it.
 fn age(joined: &Joined, which: &str, age: Duration) -> Result<String> {
     let secret = format!("{}.{which}", joined.name);
     let token = aged(joined.alone.cluster, &joined.fleet.token(&secret)?, age)?;

@@ -1,4 +1,4 @@
-//! The refusals of a member's administrators survive another join.
+//! What a member's administrators refuse stays refused after another join.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -33,7 +33,7 @@ fn policy_refusals_survive_another_join() -> Result<()> {
     Ok(())
 }
 
-/// The number of a variable in the policy, in which anyUser comes first.
+/// The index of a variable in the policy, in which anyUser comes first.
 fn number_of(name: &str, refusals: &[(String, String)]) -> Result<usize> {
     refusals.iter().position(|(found, _)| found == name).map(|number| number + 1).context("no such variable")
 }

@@ -47,7 +47,7 @@ fn short_token_is_renewed_and_the_old_one_still_works() -> Result<()> {
     let now = fleet.token(&format!("{name}.member"))?;
     ensure!(!own.log()?.contains(&now) && !own.log()?.contains(&impersonator), "a token is in the log");
 
-    // Without the account all its tokens are invalid, and no new one is issued.
+    // Without the account, all its tokens are invalid, and no new one is issued.
     accounts.api.delete(&accounts.path("serviceaccounts/impersonator"))?;
     fleet.until(name, "CredentialValid", "False", "Refused")?;
     fleet.until(name, "Ready", "False", "Refused")?;
@@ -94,7 +94,8 @@ fn failed_renewal_is_reported_before_the_token_expires() -> Result<()> {
         fleet.register(&fake.0.name, &fake.0.secret(&json!({"token": short_lived(0)})))?;
         fleet.secret(&format!("{}.manager", fake.0.name), &fake.0.secret(&json!({"token": manager})))?;
     }
-    // The controller of rights is off: it would report a refused manager at condition Ready as well.
+    // The controller of rights is off, because it would also report a refused manager in condition
+    // Ready.
     let _own = fleet.sidecar(&[SOON_RENEWED, "--controllers=health,credentials"])?;
     for (fake, _, reason) in &members {
         fleet.until(&fake.0.name, "CredentialValid", "True", reason)?;
@@ -156,7 +157,7 @@ fn ask(own: &OwnSidecar, caller: &Caller, name: &str, path: &str) -> Result<u16>
     Ok(endpoint.exchange(request.as_bytes())?.status())
 }
 
-/// A fake member that issues tokens, or answers token requests with this status.
+/// A fake member that issues tokens or answers token requests with this status.
 struct Issuer(FakeMember);
 
 impl Issuer {
@@ -187,7 +188,8 @@ fn issued(number: usize) -> Vec<Step> {
     reply("201 Created", "Content-Type: application/json\r\n", &answer.to_string())
 }
 
-/// The fake members' tokens, of ten minutes. Each ends a second after the one before.
+/// The fake members' tokens, which are valid for ten minutes. Each expires a second after the
+/// previous one.
 fn short_lived(number: usize) -> String {
     static BEGAN: std::sync::LazyLock<u64> = std::sync::LazyLock::new(|| {
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs())
@@ -201,7 +203,7 @@ fn claims(mut claims: Value) -> String {
     unsigned_token(&claims)
 }
 
-/// The accounts of a member, in a namespace of the test's own.
+/// The accounts of a member, in the test's own namespace.
 struct Accounts {
     api: Api,
     namespace: String,

@@ -1,5 +1,5 @@
-//! Completion through kubectl and the shells offers the clusters that the caller may enter, then the member's
-//! objects.
+//! Completion through kubectl and the shells offers first the clusters that the caller may enter,
+//! and then the member's objects.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

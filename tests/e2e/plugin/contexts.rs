@@ -1,5 +1,5 @@
-//! Commands use the contexts of a kubeconfig in place of members: real clusters, without the host and its
-//! sidecar.
+//! Commands use the contexts of a kubeconfig instead of members: real clusters, without the host
+//! and its sidecar.
 
 use std::time::Instant;
 
@@ -125,7 +125,7 @@ fn silent_contexts_cost_one_line_each_and_the_timeout() -> Result<()> {
     let flag = format!("--cluster-timeout={}s", timeout.as_secs());
     let words = ["--all-clusters", &flag, "--cluster-concurrency=200", "get", "configmaps"];
     let output = plugin.run(&words)?;
-    // In sequence they would take 49 minutes.
+    // One after the other, they would take 49 minutes.
     ensure!(begin.elapsed() < timeout + 4 * SOON, "{:?}", begin.elapsed());
     assert_eq!(output.code, 4, "{output:?}");
     for name in CLUSTERS {

@@ -1,5 +1,5 @@
-//! The output of `get` without kubectl equals kubectl's, byte for byte: both run at one cluster, for many
-//! commands and types.
+//! Without kubectl, `get` prints exactly what kubectl prints, byte for byte. Both run many commands
+//! for many types on one cluster.
 
 use anyhow::{Result, ensure};
 use harness::scene::Scene;
@@ -190,7 +190,7 @@ fn said(tool: &Tool, words: &str) -> Result<(i32, String, String)> {
     Ok((*code, without_ages(&String::from_utf8_lossy(stdout))?, stderr.clone()))
 }
 
-/// Compares the plugin and kubectl, both with cold caches.
+/// Compares the plugin with kubectl, both with cold caches.
 pub(super) fn same_cold(new: &dyn Fn() -> Result<Tool>, words: &str) -> Result<()> {
     // Retries, because controllers may change objects in between.
     eventually("both say the same", SOON, || {

@@ -1,5 +1,5 @@
-//! The output of `logs` without kubectl equals kubectl's, byte for byte: both run at one cluster, for many
-//! options, and for pods of one container and of two.
+//! Without kubectl, `logs` prints exactly what kubectl prints, byte for byte. Both run on one
+//! cluster, with many options, for pods with one container and with two.
 
 use anyhow::{Result, ensure};
 use harness::scene::Scene;
@@ -52,7 +52,7 @@ fn logs_of_several_containers_equal_kubectls() -> Result<()> {
     Ok(())
 }
 
-/// A pod of one container and one of two, which write nothing more.
+/// A pod with one container and one with two. They write nothing more.
 fn spoken(name: &str) -> Result<Scene> {
     let scene = Scene::new(name)?;
     scene.pod("talker", "echo one; echo two; printf 'and no end'")?;

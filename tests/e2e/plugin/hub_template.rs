@@ -1,4 +1,4 @@
-//! With `--hub=template=…` a path of the user's own reaches real members of a real host, and the plugin reads
+//! With `--hub=template=…`, a custom path reaches real members of a real host, and the plugin reads
 //! no list of clusters.
 
 use anyhow::{Result, ensure};

@@ -32,7 +32,7 @@ fn proxy_url_is_kept() -> Result<()> {
     })?;
     let plugin = plugin_in(&scene, &caller)?;
     plugin.ok(&["get", "configmaps"])?;
-    // Every connection uses the proxy, with cold and warm caches, of the plugin and of kubectl.
+    // Every connection of the plugin and of kubectl uses the proxy, with cold and with warm caches.
     let before = proxy.asked().len();
     assert!(before > 0);
     plugin.ok(&["get", "configmaps"])?;

@@ -1,5 +1,5 @@
-//! Tools use a member by `kubectl mc listen`: kubectl by the printed kubeconfig and by a URL, and curl by the
-//! host's name. Other clients are in `slow/listen_python.rs`.
+//! Tools use a member through `kubectl mc listen`: kubectl with the printed kubeconfig and with a
+//! URL, and curl with the host name. Other clients are in `slow/listen_python.rs`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -76,7 +76,7 @@ fn kubectl_works_by_the_kubeconfig_of_a_listener() -> Result<()> {
     let listener = Listening::start(&caller, &["m1"])?;
     let kubectl = listener.tool(kubectl()?, &caller)?.with(&["--namespace", &scene.name]);
     works(&kubectl)?;
-    // The member decides as without a listener.
+    // The member decides as it does without a listener.
     let refused = kubectl.run(&["get", "nodes"])?;
     ensure!(refused.code == 1 && refused.stderr.contains("Forbidden"), "{refused:?}");
     let denied = kubectl.run(&["get", "pods", "--as=another"])?;
@@ -109,7 +109,7 @@ fn kubectl_works_by_the_url_of_a_listener() -> Result<()> {
     works(&plain.with(&[&url("http", &open.port)]))
 }
 
-/// curl knows NAME.localhost by itself.
+/// curl resolves NAME.localhost by itself.
 #[test]
 fn curl_reaches_a_member_by_its_host_name() -> Result<()> {
     let scene = Scene::new("listen-curl")?;

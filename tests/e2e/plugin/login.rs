@@ -1,4 +1,5 @@
-//! `kubectl mc login`: one login serves kubectl, the plugin and members as the same user, until logout.
+//! `kubectl mc login`: one login makes kubectl, the plugin and members see the same user, until
+//! logout.
 
 mod keyring;
 mod oidc;

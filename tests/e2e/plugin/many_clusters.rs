@@ -1,4 +1,5 @@
-//! `get` and `logs` on many clusters print one output, with the cluster of each part.
+//! `get` and `logs` on many clusters print one output that shows which cluster each part comes
+//! from.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -127,8 +128,8 @@ fn watch_of_many_clusters_is_one_stream() -> Result<()> {
 #[test]
 fn watch_resumes_without_lost_or_repeated_events() -> Result<()> {
     let two = Two::new("many-rewatch")?;
-    // The first list has a. A watch from 10 sends b and breaks off; a watch from 11 is too old; the second
-    // list has c too.
+    // The first list has a. A watch from 10 sends b and breaks off, and a watch from 11 is too old.
+    // The second list has c, too.
     let fake = FakeMember::start("many-rewatch", |request| {
         let target = request.target();
         if !target.contains("watch=true") {

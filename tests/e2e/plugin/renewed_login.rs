@@ -106,7 +106,7 @@ fn runs(tool: &Tool) -> Result<usize> {
     Ok(std::fs::read_to_string(tool.home().join("runs"))?.lines().count())
 }
 
-/// Watches that the server ends soon, as every server does in the end.
+/// Watches that the server ends soon, as every server does eventually.
 fn short_watches(request: &Request) -> Vec<Step> {
     static VERSION: AtomicU64 = AtomicU64::new(10);
     let version = VERSION.fetch_add(1, Ordering::Relaxed).to_string();

@@ -1,4 +1,4 @@
-//! `kubectl mc tail` prints the logs of all matching pods, also of pods that start later.
+//! `kubectl mc tail` prints the logs of all matching pods, including pods that start later.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -114,7 +114,7 @@ fn member_outage_during_a_tail_loses_no_line() -> Result<()> {
     let place = Place::new("tail-dies")?;
     let fake = FakeMember::start("tail-dies", |request| {
         Pods(&["talker"]).answer(request, |target| match target.contains("sinceTime") {
-            // Kubernetes returns lines of the same time again.
+            // Kubernetes returns lines with the same time again.
             true => vec![line(2, "two"), line(3, "three"), Step::Hang],
             false => vec![line(1, "one"), line(2, "two"), Step::Close],
         })
@@ -126,7 +126,7 @@ fn member_outage_during_a_tail_loses_no_line() -> Result<()> {
     tail.wait_until("the loss is told", SOON, |_, told| {
         String::from_utf8_lossy(told).contains("tail-dies | - talker/main: lost: ")
     })?;
-    // The other cluster continues meanwhile.
+    // The other cluster continues in the meantime.
     let of_m1 = |said: &[u8]| String::from_utf8_lossy(said).matches("m1        talker").count();
     let before = of_m1(tail.stdout().as_bytes());
     tail.wait_until("lines of m1", SOON, |said, _| of_m1(said) > before + 1)?;

@@ -1,5 +1,5 @@
-//! `--sort-by` and templates on several clusters print what kubectl prints on one cluster that has the objects of
-//! all of them: the same bytes, but for the cluster's name before a row.
+//! `--sort-by` and templates on several clusters print what kubectl prints on one cluster with the
+//! objects of all of them. The bytes are the same, apart from the cluster's name before a row.
 
 use anyhow::{Result, ensure};
 use harness::caller::Caller;
@@ -13,8 +13,8 @@ use crate::plugin;
 
 type Data = &'static [(&'static str, &'static str)];
 
-/// Values that sort differently as texts, numbers, quantities and times. Each object lacks one field at most,
-/// because the order of equal values is not defined.
+/// Values that sort differently as texts, numbers, quantities and times. Each object lacks at most
+/// one field, because the order of equal values is not defined.
 const OBJECTS: &[(&str, &str, Data)] = &[
     (
         "m1",
@@ -31,7 +31,7 @@ const OBJECTS: &[(&str, &str, Data)] = &[
 const ORDERS: &[&str] =
     &[".metadata.name", "{.data.size}", "data.number", "{.data.time}", ".data.text", ".data['size']"];
 
-/// The last word may have blanks.
+/// The last word may contain spaces.
 const FORMS: &[&[&str]] = &[
     &[],
     &["--no-headers"],
@@ -72,7 +72,7 @@ fn union_of_one_members_objects_equals_kubectl() -> Result<()> {
     Ok(())
 }
 
-/// The table of kubectl claims that nothing was found, with exit code 0.
+/// kubectl's table claims that nothing was found, with exit code 0.
 #[test]
 fn unusable_field_is_an_error_of_the_table_too() -> Result<()> {
     let tools = Tools::new("union-no-field")?;

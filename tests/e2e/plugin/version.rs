@@ -1,4 +1,4 @@
-//! A user without any right to a cluster gets the version of the sidecar through the host.
+//! A user without any right to a cluster can read the sidecar's version through the host.
 
 use anyhow::{Result, ensure};
 use harness::caller::Caller;

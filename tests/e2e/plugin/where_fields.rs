@@ -38,7 +38,7 @@ fn clusters_are_selected_by_version_and_readiness() -> Result<()> {
     let attempt = plugin.run(&["-C", "m1,m2", "--where=version<1.20", "get", "pods"])?;
     ensure!(attempt.code == 3, "{attempt:?}");
 
-    // One match has the output of a selection, and the request reaches the member.
+    // A single match has the output of a selection, and the request reaches the member.
     let found = plugin.ok(&["--where=name=m2", "get", "namespace", &scene.name, "-o", "json"])?;
     let found: Value = serde_json::from_str(&found)?;
     ensure!(found["items"][0]["metadata"]["annotations"]["fleet.kubectl-mc.dev/cluster"] == "m2", "{found}");

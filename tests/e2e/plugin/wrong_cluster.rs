@@ -1,4 +1,5 @@
-//! A command for a member runs nowhere else, whatever happens to the overlay and whatever a kuberc contains.
+//! A command for a member never runs anywhere else, whatever happens to the overlay and whatever a
+//! kuberc contains.
 
 use anyhow::Result;
 use harness::bed::{bed, kubectl};

@@ -1,4 +1,4 @@
-//! Audit events of real requests name the caller, the member's object and the outcome, and contain no
+//! Audit events of real requests contain the caller, the member's object and the outcome, but no
 //! credential. Upstream's own types can read them.
 
 use std::io::Write;
@@ -44,7 +44,7 @@ fn audit_events_name_caller_object_and_outcome() -> Result<()> {
     let reason = annotations["authorization.k8s.io/reason"].as_str().unwrap_or_default();
     ensure!(reason.starts_with("RBAC: allowed by ClusterRoleBinding"), "{list}");
     ensure!(annotations["kubectl-mc.dev/cluster"] == *scene.member, "{list}");
-    // The member's audit log has the same request by the same id.
+    // The member's audit log has the same request under the same ID.
     let uri = format!("/api/v1/namespaces/{}/pods?limit=500", scene.name);
     let at_member = members.request(&uri)?;
     ensure!(at_member["auditID"] == list["auditID"], "{at_member}");
@@ -96,7 +96,7 @@ fn audit_event_of_a_failed_login_holds_no_token() -> Result<()> {
     let event = audited.event(|event| event["responseStatus"]["code"] == 401)?;
     let status = &event["responseStatus"];
     ensure!(status["message"] == "Authentication failed, attempted: bearer", "{event}");
-    // Every client can send X-Forwarded-For.
+    // Any client can send X-Forwarded-For.
     ensure!(!event["sourceIPs"].to_string().contains("192.0.2.1"), "{event}");
     audited.check()
 }
@@ -188,7 +188,7 @@ fn audit_event_of_an_agent_tunnel_has_bytes_and_end() -> Result<()> {
     audited.check()
 }
 
-/// A sidecar of the test's own, with an audit log.
+/// The test's own sidecar, with an audit log.
 pub(super) struct Audited {
     pub(super) own: OwnSidecar,
     folder: TempDir,
@@ -214,7 +214,7 @@ impl Audited {
         Ok(Self { own, folder })
     }
 
-    /// kubectl at this sidecar's own address.
+    /// Runs kubectl at this sidecar's own address.
     fn kubectl(&self, scene: &Scene, caller: Caller) -> Result<Tool> {
         let address = self.own.endpoint(None)?.address();
         let caller = caller.at(&scene.member)?.edit(|config| {
@@ -260,7 +260,7 @@ impl Audited {
     }
 }
 
-/// The program that reads events by upstream's types. It is linked once, which takes seconds.
+/// The program that reads events with upstream's types. It is linked once, which takes seconds.
 fn reader() -> Result<&'static Path> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
     let program = Path::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/audit-reader"));

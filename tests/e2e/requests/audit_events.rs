@@ -1,6 +1,6 @@
-//! Audit events that need a real member or a real host equal their snapshots, field by field. The sidecar's
-//! own tests have those of allowed, denied and unauthenticated requests. Upstream's types can read all of
-//! them.
+//! Audit events that need a real member or a real host equal their snapshots, field by field. The
+//! snapshots for allowed, denied and unauthenticated requests are in the sidecar's own tests.
+//! Upstream's types can read all of them.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::host;
@@ -82,7 +82,7 @@ impl Site {
         })
     }
 
-    /// The last event of a request, whose answer must have this code.
+    /// The last event of a request. Its answer must have this code.
     fn event(&self, path: &str, headers: &str, code: u16) -> Result<String> {
         let endpoint = self.audited.own.endpoint(self.admin()?.certificate.as_deref())?;
         let path = member_path(&self.fake.name, path);

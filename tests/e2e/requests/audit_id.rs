@@ -38,7 +38,7 @@ fn callers_audit_id_reaches_the_member_and_returns() -> Result<()> {
             ensure!(arrived.values("audit-id") == [id.as_str()], "{}", arrived.head);
             let told: Vec<_> = head.lines.iter().filter(|(name, _)| name == "audit-id").collect();
             ensure!(!told.is_empty() && told.iter().all(|(_, value)| *value == id), "{way}: {head:?}");
-            // The host may repeat it in a line of its own.
+            // The host may repeat it in another line.
             ensure!(told.len() == 1 || entrance == "host", "{way}: {head:?}");
         }
     }

@@ -1,5 +1,5 @@
-//! A request ends at its own timeout, and a watch does not. (`faults/member_refusals.rs` tests the limit of a
-//! minute.)
+//! A request ends at its own timeout. A watch does not. (`faults/member_refusals.rs` tests the
+//! limit of a minute.)
 
 use anyhow::{Result, ensure};
 use harness::bed::{bed, sidecar};

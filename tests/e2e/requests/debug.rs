@@ -1,4 +1,5 @@
-//! Operators inspect a running sidecar and change its log level, if the host authorizes them for the path.
+//! Operators can inspect a running sidecar and change its log level if the host authorizes them for
+//! the path.
 
 use anyhow::{Result, ensure};
 use harness::bed::{bed, host};

@@ -1,5 +1,5 @@
-//! Discovery of the aggregated API never waits for a member: while it fails, the host's namespaces cannot be
-//! deleted.
+//! Discovery of the aggregated API never waits for a member: while discovery fails, namespaces of
+//! the host cannot be deleted.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! HTTP/2 floods, bombs and stalls, sent frame by frame, end in a GOAWAY, a refused stream or a wait, while
-//! the server needs little memory and serves other callers. Each test has a sidecar of its own, so memory and
-//! CPU time are those of the attack.
+//! the server needs little memory and serves other callers. Each test has its own sidecar, so the
+//! memory and CPU time are those of the attack.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn fault_36_thousand_slow_clients_use_little_memory() -> Result<()> {
         let mut http2 = Http2::with_settings(&site.endpoint, &[])?;
         let mut reads = Vec::new();
         for number in 0..STREAMS {
-            // Long-running requests, so that only the connection limits them.
+            // These are long-running requests, so that only the connection limits them.
             let path = site.path("/api/v1/slow?watch=true");
             if number % 2 == 0 {
                 reads.push(http2.get(&path, &[])?);
@@ -158,7 +158,7 @@ fn fault_38_stream_above_the_limit_is_refused() -> Result<()> {
         }
     })?;
     let mut http2 = Http2::connect(&site.endpoint)?;
-    // Long-running requests, which only the connection limits.
+    // These are long-running requests, which only the connection limits.
     let path = site.path("/api/v1/hang?watch=true");
     let streams = (0..STREAMS).map(|_| http2.get(&path, &[])).collect::<Result<Vec<_>>>()?;
     let more = http2.get(&path, &[])?;
@@ -187,7 +187,7 @@ fn fault_39_unread_upload_blocks_no_other_stream() -> Result<()> {
     })?;
     let mut http2 = Http2::connect(&site.endpoint)?;
     let upload = http2.request("POST", &site.path("/upload?watch=true"), &[], false)?;
-    // As much as the stream's window allows: the rest waits for the member.
+    // Sends as much as the stream's window allows. The rest waits for the member.
     for _ in 0..3 {
         http2.send(DATA, 0, upload, &[b'u'; 16 * 1024])?;
     }
@@ -247,7 +247,7 @@ fn random_goaway_loses_no_request() -> Result<()> {
     let admin = Caller::certificate("e2e-h2-goaway", &["system:masters"])?;
     let own = OwnSidecar::with(&Difference { flags: &["--goaway-chance=0.02"], ..Difference::default() })?;
     let mut http2 = Http2::connect(&own.endpoint(admin.certificate.as_deref())?)?;
-    // With a chance of one in fifty, two thousand requests without a GOAWAY mean that there is none.
+    // With a chance of one in fifty, two thousand requests without a GOAWAY mean that none is sent.
     for _ in 0..2_000 {
         let stream = http2.get("/version", &[])?;
         assert_eq!(http2.answer(stream)?.status, Some(200));
@@ -261,7 +261,7 @@ fn random_goaway_loses_no_request() -> Result<()> {
     Ok(())
 }
 
-/// The maximum of open streams of a connection.
+/// The maximum number of open streams on a connection.
 const STREAMS: usize = 250;
 
 /// A member with a sidecar of its own, and an administrator who attacks it.
@@ -310,7 +310,7 @@ impl Site {
     }
 }
 
-/// Opens thousands of streams and ends each with `ending`, until the server disconnects.
+/// Opens thousands of streams and ends each one with `ending`, until the server disconnects.
 fn flood(http2: &mut Http2, path: &str, ending: impl Fn(u32) -> Result<Vec<u8>>) -> Result<()> {
     for _ in 0..200 {
         let mut bytes = Vec::new();
@@ -340,5 +340,5 @@ fn head(stream: u32, method: &str, path: &str) -> Result<Vec<u8>> {
     frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)
 }
 
-/// The CPU time of an unoptimized program for tens of thousands of frames.
+/// The CPU time that an unoptimized program needs for tens of thousands of frames.
 const AT_MOST: Duration = Duration::from_secs(5);

@@ -90,7 +90,7 @@ fn fault_58_switch_of_protocols_keeps_only_its_handshake() -> Result<()> {
         for (name, value) in [
             ("connection", "Upgrade"),
             ("upgrade", "websocket"),
-            // RFC 6455, 1.3: the answer to the key of its example.
+            // RFC 6455, 1.3: the answer to the key from its example.
             ("sec-websocket-accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="),
             ("sec-websocket-protocol", "v5.channel.k8s.io"),
         ] {
@@ -179,8 +179,8 @@ const HOP: &str = "x-kubectl-mc-hop";
 const JSON: &str = "Content-Type: application/json\r\n";
 const WEB_SOCKET: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n";
-/// Headers by which a member could deceive browsers, proxies and clients of the host. None of them redirects
-/// without a redirect status, and the sidecar refuses those.
+/// Headers with which a member could deceive browsers, proxies and clients of the host. None of
+/// them redirects without a redirect status, and the sidecar refuses such statuses.
 const FORGED: &[(&str, &str)] = &[
     ("accept-ch", "Sec-CH-UA"),
     ("access-control-allow-credentials", "true"),

@@ -1,5 +1,5 @@
-//! The sidecar refuses HTTP/1.1 messages that two servers could read differently or that come in an odd
-//! order, or forwards them in one reading. No body becomes a second request.
+//! HTTP/1.1 messages that come in an odd order or that two servers could read differently are
+//! either refused or forwarded in a single reading. No body becomes a second request.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::sidecar;
@@ -54,7 +54,8 @@ fn fault_32_head_that_is_not_http_is_a_bad_request() -> Result<()> {
 #[test]
 fn fault_32_unambiguous_messages_are_forwarded() -> Result<()> {
     let (fake, direct) = member("one-reading")?;
-    // Behind the inner proxy, headers pass that the Kubernetes API does not know, also a length.
+    // The inner proxy lets headers through that the Kubernetes API does not know, including a
+    // length.
     let path = member_path(&fake.name, "/api/v1/namespaces/x/pods/p/proxy/body");
     // The transfer coding counts and the length is dropped (RFC 9112, 6.3), or the request is refused.
     let length = 5 + SMUGGLED.len();
@@ -142,7 +143,7 @@ fn fault_33_pipelined_requests_are_answered_in_their_order() -> Result<()> {
     let all: String = (0..20)
         .map(|number| {
             let path = member_path(&fake.name, &format!("/pipelined/{number}"));
-            // A refusal among them keeps its place.
+            // A refusal among them keeps its position.
             let path = if number == 7 { path.replace("e2e-messages", "e2e-nowhere") } else { path };
             format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")
         })

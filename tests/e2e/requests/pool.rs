@@ -38,7 +38,8 @@ fn fault_54_closed_idle_connection_loses_and_repeats_nothing() -> Result<()> {
         let status = client.response()?.status();
         let arrived = fake.requests(&format!("/closed/{n}/")).len();
         ensure!(arrived <= 1, "request {n} arrived {arrived} times");
-        // The member may close while a request is in flight: then its outcome is unknown.
+        // The member may close while a request is in flight. In that case, the request's outcome is
+        // unknown.
         ensure!(status == 200 || status == 503, "request {n} was answered {status}");
         ensure!(status == 503 || arrived == 1, "request {n} was answered by nobody");
     }
@@ -103,7 +104,8 @@ fn swallowing(name: &str) -> Result<FakeMember> {
     })
 }
 
-/// For each second request on a connection: how often it arrived, and the status of its answer.
+/// For each second request on a connection, returns how often it arrived and the status of its
+/// answer.
 fn ask_swallowed(fake: &FakeMember, request: impl Fn(&str) -> String) -> Result<Vec<(usize, u16)>> {
     let mut client = client(&format!("{}-admin", fake.name))?;
     let mut outcomes = Vec::new();
@@ -179,7 +181,7 @@ fn surplus_idle_connections_are_closed_within_half_a_minute() -> Result<()> {
     })
 }
 
-/// The maximum of requests of one caller at one member.
+/// The maximum number of requests that one caller may have at one member.
 const BURST: usize = 75;
 /// `KEPT` in the sidecar's `upstream/pool.rs`.
 const KEPT_BY_WORKER: usize = 8;

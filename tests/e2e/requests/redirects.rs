@@ -1,4 +1,4 @@
-//! A program in a pod can redirect its callers to its own paths, and to nothing else.
+//! A program in a pod can redirect its callers to its own paths, and nowhere else.
 
 use anyhow::{Result, ensure};
 use harness::bed::{bed, sidecar};

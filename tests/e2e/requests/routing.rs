@@ -31,7 +31,7 @@ fn fault_48_cve_2018_1002102_cve_2022_3172_redirect_is_an_error() -> Result<()> 
 
 #[test]
 fn proxy_loop_to_the_host_is_detected() -> Result<()> {
-    // The host is registered as a member of itself, at the path of that member.
+    // The host is also registered as a member of itself, at the path of that member.
     let host = &bed()?.host;
     let us = host.client_certificate("e2e-circle-us", &["system:masters"])?;
     register(

@@ -1,5 +1,5 @@
-//! Wrong, ambiguous or huge request targets are refused with the right status code, and reach nothing. They
-//! go straight to the sidecar, where no other program normalizes them first.
+//! Wrong, ambiguous or huge request targets are refused with the right status code, and do not
+//! reach anything. They go straight to the sidecar, where no other program normalizes them first.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::sidecar;
@@ -104,7 +104,8 @@ fn fault_26_invalid_bytes_in_a_path_are_a_bad_request() -> Result<()> {
     ] {
         target.is_refused(path, 400)?;
     }
-    // A line break in the member's part has no valid use either, and is never forwarded as one.
+    // A line break in the member's part has no valid use either, and is never forwarded as a line
+    // break.
     target.is_refused("{clusters}/{fake}/proxy/reached%0d%0aX-Evil:%201", 400)?;
     // The URL parser removes a fragment first: no part of the request depends on it.
     let answer = target.get("{clusters}/{fake}/proxy/whole#/../../reached?x")?;
@@ -152,7 +153,7 @@ fn fault_28_other_forms_of_a_target_are_refused() -> Result<()> {
         let answer =
             target.direct.exchange(format!("{line}\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes());
         let answer = answer.with_context(|| line.clone())?;
-        // hyper itself answers 400 to a request that it cannot parse.
+        // hyper itself answers a request that it cannot parse with 400.
         ensure!([code, 400].contains(&answer.status()), "{line}: {}: {}", answer.status(), answer.text());
     }
     ensure!(target.fake.requests("reached").is_empty(), "something arrived");

@@ -1,4 +1,4 @@
-//! Bytes on the TLS port that are no valid handshake end in an alert and cost nothing.
+//! Bytes on the TLS port that are not a valid handshake lead to an alert and cost nothing.
 
 use std::io::{ErrorKind, Read, Write};
 

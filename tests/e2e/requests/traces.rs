@@ -25,7 +25,7 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
     let scene = Scene::new("traces")?;
     scene.pod("talker", "sleep 1000")?;
     trusting_member()?;
-    // A user in a group that may decide about sampling at a kube-apiserver.
+    // The user is in a group that may decide about sampling at a kube-apiserver.
     let admin = Caller::certificate("e2e-traces-admin", &["system:masters"])?;
     let ordinary = scene.caller()?;
 
@@ -196,7 +196,7 @@ fn span_to_a_member_that_refuses_the_token_has_its_status() -> Result<()> {
     eventually("the sidecar knows the member", SOON, || {
         Ok((endpoint.exchange(request.as_bytes())?.status() == 503).then_some(()))
     })?;
-    // At its end the sidecar exports the queue.
+    // When the sidecar ends, it exports the queue.
     own.terminate()?;
     own.ended()?;
     eventually("the span of the exchange", SOON, || {

@@ -1,4 +1,4 @@
-//! One client or member costs the others no noticeable time.
+//! One client or member does not noticeably slow down the others.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -75,7 +75,7 @@ fn forbidden_caller_takes_no_capacity_of_a_member() -> Result<()> {
         own.endpoint(caller.certificate.as_deref())
     };
     let mut held = Vec::new();
-    // Each caller takes all places that its threshold leaves it after the previous ones.
+    // Each caller takes all the places that its threshold allows after the previous callers.
     for (name, share) in [("first", 75), ("second", 19), ("third", 5), ("fourth", 1)] {
         let endpoint = caller(name, &["system:masters"])?;
         for number in 0..share {
@@ -128,7 +128,7 @@ fn fault_35_endless_head_times_out() -> Result<()> {
     let mut second = ask(&endpoint, &fake, "/before")?;
     ensure!(second.response()?.status() == 200, "the request before is not served");
     second.send(begun.as_bytes())?;
-    // A part of an HTTP/2 frame, and a HEADERS frame without the end of its head.
+    // Part of an HTTP/2 frame, and a HEADERS frame without the end of the head.
     let mut cut = Http2::connect(&endpoint)?;
     cut.send_bytes(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &[0; 64])?[..20])?;
     let mut unfinished = Http2::connect(&endpoint)?;
@@ -136,7 +136,7 @@ fn fault_35_endless_head_times_out() -> Result<()> {
     let mut idle = ask(&endpoint, &fake, "/first")?;
     ensure!(idle.response()?.status() == 200, "the first request is not served");
 
-    // With an answer or without one, the connection closes after 32 s, as at a kube-apiserver.
+    // With or without an answer, the connection closes after 32 s, as it does at a kube-apiserver.
     for connection in [&mut first, &mut second] {
         connection.set_patience(GIVEN_UP)?;
         connection.rest()?;
@@ -148,7 +148,7 @@ fn fault_35_endless_head_times_out() -> Result<()> {
         connection.end()?;
         ensure!(begin.elapsed() < GIVEN_UP, "given up after {:?}", begin.elapsed());
     }
-    // A connection without a begun request is idle, and stays open for longer.
+    // A connection on which no request has begun is idle, and stays open for longer.
     let path = member_path(&fake.name, "/second");
     idle.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
     ensure!(idle.response()?.status() == 200, "the idle connection is not served");
@@ -161,7 +161,7 @@ fn slow_probe_times_out() -> Result<()> {
     let mut socket = TcpStream::connect(address)?;
     socket.set_read_timeout(Some(Duration::from_secs(20)))?;
     socket.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n")?;
-    // The timeout is two seconds, that of a kubelet's probe is one.
+    // The timeout is two seconds. That of a kubelet's probe is one.
     let began = Instant::now();
     socket.read_to_end(&mut Vec::new())?;
     ensure!(began.elapsed() < Duration::from_secs(10), "it took {:?}", began.elapsed());

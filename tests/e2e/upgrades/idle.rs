@@ -1,5 +1,5 @@
-//! Streams through an agent stay open after QUIET_SECONDS (40) without data, which is longer than the silence
-//! that ends a tunnel.
+//! Streams through an agent stay open after QUIET_SECONDS (40) without data, which is longer than
+//! the silence after which a tunnel ends.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

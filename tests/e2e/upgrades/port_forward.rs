@@ -44,9 +44,9 @@ fn hundred_connections_transfer_all_bytes_both_ways(protocol: Protocol) -> Resul
     protocol.was_used(&scene, "portforward")
 }
 
-/// kubectl in the background, its local port for the pod's port 8000, and the result of `ask`. The pod is
-/// running before it listens, and kubectl ends when the pod refuses a connection: then both are started
-/// again.
+/// Runs kubectl in the background, with a local port for the pod's port 8000, and returns the
+/// result of `ask`. The pod is running before it listens, and kubectl ends when the pod refuses a
+/// connection. In that case, both are started again.
 pub(crate) fn forward<T>(
     plugin: &Tool,
     pod: &str,
@@ -65,7 +65,7 @@ pub(crate) fn forward<T>(
 
 /// A pod's web server: /file has random bytes, and a POST to /cgi-bin/sum returns the digest of its body. It
 /// does not echo: streams in both directions through one SPDY connection, which has no flow control of its
-/// own, can block each other for ever even without a proxy in between.
+/// own, can block each other forever even without a proxy in between.
 pub(crate) fn server() -> String {
     format!(
         "mkdir -p /www/cgi-bin; head -c {PORTION} /dev/urandom > /www/file; \

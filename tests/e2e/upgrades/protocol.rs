@@ -21,7 +21,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// The plugin in the scene, with only this protocol.
+    /// The plugin in the scene, using only this protocol.
     pub(crate) fn plugin(self, scene: &Scene, caller: &Caller) -> Result<Tool> {
         let websockets = if self.is_web_socket() { "true" } else { "false" };
         let plugin = match self {
@@ -59,7 +59,7 @@ impl Protocol {
         Ok(())
     }
 
-    /// The protocol as a part of a name.
+    /// The protocol as part of a name.
     pub(crate) fn tag(self) -> &'static str {
         match self {
             Self::WebSocket => "ws",
@@ -74,7 +74,7 @@ impl Protocol {
     }
 }
 
-/// Makes two tests of each function: one over WebSocket, one over SPDY.
+/// Makes two tests from each function: one over WebSocket, one over SPDY.
 macro_rules! over_each_protocol {
     ($($promise:ident),* $(,)?) => {
         $crate::upgrades::protocol::over!(over_websocket, WebSocket, $($promise),*);
@@ -83,7 +83,7 @@ macro_rules! over_each_protocol {
 }
 pub(crate) use over_each_protocol;
 
-/// Makes four tests of each function: over each protocol, directly and through the tunnel of an agent.
+/// Makes four tests from each function: over each protocol, directly and through an agent's tunnel.
 macro_rules! over_each_way {
     ($($promise:ident),* $(,)?) => {
         $crate::upgrades::protocol::over_each_protocol!($($promise),*);
@@ -93,7 +93,7 @@ macro_rules! over_each_way {
 }
 pub(crate) use over_each_way;
 
-/// Makes a test of each function over one protocol.
+/// Makes a test from each function over one protocol.
 macro_rules! over {
     ($name:ident, $protocol:ident, $($promise:ident),*) => {
         mod $name {

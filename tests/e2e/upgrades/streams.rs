@@ -1,4 +1,5 @@
-//! The sidecar forwards bytes as they arrive: early ones, late ones, and the end of each side.
+//! The sidecar forwards bytes as they arrive: early ones, late ones, and the end of either side's
+//! stream.
 
 use std::time::{Duration, Instant};
 
@@ -163,5 +164,6 @@ fn entrances(name: &str) -> Result<Vec<Endpoint>> {
 
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\
                         X-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n";
-/// The limit for one disconnect on a busy machine. Otherwise the exchange ends at its timeout of a minute.
+/// The limit for one disconnect on a busy machine. Without a disconnect, the exchange ends at its
+/// timeout of a minute.
 const AT_ONCE: Duration = Duration::from_secs(10);

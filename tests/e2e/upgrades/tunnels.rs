@@ -268,6 +268,6 @@ fn direct(name: &str) -> Result<Endpoint> {
     Endpoint::sidecar(sidecar()?, admin(name)?.certificate.as_deref())
 }
 
-/// The limit until the other side of a tunnel sees the end, on a busy machine. Without forwarding of the end
-/// it would never see it.
+/// The limit until the other side of a tunnel sees the end, on a busy machine. If the end were not
+/// forwarded, it would never see it.
 const AT_ONCE: Duration = Duration::from_secs(15);

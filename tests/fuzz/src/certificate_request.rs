@@ -1,5 +1,5 @@
-//! Fuzzes the reader of certificate requests: PEM, or DER that is wrapped in it. A subject that is read must
-//! be the one that a lenient reader sees, and the only one.
+//! Fuzzes the reader of certificate requests, which are PEM, or DER that is wrapped in it. The
+//! subject that it reads must be the one that a lenient reader sees, and the only one.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

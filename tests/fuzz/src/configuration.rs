@@ -1,6 +1,6 @@
 //! Fuzzes the data of ConfigMap extension-apiserver-authentication, with a line `key: value` for each key. In
 //! a value `\n` is a line end and `@CA@` the certificate of an authority, which signed the certificate of a
-//! front proxy called `front`. That certificate is trusted only if the data say so.
+//! front proxy called `front`. That certificate is trusted only if the data allow it.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -1,6 +1,6 @@
-//! Fuzzes the hub of a host: the value of `--hub`, the host's server, and the hub's list, each on a line of
-//! its own. A request for any cluster in the list stays on the host's server and below the hub's proxy, and
-//! leads to the cluster of that object.
+//! Fuzzes the hub of a host: the value of `--hub`, the host's server, and the hub's list, each on a
+//! separate line. A request for any cluster in the list stays on the host's server and below the
+//! hub's proxy, and goes to the cluster of that object.
 
 use http::Uri;
 use kubectl_mc_api::ClusterName;

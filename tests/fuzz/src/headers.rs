@@ -1,5 +1,6 @@
-//! Fuzzes a client's header lines as they are forwarded to a member, and a member's as they are returned: no
-//! header passes that could carry identity or concerns one connection only, and none is added.
+//! Fuzzes a client's header lines as they are forwarded to a member, and a member's as they are
+//! returned: no header gets through that could carry identity or that concerns only one connection,
+//! and none is added.
 
 use std::sync::LazyLock;
 
@@ -29,11 +30,11 @@ struct Promised {
     ours: List,
 }
 
-/// Names of headers; one that ends with `*` stands for all with that prefix.
+/// Names of headers. One that ends with `*` stands for all names with that prefix.
 struct List(Vec<&'static str>);
 
 impl List {
-    /// The names in the first paragraph of a section that is a list.
+    /// The names in the first list of a section.
     fn of(section: &str) -> Self {
         let page = include_str!("../../../docs/reference/headers.md");
         let section =
@@ -58,7 +59,7 @@ pub fn run(input: &[u8]) {
     let nominated = lines::tokens(&headers, "connection");
     let gone =
         |name: &str| promised.connection.has(name) || nominated.iter().any(|token| token == name.as_bytes());
-    // If `Connection` names too many headers, or is not text, the sidecar removes all headers.
+    // If `Connection` lists too many headers, or is not text, the sidecar removes all headers.
     let few = nominated.len() <= FEW && plain(&headers);
 
     for inner_proxy in [false, true] {
@@ -112,5 +113,5 @@ fn plain(headers: &HeaderMap) -> bool {
     headers.get_all("connection").iter().all(|line| line.to_str().is_ok())
 }
 
-/// Up to this number of names is not taken for an attack.
+/// Up to this number of names is not regarded as an attack.
 const FEW: usize = 64;

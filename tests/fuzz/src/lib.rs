@@ -1,6 +1,6 @@
 //! Fuzz targets for all code that reads what clients, the host or members can send. Each module is one
-//! target: `run` accepts any input, and fails if the sidecar and the target's own oracle disagree. The oracle
-//! is a port of the rules and not of the code.
+//! target: `run` accepts any input, and fails if the sidecar and the target's own oracle disagree.
+//! The oracle implements the same rules independently of the code.
 //!
 //! Inputs are text as far as possible, so that the files of `corpus/` can be read and edited. `tests/fuzz.sh`
 //! runs the targets.

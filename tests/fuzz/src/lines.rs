@@ -1,14 +1,14 @@
-//! Parses inputs as lines: a first line with a meaning of the target's own, and header lines.
+//! Parses inputs as lines: a first line, whose meaning depends on the target, and header lines.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// The first line and what comes after it.
+/// The first line and the rest.
 pub(crate) fn first(input: &[u8]) -> (&[u8], &[u8]) {
     let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
     (&input[..end], input.get(end + 1..).unwrap_or_default())
 }
 
-/// Parses lines `name: value`. Lines that are not valid headers are left out, as by a server.
+/// Parses lines `name: value`. Lines that are not valid headers are left out, as in a server.
 pub(crate) fn headers(input: &[u8]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in input.split(|byte| *byte == b'\n').take(MOST) {
@@ -33,5 +33,5 @@ pub(crate) fn tokens(headers: &HeaderMap, name: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// More than any server takes.
+/// More than any server accepts.
 const MOST: usize = 5000;

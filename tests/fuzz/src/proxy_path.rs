@@ -1,6 +1,6 @@
-//! Fuzzes a request's method and target (`GET /apis/…`) against the host's reading of them. An accepted
-//! request may not be another cluster, another verb or another kind of request for the host, contain a dot
-//! segment in any spelling, or lose a byte on its way.
+//! Fuzzes a request's method and target (`GET /apis/…`) against the host's reading of them. For the
+//! host, an accepted request may not mean another cluster, another verb or another kind of request.
+//! It may not contain a dot segment in any spelling, or lose a byte in between.
 
 use http::{Request, Uri, header};
 use kubectl_mc_api::{Origin, path};
@@ -14,7 +14,7 @@ use upstream::Upstream;
 pub fn run(input: &[u8]) {
     let Ok(line) = std::str::from_utf8(input) else { return };
     let Some((method, target)) = line.lines().next().and_then(|line| line.split_once(' ')) else { return };
-    // Parsed as hyper does; a target that it refuses gets no further.
+    // This parses like hyper. A target that hyper refuses gets no further.
     let Ok(uri) = target.parse::<Uri>() else { return };
     let request = Request::builder().method(method).uri(uri).header(header::HOST, "host").body(());
     let Ok(request) = request else { return };
@@ -23,7 +23,7 @@ pub fn run(input: &[u8]) {
     let raw = request.uri().path();
     let decoded: Vec<u8> = percent_decode(raw.as_bytes()).collect();
     let decoded = String::from_utf8_lossy(&decoded);
-    // A direct caller's path is read unchanged, and the host's as the host decoded it.
+    // A direct caller's path is read unchanged, and one from the host as the host decoded it.
     for path in [raw, &decoded] {
         agrees(&info, method, path);
     }

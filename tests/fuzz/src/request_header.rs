@@ -1,6 +1,6 @@
 //! Fuzzes header lines as the front proxy could send them. The sidecar reads the same identity from them as
-//! an apiserver does. A member reads that identity again from the headers that the sidecar makes of it,
-//! without the parts that are never sent.
+//! an apiserver does. From the headers that the sidecar creates for it, a member reads the same
+//! identity again, without the parts that are never sent.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub fn run(input: &[u8]) {
         return assert!(may_be_refused(&identity), "{identity:?} is refused");
     };
     assert!(!is_privileged(&identity), "{identity:?}");
-    // In addition to the other headers of the request that are forwarded.
+    // These are in addition to the other forwarded headers of the request.
     let mut sent = forwarded(&headers, true);
     made.apply(&mut sent).expect("nothing of identity passes");
     assert_eq!(sent.get_all("impersonate-user").iter().count(), 1);

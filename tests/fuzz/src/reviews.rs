@@ -1,5 +1,6 @@
-//! Fuzzes the host's answers to reviews. The first line has the status and `access` or `token`, for a token
-//! the requested audience, and the rest is the body. A caller is let in only if the answer says so.
+//! Fuzzes the host's answers to reviews. The first line has the status, `access` or `token`, and
+//! for a token the requested audience. The rest is the body. A caller is admitted only if the
+//! answer says so.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -85,7 +86,7 @@ fn is_as_said(identity: &Identity, said: &Value, audience: Option<&str>) {
     }
 }
 
-/// A host that gives the answer that is set, to every request.
+/// A host that gives every request the configured answer.
 struct Host {
     answer: Arc<ArcSwap<(u16, Vec<u8>)>>,
     asked: AtomicUsize,

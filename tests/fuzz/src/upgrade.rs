@@ -58,7 +58,7 @@ fn strictly(method: &Method, headers: &HeaderMap) -> Reading {
         }
         _ => Reading::Refused,
     };
-    // No reader parses a line that is not text, so the token must be in another.
+    // No reader parses a line that is not text, so the token must be in another line.
     if plain || reading == Reading::Refused || token_in_plain_line(headers) {
         reading
     } else {

@@ -1,6 +1,6 @@
 //! Fuzzes the bytes that an agent sends in its tunnel's WebSocket, against a reader that works frame by
-//! frame. The payload is the same however the bytes are split on the way, and a violation of RFC 6455 is an
-//! error at the same place.
+//! frame. The payload is the same no matter how the bytes are split in transit, and a violation of
+//! RFC 6455 is an error at the same place.
 
 use std::io;
 use std::pin::Pin;

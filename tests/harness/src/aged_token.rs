@@ -1,5 +1,6 @@
 //! Makes tokens of a cluster's service accounts that were issued long ago. The cluster's own key signs them,
-//! so the cluster accepts them until they expire. They stand for a time that no test can wait.
+//! so the cluster accepts them until they expire. They replace a wait that is too long for any
+//! test.
 
 use std::fs;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A client for a cluster's API with which tests prepare their objects. One request is one connection and
-//! takes a few milliseconds, where a kubectl would take a hundred.
+//! A client for a cluster's API with which tests prepare their objects. Each request uses a new
+//! connection and takes a few milliseconds; a kubectl would take a hundred.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -16,7 +16,8 @@ pub struct Api {
     lines: String,
 }
 
-/// One connection for many requests: a handshake for each of thousands would take minutes.
+/// One connection for many requests. A handshake for each of thousands of requests would take
+/// minutes.
 pub struct Session<'a> {
     api: &'a Api,
     connection: Connection,
@@ -128,8 +129,8 @@ impl Api {
     }
 }
 
-/// The object in a successful answer. Retries, as kubectl does, while the watch cache answers 429: it does so
-/// for some moments after a kind was defined.
+/// The object in a successful answer. Like kubectl, this retries while the watch cache answers 429,
+/// which it does for a short time after a kind was defined.
 fn success(mut ask: impl FnMut() -> Result<Response>) -> Result<Value> {
     let response = eventually("the cluster's storage is initialized", SOON, || {
         let answer = ask();

@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow, ensure};
 use crate::api::Api;
 use crate::http1::Response;
 
-/// Sends GETs of `path`, each on a connection of its own, until `change` has returned.
+/// Sends GETs of `path`, each on a new connection, until `change` has returned.
 pub fn while_asking(api: &Api, path: &str, change: impl FnOnce() -> Result<()>) -> Result<()> {
     while_sending(|| api.request("GET", path, "", ""), change)
 }

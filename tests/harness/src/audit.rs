@@ -1,4 +1,4 @@
-//! Reads a cluster's audit log, which is the member's own record of the callers and the users that they
+//! Reads a cluster's audit log: the member's own record of the callers and the users that they
 //! impersonate.
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use testbed::Cluster;
 
 use crate::wait::{SOON, eventually};
 
-/// A cluster's log, from some position on.
+/// A cluster's log, starting at some position.
 pub struct AuditLog {
     path: PathBuf,
     begin: u64,
@@ -38,7 +38,7 @@ impl AuditLog {
         })
     }
 
-    /// The same with the account of Karmada.
+    /// The same with Karmada's account.
     pub fn request_of_karmada(&self, uri: &str) -> Result<Value> {
         eventually(&format!("the audit log names {uri:?}"), SOON, || {
             Ok(self.requests_of(KARMADA, uri)?.into_iter().next())
@@ -93,7 +93,7 @@ impl AuditLog {
     }
 }
 
-/// The user that the member took the caller for: `impersonatedUser`, with its groups sorted.
+/// The user that the member regards as the caller: `impersonatedUser`, with its groups sorted.
 pub fn impersonated(event: &Value) -> Value {
     let mut user = event["impersonatedUser"].clone();
     if let Some(groups) = user["groups"].as_array_mut() {

@@ -1,4 +1,4 @@
-//! An address where connections time out: the kernel drops the attempts to connect, as a firewall does.
+//! An address where connections time out: the kernel drops attempts to connect, as a firewall does.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

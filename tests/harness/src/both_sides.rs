@@ -33,8 +33,8 @@ pub fn add_context(config: &mut Value, member: &Cluster, change: &dyn Fn(&mut Va
     }
 }
 
-/// The cluster for tests of joins. One test has it at a time, and it is joined to no host before and after
-/// the test.
+/// The cluster for tests of joins. One test has it at a time, and it is not joined to any host
+/// before or after the test.
 pub struct Alone {
     pub cluster: &'static Cluster,
     _clean: Clean,

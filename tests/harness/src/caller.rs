@@ -1,4 +1,4 @@
-//! Callers that log in to the host, one kind for each way to do so. Each has a kubeconfig of its own.
+//! Callers that log in to the host, one kind for each login method. Each has its own kubeconfig.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::noise::sha256;
 pub struct Caller {
     pub user: String,
     pub groups: Vec<String>,
-    /// The bearer token, if the caller logs in by one.
+    /// The bearer token, if the caller logs in with one.
     pub token: Option<String>,
-    /// The client certificate, if the caller logs in by one.
+    /// The client certificate, if the caller logs in with one.
     pub certificate: Option<Arc<ClientCertificate>>,
     folder: Arc<TempDir>,
 }
 
 impl Caller {
-    /// By client certificate, with any name and groups.
+    /// A caller with a client certificate, with any name and groups.
     pub fn certificate(user: &str, groups: &[&str]) -> Result<Self> {
         Self::certificate_at(&bed()?.host, user, groups)
     }
@@ -49,19 +49,21 @@ impl Caller {
         .with_credential(host, credential)
     }
 
-    /// By a token that the host reads from its token file: ulrike (groups dev and ops) or theo (no groups).
+    /// A caller with a token that the host reads from its token file: ulrike (groups dev and ops)
+    /// or theo (no groups).
     pub fn token(user: &str) -> Result<Self> {
         let groups: &[&str] = if user == "ulrike" { &["dev", "ops"] } else { &[] };
         Self::bearer(user, groups, format!("{user}-token"))
     }
 
-    /// As a service account of the host, which is created.
+    /// A caller that is a service account of the host, which is created.
     pub fn service_account(namespace: &str, name: &str) -> Result<Self> {
         make_service_account(namespace, name)?;
         Self::by_token_request(namespace, name, &json!({}))
     }
 
-    /// As a service account in a pod of the host: the token is bound to the pod, and names it.
+    /// A caller that is a service account in a pod of the host: the token is bound to the pod, and
+    /// contains its name.
     pub fn pod(namespace: &str, name: &str) -> Result<Self> {
         make_service_account(namespace, name)?;
         let pod = host()?.apply(
@@ -85,17 +87,18 @@ impl Caller {
         Self::bearer(&user, &["system:serviceaccounts", &of_namespace], token.to_owned())
     }
 
-    /// The kubeconfig: one cluster `host`, one context `host`.
+    /// The kubeconfig, with one cluster `host` and one context `host`.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
     }
 
-    /// The folder of the kubeconfig, for files that it names by a relative path.
+    /// The folder of the kubeconfig, for files that it refers to by a relative path.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// With a member's proxy path for the server, as it is configured in programs other than the plugin.
+    /// The caller with a member's proxy path as the server, as configured in programs other than
+    /// the plugin.
     pub fn at(self, member: &str) -> Result<Self> {
         let server = bed()?.host.server.clone() + &member_path(member, "");
         self.edit(|config| config["clusters"][0]["cluster"]["server"] = server.into())
@@ -120,7 +123,7 @@ impl Caller {
         Ok(format!("X509SHA256={}", sha256(&CertificateDer::from_pem_slice(pem.as_bytes())?)))
     }
 
-    /// By a token from elsewhere, which is for this user and these groups.
+    /// A caller with a token from elsewhere, which is for this user and these groups.
     pub fn bearer(user: &str, groups: &[&str], token: String) -> Result<Self> {
         Self::bearer_at(&bed()?.host, user, groups, token)
     }

@@ -1,5 +1,5 @@
-//! Checks that every file of the tests is a module of its program. A file that no `mod` names is never compiled, and its
-//! tests seem to pass.
+//! Checks that every file of the tests is a module of its program. A file without a `mod` is never
+//! compiled, and its tests seem to pass.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,8 @@ fn no_file_of_the_tests_has_the_name_of_a_tier() {
 
 const TIERS: [&str; 6] = ["slow", "pods", "hubs", "quiet", "serial", "together"];
 
-/// The nearest `foo.rs` beside a folder `foo` that the file is in: the folders between are modules within it.
+/// The nearest `foo.rs` next to a folder `foo` that contains the file. The folders in between are
+/// modules within it.
 fn parent(file: &Path) -> Option<PathBuf> {
     file.ancestors().skip(1).map(|folder| folder.with_extension("rs")).find(|beside| beside.is_file())
 }

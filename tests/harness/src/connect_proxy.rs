@@ -40,16 +40,16 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 struct Asked {
     authority: String,
-    /// `Proxy-Authorization` as it came, or user and password of SOCKS5.
+    /// `Proxy-Authorization` as it arrived, or the user and password of SOCKS5.
     credential: Option<String>,
-    /// The header lines of a CONNECT as they came.
+    /// The header lines of a CONNECT as they arrived.
     head: String,
     /// The client certificate.
     certificate: Option<Vec<u8>>,
 }
 
 impl ConnectProxy {
-    /// On the bed's own address, which both the sidecar and kubectl can reach.
+    /// Starts it on the bed's own address, which both the sidecar and kubectl can reach.
     pub fn start() -> Result<Self> {
         Self::of(Kind::Http)
     }
@@ -59,7 +59,7 @@ impl ConnectProxy {
         Self::with(kind, if kind == Kind::Https { Some(acceptor(&name)?) } else { None })
     }
 
-    /// By TLS with a certificate of this authority, which the clients must have as well.
+    /// A proxy with TLS and a certificate of this authority. The clients must have one as well.
     pub fn demanding(authority: &ProxyAuthority) -> Result<Self> {
         Self::with(Kind::Https, Some(authority.acceptor(&bed()?.address.to_string())?))
     }
@@ -90,7 +90,7 @@ impl ConnectProxy {
         Ok(Self { address, kind, asked, _runtime: runtime })
     }
 
-    /// Its URL, with this user info if any.
+    /// Its URL, with this user info, if any.
     pub fn url(&self, user_info: &str) -> String {
         let scheme = match self.kind {
             Kind::Http => "http",
@@ -106,17 +106,17 @@ impl ConnectProxy {
         self.asked.borrow().iter().map(|asked| asked.authority.clone()).collect()
     }
 
-    /// The header lines that came with each of them.
+    /// The header lines that arrived with each of them.
     pub fn heads(&self) -> Vec<String> {
         self.asked.borrow().iter().map(|asked| asked.head.clone()).collect()
     }
 
-    /// The client certificate that came with each of them.
+    /// The client certificate that arrived with each of them.
     pub fn certificates(&self) -> Vec<Option<Vec<u8>>> {
         self.asked.borrow().iter().map(|asked| asked.certificate.clone()).collect()
     }
 
-    /// The credential that came with each of them.
+    /// The credential that arrived with each of them.
     pub fn credentials(&self) -> Vec<Option<String>> {
         self.asked.borrow().iter().map(|asked| asked.credential.clone()).collect()
     }
@@ -197,7 +197,7 @@ async fn socks5(mut client: TcpStream, sender: &watch::Sender<Vec<Asked>>) -> Re
     join(client, upstream).await
 }
 
-/// Bytes after one byte with their number.
+/// Reads bytes that follow one byte with their number.
 async fn exactly(client: &mut TcpStream) -> Result<Vec<u8>> {
     let mut bytes = vec![0; client.read_u8().await?.into()];
     client.read_exact(&mut bytes).await?;

@@ -1,6 +1,7 @@
-//! Checks that the documentation has no dangling reference: every relative link of a Markdown page leads to a
-//! file and a heading that exist, every path below `docs/` that a file of the repository names exists, and so does
-//! every source file that a page names. The site's table of contents has every page.
+//! Checks that the documentation has no dangling reference: every relative link of a Markdown page
+//! points to a file and a heading that exist, every path below `docs/` that a file of the
+//! repository mentions exists, and so does every source file that a page mentions. The site's table
+//! of contents has every page.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -61,7 +62,7 @@ fn linked_files(page: &Path) -> Vec<PathBuf> {
 fn every_documentation_path_in_the_repository_exists() {
     let mut dangling = Vec::new();
     for file in files(&root()) {
-        // A binary file names no page.
+        // A binary file mentions no page.
         let Ok(text) = fs::read_to_string(&file) else { continue };
         for path in documentation_paths(&text) {
             if !root().join(&path).exists() {
@@ -112,7 +113,7 @@ fn leads_somewhere(page: &Path, target: &str) -> bool {
     file.exists() && anchor.is_none_or(|anchor| anchors(&read(&file)).contains(anchor))
 }
 
-/// The file that a link of a page means; an empty path is the page itself.
+/// The file that a link of a page points to. An empty path is the page itself.
 fn resolve(page: &Path, path: &str) -> PathBuf {
     if path.is_empty() {
         return page.to_owned();
@@ -129,7 +130,7 @@ fn resolve(page: &Path, path: &str) -> PathBuf {
     resolved
 }
 
-/// The targets of links and images that name no scheme.
+/// The targets of links and images that have no scheme.
 fn relative_links(page: &str) -> Vec<String> {
     let prose = prose(page);
     let markdown = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
@@ -151,7 +152,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
         if marks.is_empty() || marks.chars().any(|mark| mark != '#') {
             continue;
         }
-        // Of a link, the text alone is part of the anchor.
+        // Of a link, only the text is part of the anchor.
         let text: String = title
             .split("](")
             .enumerate()
@@ -191,7 +192,8 @@ fn outside_of_code_blocks(page: &str) -> String {
     lines.join("\n")
 }
 
-/// The Rust files that a page names in spans of code, by their path from the root of the repository.
+/// The Rust files that a page mentions in spans of code, by their path from the root of the
+/// repository.
 fn source_files(page: &str) -> Vec<String> {
     let text = outside_of_code_blocks(page);
     let spans = text.split('`').skip(1).step_by(2);
@@ -203,18 +205,19 @@ fn source_files(page: &str) -> Vec<String> {
     spans.filter(is_of_source).map(str::to_owned).collect()
 }
 
-/// Every path below `docs/` that a text names, as seen from the root of the repository.
+/// Every path below `docs/` that a text mentions, relative to the root of the repository.
 fn documentation_paths(text: &str) -> Vec<String> {
     let of_path = |c: char| c.is_ascii_alphanumeric() || "./_-".contains(c);
     let mut paths = Vec::new();
     for (at, _) in text.match_indices("docs/") {
         let before = text[..at].chars().next_back();
-        // Part of a URL, of another folder's name, or of a path that is relative to another folder.
+        // This is part of a URL, of another folder's name, or of a path that is relative to another
+        // folder.
         if before.is_some_and(of_path) && !text[..at].ends_with("../") {
             continue;
         }
         let path: String = text[at..].chars().take_while(|c| of_path(*c)).collect();
-        // A pattern such as docs/**/*.md names no single file.
+        // A pattern such as docs/**/*.md does not refer to a single file.
         if !text[at + path.len()..].starts_with(['*', '{', '$']) {
             paths.push(path.trim_end_matches('.').to_owned());
         }
@@ -230,7 +233,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The files below a folder, without what is built and what git keeps for itself.
+/// The files below a folder, except for build results and git's own files.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];

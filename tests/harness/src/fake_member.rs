@@ -1,5 +1,5 @@
-//! A member that misbehaves on demand: a TLS server with a CA of its own, registered on the host like any
-//! other. It records the requests that it gets, and answers them by a script.
+//! A member that misbehaves on demand: a TLS server with its own CA, registered on the host like
+//! any other. It records the requests that it gets, and a script answers them.
 
 mod server;
 
@@ -29,21 +29,21 @@ use crate::wait::{SOON, eventually};
 pub enum Step {
     /// Writes this as it is.
     Send(Vec<u8>),
-    /// Writes this so many times.
+    /// Writes this that many times.
     Repeat(Vec<u8>, usize),
     /// Waits until the test opens the gate.
     Wait(Gate),
-    /// Records what the client sends until there are so many bytes.
+    /// Records what the client sends until this many bytes have arrived.
     Receive(usize),
     /// Records what the client sends until it stops.
     ReceiveAll,
-    /// Sends back what comes, until the client stops.
+    /// Sends back what arrives, until the client stops.
     Echo,
     /// Sends and compares at the same time, until both sides have finished.
     Exchange(Exchange),
     /// Writes this again and again with a pause after each, until the client is gone.
     Trickle(Vec<u8>, Duration),
-    /// Lets so much time pass.
+    /// Lets this much time pass.
     Pause(Duration),
     /// Sends a TLS close_notify, and continues with the next step.
     Finish,
@@ -53,12 +53,13 @@ pub enum Step {
     Hang,
 }
 
-/// Noise both ways over one connection.
+/// Noise in both directions over one connection.
 #[derive(Clone)]
 pub struct Exchange {
     pub sends: Noise,
     pub expects: Noise,
-    /// Closes its side as soon as it has sent everything, instead of after the client has closed.
+    /// Whether it closes its side as soon as it has sent everything, instead of after the client
+    /// has closed.
     pub finishes_first: bool,
     /// Is called at the end with the comparison of received and expected bytes.
     pub tell: Arc<dyn Fn(Came) + Send + Sync>,
@@ -107,8 +108,8 @@ pub struct Manners {
     pub resets: bool,
     /// It records no request, because there are too many; the script still sees each.
     pub forgets: bool,
-    /// The script also sees the sidecar's probes, and they are recorded. Otherwise the member answers them by
-    /// 200 itself, because they arrive at any time and tests do not need them.
+    /// The script also sees the sidecar's probes, and they are recorded. Otherwise the member
+    /// itself answers them with 200, because they arrive at any time and tests do not need them.
     pub probed: bool,
 }
 
@@ -143,7 +144,7 @@ pub struct Request {
     pub head: String,
     /// The body, and other bytes that arrived on the connection while the script received.
     pub received: Vec<u8>,
-    /// The client stopped sending, or its connection broke while the member sent.
+    /// Whether the client stopped sending, or its connection broke while the member sent.
     pub ended: bool,
 }
 
@@ -159,7 +160,7 @@ impl Request {
         asked && self.values("impersonate-user").is_empty()
     }
 
-    /// All values of a header, whatever its case, in their order.
+    /// All values of a header in order, regardless of the case of its name.
     pub fn values(&self, name: &str) -> Vec<&str> {
         self.head
             .split("\r\n")
@@ -174,7 +175,7 @@ impl Request {
 /// The member, until this is dropped.
 pub struct FakeMember {
     pub name: String,
-    /// The credential that the sidecar holds for it.
+    /// The credential that the sidecar has for it.
     pub token: String,
     pub address: SocketAddr,
     ca: String,
@@ -184,8 +185,8 @@ pub struct FakeMember {
 }
 
 impl FakeMember {
-    /// A member that answers each request by the steps that the script returns. It is registered and
-    /// reachable.
+    /// A member that answers each request with the steps that the script returns. It is registered
+    /// and reachable.
     pub fn start(name: &str, script: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Result<Self> {
         let fake = Self::unregistered(name, script)?;
         fake.register(&json!({}))?;
@@ -265,8 +266,9 @@ impl FakeMember {
         Ok(())
     }
 
-    /// Waits until its conditions are those of a member with a Secret: the sidecar may see the MemberCluster
-    /// first, and a command on a pattern then finds a member that is not ready.
+    /// Waits until its conditions are those of a member with a Secret: the sidecar may see the
+    /// MemberCluster first, and a command with a pattern would then find a member that is not
+    /// ready.
     fn wait_for_conditions(&self) -> Result<()> {
         let path = format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{}", self.name);
         let host = host()?;
@@ -281,7 +283,8 @@ impl FakeMember {
         self.requests.borrow().iter().filter(|request| request.target().contains(target)).cloned().collect()
     }
 
-    /// The first request whose target contains this and which is as wanted; waits for it.
+    /// Waits for the first request whose target contains this and that is as wanted, and returns
+    /// it.
     pub fn wait_for(&self, target: &str, wanted: impl Fn(&Request) -> bool) -> Result<Request> {
         let mut requests = self.requests.clone();
         let first = |all: &Vec<Request>| {
@@ -317,10 +320,11 @@ impl FakeMember {
     }
 }
 
-/// The name in its certificate beside its address, for members that are reached by another name.
+/// The name in its certificate in addition to its address, for members that are reached by another
+/// name.
 pub const SERVER_NAME: &str = "fake.member.test";
 
-/// Always answered by 200, whatever the script.
+/// Always answered with 200, whatever the script does.
 const READY: &str = "/harness-ready";
 
 const PATIENCE: Duration = SOON;

@@ -1,5 +1,5 @@
-//! Checks that the tests exist which `docs/dev/faults.md` names for each fault. The test of a fault has the
-//! fault's number in its name.
+//! Checks that the tests that `docs/dev/faults.md` lists for each fault exist. The test of a fault
+//! has the fault's number in its name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +32,7 @@ fn numbers(name: &str) -> Vec<u32> {
     words.map_while(|word| word.parse().ok()).collect()
 }
 
-/// Every test that a row names, with the row's number if it has one.
+/// Every test that a row lists, with the row's number if it has one.
 fn named() -> Vec<(Option<u32>, String)> {
     let of_row = |(first, last): (String, String)| {
         let names = last.split('`').skip(1).step_by(2).filter(|word| !word.contains(':')).map(str::to_owned);
@@ -49,7 +49,7 @@ fn rows() -> Vec<(String, String)> {
     cells.map(|(first, last)| (first.to_owned(), last.to_owned())).collect()
 }
 
-/// The names of all functions of the repository, tests among them.
+/// The names of all functions in the repository, including tests.
 fn tests() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut folders =

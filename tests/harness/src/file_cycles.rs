@@ -1,12 +1,12 @@
 //! Bounds the cycles between the files of each crate. A folder's file imports from the files in the folder. A file in it
-//! that imports from the folder's file, with `super::` or by its whole path, makes a cycle: what both need belongs into a
-//! file of its own, as `controllers::context`.
+//! that imports from the folder's file, with `super::` or by its whole path, makes a cycle: what
+//! both need belongs in a separate file, such as `controllers::context`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The sources of each crate, the files of its largest cycle, and those of all its cycles of more than two files.
-/// Lower them when a cycle goes.
+/// The sources of each crate, the number of files in its largest cycle, and in all its cycles of
+/// more than two files. Lower the numbers when a cycle is removed.
 const BOUNDS: &[(&str, usize, usize)] =
     &[("kubectl-mc/src", 3, 6), ("sidecar/src", 5, 24), ("sidecar/api/src", 0, 0)];
 
@@ -36,7 +36,7 @@ fn reached_from<'a>(file: &'a str, imports: &'a Imports) -> BTreeSet<&'a str> {
     reached
 }
 
-/// The files that each file names.
+/// The files that each file refers to.
 fn imports(source: &Path) -> Imports {
     let mut texts = BTreeMap::new();
     visit(source, &mut |file| {
@@ -50,7 +50,8 @@ fn imports(source: &Path) -> Imports {
     texts.iter().map(|(path, text)| (path.clone(), named(path, text, &texts))).collect()
 }
 
-/// The other files that this one names: each path that begins with `crate`, `super`, `self` or a file in its folder.
+/// The other files that this one refers to: each path that begins with `crate`, `super`, `self` or
+/// a file in its folder.
 fn named(file: &str, text: &str, files: &BTreeMap<String, String>) -> BTreeSet<String> {
     let here: Vec<&str> = file.split("::").collect();
     let (mut named, mut before) = (BTreeSet::new(), ' ');
@@ -72,7 +73,7 @@ fn tree<'a>(text: &'a str, mut path: Vec<&'a str>, paths: &mut Vec<Vec<&'a str>>
     if let Some(mut inner) = rest.strip_prefix('{') {
         while !inner.trim_start().starts_with('}') && !inner.is_empty() {
             let after = tree(inner, path.clone(), paths).trim_start();
-            // Another thing than a list of imports.
+            // This is something other than a list of imports.
             let Some(next) = after.strip_prefix(',').or_else(|| after.starts_with('}').then_some(after))
             else {
                 return "";
@@ -93,9 +94,9 @@ fn tree<'a>(text: &'a str, mut path: Vec<&'a str>, paths: &mut Vec<Vec<&'a str>>
     }
 }
 
-/// The file that a path leads to: that of its longest part that is a file.
+/// The file that a path leads to: that of its longest prefix that is a file.
 fn file_of(here: &[&str], path: &[&str], files: &BTreeMap<String, String>) -> Option<String> {
-    // `pub(super)` names nothing.
+    // `pub(super)` refers to no file.
     if path.len() == 1 {
         return None;
     }

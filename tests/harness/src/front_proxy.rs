@@ -17,7 +17,7 @@ pub fn certificate() -> Result<ClientCertificate> {
     })
 }
 
-/// A certificate of the front proxy's authority with another name.
+/// A certificate from the front proxy's authority with another name.
 pub fn called(name: &str) -> Result<ClientCertificate> {
     sign(name, |_| ())
 }
@@ -27,7 +27,7 @@ pub fn expired() -> Result<ClientCertificate> {
     sign(NAME, |params| params.not_after = date_time_ymd(2021, 1, 1))
 }
 
-/// The front proxy's name in a certificate of an unknown authority.
+/// The front proxy's name in a certificate from an unknown authority.
 pub fn of_a_stranger() -> Result<ClientCertificate> {
     let mut params = CertificateParams::default();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);

@@ -12,7 +12,7 @@ use crate::hostile::Protocol;
 use crate::http1::{Connection, Endpoint};
 use crate::http2::Http2;
 
-/// The caller, which runs on a thread of its own.
+/// The caller, which runs on its own thread.
 pub struct GoodCaller {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<Measured>>,
@@ -25,7 +25,7 @@ pub struct Caller {
     pub name: String,
     pub endpoint: Endpoint,
     pub protocol: Protocol,
-    /// Header lines, names in lower case.
+    /// Header lines, with names in lower case.
     pub lines: Vec<(String, String)>,
 }
 
@@ -33,7 +33,7 @@ pub struct Caller {
 #[derive(Debug)]
 pub struct Measured {
     name: String,
-    /// Sorted, one for each request that succeeded.
+    /// Sorted waits, one for each request that succeeded.
     waits: Vec<Duration>,
     failures: Vec<String>,
 }
@@ -74,7 +74,7 @@ impl Drop for GoodCaller {
 }
 
 impl Caller {
-    /// Sends one GET on a connection of its own, within [`MOST`].
+    /// Sends one GET on a new connection, which must be answered within [`MOST`].
     pub fn ask(&self, target: &str) -> Result<()> {
         let mut measured = Measured { name: self.name.clone(), waits: Vec::new(), failures: Vec::new() };
         measured.note(target, &mut Line { caller: self.clone(), kept: None });
@@ -89,14 +89,14 @@ impl Measured {
         self.waits.get((last as f64 * share).round() as usize).copied().unwrap_or_default()
     }
 
-    /// Checks that at least so many requests were sent, that every one was answered by 2xx, and that none
-    /// waited longer than [`MOST`].
+    /// Checks that at least this many requests were sent, that every one was answered with 2xx, and
+    /// that none waited longer than [`MOST`].
     pub fn is_well_served(&self, at_least: usize) -> Result<()> {
         self.is_served(at_least)?;
         self.is_served_soon()
     }
 
-    /// Checks that at least so many requests were sent, and that every one was answered by 2xx.
+    /// Checks that at least this many requests were sent, and that every one was answered with 2xx.
     pub fn is_served(&self, at_least: usize) -> Result<()> {
         let Self { name, waits, failures } = self;
         let shown = &failures[..failures.len().min(3)];
@@ -111,8 +111,8 @@ impl Measured {
         self.is_served_within(MOST)
     }
 
-    /// Checks that requests were sent at least at half the pace of this measurement, or at two a second, and
-    /// that every one was answered by 2xx.
+    /// Checks that requests were sent at least at half the pace of this measurement, or at two per
+    /// second, and that every one was answered with 2xx.
     pub fn is_served_beside(&self, time: Duration, other: &Self, others_time: Duration) -> Result<()> {
         let seconds = time.as_secs_f64();
         let pace = (other.waits.len() as f64 / others_time.as_secs_f64() / 2.0).min(2.0);
@@ -157,13 +157,13 @@ struct Line {
 
 enum Kept {
     Http1(Connection),
-    /// With the number of requests so far: the connection keeps all of its answers.
+    /// Contains the number of requests so far, because the connection keeps all of its answers.
     Http2(Http2, usize),
 }
 
 impl Line {
-    /// A GET. The server may close a kept connection between two requests: then the request is sent again on
-    /// a new one, as Go's client does.
+    /// Sends a GET. The server may close a persistent connection between two requests. In that
+    /// case, the request is sent again on a new one, as in Go's client.
     fn ask(&mut self, target: &str) -> Result<()> {
         let begun = Instant::now();
         if let Some(kept) = self.kept.take() {
@@ -234,7 +234,7 @@ pub const MOST: Duration = Duration::from_secs(4);
 
 /// An answer that takes longer is a failure.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The pause between two requests, so that the caller is no flood.
+/// The pause between two requests, so that the caller does not cause a flood.
 const PAUSE: Duration = Duration::from_millis(50);
 const REQUESTS: usize = 1000;
 

@@ -1,5 +1,5 @@
-//! Hostile clients, agents, hubs, kubeconfigs and shells' words, each bounded in number and time. Good callers beside
-//! the clients show that the attacked server withstands them.
+//! Hostile clients, agents, hubs, kubeconfigs and shells' words, each bounded in number and time.
+//! Good callers that run at the same time show that the attacked server withstands the clients.
 //!
 //! - [`agents`]: tunnels of an agent in the hands of an attacker
 //! - [`attack`]: runs clients in threads until the test stops them or their time is up
@@ -9,7 +9,7 @@
 //! - [`trickles`]: heads and bodies that arrive byte by byte
 //! - [`crowds`]: connections without a request
 //! - [`trap`]: the attacker's server, which records the credentials that it gets
-//! - [`kubeconfigs`]: kubeconfigs that lead to the trap, or cost time or memory to read
+//! - [`kubeconfigs`]: kubeconfigs that point to the trap, or cost time or memory to read
 //! - [`hubs`]: hosts that lie to the plugin
 //! - [`texts`]: names and texts that attack terminals and shells; [`shells`]: shells that read such names
 

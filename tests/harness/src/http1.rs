@@ -41,7 +41,7 @@ impl Endpoint {
         Self::new(authority(&sidecar.url)?, name, &std::fs::read(&sidecar.ca_certificate)?, certificate)
     }
 
-    /// A sidecar in a pod, whose certificate for the Service is from this authority.
+    /// A sidecar in a pod. Its certificate for the Service is from this authority.
     pub fn pod(address: SocketAddr, namespace: &str, ca: &[u8]) -> Result<Self> {
         Self::new(address, ServerName::try_from(format!("mc-sidecar.{namespace}.svc"))?, ca, None)
     }
@@ -74,7 +74,7 @@ impl Endpoint {
         (self.address, self.name.clone(), Arc::clone(&self.config))
     }
 
-    /// The same server, offered these protocols in the handshake (ALPN).
+    /// The same server, with these protocols offered in the handshake (ALPN).
     #[must_use]
     pub fn offering(mut self, protocols: &[&str]) -> Self {
         let mut config = ClientConfig::clone(&self.config);
@@ -95,7 +95,7 @@ impl Endpoint {
         self
     }
 
-    /// The same server by another name, which its certificate need not have.
+    /// The same server under another name, which its certificate need not contain.
     pub fn named(mut self, name: &str) -> Result<Self> {
         self.name = ServerName::try_from(name.to_owned())?;
         Ok(self)
@@ -115,7 +115,7 @@ impl Endpoint {
         self
     }
 
-    /// A TCP connection to it on which nothing has been sent yet.
+    /// Opens a TCP connection to it on which nothing has been sent yet.
     pub fn dial(&self) -> Result<TcpStream> {
         let socket = self.dial.connect(self.address, PATIENCE)?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -130,7 +130,7 @@ impl Endpoint {
         Ok(Connection { stream: StreamOwned::new(tls, socket), early: Vec::new() })
     }
 
-    /// Sends one request on a connection of its own and reads the whole answer.
+    /// Sends one request on a new connection and reads the whole answer.
     pub fn exchange(&self, request: &[u8]) -> Result<Response> {
         let mut connection = self.connect()?;
         connection.send(request)?;
@@ -138,12 +138,12 @@ impl Endpoint {
     }
 }
 
-/// The first certificate of a PEM file, as a server shows it.
+/// The first certificate of a PEM file, as a server presents it.
 pub fn first_certificate(pem: &[u8]) -> Result<Vec<u8>> {
     Ok(CertificateDer::from_pem_slice(pem)?.to_vec())
 }
 
-/// What a plain HTTP server, as `http://ip:port`, answers to a GET.
+/// The answer of a plain HTTP server, such as `http://ip:port`, to a GET.
 pub fn plain_get(server: &str, path: &str) -> Result<Response> {
     let address = authority(server)?;
     let mut socket = TcpStream::connect_timeout(&address, PATIENCE)?;
@@ -163,7 +163,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Timeout of a read; by default [`PATIENCE`].
+    /// Sets the timeout of a read, which is [`PATIENCE`] by default.
     pub fn set_patience(&self, patience: Duration) -> Result<()> {
         Ok(self.stream.sock.set_read_timeout(Some(patience))?)
     }
@@ -173,8 +173,8 @@ impl Connection {
         Ok(self.stream.flush()?)
     }
 
-    /// Sends this repeatedly until the other side has taken nothing for a while, or `most` bytes are sent.
-    /// Returns the number of bytes that were sent.
+    /// Sends this repeatedly until the other side has accepted nothing for a while, or `most` bytes
+    /// are sent. Returns the number of bytes that were sent.
     pub fn send_until_held_back(&mut self, piece: &[u8], most: usize, pause: Duration) -> Result<usize> {
         let StreamOwned { conn, sock } = &mut self.stream;
         sock.set_write_timeout(Some(pause))?;
@@ -227,7 +227,7 @@ impl Connection {
         Ok(Response { head, body })
     }
 
-    /// Exactly so many bytes.
+    /// Reads exactly this many bytes.
     pub fn exactly(&mut self, length: usize) -> Result<Vec<u8>> {
         let mut read = std::mem::take(&mut self.early);
         while read.len() < length {
@@ -239,7 +239,7 @@ impl Connection {
         Ok(read)
     }
 
-    /// The same, or nothing when the other side closes before.
+    /// The same, or nothing if the other side closes first.
     pub fn exactly_or_end(&mut self, length: usize) -> Result<Option<Vec<u8>>> {
         let mut read = std::mem::take(&mut self.early);
         while read.len() < length {
@@ -251,7 +251,7 @@ impl Connection {
         Ok(Some(read))
     }
 
-    /// The server's certificate, once something was read.
+    /// The server's certificate, once something has been read.
     pub fn certificate(&self) -> Option<Vec<u8>> {
         self.stream.conn.peer_certificates()?.first().map(|certificate| certificate.to_vec())
     }
@@ -292,7 +292,7 @@ impl Connection {
         }
     }
 
-    /// Reads what there is; false if the other side closed, even without a close_notify.
+    /// Reads what is there. Returns false if the other side closed, even without a close_notify.
     fn more(&mut self, into: &mut Vec<u8>) -> Result<bool> {
         let mut buffer = [0; 16 * 1024];
         match self.stream.read(&mut buffer) {
@@ -335,7 +335,7 @@ impl Head {
         Ok(Self { status, lines })
     }
 
-    /// The first value of a header, named in lower case.
+    /// The first value of a header. The name must be in lower case.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.lines.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
@@ -358,7 +358,7 @@ impl Response {
     }
 }
 
-/// The name of the sidecar's Service on the host, which its certificate has.
+/// The name of the sidecar's Service on the host, which is in its certificate.
 pub const SIDECAR_NAME: &str = "mc-sidecar.kubectl-mc-system.svc";
 
 /// The address of a URL `<scheme>://ip:port`.

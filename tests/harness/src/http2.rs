@@ -1,6 +1,6 @@
-//! A client for HTTP/2 over TLS (RFC 9113) that sends and reads single frames, for attacks: it sends what a
-//! library would not send, and returns what arrives unchanged. Headers are written as literals (RFC 7541,
-//! 6.2.2) without a table; of the answer's headers only the status is read.
+//! A client for HTTP/2 over TLS (RFC 9113) that sends and reads single frames, for attacks: it
+//! sends what a library would not send, and returns unchanged what arrives. Headers are written as
+//! literals (RFC 7541, 6.2.2) without a table. Of the answer's headers, only the status is read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub struct Http2 {
 }
 
 impl Http2 {
-    /// Connects as a client that reads what it is sent.
+    /// Connects as a client that reads everything it is sent.
     pub fn connect(endpoint: &Endpoint) -> Result<Self> {
         let mut connection = Self::with_settings(endpoint, &[])?;
         connection.reads = true;
@@ -72,7 +72,7 @@ impl Http2 {
         self.connection.send(bytes)
     }
 
-    /// A number for a stream of the client's.
+    /// A number for a new stream of the client.
     pub fn next_stream(&mut self) -> u32 {
         self.next += 2;
         self.next - 2
@@ -83,7 +83,7 @@ impl Http2 {
         self.request("GET", path, headers, true)
     }
 
-    /// Sends the head of a request. The request ends with it if `ends`.
+    /// Sends the head of a request. If `ends`, the request ends with it.
     pub fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], ends: bool) -> Result<u32> {
         let pseudo = [(":method", method), (":scheme", "https"), (":authority", "sidecar"), (":path", path)];
         self.head(&[&pseudo, headers].concat(), ends)
@@ -127,7 +127,7 @@ impl Http2 {
         Ok(self.goaway)
     }
 
-    /// The next frame, after it was recorded; none if the server closed.
+    /// Records the next frame and returns it; none if the server closed.
     pub fn frame(&mut self) -> Result<Option<Frame>> {
         let Some(head) = self.connection.exactly_or_end(9)? else { return Ok(None) };
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
@@ -138,7 +138,8 @@ impl Http2 {
         Ok(Some(frame))
     }
 
-    /// Waits until the server has read all that was sent so far, and records what arrived meanwhile.
+    /// Waits until the server has read everything that was sent so far, and records what arrives in
+    /// the meantime.
     pub fn sync(&mut self) -> Result<()> {
         let token = u64::from(self.next).to_be_bytes();
         self.send(PING, 0, 0, &token)?;
@@ -150,8 +151,8 @@ impl Http2 {
         }
     }
 
-    /// Sends pings and leaves their answers unread until the server takes no more: nothing that the server
-    /// sends afterwards leaves the server.
+    /// Sends pings and leaves their answers unread until the server accepts no more. After that,
+    /// nothing that the server sends can leave it.
     pub fn fill(&mut self) -> Result<()> {
         let pings = frame(PING, 0, 0, &[0; 8])?.repeat(256);
         self.connection.send_until_held_back(&pings, MOST_PINGS, HELD_BACK)?;
@@ -178,8 +179,8 @@ impl Http2 {
             _ => {}
         }
         stream.ended |= matches!(frame.kind, HEADERS | DATA) && frame.flags & END_STREAM != 0;
-        // A server that sent GOAWAY may have closed already, so it is no error if these frames cannot be
-        // sent.
+        // A server that sent GOAWAY may already have closed, so it is not an error if these frames
+        // cannot be sent.
         match frame.kind {
             SETTINGS if frame.flags & ACK == 0 => drop(self.send(SETTINGS, ACK, 0, &[])),
             PING if frame.flags & ACK == 0 => drop(self.send(PING, ACK, 0, &frame.payload)),
@@ -206,7 +207,7 @@ pub fn literal(name: &str, value: &str) -> Vec<u8> {
     [vec![0], text(name.as_bytes()), text(value.as_bytes())].concat()
 }
 
-/// The same with any bytes for a value.
+/// The same with any bytes as the value.
 pub fn literal_bytes(name: &str, value: &[u8]) -> Vec<u8> {
     [vec![0], text(name.as_bytes()), text(value)].concat()
 }
@@ -216,7 +217,7 @@ pub fn remembered(name: &str, value: &str) -> Vec<u8> {
     [vec![0x40], text(name.as_bytes()), text(value.as_bytes())].concat()
 }
 
-/// A string literal without Huffman's code: its length by a prefix of seven bits (RFC 7541, 5.1).
+/// A string literal without Huffman coding. Its length has a prefix of seven bits (RFC 7541, 5.1).
 fn text(text: &[u8]) -> Vec<u8> {
     let mut encoded = Vec::with_capacity(text.len() + 4);
     if text.len() < 127 {
@@ -244,7 +245,7 @@ fn status(block: &[u8]) -> Result<u16> {
     let unknown = || format!("no status that is understood: {block:02x?}");
     match *block {
         [indexed @ 0x88..=0x8e, ..] => Ok(STATUSES[usize::from(indexed - 0x88)]),
-        // A literal whose name is one of those, with or without indexing.
+        // This is a literal whose name is one of those, with or without indexing.
         [0x08..=0x0e | 0x18..=0x1e | 0x48..=0x4e, length, ref value @ ..] => {
             let value = value.get(..usize::from(length & 0x7f)).with_context(unknown)?;
             let digits =
@@ -255,7 +256,7 @@ fn status(block: &[u8]) -> Result<u16> {
     }
 }
 
-/// Three digits in Huffman's code (RFC 7541, appendix B): 0 to 2 have five bits, the others six.
+/// Three digits in the Huffman code (RFC 7541, appendix B): 0 to 2 have five bits, the others six.
 fn huffman_digits(value: &[u8]) -> Result<String> {
     let mut bits = value.iter().flat_map(|byte| (0..8).rev().map(move |bit| u32::from(byte >> bit & 1)));
     let mut digits = String::new();
@@ -276,7 +277,7 @@ fn code(payload: &[u8]) -> Result<u32> {
     Ok(u32::from_be_bytes(*code))
 }
 
-// Types of frames (RFC 9113, 6).
+// Frame types (RFC 9113, 6).
 pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
 pub const RST_STREAM: u8 = 3;
@@ -295,7 +296,7 @@ pub const END_HEADERS: u8 = 4;
 const HEADER_TABLE_SIZE: u16 = 1;
 pub const INITIAL_WINDOW_SIZE: u16 = 4;
 
-// Errors (RFC 9113, 7).
+// Error codes (RFC 9113, 7).
 pub const PROTOCOL_ERROR: u32 = 1;
 pub const REFUSED_STREAM: u32 = 7;
 pub const CANCEL: u32 = 8;
@@ -303,9 +304,9 @@ pub const ENHANCE_YOUR_CALM: u32 = 11;
 
 /// The statuses of HPACK's static table, from its index 8 on.
 const STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
-/// Bytes of pings that fill any socket of the test bed.
+/// The number of bytes of pings that fill any socket of the test bed.
 const MOST_PINGS: usize = 64 * 1024 * 1024;
-/// A server that took nothing for so long takes nothing more.
+/// A server that has accepted nothing for this long accepts nothing more.
 const HELD_BACK: Duration = Duration::from_millis(500);
 /// The largest frame that a receiver accepts by default.
 const MAX_FRAME: usize = 16 * 1024;

@@ -1,7 +1,7 @@
-//! Sets up Karmada's inventory on the bed's host: Karmada's own aggregated API server if the bed has one for
-//! the host (`--karmada host`), else a CustomResourceDefinition of its Cluster. Members are registered as by
-//! `karmadactl join` and Karmada's unified-auth controller (karmada-io/karmada: `pkg/util/credential.go`,
-//! `pkg/controllers/unifiedauth`).
+//! Sets up Karmada's inventory on the bed's host: Karmada's own aggregated API server if the bed
+//! has one for the host (`--karmada host`), otherwise a CustomResourceDefinition of its Cluster.
+//! Members are registered in the same way as by `karmadactl join` and Karmada's unified-auth
+//! controller (karmada-io/karmada: `pkg/util/credential.go`, `pkg/controllers/unifiedauth`).
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -84,7 +84,7 @@ impl Karmada {
         Ok(())
     }
 
-    /// A Cluster as it is made by a join, with some fields of its spec changed.
+    /// A Cluster as a join creates it, with some fields of its spec changed.
     pub fn cluster(&self, name: &str, server: &str, changes: &Value) -> Result<()> {
         let reference = |name: &str| json!({"namespace": NAMESPACE, "name": name});
         let mut spec = json!({
@@ -134,8 +134,8 @@ impl Karmada {
     }
 }
 
-/// The same, with a sidecar in front of Karmada's own server. A test decides when the host routes the API
-/// group to the sidecar.
+/// The same, with a sidecar in front of Karmada's own server. The test decides when the host routes
+/// the API group to the sidecar.
 pub struct InPlace {
     karmada: Karmada,
     relay: Option<Relay>,
@@ -153,7 +153,7 @@ impl InPlace {
         Self::with(name, deploy, Some(Relay::at(address.ip(), server)?))
     }
 
-    /// The same without a relay between the sidecar and Karmada's server, to measure it.
+    /// The same without a relay between the sidecar and Karmada's server, for measurements.
     pub fn without_relay(name: &str, deploy: &Path) -> Result<Self> {
         Self::with(name, deploy, None)
     }
@@ -260,7 +260,7 @@ fn account(api: &Api, name: &str) -> Result<(Value, Value)> {
     account_in(api, NAMESPACE, name)
 }
 
-/// Creates a service account. Returns its token and the authority beside it, both encoded.
+/// Creates a service account. Returns its token and the authority that comes with it, both encoded.
 pub(crate) fn account_in(api: &Api, namespace: &str, name: &str) -> Result<(Value, Value)> {
     let path = |kind: &str| format!("/api/v1/namespaces/{namespace}/{kind}/{name}");
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});

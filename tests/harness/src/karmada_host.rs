@@ -1,8 +1,9 @@
 //! A host whose members run Karmada's agents, for one test at a time: k1, k2 with the oldest
 //! Kubernetes, k3 with Kubernetes 1.34, and s4 for sidecars in pods.
 //!
-//! Clusters and Works are CustomResourceDefinitions with Karmada's groups and names here, unless a test needs
-//! Karmada's own: its aggregated API server uses the same authorizer, and has no admission.
+//! Clusters and Works are CustomResourceDefinitions with Karmada's groups and names here, unless a
+//! test needs Karmada's own. Karmada's aggregated API server uses the same authorizer, and has no
+//! admission.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -31,16 +32,16 @@ pub struct KarmadaHost {
     port: u16,
     admission_port: u16,
     files: TempDir,
-    /// The flags of its kube-apiserver beside those of the bed.
+    /// The flags of its kube-apiserver in addition to those of the bed.
     flags: Vec<String>,
-    /// Dropped before the rest is cleaned.
+    /// This is dropped before the rest is cleaned.
     _own: Option<OwnKinds>,
     _clean: Clean,
     _turn: Turn,
 }
 
 impl KarmadaHost {
-    /// With the kinds and namespaces of Karmada, for clusters a and b, and without a webhook.
+    /// A host with Karmada's kinds and namespaces, for clusters a and b, and without a webhook.
     pub fn take(name: &str, plugin: &Path) -> Result<Self> {
         Self::with(name, plugin, |_, api| stand_ins(api).map(|()| None))
     }
@@ -84,7 +85,8 @@ impl KarmadaHost {
         })
     }
 
-    /// Starts the webhook, and configures the kube-apiserver for it by the files that the plugin prints.
+    /// Starts the webhook, and configures the kube-apiserver for it with the files that the plugin
+    /// prints.
     pub fn with_webhook(self) -> Result<Self> {
         self.with_webhook_of(&[])
     }
@@ -97,7 +99,7 @@ impl KarmadaHost {
         Ok(self)
     }
 
-    /// Configures the kube-apiserver by the files that `authz generate` prints with these flags.
+    /// Configures the kube-apiserver with the files that `authz generate` prints for these flags.
     pub fn ask_webhook(&mut self, flags: &[&str]) -> Result<()> {
         let dir = self.cluster.dir.display();
         let kubeconfig = self.files.path().join("kubeconfig");
@@ -120,7 +122,7 @@ impl KarmadaHost {
             "!--authorization-mode".to_owned(),
             format!("--authorization-config={}", config.display()),
         ])?;
-        // It takes a moment until it has read the kinds again.
+        // The kube-apiserver takes a moment to read the kinds again.
         for kind in ["cluster.karmada.io/v1alpha1/clusters", "work.karmada.io/v1alpha1/works"] {
             self.api.get(&format!("/apis/{kind}"))?;
         }
@@ -146,7 +148,7 @@ impl KarmadaHost {
         self.cluster.restart_apiserver_with(&flags)
     }
 
-    /// The sidecar with the webhooks; flags after all others.
+    /// Starts the sidecar with the webhooks. These flags come after all others.
     pub fn start_webhook(&mut self, more: &[&str]) -> Result<()> {
         let flags = [
             format!("--authorization-webhook-port={}", self.port),
@@ -178,7 +180,7 @@ impl KarmadaHost {
         Ok(endpoint.at(address))
     }
 
-    /// The flags by which the plugin registers the admission webhooks of the sidecar, or registers none.
+    /// The flags that make the plugin register the admission webhooks of the sidecar, or none.
     pub fn admission_flags(&self) -> Result<Vec<String>> {
         if self.webhook.is_none() {
             return Ok(vec!["--without-admission-webhook".to_owned()]);
@@ -236,7 +238,7 @@ impl KarmadaHost {
         })
     }
 
-    /// The agent of a cluster, by its certificate.
+    /// The agent of a cluster, with its certificate.
     pub fn agent(&self, cluster: &str) -> Result<Agent> {
         let user = format!("system:karmada:agent:{cluster}");
         let certificate = self.cluster.client_certificate(&user, &["system:karmada:agents"])?;
@@ -314,7 +316,7 @@ impl KarmadaHost {
 impl Drop for KarmadaHost {
     fn drop(&mut self) {
         if !self.flags.is_empty() {
-            // The next test restarts it, and reports the error.
+            // The next test restarts it and reports the error.
             let _ = self.cluster.restart_apiserver();
         }
     }
@@ -335,7 +337,7 @@ impl Agent {
         Ok((answer.status(), answer.text()))
     }
 
-    /// Fails unless the answer has this status code; gives its body.
+    /// Fails unless the answer has this status code, and returns its body.
     pub fn expect(&self, status: u16, method: &str, path: &str, body: Option<&Value>) -> Result<String> {
         let (code, text) = self.ask(method, path, body)?;
         ensure!(code == status, "{method} {path}: {code}: {text}");

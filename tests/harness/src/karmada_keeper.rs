@@ -1,4 +1,5 @@
-//! A sidecar that keeps the RBAC of agents on a spare host, by the account that an installation gives it there.
+//! A sidecar that maintains the RBAC of agents on a spare host, with the account that an
+//! installation gives it there.
 
 use std::fs;
 use std::path::Path;
@@ -37,7 +38,7 @@ impl KarmadaHost {
         .map(drop)
     }
 
-    /// A sidecar of this host that runs this controller alone.
+    /// Starts a sidecar of this host that runs only this controller.
     pub fn start_keeper(&self) -> Result<Keeper> {
         let path = format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts/mc-sidecar/token");
         let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});

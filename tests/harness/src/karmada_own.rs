@@ -32,8 +32,8 @@ impl OwnKinds {
             kubectl.ok(&["apply", "--server-side", "-f", &file])?;
             kubectl.ok(&["label", "--overwrite", "-f", &file, "app.kubernetes.io/managed-by=kubectl-mc"])?;
         }
-        // An earlier test's CustomResourceDefinition of the group also has an APIService, which goes after a
-        // moment.
+        // An earlier test's CustomResourceDefinition in the group also has an APIService, which
+        // disappears after a moment.
         eventually("no other server has the group", SOON, || {
             Ok((api.request("GET", API_SERVICE, "", "")?.status() == 404).then_some(()))
         })?;
@@ -63,8 +63,8 @@ impl Drop for OwnKinds {
 }
 
 impl KarmadaHost {
-    /// Lets clusters register by bootstrap tokens, as Karmada's chart does. kube-controller-manager signs the
-    /// published kubeconfig for each token.
+    /// Lets clusters register with bootstrap tokens, as Karmada's chart does.
+    /// kube-controller-manager signs the published kubeconfig for each token.
     pub fn open_registration(&self) -> Result<()> {
         let template =
             programs::karmada_chart()?.join("templates/_karmada_bootstrap_token_configuration.tpl");
@@ -91,7 +91,7 @@ impl KarmadaHost {
         self.api.apply("/api/v1/namespaces/kube-public/configmaps/cluster-info", &info).map(drop)
     }
 
-    /// karmada-agent of a cluster, by a certificate of its own, for a member of the bed.
+    /// Starts a cluster's karmada-agent, with its own certificate, for a member of the bed.
     pub fn start_agent(&self, cluster: &str, member: &Cluster) -> Result<Running> {
         let user = format!("system:karmada:agent:{cluster}");
         let certificate = self.cluster.client_certificate(&user, &["system:karmada:agents"])?;
@@ -123,7 +123,7 @@ impl KarmadaHost {
     }
 }
 
-/// The lines of the log of an agent in which the host refuses it something.
+/// The lines of an agent's log in which the host refuses it something.
 pub fn refusals(log: &str) -> Result<Vec<&str>> {
     ensure!(log.contains("karmada-agent version"), "not the log of an agent: {log}");
     Ok(log.lines().filter(|line| line.contains("orbidden")).collect())

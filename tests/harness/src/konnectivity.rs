@@ -28,7 +28,7 @@ pub struct Konnectivity {
 }
 
 impl Konnectivity {
-    /// On the bed's own address, with an agent for the hosts of these servers.
+    /// Starts them on the bed's own address, with an agent for the hosts of these servers.
     pub fn start(servers: &[&str]) -> Result<Self> {
         let (address, folder) = (bed()?.address.to_string(), tempfile::tempdir()?);
         let (frontend, agents) = (ProxyAuthority::new()?, ProxyAuthority::new()?);
@@ -88,7 +88,7 @@ impl Konnectivity {
         keys
     }
 
-    /// The flags of a join, whose files are written into this folder.
+    /// The flags of a join. Their files are written into this folder.
     pub fn flags(&self, folder: &Path) -> Result<[String; 4]> {
         fs::write(folder.join("proxy-ca.crt"), self.frontend.pem())?;
         write(&folder.join("proxy"), &self.client)?;
@@ -136,7 +136,7 @@ impl Konnectivity {
             .collect()
     }
 
-    /// The last lines of both logs, for a test that fails.
+    /// The last lines of both logs, for when a test fails.
     pub fn last_words(&self) -> String {
         let last = |name: &str| {
             let log = fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
@@ -155,7 +155,7 @@ impl Program {
         ensure!(program.exists(), "not built: {}: run `make everything`", program.display());
         let mut command = Command::new(program);
         command.args(flags).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(log)?);
-        // gRPC uses these variables too.
+        // gRPC also uses these variables.
         for variable in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"] {
             command.env_remove(variable);
         }

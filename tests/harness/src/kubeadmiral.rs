@@ -1,6 +1,6 @@
 //! Sets up KubeAdmiral's inventory on the bed's host: the definition of its FederatedCluster, members as its
-//! join registers them (kubewharf/kubeadmiral: `pkg/controllers/federatedcluster/clusterjoin.go`), and the
-//! group `aggregated.kubeadmiral.io`, which the host routes to a sidecar of the test's own.
+//! join registers them (kubewharf/kubeadmiral: `pkg/controllers/federatedcluster/clusterjoin.go`),
+//! and the group `aggregated.kubeadmiral.io`, which the host routes to the test's own sidecar.
 
 use std::path::Path;
 
@@ -64,7 +64,8 @@ impl KubeAdmiral {
         own_service::available(&self.host, API_SERVICE)
     }
 
-    /// Registers a member of the bed as KubeAdmiral does: with an account that may do everything there.
+    /// Registers a member of the bed as KubeAdmiral does, with an account that may do everything
+    /// there.
     pub fn join(&self, name: &str, of_bed: &str) -> Result<()> {
         let cluster = member(of_bed)?;
         let api = Api::admin(cluster)?;

@@ -1,5 +1,6 @@
-//! Removes what a test has left on a cluster that other tests use after it: installations, and whatever makes
-//! a cluster a member. It runs before and after each test, since a test that fails removes nothing.
+//! Removes what a test has left on a cluster that other tests use next: installations, and whatever
+//! makes a cluster a member. It runs before and after each test, since a failed test removes
+//! nothing.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -9,8 +10,8 @@ use crate::api::Api;
 use crate::bed::{SYSTEM, host};
 use crate::wait::{SOON, eventually};
 
-/// A spare cluster, for the test whose turn it is. It has only what Kubernetes itself made, now and
-/// again after this is dropped.
+/// A spare cluster, for the test whose turn it is. Now, and again after this is dropped, it has
+/// only what Kubernetes itself created.
 pub struct Clean {
     pub cluster: &'static Cluster,
 }
@@ -77,7 +78,7 @@ fn left(api: &Api) -> Result<Vec<String>> {
     let mut left: Vec<_> = theirs.map(|name| format!("/api/v1/namespaces/{name}")).collect();
     for (group, plural) in KINDS {
         let list = api.request("GET", &format!("{group}/{plural}?labelSelector={OURS}"), "", "")?;
-        // Not every cluster serves each kind.
+        // Not every cluster serves every kind.
         let list: Value = serde_json::from_slice(&list.body).unwrap_or_default();
         left.extend(items(&list).map(|object| match object["metadata"]["namespace"].as_str() {
             Some(namespace) => format!("{group}/namespaces/{namespace}/{plural}/{}", name(object)),
@@ -103,7 +104,7 @@ fn name(object: &Value) -> &str {
 
 /// Kinds whose objects are not deleted with a namespace.
 const KINDS: [(&str, &str); 13] = [
-    // First, because a webhook or a policy that is left refuses other writes.
+    // These come first, because a leftover webhook or policy would refuse other writes.
     ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies"),
     ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings"),
     ("/apis/admissionregistration.k8s.io/v1", "mutatingadmissionpolicies"),

@@ -6,8 +6,8 @@
 //! - [`caller`]: callers that log in to the host; [`oidc`]: issuers of their ID tokens
 //! - [`spare_host`]: a cluster that becomes a host, for one test at a time; [`leftovers`]: removes what a
 //!   test left on it
-//! - [`tool`]: the plugin and kubectl, run to their end or in the background; [`pty`]: on a terminal, with
-//!   its screen
+//! - [`tool`]: the plugin and kubectl, run to completion or in the background; [`pty`]: the same on
+//!   a terminal, with its screen
 //! - [`script`]: executables that the programs run
 //! - [`aged_token`]: tokens that were issued long ago
 //! - [`asking`]: requests during a change
@@ -18,12 +18,12 @@
 //! - [`snapshot`]: a program's output as a text that a test compares word for word
 //! - [`registration`]: registers members on the host; [`managed`]: a member that the controllers manage
 //! - [`http1`], [`http2`]: HTTP exactly as written, for attacks
-//! - [`hostile`]: clients that misbehave; [`good_caller`]: a client that behaves, and measures
-//! - [`own_sidecar`]: a sidecar of one test's own, [`own_service`]: its Service on the host; [`usage`]: the
-//!   resources of a process
-//! - [`own_fleet`]: members that a sidecar of one test's own manages
+//! - [`hostile`]: clients that misbehave; [`good_caller`]: a client that behaves well and measures
+//! - [`own_sidecar`]: one test's own sidecar, [`own_service`]: its Service on the host; [`usage`]:
+//!   the resources of a process
+//! - [`own_fleet`]: members that one test's own sidecar manages
 //! - [`karmada`]: members of Karmada's inventory
-//! - [`own_agent`]: an agent of one test's own, with its tunnel; [`private_network`]: a network without
+//! - [`own_agent`]: one test's own agent, with its tunnel; [`private_network`]: a network without
 //!   inbound connections
 //! - [`front_proxy`]: certificates of the host's front proxy, valid and invalid ones
 //! - [`connect_proxy`]: a CONNECT proxy that records its requests; [`proxy_authority`]: its certificates;
@@ -32,7 +32,7 @@
 //! - [`prometheus`]: a real one that scrapes sidecars; [`monitoring`]: the alert rules and the dashboard
 //! - [`kubeadmiral`]: members of KubeAdmiral's inventory
 //! - [`karmada_host`]: a host whose kube-apiserver asks the authorization webhook about Karmada's agents
-//! - [`karmada_keeper`]: a sidecar that keeps the RBAC of agents on such a host
+//! - [`karmada_keeper`]: a sidecar that maintains the RBAC of agents on such a host
 //! - [`karmada_own`]: Karmada's own server, definitions and agent on such a host
 //! - [`relay`]: a connection that can be cut and restored
 //! - [`turn`]: a lock for one test at a time; [`wait`]: waits for a condition; [`noise`]: bytes that reveal a

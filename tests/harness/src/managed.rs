@@ -57,12 +57,13 @@ impl Managed {
         Ok(Self { name, cluster, api, impersonator, manager })
     }
 
-    /// Restores what [`Self::prepare`] has put on the member and a test has changed.
+    /// Restores what [`Self::prepare`] created on the member and a test has changed.
     pub fn prepare_anew(&self) -> Result<()> {
         apply_manifest(self.cluster)
     }
 
-    /// Whether the sidecar may impersonate this on the member: the impersonator's right, as RBAC names it.
+    /// Whether the sidecar may impersonate this on the member. It is the impersonator's right, in
+    /// the terms of RBAC.
     pub fn may_be(&self, attributes: &Value) -> Result<bool> {
         lets_be(&self.api, attributes)
     }
@@ -113,7 +114,7 @@ fn member_cluster() -> String {
     format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{NAME}")
 }
 
-/// Applies the manifest over all changes of tests, in this process or before it.
+/// Applies the manifest over all changes that tests made, in this process or an earlier one.
 fn apply_manifest(cluster: &Cluster) -> Result<()> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sidecar/deploy/member.yaml");
     let path = path.to_str().context("the path is no text")?;
@@ -130,7 +131,7 @@ fn apply_manifest(cluster: &Cluster) -> Result<()> {
     member.ok(&[&["patch"], &policy[..], &[&audiences.to_string()]].concat()).map(drop)
 }
 
-/// A kube-apiserver takes a moment until it enforces a new policy.
+/// A kube-apiserver takes a moment to enforce a new policy.
 fn policy_in_force(manager: &Api) -> Result<()> {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
@@ -149,7 +150,7 @@ fn policy_in_force(manager: &Api) -> Result<()> {
     })
 }
 
-/// A token of one of our accounts, which outlives any test.
+/// A token of one of our accounts that outlives any test.
 fn token(api: &Api, account: &str) -> Result<String> {
     let path = format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts/{account}/token");
     let request = json!({

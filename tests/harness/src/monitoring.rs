@@ -1,4 +1,5 @@
-//! Reads the alert rules and the dashboard of `sidecar/deploy`, and finds the metrics that they name.
+//! Reads the alert rules and the dashboard of `sidecar/deploy`, and finds the metrics that they
+//! use.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,13 +32,13 @@ pub fn panel_queries() -> Result<Vec<(String, String)>> {
     Ok(queries)
 }
 
-/// The metric families that the alert rules and the dashboard name, without a histogram's suffixes.
+/// The metric families that the alert rules and the dashboard use, without a histogram's suffixes.
 pub fn metrics() -> Result<BTreeSet<String>> {
     Ok(metrics_in(&(alerts()? + &dashboard()?.to_string())))
 }
 
-/// The metrics that a text names. A sidecar's metrics begin with one of a few words, with which nothing else
-/// begins.
+/// The metrics that a text mentions. A sidecar's metrics begin with one of a few words, and nothing
+/// else does.
 pub fn metrics_in(text: &str) -> BTreeSet<String> {
     let name = Regex::new(
         r"\b(apiserver|authentication|authorization|leader_election|mc_sidecar|process|workqueue)_[a-z0-9_]+",

@@ -1,7 +1,7 @@
-//! Transfers large outputs out of a pod by `exec` and `cp`, complete to the last byte. The command in the pod
-//! ends only after all has arrived. kube-apiserver drops what it has not delivered yet when a ping of
-//! kubectl, one every 5 s, arrives after the command's end: plain kubectl then loses megabytes, over SPDY
-//! with exit code 0. No proxy can restore them.
+//! Transfers large outputs out of a pod by `exec` and `cp`, complete to the last byte. The command
+//! in the pod ends only after everything has arrived. kubectl sends a ping every 5 s. If one
+//! arrives after the command's end, kube-apiserver drops what it has not delivered yet: plain
+//! kubectl then loses megabytes, over SPDY with exit code 0. No proxy can restore them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use crate::tool::{Output, Tool};
 use crate::wait::eventually;
 
-/// Sends this to `cat` in a pod, and returns what comes back.
+/// Sends this to `cat` in a pod, and returns what it sends back.
 pub fn echo(plugin: &Tool, pod: &str, sent: &[u8]) -> Result<Output> {
     let cat = format!("cat; {HOLD}");
     let mut running = plugin.start(&["exec", "--stdin", pod, "--", "sh", "-c", &cat])?;
@@ -25,7 +25,7 @@ pub fn echo(plugin: &Tool, pod: &str, sent: &[u8]) -> Result<Output> {
 
 /// Copies a file of this length out of a pod, and returns its content.
 pub fn copy_back(plugin: &Tool, pod: &str, file: &str, length: usize) -> Result<Vec<u8>> {
-    // kubectl runs this script instead of the image's own tar; the PATH of the image is /bin alone.
+    // kubectl runs this script instead of the image's own tar; the image's PATH is only /bin.
     let tar = format!("#!/bin/sh\n/bin/busybox tar \"$@\"; status=$?; {HOLD}; exit $status\n");
     let write = "rm /bin/tar && printf %s \"$1\" >/bin/tar && chmod +x /bin/tar";
     plugin.ok(&["exec", pod, "--", "sh", "-c", write, "sh", &tar])?;

@@ -38,7 +38,7 @@ impl Noise {
         self.left
     }
 
-    /// The next piece, of at most so many bytes; empty at the end.
+    /// The next piece, of at most this many bytes; empty at the end.
     pub fn piece(&mut self, most: usize) -> &'static [u8] {
         let most = usize::try_from(self.left).unwrap_or(most).min(most);
         let piece = &RING[self.at..][..most.min(RING.len() - self.at)];
@@ -60,8 +60,8 @@ impl Noise {
     }
 }
 
-/// Streams of noise are cut from this, each from its own offset on. Its length has no common factor with that
-/// of any buffer.
+/// Streams of noise are cut from this ring, each starting at its own offset. The length of the ring
+/// has no common factor with that of any buffer.
 static RING: LazyLock<Vec<u8>> = LazyLock::new(|| noise(4711, 4 * MEBIBYTE + 37));
 
 /// Pseudorandom numbers, the same for the same seed.

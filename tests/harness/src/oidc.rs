@@ -1,5 +1,6 @@
 //! Two issuers of ID tokens (OpenID Connect Core, section 2) that the host, or another cluster that is a
-//! host, trusts. One server serves both: the keys and the discovery document of each are two fixed answers.
+//! host, trusts. One server serves both: each one's keys and discovery document are two fixed
+//! answers.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -31,7 +32,7 @@ pub fn issuer() -> Result<&'static Issuer> {
     Ok(&of_the_host()?.ours)
 }
 
-/// Another, whose names begin with `other:`.
+/// Another issuer, whose names begin with `other:`.
 pub fn other_issuer() -> Result<&'static Issuer> {
     Ok(&of_the_host()?.other)
 }
@@ -50,7 +51,7 @@ impl Issuer {
         Caller::bearer_at(host, &named(&claims["sub"]), &groups, self.token(claims)?)
     }
 
-    /// A token of these claims; `exp`, unless it is one of them, is in an hour.
+    /// A token with these claims. Unless `exp` is one of them, the token expires in an hour.
     pub fn token(&self, claims: &Value) -> Result<String> {
         let now = now()?;
         let mut all = json!({"iss": self.url, "aud": AUDIENCE, "iat": now, "exp": now + 3600});
@@ -138,14 +139,15 @@ impl Issuers {
     }
 }
 
-/// Lets the bed's host trust one more issuer, an element of `jwt` of an AuthenticationConfiguration.
+/// Lets the bed's host trust one more issuer, an element of `jwt` in an
+/// AuthenticationConfiguration.
 pub fn also_trust(issuer: &Value) -> Result<()> {
     of_the_host()?.trust(Some(issuer))
 }
 
 impl Drop for Issuers {
     fn drop(&mut self) {
-        // The bed may be gone.
+        // The bed may already be gone.
         let _ = self.host.trust_issuers(&json!([]));
     }
 }
@@ -157,7 +159,7 @@ fn of_the_host() -> Result<&'static Issuers> {
     started.as_ref().map_err(|error| anyhow!("{error}"))
 }
 
-/// The two documents of each issuer, below its own path.
+/// The two documents of each issuer, below the issuer's own path.
 fn answer(request: &Request, keys: &[(&'static str, Value)]) -> Vec<Step> {
     let json = |body: &Value| reply("200 OK", "Content-Type: application/json\r\n", &body.to_string());
     let url = format!("https://{}", request.values("host").concat());
@@ -178,7 +180,7 @@ fn answer(request: &Request, keys: &[(&'static str, Value)]) -> Vec<Step> {
     reply("404 Not Found", "", "")
 }
 
-/// The extra that the claim `tenant` becomes.
+/// The extra that is set from the claim `tenant`.
 pub const TENANT: &str = "e2e.example/tenant";
 /// The audience of the tokens.
 const AUDIENCE: &str = "kubectl";

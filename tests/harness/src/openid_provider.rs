@@ -1,5 +1,5 @@
-//! Runs a real OpenID provider (`tests/openid`), with a user who logs in by a password: in a browser, which
-//! is a script around curl, or on another device.
+//! Runs a real OpenID provider (`tests/openid`), with a user who logs in with a password: in a
+//! browser, which is a script around curl, or on another device.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -16,7 +16,7 @@ use crate::oidc::also_trust;
 use crate::proxy_authority::ProxyAuthority;
 use crate::script;
 
-/// The provider, which ends with this process.
+/// The provider. It ends with this process.
 pub struct OpenIdProvider {
     pub url: String,
     _child: Child,
@@ -74,7 +74,7 @@ impl OpenIdProvider {
         }))
     }
 
-    /// How many requests to this path it has answered.
+    /// The number of requests to this path that it has answered.
     pub fn requests(&self, path: &str) -> Result<usize> {
         let path = format!("path={path} ");
         Ok(self.log()?.lines().filter(|line| line.contains(&path)).count())
@@ -84,7 +84,8 @@ impl OpenIdProvider {
         Ok(fs::read_to_string(self.folder.path().join("log"))?)
     }
 
-    /// A folder with a browser, for PATH: its user logs in wherever it is sent, and it records the address.
+    /// A folder with a browser, for PATH. Its user logs in wherever the browser is sent, and it
+    /// records the address.
     pub fn browser(&self) -> Result<PathBuf> {
         let folder = self.folder.path().join("bin");
         script::write(&folder.join("xdg-open"), &self.script(BROWSER))?;
@@ -106,8 +107,8 @@ impl OpenIdProvider {
     }
 
     fn script(&self, text: &str) -> String {
-        // OpenSSL takes rcgen's certificate for its own issuer, so curl does not verify the server, which is
-        // known here.
+        // OpenSSL regards rcgen's certificate as its own issuer, so curl does not verify the
+        // server, which is known here.
         let head = format!(
             "#!/usr/bin/env bash\nset -euo pipefail\nfolder='{}' issuer='{}'\n",
             self.folder.path().display(),

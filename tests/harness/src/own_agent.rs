@@ -1,5 +1,5 @@
-//! Runs an agent of one test's own: the bed's program, which carries a member's connections to the host as
-//! the agent of another registered cluster. The member is one of the bed's, by a second name.
+//! Runs one test's own agent: the bed's program, which carries a member's connections to the host
+//! as the agent of another registered cluster. The member is one of the bed's, under a second name.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -28,18 +28,18 @@ pub struct Difference<'a> {
     pub server: Option<String>,
     /// The certificate authority of that server.
     pub ca: Option<String>,
-    /// More files in the connection's folder.
+    /// Additional files in the connection's folder.
     pub keys: &'a [(&'a str, &'a str)],
     /// Flags after all others.
     pub flags: &'a [&'a str],
-    /// Another program than that of the bed's sidecar.
+    /// A program other than that of the bed's sidecar.
     pub program: Option<&'a Path>,
     /// The words before the program, for example to enter a network namespace.
     pub within: &'a [&'a str],
 }
 
 impl Difference<'_> {
-    /// The difference of an agent that dials sidecars, or a proxy in front of them.
+    /// The difference for an agent that dials sidecars, or a proxy in front of them.
     pub fn to_sidecar(url: &str) -> Result<Self> {
         Ok(Self {
             server: Some(url.to_owned()),
@@ -92,12 +92,12 @@ pub fn register(name: &str, namespace: &str, data: &Value) -> Result<()> {
     register_in(namespace, name, &data)
 }
 
-/// The keys of the Secret by which the bed's sidecar reaches a member.
+/// The keys of the Secret with which the bed's sidecar reaches a member.
 pub fn own_data(member: &Cluster) -> Result<Value> {
     data_of(&member.name)
 }
 
-/// The same for a member by its name.
+/// The same for a member, given its name.
 pub fn data_of(member: &str) -> Result<Value> {
     let secret = host()?.get(&format!("/api/v1/namespaces/{SYSTEM}/secrets/{member}.member"))?;
     let data = secret["data"].as_object().context("the member's Secret has no data")?;
@@ -223,7 +223,7 @@ impl Drop for OwnAgent {
     }
 }
 
-/// A silent tunnel ends after 25 s, and counts as lost some time after that.
+/// A silent tunnel ends after 25 s, and counts as lost a while after that.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
 /// The API of the host as this agent's account.

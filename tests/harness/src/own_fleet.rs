@@ -88,7 +88,7 @@ impl OwnFleet {
         self.sidecar_with(&Difference { flags: &flags, ..*difference })
     }
 
-    /// Registers a member; `data` are its Secret's keys.
+    /// Registers a member; `data` has its Secret's keys.
     pub fn register(&self, name: &str, data: &Value) -> Result<()> {
         register_in(&self.namespace, name, data)
     }

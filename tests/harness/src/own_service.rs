@@ -1,4 +1,4 @@
-//! Creates a Service on the bed's host that leads to a sidecar of a test's own, for APIServices.
+//! Creates a Service on the bed's host that points to a test's own sidecar, for APIServices.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};

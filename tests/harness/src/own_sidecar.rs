@@ -1,5 +1,5 @@
-//! Runs a sidecar of one test's own: the bed's program with the bed's credentials on ports of its own. It is
-//! for tests that would disturb others, and for measurements.
+//! Runs one test's own sidecar: the bed's program with the bed's credentials on separate ports. It
+//! is for tests that would disturb others, and for measurements.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -24,13 +24,13 @@ pub struct Difference<'a> {
     pub flags: &'a [&'a str],
     /// Another address of the host; the host's certificate is still verified for its own name.
     pub host: Option<SocketAddr>,
-    /// The most files that it may have open.
+    /// The maximum number of files that it may have open.
     pub open_files: Option<u32>,
     /// The log level (`RUST_LOG`).
     pub log: Option<&'a str>,
-    /// Another program than the bed's.
+    /// A program other than the bed's.
     pub program: Option<&'a Path>,
-    /// Another interval of the checks whether it is ready, to measure its start.
+    /// Another interval for checking whether it is ready, to measure its start.
     pub checked_every: Option<Duration>,
 }
 
@@ -100,7 +100,7 @@ impl OwnSidecar {
         Ok(plain_get(&self.sidecar.admin, path)?.status())
     }
 
-    /// A metric's value: the sum of all lines that begin so.
+    /// A metric's value: the sum of all lines that begin with this.
     pub fn metric(&self, line: &str) -> Result<f64> {
         let text = plain_get(&self.sidecar.admin, "/metrics")?.text();
         let values =
@@ -135,7 +135,7 @@ impl OwnSidecar {
         checked_every(pace, "a sidecar of its own is ready", SOON, || {
             let log = self.log()?;
             if let Some(status) = self.child.try_wait()? {
-                // The log has the reason; another attempt would not change it.
+                // The log contains the reason. Another attempt would not change it.
                 return Ok(Some(Err(anyhow::anyhow!("it ended with {status}: {log}"))));
             }
             let serving = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -157,7 +157,7 @@ impl Drop for OwnSidecar {
     }
 }
 
-/// Whether one of these flags has the same name, whatever its value.
+/// Whether one of these flags has the same name, with any value.
 pub(crate) fn names(flags: &[&str], other: &str) -> bool {
     let name = |flag: &str| flag.split('=').next().map(str::to_owned);
     flags.iter().any(|flag| name(flag) == name(other))
@@ -170,7 +170,7 @@ fn arguments(pid: u32) -> Result<Vec<String>> {
     words.map(|word| Ok(String::from_utf8(word.to_vec())?)).collect()
 }
 
-/// A kubeconfig whose cluster has another address, and is verified by its own name.
+/// A kubeconfig whose cluster has another address, but is still verified by its own name.
 fn elsewhere(kubeconfig: &[u8], address: SocketAddr) -> Result<String> {
     let mut config: Value = serde_json::from_slice(kubeconfig)?;
     let cluster = &mut config["clusters"][0]["cluster"];

@@ -15,8 +15,8 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 use crate::http1::SIDECAR_NAME;
 
-/// The first line of the answer; none if the replica closes the connection first. `certificate` is the path
-/// of `.crt` and `.key` without these.
+/// The first line of the answer; none if the replica closes the connection first. `certificate` is
+/// the path of the `.crt` and `.key` files without the extension.
 pub fn ask(
     address: SocketAddr,
     ca: &Path,

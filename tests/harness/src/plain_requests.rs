@@ -1,4 +1,4 @@
-//! Sends reads and watches of a caller directly to a sidecar of the test's own.
+//! Sends a caller's reads and watches directly to the test's own sidecar.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::http1::{Connection, Response};
 use crate::own_sidecar::OwnSidecar;
 use crate::wait::{SOON, eventually};
 
-/// A GET by HTTP/1.1, after which the connection closes.
+/// A GET over HTTP/1.1, after which the connection closes.
 pub fn request(caller: &Caller, path: &str) -> String {
     let authorization = caller.authorization();
     format!("GET {path} HTTP/1.1\r\nHost: x\r\n{authorization}Connection: close\r\n\r\n")

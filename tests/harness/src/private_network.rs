@@ -1,6 +1,7 @@
-//! A network without inbound connections: a network namespace whose firewall drops every packet but those of
-//! connections that began inside. Two addresses can be reached from there: the host's and, by an address that
-//! exists nowhere else, one member's. It needs root, and the bed's own network.
+//! A network without inbound connections: a network namespace whose firewall drops every packet
+//! except for those of connections that began inside. Two addresses can be reached from there: the
+//! host's and, under an address that exists nowhere else, one member's. It needs root, and the
+//! bed's own network.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Command, Output, Stdio};
@@ -76,7 +77,7 @@ impl PrivateNetwork {
         Ok(network)
     }
 
-    /// The words before a program that is to run in it.
+    /// The words to put before a program that should run in it.
     pub fn within(&self) -> [String; 2] {
         ["nsenter".to_owned(), format!("--net=/run/netns/{}", self.name)]
     }

@@ -1,5 +1,5 @@
-//! Makes a spare cluster a host with an installation of its own, whose sidecar is a process: for tests that
-//! destroy the registry, which all tests of the bed's host share.
+//! Makes a spare cluster a host with its own installation, whose sidecar is a process. It is for
+//! tests that destroy the registry, which all tests on the bed's host share.
 
 use std::fs;
 use std::path::Path;
@@ -82,9 +82,9 @@ impl ProcessHost {
         self.api.apply(&format!("{MEMBER_CLUSTERS}/{name}"), &cluster).map(drop)
     }
 
-    /// The agent of a member that is registered so.
+    /// The agent of a member that is registered in this way.
     pub fn agent(&self, name: &str) -> Result<OwnAgent> {
-        // The account on the bed's host is not used: the token below replaces that of it.
+        // The account on the bed's host is not used: the token below replaces that account's token.
         account(name)?;
         let request = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600},

@@ -16,7 +16,7 @@ use crate::http1::{SIDECAR_NAME, plain_get};
 use crate::own_sidecar::OwnSidecar;
 use crate::wait::{SOON, eventually};
 
-/// The process. It is killed when it is dropped.
+/// The process. It is killed when this is dropped.
 pub struct Prometheus {
     url: String,
     child: Child,
@@ -91,7 +91,7 @@ impl Prometheus {
             .collect())
     }
 
-    /// Waits until each rule was evaluated, and is without an error.
+    /// Waits until each rule has been evaluated without an error.
     pub fn until_rules_are_evaluated(&self) -> Result<()> {
         eventually("each rule was evaluated", SOON, || {
             let answer = self.get("/api/v1/rules")?;
@@ -148,7 +148,7 @@ fn config(sidecars: &[&OwnSidecar]) -> Result<String> {
     .to_string())
 }
 
-/// The text with every byte escaped that is not a letter or a digit.
+/// The text, with every byte escaped that is not a letter or a digit.
 fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         let _ = if byte.is_ascii_alphanumeric() {

@@ -44,14 +44,14 @@ impl ProxyAuthority {
         self.sign(&["client"], ExtendedKeyUsagePurpose::ClientAuth)
     }
 
-    /// The keys of a member's Secret for a proxy of this authority, with this client certificate.
+    /// The keys of a member's Secret for a proxy with this authority, with this client certificate.
     pub fn secret_keys(&self, client: &Signed) -> Value {
         json!({
             "proxy-ca.crt": self.pem(), "proxy-tls.crt": client.certificate, "proxy-tls.key": client.key,
         })
     }
 
-    /// Accepts only clients with a certificate of this authority.
+    /// Accepts only clients with a certificate from this authority.
     pub(crate) fn acceptor(&self, name: &str) -> Result<TlsAcceptor> {
         let Signed { certificate, key } = self.server(&[name])?;
         let mut roots = RootCertStore::empty();

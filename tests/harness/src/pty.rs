@@ -34,7 +34,7 @@ impl Terminal {
         Self::of(&command, rows, columns)
     }
 
-    /// The same for any program, in the command's own environment and nothing else; `TERM` is xterm by
+    /// The same for any program, with only the command's own environment; `TERM` is xterm by
     /// default.
     pub fn of(wanted: &Command, rows: u16, columns: u16) -> Result<Self> {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
@@ -60,7 +60,7 @@ impl Terminal {
         let (sender, output) = channel();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // The end of a terminal is an error (EIO), which counts as an end of file.
+            // The end of a terminal is an error (EIO), which counts as end of file.
             while let Ok(length @ 1..) = reader.read(&mut buffer) {
                 if sender.send(buffer[..length].to_vec()).is_err() {
                     break;
@@ -80,7 +80,7 @@ impl Terminal {
         Ok(self.controller.write_all(text.as_bytes())?)
     }
 
-    /// Waits until it has written this.
+    /// Waits until the program has written this.
     pub fn wait_for(&mut self, text: &str, deadline: Duration) -> Result<()> {
         self.wait_until(text, deadline, |terminal| contains(&terminal.seen, text))
     }
@@ -123,7 +123,7 @@ impl Terminal {
         self.wait_for_end(deadline)
     }
 
-    /// The same, to look at the terminal afterwards.
+    /// The same, for callers that look at the terminal afterwards.
     pub fn wait_for_end(&mut self, deadline: Duration) -> Result<(i32, String)> {
         let begin = Instant::now();
         loop {
@@ -141,7 +141,7 @@ impl Terminal {
         Ok(self.end(deadline)?.0)
     }
 
-    /// The screen as a user sees it, without the empty lines at its end.
+    /// The screen as a user sees it, without the empty lines at the end.
     pub fn screen(&self) -> String {
         let lines = self.screen.screen().rows(0, u16::MAX);
         let text: String = lines.map(|line| format!("{}\n", line.trim_end())).collect();

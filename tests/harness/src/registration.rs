@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use crate::bed::{SYSTEM, host};
 
-/// Registers a member on the host; `data` are its Secret's keys.
+/// Registers a member on the host; `data` has its Secret's keys.
 pub fn register(name: &str, data: &Value) -> Result<()> {
     register_in(SYSTEM, name, data)
 }
 
-/// The same with its Secret in the namespace of a sidecar of the test's own.
+/// The same with its Secret in the namespace of the test's own sidecar.
 pub fn register_in(namespace: &str, name: &str, data: &Value) -> Result<()> {
     secret(namespace, &format!("{name}.member"), data)?;
     host()?.apply(

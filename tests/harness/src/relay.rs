@@ -1,4 +1,5 @@
-//! A TCP relay that can be cut and restored, or be slow. Bytes pass both ways until it is cut.
+//! A TCP relay that can be cut and restored, or be slow. Bytes pass in both directions until it is
+//! cut.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -27,7 +28,7 @@ impl Relay {
         Self::at(bed()?.address, server)
     }
 
-    /// The same, with answers that arrive later by this delay.
+    /// The same, with answers delayed by this time.
     pub fn slow(server: &str, delay: Duration) -> Result<Self> {
         Self::with(bed()?.address, server, delay)
     }
@@ -37,8 +38,8 @@ impl Relay {
         Self::with(address, server, Duration::ZERO)
     }
 
-    /// A relay to these servers in rotation, as a load balancer does it. With none, every connection ends at
-    /// once.
+    /// A relay to these servers in rotation, like a load balancer. Without any server, every
+    /// connection ends at once.
     pub fn between(servers: &[&str]) -> Result<Self> {
         Self::to_each(bed()?.address, servers, Duration::ZERO)
     }
@@ -66,13 +67,13 @@ impl Relay {
         Ok(Self { address, open, targets, _runtime: runtime })
     }
 
-    /// Leads new connections to these from now on.
+    /// From now on, connects new connections to these servers.
     pub fn lead_to(&self, servers: &[&str]) -> Result<()> {
         self.targets.send_replace(parse(servers)?);
         Ok(())
     }
 
-    /// Ends every connection, and from now on each new one at once.
+    /// Ends every connection, and from now on ends each new one at once.
     pub fn cut(&self) {
         self.open.send_replace(false);
     }
@@ -110,7 +111,7 @@ async fn carry(
     Ok(())
 }
 
-/// Passes each piece on when it is due, and reads the next ones meanwhile.
+/// Passes each piece on when it is due, and reads the next ones in the meantime.
 async fn answer(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Duration) -> std::io::Result<()> {
     let (sender, mut pieces) = mpsc::channel(PIECES);
     let reading = async move {
@@ -132,5 +133,5 @@ async fn answer(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Duration
     tokio::try_join!(reading, writing).map(drop)
 }
 
-/// The most pieces that are delayed at once.
+/// The maximum number of pieces that are delayed at once.
 const PIECES: usize = 1024;

@@ -1,5 +1,5 @@
-//! A scene of one test: a namespace of its name on a member, and rights of its own. Nothing is removed
-//! afterwards: the bed is removed as a whole.
+//! The scene of one test: a namespace on a member with the test's name, and its own rights. Nothing
+//! is removed afterwards: the bed is removed as a whole.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -47,7 +47,8 @@ impl Scene {
         self.allow(caller)
     }
 
-    /// On the host: these verbs on the proxies of these clusters; of all when none is named.
+    /// On the host: grants these verbs on the proxies of these clusters, or of all if none is
+    /// given.
     pub fn let_in(&self, caller: &Caller, clusters: &[&str], verbs: &[&str]) -> Result<()> {
         let mut rule = json!({"apiGroups": [PROXY_GROUP], "resources": ["clusters/proxy"], "verbs": verbs});
         if !clusters.is_empty() {
@@ -67,7 +68,7 @@ impl Scene {
         Ok(())
     }
 
-    /// On the host: get, list and watch of the clusters.
+    /// On the host: grants get, list and watch of the clusters.
     pub fn let_list(&self, caller: &Caller) -> Result<()> {
         let rule = json!({
             "apiGroups": [PROXY_GROUP], "resources": ["clusters", "clusters/proxy"], "verbs": ["get", "list", "watch"],
@@ -77,7 +78,7 @@ impl Scene {
         grant(&self.host, &format!("{}-{}-list", self.name, tag(caller)), caller, &rule, &attributes)
     }
 
-    /// On the member: everything in the namespace.
+    /// On the member: grants everything in the namespace.
     pub fn allow(&self, caller: &Caller) -> Result<()> {
         let (role, binding) = ("roles", "rolebindings");
         let path = |kind: &str, name: &str| {
@@ -91,7 +92,7 @@ impl Scene {
         granted(&self.api, caller, &attributes)
     }
 
-    /// A pod of the scene, running. `command` is run by sh.
+    /// Starts a pod of the scene. `command` is run by sh.
     pub fn pod(&self, name: &str, command: &str) -> Result<()> {
         self.start_pod(name, &json!({"command": ["sh", "-c", command]}))
     }
@@ -124,7 +125,7 @@ impl Scene {
     }
 }
 
-/// Every verb of clusters/proxy, as `kubectl-mc-edit` has them.
+/// Every verb of clusters/proxy, as in `kubectl-mc-edit`.
 pub const EVERY_VERB: &[&str] = &["get", "create", "update", "patch", "delete"];
 
 const PROXY_GROUP: &str = "proxy.kubectl-mc.dev";
@@ -158,7 +159,7 @@ fn rbac_binding(role_kind: &str, name: &str, user: &str) -> Value {
     })
 }
 
-/// A caller's name where only a DNS label is allowed.
+/// A caller's name for places where only a DNS label is allowed.
 fn tag(caller: &Caller) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     caller.user.chars().map(plain).collect()

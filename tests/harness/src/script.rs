@@ -1,6 +1,7 @@
-//! Writes scripts that the tested programs run. A process of its own writes them: if the test's process had
-//! the file open for writing, a program that another test starts at that moment would inherit the open file,
-//! and running the script would fail with `ETXTBSY`, "Text file busy" (execve(2)).
+//! Writes scripts that the tested programs run. A separate process writes them: if the test's
+//! process had the file open for writing, a program that another test starts at that moment would
+//! inherit the open file, and running the script would fail with `ETXTBSY`, "Text file busy"
+//! (execve(2)).
 
 use std::io::Write;
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// Writes an executable file, and its folder if there is none.
+/// Writes an executable file, and creates its folder if there is none.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::create_dir_all(path.parent().context("no folder")?)?;
     let mut writer = Command::new("sh")

@@ -6,7 +6,7 @@ use regex::Regex;
 use crate::tool::Output;
 
 impl Output {
-    /// Exit code, standard output and standard error.
+    /// The exit code, standard output and standard error.
     pub fn rendered(&self) -> String {
         render(self.code, &self.text(), &self.stderr)
     }
@@ -25,7 +25,7 @@ pub fn render(code: i32, stdout: &str, stderr: &str) -> String {
 fn steady(text: &str) -> String {
     let mut text = text.to_owned();
     for (pattern, name) in VOLATILE {
-        // The patterns are constants, and every test that uses them tries them.
+        // The patterns are constants, and every test that uses them checks that they compile.
         if let Ok(pattern) = Regex::new(pattern) {
             text = pattern.replace_all(&text, *name).into_owned();
         }

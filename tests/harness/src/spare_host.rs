@@ -15,7 +15,7 @@ use crate::leftovers::Clean;
 use crate::tool::Tool;
 use crate::turn::Turn;
 
-/// A cluster with a node, without any installation now and again after this is dropped.
+/// A cluster with a node. Now, and again after this is dropped, it has no installation.
 pub struct SpareHost {
     pub cluster: &'static Cluster,
     _clean: Clean,
@@ -46,8 +46,8 @@ impl SpareHost {
     }
 }
 
-/// Every object of a cluster: `kind namespace name`. Events and the Leases of nodes are left out, since they
-/// change by themselves.
+/// Every object of a cluster, as `kind namespace name`. Events and the Leases of nodes are left
+/// out, since they change by themselves.
 pub fn listing(cluster: &Cluster) -> Result<BTreeSet<String>> {
     let kubectl = Tool::admin(cluster)?;
     let kinds = kubectl.ok(&["api-resources", "--verbs=list,delete", "-o", "name"])?;

@@ -1,5 +1,5 @@
-//! Runs the command line programs: the plugin and kubectl. Each has its own home, cache and environment, so
-//! that no test depends on another's or on the machine's.
+//! Runs the command line programs: the plugin and kubectl. Each has its own home, cache and
+//! environment, so that no test depends on those of another or of the machine.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -24,7 +24,7 @@ pub struct Tool {
     leading: Vec<OsString>,
     environment: BTreeMap<OsString, OsString>,
     home: Arc<TempDir>,
-    /// Kept, because its kubeconfig is removed with it.
+    /// This is kept, because the caller's kubeconfig is removed with it.
     caller: Option<Caller>,
 }
 
@@ -34,8 +34,8 @@ impl Tool {
         Self::client(program.to_owned(), caller)
     }
 
-    /// The plugin as in a pod of the host: no kubeconfig, and a service account's credential where Kubernetes
-    /// mounts it. A mount namespace is enough for that.
+    /// The plugin as in a pod of the host: without a kubeconfig, and with a service account's
+    /// credential where Kubernetes mounts it. A mount namespace is enough for that.
     pub fn plugin_in_pod(program: &Path, caller: &Caller) -> Result<Self> {
         let host = &bed()?.host;
         let token = caller.token.as_deref().context("the caller has no token")?;
@@ -106,7 +106,7 @@ impl Tool {
         self
     }
 
-    /// With another variable, or another value of one.
+    /// Sets an additional variable, or another value for one.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.environment.insert(name.into(), value.as_ref().to_owned());
@@ -125,24 +125,24 @@ impl Tool {
         self.home.path()
     }
 
-    /// Runs it to its end.
+    /// Runs it until it ends.
     pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Output> {
         self.run_with_input(arguments, b"")
     }
 
-    /// Runs it to its end with something on its standard input.
+    /// Runs it until it ends, with something on its standard input.
     pub fn run_with_input<S: AsRef<OsStr>>(&self, arguments: &[S], input: &[u8]) -> Result<Output> {
         let mut running = self.start(arguments)?;
         let mut stdin = running.stdin.take().context("no standard input")?;
         let input = input.to_owned();
-        // A program that does not read all input is judged by its exit code, not by our broken pipe.
+        // For a program that does not read all input, its exit code counts, not our broken pipe.
         let writer = std::thread::spawn(move || stdin.write_all(&input));
         let output = running.finish(PATIENCE)?;
         let _ = writer.join();
         Ok(output)
     }
 
-    /// Runs it to its end, which must be a success, and returns its standard output.
+    /// Runs it until it ends, which must be with success, and returns its standard output.
     pub fn ok<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String> {
         self.run(arguments)?.success()
     }
@@ -197,7 +197,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Waits until its standard output holds this.
+    /// Waits until its standard output contains this.
     pub fn wait_for(&mut self, text: &str, deadline: Duration) -> Result<()> {
         self.wait_until(text, deadline, |stdout, _| contains(stdout, text))
     }
@@ -221,7 +221,7 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for so long, and fails if it ends.
+    /// Waits this long, and fails if the program ends.
     pub fn stays(&mut self, duration: Duration) -> Result<()> {
         let begin = Instant::now();
         while begin.elapsed() < duration {
@@ -259,7 +259,7 @@ impl Running {
         })
     }
 
-    /// Receives its next output; true if it has closed both its outputs.
+    /// Receives its next output. Returns true if it has closed both its outputs.
     fn receive(&mut self, patience: Duration) -> Result<bool> {
         match self.events.recv_timeout(patience) {
             Ok((true, bytes)) => self.stdout.extend(bytes),
@@ -332,5 +332,6 @@ pub fn contains(bytes: &[u8], text: &str) -> bool {
 /// The exit code that is shown for a program that a signal killed.
 const KILLED: i32 = -1;
 
-/// How long a program may take on a busy machine. It only ends what hangs: a test of a time measures it.
+/// How long a program may take on a busy machine. This only ends programs that hang: tests of
+/// durations measure them.
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -1,4 +1,4 @@
-//! A lock that one test has at a time, among all processes of tests that share the bed.
+//! A lock that one test has at a time, across all test processes that share the bed.
 
 use std::fs::{self, File};
 

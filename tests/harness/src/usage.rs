@@ -16,7 +16,7 @@ pub fn peak(pid: u32) -> Result<usize> {
     kilobytes(pid, "VmHWM:")
 }
 
-/// CPU time since it began, including its ended threads.
+/// CPU time since it began, including threads that have ended.
 pub fn cpu(pid: u32) -> Result<Duration> {
     let stat = read(pid, "stat")?;
     let ticks = ticks(&stat).with_context(|| format!("not a stat: {stat}"))?;
@@ -28,7 +28,7 @@ pub fn open_files(pid: u32) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
 }
 
-/// Lets this process, and those that it starts, have so many files open. It is an error if the machine does
+/// Lets this process and its children have this many files open. It is an error if the machine does
 /// not allow it: with fewer files, a test would show something else.
 pub fn room_for_files(files: u64) -> Result<()> {
     let hard = getrlimit(Resource::Nofile).maximum;

@@ -1,5 +1,6 @@
-//! A server at an address that can vanish from the network, like a machine that loses power: packets that are
-//! sent there get no answer, also on open connections. It needs root, and the bed's own network.
+//! A server at an address that can vanish from the network, like a machine that loses power:
+//! packets that are sent there get no answer, not even on open connections. It needs root, and the
+//! bed's own network.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -15,7 +16,7 @@ pub struct Vanishing {
 }
 
 impl Vanishing {
-    /// A relay to `https://address:port`, at an address of its own; `number` must be unique.
+    /// A relay to `https://address:port`, at its own address; `number` must be unique.
     pub fn to(server: &str, number: u8) -> Result<Self> {
         let address = Ipv4Addr::new(10, 88, 200, number);
         ip("add", address)?;
@@ -37,7 +38,7 @@ impl Vanishing {
 
 impl Drop for Vanishing {
     fn drop(&mut self) {
-        // It may have vanished.
+        // It may already have vanished.
         let _ = ip("del", self.address);
     }
 }

@@ -1,5 +1,5 @@
-//! Waits for a condition. The interval only sets how often the condition is checked: a test always waits for
-//! an event, with a deadline after which it fails.
+//! Waits for a condition. The interval only determines how often the condition is checked: a test
+//! always waits for an event, and fails after a deadline.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ pub fn eventually<T>(what: &str, deadline: Duration, ask: impl FnMut() -> Result
     checked_every(PACE, what, deadline, ask)
 }
 
-/// The same with another interval, for times that are measured.
+/// The same with another interval, for durations that are measured.
 pub fn checked_every<T>(
     pace: Duration,
     what: &str,
@@ -35,7 +35,7 @@ pub fn checked_every<T>(
 /// Timeout on a busy machine for anything that should take moments.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// The interval of most checks: each costs time that the checked program needs.
+/// The interval of most checks. Each check takes time away from the checked program.
 pub(crate) const PACE: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub struct Bed {
     pub netns: Option<String>,
     /// The address by which others in the bed reach this machine: the bridge's, or 127.0.0.1.
     pub address: IpAddr,
-    /// kube-apiserver, kubectl, agnhost …
+    /// The folder of kube-apiserver, kubectl, agnhost …
     pub bin: PathBuf,
     pub host: Cluster,
     pub members: BTreeMap<String, Cluster>,
@@ -38,7 +38,7 @@ pub struct Bed {
     pub sidecar: Option<Sidecar>,
     /// The socket to which kube-apiservers and the sidecar send traces.
     pub collector: Option<PathBuf>,
-    /// Parts of the request that cannot be had here, with the reason.
+    /// Parts of the request that are not possible here, with the reason.
     pub skipped: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl Bed {
         cluster.or_else(|| self.spares.get(name)).with_context(|| format!("no such cluster: {name}"))
     }
 
-    /// Starts Karmada's aggregated API server for a cluster, until it is stopped.
+    /// Starts Karmada's aggregated API server for a cluster. It runs until it is stopped.
     pub fn start_karmada(&self, cluster: &Cluster) -> Result<Karmada> {
         programs::build_karmada()?;
         let site = Site { id: &self.id, dir: &self.dir, loopback: self.netns.is_none(), tracing: None };
@@ -78,7 +78,7 @@ impl Bed {
         Ok(name)
     }
 
-    /// A command that runs in the bed, and ends with it at the latest.
+    /// A command that runs in the bed, and ends with the bed at the latest.
     pub fn command(&self, command: &[OsString]) -> Result<Command> {
         let (program, args) = command.split_first().context("no command")?;
         let mut command = Command::new(program);
@@ -102,7 +102,7 @@ impl Bed {
             (TESTBED, self.dir.clone().into()),
             ("KUBECONFIG", self.host.kubeconfig.clone().into()),
             ("PATH", joined(self.bin.as_os_str(), ":", inherited("PATH"))),
-            // A proxy of the machine's network cannot reach the bed's addresses.
+            // A proxy in the machine's network cannot reach the bed's addresses.
             ("NO_PROXY", joined(direct, ",", inherited("NO_PROXY"))),
             ("no_proxy", joined(direct, ",", inherited("no_proxy"))),
         ]
@@ -128,9 +128,9 @@ pub struct Cluster {
     pub audit_log: PathBuf,
     /// The name of its node.
     pub node: Option<String>,
-    /// Its etcd, for other programs that keep their objects there.
+    /// Its etcd, for other programs that store their objects there.
     pub etcd: String,
-    /// Karmada's aggregated API server, where the bed was asked for one.
+    /// Karmada's aggregated API server, if the bed was asked for one.
     pub karmada: Option<Karmada>,
 }
 
@@ -142,7 +142,7 @@ impl Cluster {
     }
 
     /// Configures the issuers whose ID tokens the host accepts from now on: `jwt` of an
-    /// AuthenticationConfiguration. It takes some seconds until the host has fetched the keys of all of them.
+    /// AuthenticationConfiguration. The host takes some seconds to fetch the keys of all of them.
     pub fn trust_issuers(&self, jwt: &Value) -> Result<()> {
         let config = json!({
             "apiVersion": control_plane::AUTHENTICATION_API, "kind": "AuthenticationConfiguration", "jwt": jwt,
@@ -153,7 +153,7 @@ impl Cluster {
         Ok(fs::rename(new, self.dir.join(control_plane::AUTHENTICATION))?)
     }
 
-    /// Stops the kube-apiserver, until it is restarted.
+    /// Stops the kube-apiserver. It stays stopped until it is restarted.
     pub fn stop_apiserver(&self) -> Result<()> {
         control_plane::stop_apiserver(&self.dir)
     }
@@ -168,13 +168,13 @@ impl Cluster {
         control_plane::apiserver_pid(&self.dir)
     }
 
-    /// The same with more flags, until it is restarted again; `!--flag` removes one.
+    /// The same with additional flags, until it is restarted again; `!--flag` removes one.
     pub fn restart_apiserver_with(&self, flags: &[&str]) -> Result<()> {
         control_plane::restart_apiserver(&self.dir, &self.server, &self.ca_certificate, None, flags)
     }
 
-    /// The same with name resolution by the file `hosts` of the cluster's folder (hosts(5)) instead of the
-    /// machine's. That file may be rewritten while the kube-apiserver runs.
+    /// The same with names resolved by the file `hosts` in the cluster's folder (hosts(5)) instead
+    /// of the machine's file. That file may be rewritten while the kube-apiserver runs.
     pub fn restart_apiserver_with_hosts(&self, hosts: &str, flags: &[&str]) -> Result<()> {
         control_plane::restart_apiserver(&self.dir, &self.server, &self.ca_certificate, Some(hosts), flags)
     }
@@ -183,7 +183,8 @@ impl Cluster {
 /// Karmada's aggregated API server of a cluster: it serves `cluster.karmada.io`.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Karmada {
-    /// `https://address:port` of the server itself; it takes the cluster's certificates and tokens.
+    /// `https://address:port` of the server itself. It accepts the cluster's certificates and
+    /// tokens.
     pub url: String,
     pub ca_certificate: PathBuf,
     pub log: PathBuf,
@@ -198,12 +199,13 @@ impl Karmada {
         ["front-client.crt", "front-client.key"].map(|name| self.dir.join(name))
     }
 
-    /// Stops it, until it is restarted.
+    /// Stops it. It stays stopped until it is restarted.
     pub fn stop(&self) -> Result<()> {
         karmada::stop(self)
     }
 
-    /// Stops it and starts it again with more flags, until it is restarted again; `!--flag` removes one.
+    /// Stops it and starts it again with additional flags, until it is restarted again; `!--flag`
+    /// removes one.
     pub fn restart_with(&self, flags: &[&str]) -> Result<()> {
         karmada::restart_with(self, flags)
     }

@@ -1,4 +1,5 @@
-//! Creates certificate authorities and the certificates that they sign, in-process, all with P-256 keys.
+//! Creates certificate authorities and the certificates that they sign within this process, all
+//! with P-256 keys.
 
 mod client;
 
@@ -29,7 +30,7 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// Makes a new one.
+    /// Creates a new one.
     pub(crate) fn create(name: &str, dir: &Path, stem: &str) -> Result<Self> {
         let pair = new_key()?;
         let params = authority_params(name);
@@ -66,8 +67,8 @@ impl Authority {
         Ok(())
     }
 
-    /// Writes a serving certificate for names, addresses and URIs (`kubectl-mc:…`), which is valid for a
-    /// client too, to `<stem>.crt` and `<stem>.key`.
+    /// Writes a serving certificate for names, addresses and URIs (`kubectl-mc:…`), which is also
+    /// valid for a client, to `<stem>.crt` and `<stem>.key`.
     pub(crate) fn serving_files(&self, names: &[&str], dir: &Path, stem: &str) -> Result<()> {
         let (uris, names): (Vec<_>, Vec<_>) = names.iter().partition(|name| name.starts_with("kubectl-mc:"));
         let names = names.into_iter().map(str::to_owned).collect::<Vec<_>>();

@@ -105,7 +105,8 @@ pub(crate) fn start(site: &Site<'_>, plan: &ClusterPlan) -> Result<Cluster> {
     })
 }
 
-/// Waits until the controllers run: the default namespace then has its service account, which pods need.
+/// Waits until the controllers run. The default namespace then has its service account, which pods
+/// need.
 pub(crate) fn controllers_work(kubectl: &Kubectl) -> Result<()> {
     kubectl.run(&["wait", "--for=create", "serviceaccount/default", "--timeout=120s"]).map(drop)
 }
@@ -114,7 +115,8 @@ pub(crate) fn stop_apiserver(dir: &Path) -> Result<()> {
     process::stop(dir, APISERVER).map(drop)
 }
 
-/// `hosts`: the names that it resolves besides the DNS (hosts(5)), instead of the machine's own file.
+/// `hosts`: the names that it resolves in addition to the DNS (hosts(5)), instead of the machine's
+/// own file.
 pub(crate) fn restart_apiserver(
     dir: &Path,
     server: &str,
@@ -194,7 +196,8 @@ const APISERVER: &str = "kube-apiserver";
 /// The apiserver's user at kubelets.
 pub(crate) const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
 
-/// All requests but reads of leases. Metadata show the caller and the action, also of impersonation.
+/// All requests except for reads of leases. The metadata show the caller and the action, even with
+/// impersonation.
 const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -212,11 +215,12 @@ ulrike-token,ulrike,uid-ulrike,\"dev,ops\"
 theo-token,theo,uid-theo
 ";
 
-/// The file with the issuers whose ID tokens the host accepts; the host reads it again when it changes.
+/// The file with the issuers whose ID tokens the host accepts. The host reads it again when it
+/// changes.
 pub(crate) const AUTHENTICATION: &str = "authentication.yaml";
 /// The API version that Kubernetes 1.30 reads: `v1` came with 1.34.
 pub(crate) const AUTHENTICATION_API: &str = "apiserver.config.k8s.io/v1beta1";
-/// No issuers. Anonymous requests are left to the flags.
+/// No issuers. The flags decide about anonymous requests.
 const NO_ISSUERS: &str = "\
 apiVersion: apiserver.config.k8s.io/v1beta1
 kind: AuthenticationConfiguration

@@ -1,4 +1,5 @@
-//! Builds the images on nodes without a registry: one layer of static programs, as a docker archive.
+//! Builds the images for nodes without a registry: each is one layer of static programs, as a
+//! docker archive.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,7 +18,7 @@ pub(crate) const AGNHOST: &str = "testbed.local/agnhost:1";
 const BUSYBOX: &str = "testbed.local/busybox:1";
 /// The sidecar's own image, on the nodes of spare clusters.
 pub const SIDECAR: &str = "testbed.local/mc-sidecar:1";
-/// karmada-agent, on nodes that a test asks it for.
+/// karmada-agent, on nodes where a test asks for it.
 const KARMADA_AGENT: &str = "testbed.local/karmada-agent:1";
 /// Where Debian's busybox-static puts it.
 pub(crate) const BUSYBOX_PROGRAM: &str = "/bin/busybox";
@@ -28,7 +29,7 @@ const AGNHOST_UPSTREAM: &str = "testbed.local/agnhost:2.63.0";
 const PAUSE_UPSTREAM: &str = "testbed.local/pause:3.10.2";
 const BUSYBOX_UPSTREAM: &str = "testbed.local/busybox:1.37.0-1";
 
-/// The archives of all images, made when they are missing or older than their program.
+/// The archives of all images. They are built when they are missing or older than their program.
 pub(crate) fn archives() -> Result<Vec<PathBuf>> {
     let (folder, _lock) = folder()?;
     let agnhost = programs::path(programs::DEFAULT_VERSION, "agnhost");
@@ -37,7 +38,8 @@ pub(crate) fn archives() -> Result<Vec<PathBuf>> {
         (&[AGNHOST, AGNHOST_UPSTREAM, PAUSE_UPSTREAM] as &[&str], Some(agnhost.as_path())),
         (&[BUSYBOX, BUSYBOX_UPSTREAM], None),
     ] {
-        // Another recipe gets another file, beside the files of other versions of this program.
+        // A different recipe gets a different file, next to the files of other versions of this
+        // program.
         let file = names[1..].join("+").replace("testbed.local/", "").replace(':', "-");
         let archive = folder.join(format!("{file}.tar"));
         if !is_newer(&archive, program.unwrap_or_else(|| Path::new(BUSYBOX_PROGRAM))) {
@@ -49,9 +51,10 @@ pub(crate) fn archives() -> Result<Vec<PathBuf>> {
     Ok(archives)
 }
 
-/// The archive of an image to try a changed sidecar with. It differs from the Dockerfile's image in two
-/// things: the program may be a debug build, so it is stripped, and it has its shared libraries beside it,
-/// since a static program would need a full rebuild. `tests/e2e.sh` uses the image of the Dockerfile.
+/// The archive of an image for trying a changed sidecar. It differs from the Dockerfile's image in
+/// two ways: the program may be a debug build, so it is stripped, and the image also contains its
+/// shared libraries, since a static program would need a full rebuild. `tests/e2e.sh` uses the
+/// image of the Dockerfile.
 pub(crate) fn sidecar(program: &Path) -> Result<PathBuf> {
     let (folder, _lock) = folder()?;
     let archive = folder.join("mc-sidecar.tar");
@@ -81,7 +84,7 @@ pub(crate) fn karmada_agent() -> Result<(&'static str, PathBuf)> {
     Ok((KARMADA_AGENT, archive))
 }
 
-/// Where archives are made, and a lock on it.
+/// The folder where archives are built, and a lock on it.
 fn folder() -> Result<(PathBuf, fs::File)> {
     let folder = programs::target().join("kubernetes/images");
     fs::create_dir_all(&folder)?;
@@ -115,7 +118,7 @@ fn is_newer(archive: &Path, program: &Path) -> bool {
     matches!((time(archive), time(program)), (Ok(archive), Ok(program)) if archive > program)
 }
 
-/// An image of busybox with all its names, and optionally with a program that is its entrypoint.
+/// An image of busybox under all its names, and optionally with a program as its entrypoint.
 fn make(names: &[&str], program: Option<&Path>, work: &Path, archive: &Path) -> Result<()> {
     let _ = fs::remove_dir_all(work);
     let root = work.join("root");

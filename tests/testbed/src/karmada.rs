@@ -33,7 +33,7 @@ pub(crate) fn start(site: &Site<'_>, cluster: &Cluster) -> Result<Karmada> {
     let authority = Authority::create(&format!("{}-karmada-ca", cluster.name), &dir, "ca")?;
     let service = format!("{SERVICE}.{NAMESPACE}.svc");
     authority.serving_files(&[&service, "localhost", &address.ip().to_string()], &dir, "serving")?;
-    // A front proxy beside the host's, which nothing else trusts.
+    // A front proxy in addition to the host's. Nothing else trusts it.
     let front = Authority::create(&format!("{}-karmada-front-ca", cluster.name), &dir, "front-ca")?;
     front.client_files(FRONT_PROXY, &[], &dir, "front-client")?;
     let of_host = fs::read_to_string(cluster.dir.join("front-proxy-ca.crt"))?;
@@ -128,5 +128,5 @@ const FRONT_PROXY: &str = "kubectl-mc";
 const SERVICE: &str = NAME;
 const NAMESPACE: &str = "karmada-system";
 const API_SERVICE: &str = "apiservice/v1alpha1.cluster.karmada.io";
-/// On the address of the cluster, beside the kube-apiserver's port.
+/// The port on the cluster's address, next to the kube-apiserver's port.
 const PORT: u16 = 7443;

@@ -25,8 +25,8 @@ impl Kubectl {
         self.run_with_input(args, "")
     }
 
-    /// Applies objects in order. Retries after a timeout of kubectl, because a dozen kube-apiservers start on
-    /// one machine.
+    /// Applies objects in order. Retries when kubectl times out, because a dozen kube-apiservers
+    /// start on one machine.
     pub(crate) fn apply(&self, objects: &[Value]) -> Result<()> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
         let apply = || self.run_with_input(&["apply", "--server-side", "-f", "-"], &list).map(drop);

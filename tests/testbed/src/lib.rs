@@ -1,8 +1,8 @@
 //! Starts a real Kubernetes for the tests: a host cluster, member clusters and nodes, made of upstream's own
-//! programs. It starts in seconds and is taken down whatever happens.
+//! programs. It starts in seconds and is always taken down, whatever happens.
 //!
-//! - [`bed`]: the running bed as tests see it: [`Bed`], [`Cluster`], [`Sidecar`]
-//! - [`plan`]: what is to be started, from the arguments of the command line
+//! - [`bed`]: the running bed from the tests' point of view: [`Bed`], [`Cluster`], [`Sidecar`]
+//! - [`plan`]: what to start, according to the command line's arguments
 //! - [`start`]: starts it: [`network`], [`control_plane`], [`node`], [`karmada`], [`registration`]
 //! - [`owner`]: the process that owns a bed, and [`teardown`] once that process is gone
 //! - [`programs`], [`images`]: built once and kept; [`packages`], [`limits`]: requirements of the machine

@@ -4,8 +4,8 @@ use std::fs;
 
 use crate::progress::say;
 
-/// Raises the number of inotify instances. A kube-apiserver watches its files by six of them, and a user has
-/// 128 by default: enough for one bed, not for two side by side.
+/// Raises the number of inotify instances. A kube-apiserver needs six of them to watch its files,
+/// and a user has 128 by default. That is enough for one bed, but not for two at the same time.
 pub(crate) fn raise() {
     let Some(old) = fs::read_to_string(INSTANCES).ok().and_then(|text| text.trim().parse::<u32>().ok())
     else {

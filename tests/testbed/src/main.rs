@@ -18,5 +18,5 @@ fn main() -> ExitCode {
     }
 }
 
-/// No command returns this by itself, so it means that the bed failed.
+/// No command returns this itself, so it means that the bed failed.
 const FAILED: u8 = 125;

@@ -1,6 +1,6 @@
 //! Creates the bed's network: a namespace with one bridge, so that no port conflicts and the machine's
-//! network is not touched. Each node has a namespace of its own too, like a machine: two kube-proxies cannot
-//! share one, and pods are routed to it.
+//! network is not touched. Each node also has its own namespace, like a machine: two kube-proxies
+//! cannot share one, and pods are routed to it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -58,7 +58,7 @@ fn add_node(id: &str, cluster: &ClusterPlan) -> Result<()> {
     Ok(())
 }
 
-/// Moves this thread, and all that it starts from now on, into a namespace.
+/// Moves this thread, and everything that it starts from now on, into a namespace.
 pub(crate) fn enter(id: &str) -> Result<()> {
     let path = format!("/run/netns/{id}");
     let namespace = File::open(&path).with_context(|| format!("no network namespace: {path}"))?;
@@ -93,7 +93,7 @@ pub(crate) fn namespaces() -> bool {
     cfg!(target_os = "linux") && rustix::process::geteuid().is_root()
 }
 
-/// The ports of one cluster's programs: fixed ones in a namespace, else any free ports.
+/// The ports of one cluster's programs: fixed ones in a namespace, otherwise any free ports.
 pub(crate) struct Ports {
     pub(crate) apiserver: SocketAddr,
     pub(crate) etcd: SocketAddr,
@@ -122,7 +122,7 @@ impl Ports {
     }
 }
 
-/// A port of 127.0.0.1 on which no process listens now.
+/// A port of 127.0.0.1 on which no process is listening at the moment.
 pub(crate) fn free_port() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }

@@ -1,5 +1,6 @@
-//! Starts a node: containerd, kubelet and kube-proxy in namespaces of their own, as if on a machine of their
-//! own. The network namespace is named; the mount namespace lives as long as containerd and its containers.
+//! Starts a node: containerd, kubelet and kube-proxy in their own namespaces, as if on a separate
+//! machine. The network namespace has a name; the mount namespace lives as long as containerd and
+//! its containers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use crate::plan::{ClusterPlan, SidecarImage};
 use crate::process::{self, Launch};
 use crate::programs;
 
-/// A node whose containerd runs and has its images; the rest waits for the control plane.
+/// A node whose containerd runs and has its images. The rest waits for the control plane.
 pub(crate) struct Prepared {
     dir: PathBuf,
     /// The command that enters the node's network.
@@ -110,7 +111,7 @@ pub(crate) fn join(site: &Site<'_>, plan: &ClusterPlan, node: &Prepared, cluster
         format!("--kubeconfig={}", file("kube-proxy.kubeconfig")),
         format!("--hostname-override={}", plan.name),
         "--proxy-mode=nftables".to_owned(),
-        // The limit is the machine's, not a namespace's.
+        // The limit belongs to the machine, not to a namespace.
         "--conntrack-max-per-core=0".to_owned(),
         "--conntrack-min=0".to_owned(),
     ];
@@ -161,7 +162,8 @@ fn kubelet_access() -> Value {
     })
 }
 
-/// Point-to-point links: all of a pod's packets pass the node, where kube-proxy's rules are.
+/// These are point-to-point links: all of a pod's packets pass through the node, where kube-proxy's
+/// rules are.
 fn cni_config(pods: &str, addresses: &Path) -> Value {
     json!({
         "cniVersion": "0.4.0",
@@ -236,9 +238,9 @@ fn kubelet_config(dir: &Path, ca: &Path, address: &str) -> Value {
     })
 }
 
-/// Runs the program in a new mount namespace, in which the folders are empty that containerd, CNI and
-/// kubelets use regardless of their configuration. So a bed leaves nothing in them, and nothing in them
-/// disturbs a bed.
+/// Runs the program in a new mount namespace. In it, the folders that containerd, CNI and kubelets
+/// use regardless of their configuration are empty. So a bed leaves nothing in them, and nothing in
+/// them disturbs a bed.
 const OWN_MOUNTS: &[&str] = &[
     "unshare",
     "--mount",

@@ -1,5 +1,6 @@
-//! The owner of a bed: the process that starts it holds a lock on its folder, which the kernel releases
-//! however the holder ends. A detached process waits for that lock and then takes the bed down.
+//! The owner of a bed: the process that starts it holds a lock on its folder. The kernel releases
+//! the lock no matter how its holder ends. A detached process waits for that lock and then takes
+//! the bed down.
 
 use std::fs::{self, File, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -36,7 +37,7 @@ impl Owner {
         Ok(Self { id, dir, lock, reaper })
     }
 
-    /// Has the bed taken down. The logs stay if something failed.
+    /// Has the bed taken down. The logs are kept if something failed.
     pub fn finish(self, keep_logs: bool) -> Result<()> {
         if !keep_logs {
             File::create(self.dir.join(SUCCESS))?;
@@ -64,7 +65,7 @@ impl Owner {
     }
 }
 
-/// Waits until a bed's owner is gone and takes the bed down.
+/// Waits until a bed's owner is gone, and takes the bed down.
 pub fn reap(dir: &Path) -> Result<()> {
     let lock = File::open(dir.join(LOCK))?;
     lock.lock()?;
@@ -79,7 +80,7 @@ pub fn reap(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Takes down one bed, or all without an owner.
+/// Takes down one bed, or all beds without an owner.
 pub fn down(id: Option<&str>) -> Result<()> {
     let Ok(entries) = fs::read_dir(beds()) else { return Ok(()) };
     let mut found = false;

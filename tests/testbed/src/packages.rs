@@ -1,5 +1,5 @@
-//! Checks the packages that a bed needs of the machine. Missing packages are named, and never installed from
-//! here.
+//! Checks the packages that a bed needs on the machine. Missing packages are reported, but never
+//! installed from here.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use crate::images;
 use crate::plan::Plan;
 
-/// Fails with the Debian packages that are missing, all of them at once.
+/// If Debian packages are missing, fails with all of them at once.
 pub(crate) fn check(plan: &Plan) -> Result<()> {
     let node = plan.clusters.iter().any(|cluster| cluster.node);
     let missing = missing(!plan.loopback, node, &|path| Path::new(path).exists());

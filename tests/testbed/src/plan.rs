@@ -1,4 +1,5 @@
-//! The plan of a bed: the command line's arguments, checked and completed before anything starts.
+//! The plan of a bed: the command line's arguments, which are checked and completed before anything
+//! starts.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,16 +14,17 @@ use crate::programs::{self, DEFAULT_VERSION};
 pub struct Wanted {
     /// m1 … mN.
     pub members: usize,
-    /// `m2` or `m2=v1.30.0`: further members, or other versions of those above.
+    /// `m2` or `m2=v1.30.0`: additional members, or other versions for those above.
     pub member: Vec<String>,
-    /// Clusters that are not registered, written as members are.
+    /// Clusters that are not registered, in the same format as members.
     pub spares: Vec<String>,
     /// Clusters with a node.
     pub nodes: Vec<String>,
     /// Clusters with Karmada's aggregated API server.
     pub karmada: Vec<String>,
     pub sidecar: Option<PathBuf>,
-    /// An archive of its image for the nodes of spares. Without it, an image is packed from the program.
+    /// An archive of the sidecar's image for the nodes of spares. Without it, an image is packed
+    /// from the program.
     pub sidecar_image: Option<PathBuf>,
     /// Use no network namespace, although one could be created.
     pub loopback: bool,
@@ -38,7 +40,7 @@ pub(crate) struct Plan {
     pub(crate) sidecar: Option<PathBuf>,
     /// The sidecar's image for the nodes of spares.
     pub(crate) sidecar_image: Option<SidecarImage>,
-    /// Parts of the request that cannot be had, with the reason.
+    /// Parts of the request that are not possible, with the reason.
     pub(crate) skipped: Vec<String>,
     pub(crate) loopback: bool,
     pub(crate) tracing: bool,
@@ -56,7 +58,7 @@ pub(crate) enum SidecarImage {
 pub(crate) struct ClusterPlan {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// Its place among the bed's clusters; addresses and ports follow from it.
+    /// Its position among the bed's clusters, which determines its addresses and ports.
     pub(crate) index: u8,
     pub(crate) node: bool,
     /// Karmada's aggregated API server serves its Clusters.
@@ -73,7 +75,7 @@ impl ClusterPlan {
 }
 
 impl Plan {
-    /// `namespaces`: whether this user may make network namespaces.
+    /// `namespaces`: whether this user may create network namespaces.
     pub(crate) fn new(wanted: &Wanted, namespaces: bool) -> Result<Self> {
         let Wanted { members, member, spares, nodes, karmada, sidecar, sidecar_image, loopback, tracing } =
             wanted;
@@ -129,7 +131,7 @@ impl Plan {
         Ok(Self { clusters, sidecar: sidecar.clone(), sidecar_image, skipped, loopback, tracing: *tracing })
     }
 
-    /// The address that others in the bed reach this machine by.
+    /// The address at which others in the bed reach this machine.
     pub(crate) fn address(&self) -> IpAddr {
         if self.loopback { Ipv4Addr::LOCALHOST } else { BRIDGE }.into()
     }
@@ -179,7 +181,7 @@ pub(crate) const HOST: &str = "host";
 pub(crate) const BRIDGE: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
 /// The sidecar's address.
 pub(crate) const SIDECAR: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 5);
-/// There are no more addresses; memory ends long before.
+/// There are no more addresses than this, and memory runs out long before.
 const MAX_CLUSTERS: usize = 81;
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 
-/// Requests `http://address/path` or `https://address/path`; any status but 200 becomes an error text.
+/// Requests `http://address/path` or `https://address/path`. Any status other than 200 becomes an
+/// error text.
 pub(crate) struct Probe {
     address: SocketAddr,
     tls: Option<Arc<ClientConfig>>,
@@ -36,7 +37,7 @@ impl Probe {
         Ok(Self { address, tls: Some(Arc::new(config)) })
     }
 
-    /// Whether the path answers 200; otherwise what it answers.
+    /// Whether the path answers with 200; otherwise returns the answer.
     pub(crate) fn ok(&self, path: &str) -> Result<(), String> {
         let answer = self.get(path).map_err(|error| format!("{error:#}"))?;
         if status(&answer) == Some(200) {
@@ -60,7 +61,7 @@ fn exchange(mut stream: impl Read + Write, address: SocketAddr, path: &str) -> R
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     stream.flush()?;
     let mut answer = Vec::new();
-    // The head is sufficient: how the server closes afterwards does not matter.
+    // The head is enough: how the server closes afterwards does not matter.
     let mut chunk = [0; 4096];
     while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
         match stream.read(&mut chunk)? {

@@ -1,5 +1,5 @@
-//! Starts the programs of a bed with their output in a log file. They are found again by a mark in their
-//! environment, so that no other process is ever touched.
+//! Starts the programs of a bed with their output in a log file. They are identified by a mark in
+//! their environment, so that no other process is ever touched.
 
 mod find;
 
@@ -20,19 +20,19 @@ use crate::wait;
 /// The mark: every process of a bed has the bed's id under this name in its environment.
 pub(crate) const MARK: &str = "TESTBED_PROCESS_OF";
 
-/// How a program is started. It is kept beside the log, so that the program can be restarted.
+/// How a program is started. It is saved next to the log, so that the program can be restarted.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Launch {
     pub(crate) bed: String,
-    /// Names the log and the record: `<dir>/<name>.log`, `<dir>/<name>.json`.
+    /// The name of the log and the record: `<dir>/<name>.log`, `<dir>/<name>.json`.
     pub(crate) name: String,
     pub(crate) dir: PathBuf,
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<String>,
-    /// A command that enters other namespaces and then execs the program, so its pid is the program's. Often
-    /// empty.
+    /// A command that enters other namespaces and then execs the program, so its pid is the
+    /// program's. It is often empty.
     pub(crate) within: Vec<String>,
-    /// Whether it is mostly idle, whatever other programs of its name do.
+    /// Whether it is mostly idle, even if other programs of the same name are not.
     pub(crate) waits: bool,
 }
 
@@ -70,13 +70,14 @@ impl Launch {
         waits.then_some(("GOMAXPROCS", "1"))
     }
 
-    /// Memory is plentiful where tests run and the CPU is not. A bed to measure on has the default.
+    /// Where tests run, memory is plentiful, but the CPU is not. A bed for measurements uses the
+    /// default.
     fn garbage_collection() -> Option<(&'static str, &'static str)> {
         let is_measured = std::env::var_os(crate::programs::OPTIMIZED).is_some();
         (!is_measured).then_some(("GOGC", "400"))
     }
 
-    /// Starts it with more arguments, this time only; `!--flag` removes the flag.
+    /// Starts it with additional arguments, this time only; `!--flag` removes the flag.
     pub(crate) fn start_with(self, more: &[&str]) -> Result<Daemon> {
         let log = File::options().create(true).append(true).open(self.log())?;
         let left_out: Vec<_> = more.iter().filter_map(|flag| flag.strip_prefix('!')).collect();
@@ -136,7 +137,8 @@ impl Daemon {
     }
 }
 
-/// Ends a program, whichever process started it, and returns the launch that restarts it as it was.
+/// Ends a program, no matter which process started it, and returns the launch that restarts it as
+/// it was.
 pub(crate) fn stop(dir: &Path, name: &str) -> Result<Launch> {
     let Record { pid, launch } = record(dir, name)?;
     end(pid, &launch.bed)?;
@@ -154,8 +156,8 @@ fn record(dir: &Path, name: &str) -> Result<Record> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// Sets the environment of a command of the bed `id`. Of this process's environment it gets only what a
-/// program needs to run.
+/// Sets the environment of a command of the bed `id`. From this process's environment, it gets only
+/// what a program needs to run.
 pub(crate) fn environment<'a>(command: &'a mut Command, id: &str) -> &'a mut Command {
     command.env_clear();
     with_system_programs(command);
@@ -164,12 +166,13 @@ pub(crate) fn environment<'a>(command: &'a mut Command, id: &str) -> &'a mut Com
             command.env(name, value);
         }
     }
-    // A process group of its own: Ctrl-C is for the command, and the bed is then taken down in order.
+    // It has its own process group: Ctrl-C is for the command, and the bed is then taken down in
+    // order.
     std::os::unix::process::CommandExt::process_group(command, 0);
     command.env("NO_COLOR", "1").env(MARK, id)
 }
 
-/// Adds the folders where Debian keeps ip, nft and runc, which a user's PATH lacks.
+/// Adds the folders where Debian puts ip, nft and runc. A user's PATH does not contain them.
 pub(crate) fn with_system_programs(command: &mut Command) -> &mut Command {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");
@@ -186,7 +189,8 @@ fn tail(log: &Path) -> String {
 }
 
 const HOSTS: &str = "hosts";
-/// Runs the program in a mount namespace in which the file in its own folder replaces the machine's.
+/// Runs the program in a mount namespace in which the `hosts` file in its own folder replaces the
+/// machine's.
 const OWN_HOSTS: &[&str] =
     &["unshare", "--mount", "sh", "-ec", "mount --bind hosts /etc/hosts; exec \"$@\"", "program"];
 

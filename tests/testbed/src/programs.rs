@@ -34,8 +34,8 @@ pub(crate) const COMMON: &[&str] = &["etcd", "kubectl"];
 /// The programs of nodes in the default version: the image that pods and sandboxes run.
 pub(crate) const IMAGES: &[&str] = &["agnhost"];
 
-/// Upstream's end-to-end tests, from a module of their own, because they have more dependencies than the
-/// programs.
+/// Upstream's end-to-end tests, from a separate module, because they have more dependencies than
+/// the programs.
 const UPSTREAM_TESTS: &str = "e2e.test";
 const CONFORMANCE: &str = "conformance";
 
@@ -58,7 +58,8 @@ pub(crate) fn path(version: &str, program: &str) -> PathBuf {
     provided.unwrap_or_else(|| folder(version).join(program))
 }
 
-/// Builds what `make test` needs of a version: Kubernetes, and for the default version the programs beside it.
+/// Builds what `make test` needs in a version: Kubernetes, and for the default version also the
+/// other programs.
 pub fn build_all(version: &str) -> Result<()> {
     let mut programs = [CONTROL_PLANE, NODE].concat();
     if version == DEFAULT_VERSION {
@@ -101,7 +102,7 @@ fn conformance_module() -> PathBuf {
     root().join("tests").join(CONFORMANCE)
 }
 
-/// Builds those of these programs that are missing.
+/// Builds the missing ones among these programs.
 pub(crate) fn build(version: &str, programs: &[&str]) -> Result<()> {
     build_from(&kubernetes_module(version), version, programs)
 }
@@ -110,7 +111,7 @@ fn build_from(module: &Path, version: &str, programs: &[&str]) -> Result<()> {
     let stamp = stamp(version, module)?;
     let folder = folder(version);
     fs::create_dir_all(&folder)?;
-    // Two beds that start at the same time build once.
+    // Two beds that start at the same time build only once.
     let lock = File::create(folder.join(".lock"))?;
     lock.lock()?;
     let stamp_file = |program: &str| folder.join(format!(".{program}.stamp"));
@@ -135,8 +136,9 @@ fn build_from(module: &Path, version: &str, programs: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Builds all in one command: while one thread links a program, others compile. Without `-trimpath`, which
-/// compiles a replaced module under the version that was required, so that modules would share less.
+/// Builds everything in one command: while one thread links a program, others compile. It does not
+/// use `-trimpath`, which compiles a replaced module under the version that was required, so that
+/// modules would share less.
 fn go_build(module: &Path, version: &str, programs: &[&str], folder: &Path) -> Result<()> {
     // Builds into another folder, because a bed may be running the old programs.
     let new = folder.join(".new");
@@ -172,7 +174,8 @@ fn go_build(module: &Path, version: &str, programs: &[&str], folder: &Path) -> R
     Ok(fs::remove_dir_all(new)?)
 }
 
-/// The file that `go build` writes into a folder: the last element of the package's path that is no version.
+/// The file that `go build` writes into a folder: the last element of the package's path that is
+/// not a version.
 fn file_of(package: &str) -> &str {
     let is_version =
         |element: &str| element.strip_prefix('v').is_some_and(|number| number.parse::<u32>().is_ok());
@@ -189,11 +192,11 @@ fn package(program: &str) -> String {
     }
 }
 
-/// Builds Prometheus without its service discovery of clouds, which is most of its code. Other programs
-/// ignore the tag.
+/// Builds Prometheus without its service discovery for clouds, which is most of its code. Other
+/// programs ignore the tag.
 const TAGS: &str = "-tags=remove_all_sd";
 
-/// Sets the version in the programs as upstream's own build does.
+/// Sets the version in the programs, as upstream's own build does.
 fn ldflags(version: &str) -> String {
     let [major, minor] = major_and_minor(version);
     let package = "k8s.io/component-base/version";
@@ -205,7 +208,7 @@ fn ldflags(version: &str) -> String {
 /// If set, the bed is for measurements: all programs are compiled as upstream compiles them.
 pub const OPTIMIZED: &str = "TESTBED_OPTIMIZED";
 
-/// The modules that have the dependencies of the default version, in its versions
+/// The modules that have the dependencies of the default version, in the same versions
 /// (`tests/kubernetes/same-versions.py`). With the same flags, they use what was compiled for it.
 const SAME_DEPENDENCIES: [&str; 6] =
     ["cert-manager", "cluster-inventory", CONFORMANCE, "helm", "konnectivity", "kubeconfig"];
@@ -217,9 +220,9 @@ fn is_compiled_as_upstream(version: &str, module: &Path) -> bool {
     (is_default && version == DEFAULT_VERSION) || std::env::var_os(OPTIMIZED).is_some()
 }
 
-/// Debug information takes a tenth of the compilation, and the linker leaves it out anyway. Inlining takes
-/// another quarter, so programs that run seldom go without it. `tests/request-info/generate.sh` repeats the
-/// first flag, so that both use one build cache.
+/// Debug information takes a tenth of the compilation, and the linker leaves it out anyway.
+/// Inlining takes another quarter, so programs that rarely run do without it.
+/// `tests/request-info/generate.sh` repeats the first flag, so that both use one build cache.
 fn compiler_flags(as_upstream: bool) -> &'static str {
     if as_upstream { COMPILED_AS_UPSTREAM } else { "-gcflags=all=-l -dwarf=false" }
 }

@@ -1,5 +1,5 @@
-//! Starts the sidecar as a process of the bed, installs it on the host by the manifests that users apply, and
-//! registers the members.
+//! Starts the sidecar as a process of the bed, installs it on the host with the manifests that
+//! users apply, and registers the members.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -150,7 +150,7 @@ fn serve(
     ];
     args.extend(site.tracing_flag());
     let mut launch = site.launch(dir, program.to_owned(), args);
-    // The roots of its system are for members and their proxies without a CA of their own.
+    // The system's root certificates are for members and their proxies without their own CA.
     launch.within.extend(["env".to_owned(), format!("SSL_CERT_FILE={}", authority.certificate.display())]);
     if !site.loopback {
         launch.find_hosts(&hosts(bed))?;
@@ -216,7 +216,7 @@ pub(crate) fn endpoints(namespace: &str, name: &str, address: SocketAddr) -> Val
     })
 }
 
-/// A token of a service account in the sidecar's namespace, which outlives any test.
+/// A token of a service account in the sidecar's namespace that outlives any test.
 fn token(kubectl: &Kubectl, account: &str) -> Result<String> {
     kubectl.run(&["create", "token", account, "--namespace", NAMESPACE, "--duration=24h"])
 }

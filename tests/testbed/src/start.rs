@@ -21,7 +21,7 @@ use crate::programs;
 use crate::progress::{say, step};
 use crate::registration;
 
-/// A bed that is about to start: its plan was checked.
+/// A bed that is about to start. Its plan has been checked.
 pub struct Ready(Plan);
 
 /// Checks the request and builds the programs that are missing.
@@ -133,7 +133,7 @@ fn start_cluster(site: &Site<'_>, plan: &ClusterPlan, sidecar: Option<&SidecarIm
     })
 }
 
-/// One folder with all programs, for a PATH.
+/// Links all programs into one folder, for a PATH.
 fn link_programs(dir: &Path, plan: &Plan) -> Result<PathBuf> {
     let bin = dir.join("bin");
     fs::create_dir_all(&bin)?;
@@ -147,7 +147,7 @@ fn link_programs(dir: &Path, plan: &Plan) -> Result<PathBuf> {
     Ok(bin)
 }
 
-/// The results of all threads, or the errors of all threads that failed.
+/// Returns the results of all threads, or the errors of all threads that failed.
 fn join_all<T>(threads: Vec<ScopedJoinHandle<'_, Result<T>>>) -> Result<Vec<T>> {
     let (mut results, mut errors) = (Vec::new(), Vec::new());
     for thread in threads {

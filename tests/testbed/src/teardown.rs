@@ -1,4 +1,4 @@
-//! Takes a bed down, with nothing but its folder. It works at any moment and any number of times.
+//! Takes a bed down, given only its folder. It works at any moment and any number of times.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,9 @@ pub fn teardown(dir: &Path, keep_logs: bool) -> Result<()> {
     fs::remove_dir_all(dir).with_context(|| format!("cannot remove: {}", dir.display()))
 }
 
-/// Removes the cgroups of containers that were still running. They are named by container ID, below a folder
-/// that all containerds of a machine share; the folders of the bed's tasks have the IDs.
+/// Removes the cgroups of containers that were still running. They are named after their container
+/// ID, below a folder that all containerds of a machine share. The folders of the bed's tasks have
+/// these IDs.
 fn remove_cgroups(dir: &Path) {
     let tasks = children(dir).map(|cluster| cluster.join("node/run/io.containerd.runtime.v2.task/k8s.io"));
     let ids =
@@ -41,7 +42,7 @@ fn remove_cgroups(dir: &Path) {
     }
 }
 
-/// Removes a cgroup from the leaves on; one that is missing or not empty is no error.
+/// Removes a cgroup, starting at its leaves. A cgroup that is missing or not empty is not an error.
 fn remove_cgroup(cgroup: &Path) {
     for child in children(cgroup).filter(|child| child.is_dir()) {
         remove_cgroup(&child);

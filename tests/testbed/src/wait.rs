@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// Long enough for two busy cores; only a failure takes this long.
+/// Long enough for two busy cores. Only a failure takes this long.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Calls `ask` until there is an answer. An inner error means "not yet" with its reason; an outer error ends

@@ -1,5 +1,6 @@
-//! A load balancer like a Service or one of a cloud: each connection goes to the next replica that accepts
-//! it, and arrives there from an address of its own, as if the balancer preserved the client's address.
+//! A load balancer like a Service or a cloud's: each connection goes to the next replica that
+//! accepts it, and arrives there from its own address, as if the balancer preserved the client's
+//! address.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -68,7 +69,7 @@ async fn connect(replicas: &[SocketAddr], number: u32) -> Result<TcpStream> {
     let [_, _, third, fourth] = number.to_be_bytes();
     let source = Ipv4Addr::new(127, 77, third, fourth.max(1));
     let (count, number) = (replicas.len(), number as usize);
-    // The connections of a replica that refuses go to all others in turn.
+    // If a replica refuses connections, they go to the other replicas in turn.
     let step = 1 + (number / count) % count.saturating_sub(1).max(1);
     for replica in (0..count).map(|at| replicas[(number + at * step) % count]) {
         let socket = TcpSocket::new_v4()?;

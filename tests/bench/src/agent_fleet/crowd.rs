@@ -1,4 +1,5 @@
-//! Runs many agents in one process: each is the agent of the sidecar's crate with a configuration of its own.
+//! Runs many agents in one process: each is the agent from the sidecar's crate with its own
+//! configuration.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,5 +1,5 @@
-//! Measures a replica without a tunnel that gets one request for each of many members, and its questions to
-//! the other replicas.
+//! Measures a replica without a tunnel that gets one request for each of many members and has to
+//! ask the other replicas.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

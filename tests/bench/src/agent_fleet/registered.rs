@@ -1,5 +1,5 @@
-//! Registers members whose agents dial the sidecar: each has a MemberCluster, a Secret, and an account of its
-//! agent with a token on the host.
+//! Registers members whose agents dial the sidecar: each has a MemberCluster, a Secret, and an
+//! account with a token on the host for its agent.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,13 +19,13 @@ use crate::site::Site;
 pub(super) struct Registered {
     pub(super) fleet: OwnFleet,
     pub(super) names: Vec<String>,
-    /// Lines with a name and the token of its agent.
+    /// Lines of a member's name and its agent's token.
     pub(super) tokens: PathBuf,
     pub(super) files: TempDir,
 }
 
 impl Registered {
-    /// All of them are the member without cost, under different names.
+    /// All of them are the same zero-cost member under different names.
     pub(super) fn new(site: &Site, count: usize) -> Result<Self> {
         let (fleet, files) = (OwnFleet::new("bench-agents")?, tempfile::tempdir()?);
         site.scene.let_in(&site.caller, &[], EVERY_VERB)?;
@@ -82,7 +82,7 @@ fn register(host: &mut Session<'_>, fleet: &OwnFleet, name: &str, data: &Value) 
     });
     let made = host.create(&format!("{ACCOUNTS}/{name}/token"), &request)?;
     let token = made["status"]["token"].as_str().context("no token")?.to_owned();
-    // With this status the bed's sidecar leaves the member to the sidecars of this namespace.
+    // With this status, the bed's sidecar leaves the member to the sidecars in this namespace.
     let claimed = json!({"status": {"namespace": fleet.namespace, "conditions": []}});
     host.merge(&format!("{MEMBER_CLUSTERS}/{name}/status"), &claimed)?;
     Ok(token)

@@ -1,4 +1,4 @@
-//! Runs replicas of the sidecar with balancers before them, and the agents that dial the balancers.
+//! Runs replicas of the sidecar behind balancers, and the agents that dial the balancers.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -62,7 +62,7 @@ impl Replicas {
         Ok(Process::start(command)?.0)
     }
 
-    /// Waits until there are so many tunnels, and returns how long that took.
+    /// Waits until this many tunnels are open, and returns how long that took.
     pub(super) fn until_open(&self, wanted: usize) -> Result<Duration> {
         let begin = Instant::now();
         loop {

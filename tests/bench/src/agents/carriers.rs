@@ -1,4 +1,5 @@
-//! Registers one member three times at one sidecar: reached directly, by its agent, and through konnectivity.
+//! Registers one member three times at one sidecar: for direct connections, through its agent, and
+//! through konnectivity.
 
 use anyhow::Result;
 use harness::bed::{SYSTEM, member, sidecar};
@@ -12,23 +13,23 @@ use serde_json::Value;
 use crate::site::Site;
 use crate::way::Way;
 
-/// The three ways to a member.
+/// The three routes to a member.
 pub(super) struct Carriers {
     pub(super) ways: [Carrier; 3],
     pub(super) agent: OwnAgent,
 }
 
-/// One way, with the processes that carry its connections.
+/// One route, with the processes that carry its connections.
 pub(super) struct Carrier {
     pub(super) way: Way,
     /// The registered cluster.
     pub(super) cluster: String,
-    /// The processes besides the sidecar.
+    /// The processes other than the sidecar.
     pub(super) pids: Vec<u32>,
 }
 
 impl Carriers {
-    /// `data` are the keys of the Secret of the registered member `name`.
+    /// `data` has the keys for the Secret of the registered member `name`.
     pub(super) fn new(
         sidecar: &OwnSidecar,
         konnectivity: &Konnectivity,

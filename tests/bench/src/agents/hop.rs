@@ -14,7 +14,7 @@ use crate::requests::{Round, round};
 use crate::site::Site;
 use crate::table::{Goal, Table, median};
 
-/// Measures a replica with the tunnel, and one that connects through it, in turns.
+/// Measures, alternately, a replica that has the tunnel and one that connects through it.
 pub(super) fn measure(site: &Site, quick: bool) -> Result<Table> {
     let (fleet, files) = (OwnFleet::new("bench-hop")?, tempfile::tempdir()?);
     let server = format!("https://{}", site.probe_address());

@@ -1,5 +1,5 @@
-//! Measures small requests by the three ways: throughput, and the CPU time of the sidecar and of the
-//! processes that carry its connections.
+//! Measures small requests over the three routes: throughput, and the CPU time of the sidecar and
+//! of the processes that carry its connections.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::wrk::{self, Load};
 /// One run of wrk.
 struct Round {
     load: Load,
-    /// Microseconds of CPU time for each request.
+    /// Microseconds of CPU time per request.
     sidecar: f64,
     carrier: f64,
 }

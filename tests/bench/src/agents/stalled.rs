@@ -1,4 +1,4 @@
-//! Measures how a stream whose reader reads nothing affects other requests to the same member.
+//! Measures how a stream that nobody reads affects other requests to the same member.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::site::Site;
 use crate::table::{Goal, Spread, Table, median};
 use crate::wrk::{self, Load};
 
-/// Measures without and with the stream in turns.
+/// Alternately measures without and with the stream.
 pub(super) fn measure(carriers: &Carriers, sidecar: &OwnSidecar, site: &Site, quick: bool) -> Result<Table> {
     let (rounds, time) = if quick { (1, Duration::from_secs(1)) } else { (ROUNDS, TIME) };
     let mut table =
@@ -29,11 +29,11 @@ pub(super) fn measure(carriers: &Carriers, sidecar: &OwnSidecar, site: &Site, qu
             way.warm_up()?;
             let before = if alone_first { load()? } else { None };
             let stream = upgraded(carrier, sidecar, site, &format!("{SENDS}{ENDLESS}"))?;
-            // Until the buffers on the way are full.
+            // Wait until all buffers in between are full.
             machine::idle(FILLED_AFTER);
             let during = load()?;
             drop(stream);
-            // The rest of the stream would be carried beside the next load.
+            // Otherwise the rest of the stream would still be running during the next load.
             eventually("the stream has ended", SOON, || {
                 Ok((sidecar.metric("mc_sidecar_tunnels ")? == 0.0).then_some(()))
             })?;

@@ -1,5 +1,6 @@
-//! Measures large streams by the three ways: kubectl exec in a pod of a real member, and upgraded connections
-//! to a member that only sends and receives, which show the capacity of the ways themselves.
+//! Measures large streams over the three routes: kubectl exec in a pod of a real member, and
+//! upgraded connections to a member that only sends and receives, which show the capacity of the
+//! routes themselves.
 
 use std::time::Instant;
 
@@ -24,10 +25,10 @@ struct Round {
     cpu: f64,
 }
 
-/// The rounds of each way.
+/// The rounds of each route.
 type Rounds = [Vec<Round>; 3];
 
-/// kubectl exec, out of a pod and into it.
+/// Streams by kubectl exec, out of a pod and into it.
 pub(super) fn by_kubectl(carriers: &Carriers, site: &Site, quick: bool) -> Result<Table> {
     let mut table = table();
     if member("m1")?.node.is_none() {
@@ -52,7 +53,7 @@ pub(super) fn by_kubectl(carriers: &Carriers, site: &Site, quick: bool) -> Resul
     Ok(table)
 }
 
-/// Upgraded connections to the member of this program.
+/// Streams over upgraded connections to this program's own member.
 pub(super) fn alone(carriers: &Carriers, sidecar: &OwnSidecar, site: &Site, quick: bool) -> Result<Table> {
     let mut table = table();
     for (name, part) in [("out of the member", SENDS), ("into the member", RECEIVES)] {

@@ -56,8 +56,8 @@ impl Fleet {
                     let (own, host) = (&own, &host);
                     scope.spawn(move || {
                         names.iter().try_for_each(|name| register(host, own, name, members, ca))?;
-                        // The bed's sidecar has reported that the members have no Secrets, since these are
-                        // not in its namespace.
+                        // The bed's sidecar has already reported that the members have no Secrets,
+                        // since their Secrets are not in its namespace.
                         names.iter().try_for_each(|name| claim(host, own, name))
                     })
                 })
@@ -69,7 +69,7 @@ impl Fleet {
         Ok(Self { own, names, login: Login::new()?, begun: Instant::now() })
     }
 
-    /// Starts a sidecar with these controllers, which leads at once.
+    /// Starts a sidecar with these controllers. It becomes the leader at once.
     pub(super) fn sidecar(&mut self, controllers: &str) -> Result<OwnSidecar> {
         let kubeconfig = format!("--kubeconfig={}", self.login.kubeconfig.display());
         let controllers = format!("--controllers={controllers}");
@@ -82,8 +82,8 @@ impl Fleet {
         self.begun.elapsed()
     }
 
-    /// Waits until all members are Ready and their rights in sync. Returns the time since the sidecar's start
-    /// until the first was so, and until all were.
+    /// Waits until all members are Ready and their rights in sync. Returns the time from the
+    /// sidecar's start until the first member was, and until all were.
     pub(super) fn until_in_step(&self) -> Result<(Duration, Duration)> {
         let mut first = None;
         loop {
@@ -107,7 +107,7 @@ impl Fleet {
         }
     }
 
-    /// The requests of our sidecar to the host since then.
+    /// The requests of our sidecar to the host since that time.
     pub(super) fn asked(&self, log: &AuditLog) -> Result<Asked> {
         let mut asked = Asked::default();
         for event in log.of_credential(&self.login.id)? {
@@ -212,7 +212,7 @@ fn register(host: &Api, own: &OwnFleet, name: &str, members: &Members, ca: &str)
     grant(host, &format!("bench-{name}"), &[name], users)
 }
 
-/// Assigns a member to the fleet's own sidecar, without conditions so far.
+/// Assigns a member to the fleet's own sidecar. It has no conditions yet.
 fn claim(host: &Api, own: &OwnFleet, name: &str) -> Result<()> {
     let status = json!({"status": {"namespace": own.namespace, "conditions": []}});
     host.merge(&format!("{MEMBER_CLUSTERS}/{name}/status"), &status).map(drop)

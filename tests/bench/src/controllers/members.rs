@@ -1,5 +1,6 @@
-//! Hundreds of members in one process: as much of the Kubernetes API as the sidecar's controllers use, at a
-//! path for each member. It stores what is written, counts requests, and costs as little as possible.
+//! Hundreds of members in one process. Each has its own path and serves as much of the Kubernetes
+//! API as the sidecar's controllers use. The process stores what is written, counts requests, and
+//! costs as little as possible.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -30,7 +31,7 @@ use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 
 use crate::nginx::Certificates;
 
-/// The members, until this is dropped.
+/// The members, which run until this is dropped.
 pub(super) struct Members {
     pub(super) address: SocketAddr,
     told: watch::Sender<Told>,
@@ -40,12 +41,12 @@ pub(super) struct Members {
 /// What all members have received.
 #[derive(Default)]
 struct Told {
-    /// As they were written, by path.
+    /// The objects as they were written, by path.
     objects: BTreeMap<String, Bytes>,
     calls: Calls,
     open: usize,
-    /// The name that is searched in ClusterRoles, the number of members that have it, and the times when a
-    /// member got or lost it.
+    /// The name that we look for in ClusterRoles, the number of members that have it, and the times
+    /// when a member got or lost it.
     awaited: String,
     having: usize,
     changed: Vec<Instant>,
@@ -55,7 +56,7 @@ struct Told {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Calls {
     pub(super) connections: usize,
-    /// The most of them at once.
+    /// The highest number of concurrent calls.
     pub(super) at_once: usize,
     /// `/readyz` and `/version`.
     pub(super) probes: usize,
@@ -92,8 +93,8 @@ impl Members {
         });
     }
 
-    /// Waits until so many members have the name. Returns when the first member changed and when the last
-    /// did.
+    /// Waits until this many members have the name. Returns when the first member changed and when
+    /// the last did.
     pub(super) fn until(&self, having: usize) -> Result<(Instant, Instant)> {
         let mut told = self.told.subscribe();
         self.runtime.block_on(async {
@@ -104,7 +105,7 @@ impl Members {
         })
     }
 
-    /// Waits until there were enough calls.
+    /// Waits until there have been enough calls.
     pub(super) fn until_called(&self, enough: impl Fn(Calls) -> bool) -> Result<()> {
         let mut told = self.told.subscribe();
         self.runtime.block_on(async {
@@ -256,7 +257,7 @@ pub(super) fn token(account: &str, lives: Duration) -> Result<String> {
     let claims = json!({
         "sub": format!("system:serviceaccount:kubectl-mc-system:{account}"),
         "iat": now, "nbf": now, "exp": now + lives.as_secs(),
-        // As long as a real one.
+        // It is as long as a real one.
         "iss": "https://kubernetes.default.svc.cluster.local", "signed": "x".repeat(500),
     });
     Ok(format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string())))

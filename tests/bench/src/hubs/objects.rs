@@ -1,5 +1,6 @@
-//! Measures objects of Karmada through the sidecar in front of Karmada's own server, and without the sidecar: at
-//! the servers' own ports with a token, and through the host's APIService, which is the way of every client.
+//! Measures requests for Karmada's objects, through the sidecar in front of Karmada's own server
+//! and without the sidecar: at the servers' own ports with a token, and through the host's
+//! APIService, which every client uses.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::table::{Goal, Spread, Table, median};
 use crate::way::Way;
 use crate::wrk::{self, Load};
 
-/// One table for the servers' own ports, and one for the way through the host.
+/// One table for the servers' own ports, and one for the route through the host.
 pub(crate) fn measure(quick: bool) -> Result<[Table; 2]> {
     let server = bed()?.host.karmada.as_ref();
     let server = server.context("no server of Karmada: start the bed with `--karmada host`")?;
@@ -92,10 +93,10 @@ fn table(quick: bool, mut round: impl FnMut(usize, usize) -> Result<Round>) -> R
     Ok(table)
 }
 
-/// Where the host's APIService of Karmada's group leads.
+/// Where the host's APIService for Karmada's group points.
 struct Route<'a> {
     karmada: &'a InPlace,
-    /// The spec by which it leads to the sidecar, and the one by which it leads to Karmada's server.
+    /// The spec that points it to the sidecar, and the one that points it to Karmada's server.
     specs: [Value; 2],
 }
 
@@ -110,7 +111,7 @@ impl<'a> Route<'a> {
         Ok(Self { karmada, specs: [own, theirs] })
     }
 
-    /// Leads the group to the sidecar or past it, and waits until the requests of `way` follow.
+    /// Points the group to the sidecar or past it, and waits until the requests of `way` follow.
     fn lead(&self, through: bool, way: &Way) -> Result<()> {
         let spec = &self.specs[usize::from(!through)];
         self.karmada.host.merge(API_SERVICE, &json!({"spec": spec}))?;

@@ -1,5 +1,6 @@
-//! kube, the client for Rust, doing one thing: `rust-client get|watch|logs|exec|attach|port-forward NAMESPACE …`
-//! What it is told is in tests/e2e/requests/slow/clients.rs, which runs it; the kubeconfig is `KUBECONFIG`'s.
+//! Does one thing with kube, the client for Rust: `rust-client
+//! get|watch|logs|exec|attach|port-forward NAMESPACE …` tests/e2e/requests/slow/clients.rs runs it
+//! and defines the arguments; `KUBECONFIG` is the kubeconfig.
 
 use std::process::ExitCode;
 
@@ -54,7 +55,7 @@ async fn watch(config_maps: Api<ConfigMap>) -> Result<()> {
     Ok(())
 }
 
-/// Both ways at once, to the end of the process.
+/// Copies in both directions at once, until the process ends.
 async fn converse(mut process: AttachedProcess) -> Result<ExitCode> {
     let mut input = process.stdin().context("no standard input")?;
     let (mut output, mut errors) =
@@ -83,7 +84,7 @@ fn exit_code(status: Option<&Status>) -> ExitCode {
         .map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// One connection to the port, as nc(1) makes one.
+/// Opens one connection to the port, like nc(1).
 async fn port_forward(pods: &Api<Pod>, pod: &str, port: u16) -> Result<()> {
     let mut forward = pods.portforward(pod, &[port]).await?;
     let mut stream = forward.take_stream(port).context("no stream")?;
@@ -93,7 +94,7 @@ async fn port_forward(pods: &Api<Pod>, pod: &str, port: u16) -> Result<()> {
     let mut own_output = stdout();
     copy(&mut stream, &mut own_output).await?;
     own_output.flush().await?;
-    // Its end on our side is an error to kube when the pod has ended it before.
+    // If the pod has already closed the connection, closing it on our side is an error for kube.
     forward.abort();
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! An agent whose network is gone is reported soon. These tests need root, for an address of their own.
+//! The loss of an agent's network is reported soon. These tests need root, because they need their
+//! own IP address.
 
 use std::time::Instant;
 

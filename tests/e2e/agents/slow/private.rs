@@ -1,6 +1,6 @@
-//! A member in a network that accepts no connections is used through its agent. The agent there is the shared
-//! one, with which `upgrades` also tests exec, attach, cp, logs and port-forward. These tests need root, for
-//! the network.
+//! A member in a network that accepts no connections can be used through its agent. The agent there
+//! is the shared one, with which `upgrades` also tests exec, attach, cp, logs and port-forward.
+//! These tests need root, for the network.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpStream};

@@ -18,7 +18,7 @@ struct Site {
     fleet: OwnFleet,
     files: TempDir,
     replicas: Vec<OwnSidecar>,
-    /// One for each replica and for each replacement.
+    /// One address for each replica and for each replacement.
     addresses: Vec<Relay>,
     balancer: Relay,
     agent: OwnAgent,
@@ -73,7 +73,7 @@ impl Site {
         Ok(())
     }
 
-    /// Sends a request on a new connection to any replica of the load balancer.
+    /// Sends a request on a new connection through the load balancer to any replica.
     fn asking(&self) -> Result<impl Fn() -> Result<Response> + Sync + use<>> {
         let (cluster, balanced) = (self.agent.cluster.clone(), self.balanced()?);
         Ok(move || get(&cluster, &balanced))

@@ -43,7 +43,7 @@ fn leader_deletion_loses_no_request() -> Result<()> {
 
 /// A host with two sidecars in pods, and a member.
 struct Hub {
-    // Dropped before the scene, whose lock on the host covers both.
+    // This is dropped before the scene, whose lock on the host covers both.
     _member: Clean,
     _scene: Scene,
     api: Api,
@@ -54,7 +54,7 @@ struct Hub {
 /// Results of clients that send requests without a pause.
 struct Seen {
     answered: usize,
-    /// Each failed answer, and when its request began after the leader was ended.
+    /// Each failed answer, and the time between the leader's end and the start of its request.
     failed: Vec<(Duration, String)>,
 }
 
@@ -206,6 +206,7 @@ const AFTERWARDS: Duration = Duration::from_secs(5);
 /// Time until the host knows that the pod is gone: a second on an idle machine.
 const OVER: Duration = Duration::from_secs(8);
 /// Beginnings of the accepted failures: the texts of the host's kube-apiserver, and any failure of kubectl.
-/// The host takes the whole APIService for unavailable if each of its five probes meets the pod that is gone.
-/// With two pods that is one check in 32 (kube-aggregator: `remote_available_controller`).
+/// The host regards the whole APIService as unavailable if all five of its probes reach the pod
+/// that is gone. With two pods that is one check in 32 (kube-aggregator:
+/// `remote_available_controller`).
 const WORDS: [&str; 3] = ["503: error trying to reach service: ", "503: service unavailable", "kubectl: "];

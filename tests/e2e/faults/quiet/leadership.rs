@@ -56,9 +56,9 @@ fn sidecar_without_controllers_is_never_leader() -> Result<()> {
 
 /// A takeover by another replica.
 pub(crate) struct Followed {
-    /// Since the wait for it began.
+    /// Time since the wait for it began.
     pub(crate) took: Duration,
-    /// Since the previous leader's last renewal, as both wrote it into the Lease.
+    /// Time since the previous leader's last renewal, as both wrote it into the Lease.
     pub(crate) since_renewal: SignedDuration,
 }
 
@@ -94,7 +94,7 @@ impl Followed {
     }
 }
 
-/// The current leader, as the Lease says.
+/// The current leader, according to the Lease.
 pub(crate) struct Term {
     pub(crate) holder: String,
     began: Timestamp,
@@ -139,7 +139,7 @@ impl Two {
         Ok(Self { fleet, fake, leader, other, endpoint })
     }
 
-    /// Returns when the other replica leads. Meanwhile each request is answered.
+    /// Returns when the other replica leads. Until then, each request is answered.
     fn until_followed(&self, before: Term) -> Result<Followed> {
         let (host, namespace) = (&self.fleet.host, &self.fleet.namespace);
         let followed = Followed::after(before, host, namespace, || self.is_served())?;

@@ -1,5 +1,5 @@
-//! A member that vanishes from the network ends its open connections within seconds, and is used again when
-//! it is back.
+//! When a member vanishes from the network, its open connections end within seconds. It is used
+//! again when it is back.
 
 use std::time::{Duration, Instant};
 

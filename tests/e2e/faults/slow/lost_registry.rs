@@ -1,5 +1,6 @@
-//! The registry is protected against deletion while there are members, and what is lost is written back. The
-//! host is a spare cluster, in both versions between which a host may be.
+//! The registry is protected against deletion while there are members, and lost objects are written
+//! back. The host is a spare cluster, tested with the oldest and the newest version that a host may
+//! have.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +29,7 @@ fn fault_77_lost_registry_is_restored_on_oldest_host() -> Result<()> {
     protected_and_restored("k2")
 }
 
-/// Nothing lifts the policy but the plugin itself, which asks for members first.
+/// Only the plugin itself lifts the policy, and it looks for members first.
 #[test]
 fn fault_77_uninstall_removes_the_protected_registry() -> Result<()> {
     let (host, _agent) = begin("k1")?;
@@ -37,7 +38,8 @@ fn fault_77_uninstall_removes_the_protected_registry() -> Result<()> {
     let definition = host.api.get(DEFINITIONS_OF_MEMBERS)?;
     ensure!(definition["metadata"]["annotations"]["fleet.kubectl-mc.dev/allow-deletion"].is_null());
 
-    // An uninstall that was interrupted after it has lifted the protection, and before the next step.
+    // An uninstall that was interrupted after it had lifted the protection and before the next
+    // step.
     host.kubectl.ok(&["annotate", "namespace", "kubectl-mc-agents", LIFTED])?;
     let removed = host.plugin.ok(&["uninstall", "--yes", "--timeout=2m"])?;
     for object in [DEFINITION, "apiservice.apiregistration.k8s.io/v1alpha1.proxy.kubectl-mc.dev"] {
@@ -76,7 +78,7 @@ fn fault_77_helm_uninstall_keeps_what_members_need() -> Result<()> {
     ensure!(api.get(API_SERVICE).is_err(), "the APIService is left");
     api.get(&format!("{MEMBER_CLUSTERS}/m1"))?;
     api.get("/api/v1/namespaces/kubectl-mc-agents")?;
-    // A release of the same name takes over what is kept.
+    // A release of the same name takes over the objects that are kept.
     helm.ok(&install).map(drop)
 }
 
@@ -116,14 +118,14 @@ fn protected_and_restored(name: &str) -> Result<()> {
     ensure!(m1["metadata"]["labels"] == json!({"env": "prod"}), "{m1:#}");
     ensure!(m1["spec"]["impersonation"]["uid"] == "Omit", "{m1:#}");
     host.until_reached("m1", 2 * SOON)?;
-    // The agent was refused meanwhile, and waits up to five minutes between its attempts.
+    // In the meantime, the agent was refused, and it waits up to five minutes between its attempts.
     host.until_reached("far", Duration::from_secs(320))?;
     let nothing = host.plugin.ok(&["join", "--restore"])?;
     ensure!(nothing.contains("every member with a Secret"), "{nothing}");
     until_in_force(&host.kubectl)
 }
 
-/// A host with member m1, and member `far` by its agent.
+/// A host with member m1, and with member `far` through an agent.
 fn begin(name: &str) -> Result<(ProcessHost, OwnAgent)> {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sidecar/deploy");
     let host = ProcessHost::start(name, &deploy, Path::new(env!("CARGO_BIN_EXE_kubectl-mc")))?;
@@ -136,7 +138,7 @@ fn begin(name: &str) -> Result<(ProcessHost, OwnAgent)> {
     Ok((host, agent))
 }
 
-/// A kube-apiserver reads new policies each second, and looks for new kinds every 30 s.
+/// A kube-apiserver reads new policies every second, and looks for new kinds every 30 s.
 fn until_in_force(kubectl: &Tool) -> Result<()> {
     eventually("the policy is in force", 3 * SOON, || {
         let deleted = kubectl.run(&["delete", "crd", MEMBERS, "--dry-run=server"])?;
@@ -145,7 +147,7 @@ fn until_in_force(kubectl: &Tool) -> Result<()> {
     })
 }
 
-/// Requests to both members, each of which is answered.
+/// Sends requests to both members. Each of them is answered.
 fn load(host: &ProcessHost, stop: &AtomicBool) -> Result<()> {
     while !stop.load(Ordering::Relaxed) {
         for name in ["m1", "far"] {
@@ -195,7 +197,7 @@ fn until_recorded(host: &ProcessHost) -> Result<()> {
     Ok(())
 }
 
-/// Lifts the policy and deletes the definition, with which every MemberCluster goes.
+/// Lifts the policy and deletes the definition, which also deletes every MemberCluster.
 fn lose(host: &ProcessHost, agent: &OwnAgent) -> Result<()> {
     let watch = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/api/v1/namespaces?watch=true";
     let watch = host.kubectl.start(&["get", "--raw", watch])?;
@@ -220,8 +222,8 @@ fn lose(host: &ProcessHost, agent: &OwnAgent) -> Result<()> {
     host.api.get("/api/v1/namespaces/kubectl-mc-agents/serviceaccounts/far").map(drop)
 }
 
-/// The policy has no kind for its parameters now, and must not refuse what is not ours. A kube-apiserver that
-/// has just started knows it at once.
+/// The kind of the policy's parameters no longer exists, and the policy must not refuse requests
+/// for objects of others. A kube-apiserver that has just started knows the policy at once.
 fn others_are_deleted(host: &ProcessHost) -> Result<()> {
     host.cluster.restart_apiserver()?;
     host.kubectl.ok(&["create", "namespace", "other"])?;

@@ -72,7 +72,7 @@ fn matrix_is_exact(host: &KarmadaHost) -> Result<()> {
     };
     host.grant_as_registered("a")?;
     host.grant_as_registered("b")?;
-    // Without a cluster: only the policies.
+    // Without a cluster, only the policies are checked.
     host.apply_generated(&[])?;
     verify("Karmada's RBAC")?;
     let everything = json!({
@@ -127,7 +127,8 @@ fn own_work_passes_and_other_clusters_are_closed(host: &KarmadaHost) -> Result<(
         "GET {SECRETS}/b HTTP/1.1\r\nHost: x\r\nConnection: close\r\nImpersonate-User: kubernetes-admin\r\n\r\n"
     );
     ensure!(endpoint.exchange(request.as_bytes())?.status() == 403, "an agent impersonates");
-    // A certificate without the group gets RBAC by its user name, and the webhook judges it by that name.
+    // A certificate without the group gets its RBAC by user name, and the webhook decides by that
+    // name.
     let lonely = host.cluster.client_certificate("system:karmada:agent:a", &[])?;
     let endpoint = harness::http1::Endpoint::cluster(host.cluster, Some(&lonely))?;
     let request = format!("GET {SECRETS}/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -217,7 +218,7 @@ fn only_agents_notice_the_end_of_the_webhook(mut host: KarmadaHost) -> Result<()
         webhook.kill()?;
     }
     for _ in 0..3 {
-        // A kube-apiserver reports a webhook that does not respond as an error of its own.
+        // A kube-apiserver reports a webhook that does not respond as its own error.
         let (code, text) = agent.ask("GET", &own, None)?;
         ensure!([403, 500].contains(&code), "{code}: {text}");
         host.api.get(&own)?;

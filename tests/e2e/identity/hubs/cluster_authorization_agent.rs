@@ -1,5 +1,5 @@
-//! karmada-agent itself under Cluster Authorization, with Karmada's own server: its registration, its heartbeat, its
-//! elections and its Works pass, and nothing of another cluster does.
+//! karmada-agent itself under Cluster Authorization, with Karmada's own server: its registration,
+//! its heartbeat, its elections and its Works are allowed, and nothing of another cluster is.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn karmada_agent_works_and_reaches_no_other_cluster() -> Result<()> {
     let mut agent = host.start_agent("a", joined)?;
 
     eventually("the agent has registered its cluster", 2 * SOON, || {
-        // This reads its output, too.
+        // This reads its output as well.
         agent.stays(Duration::from_millis(500))?;
         host.api.get(&format!("{CLUSTERS}/a")).map(Some)
     })
@@ -77,10 +77,10 @@ fn karmada_agent_works_and_reaches_no_other_cluster() -> Result<()> {
         let status = host.api.request("GET", &format!("{WORKS}/karmada-es-a/works/w"), "", "")?.status();
         Ok((status == 404).then_some(()))
     })?;
-    // The agent leaves objects without Karmada's label.
+    // The agent leaves objects without Karmada's label alone.
     on_member.delete(CONFIG_MAP)?;
 
-    // With the agent's certificate.
+    // This uses the agent's certificate.
     let stolen = host.agent("a")?;
     for (method, path) in [
         ("GET", format!("{CLUSTERS}/b")),
@@ -96,7 +96,8 @@ fn karmada_agent_works_and_reaches_no_other_cluster() -> Result<()> {
     }
     agent.stays(Duration::from_secs(1))?;
     let log = agent.stderr();
-    // The event of its election is in the namespace of all agents, where it could be about any other agent.
+    // The event of its election is in the namespace that all agents share, where it could be about
+    // any other agent.
     let is_of_election =
         |line: &&str| line.contains("Reason:LeaderElection") && line.contains("karmada-system");
     let refused: Vec<_> = refusals(&log)?.into_iter().filter(|line| !is_of_election(line)).collect();

@@ -1,5 +1,5 @@
-//! The port of the authorization webhook answers only the host's kube-apiserver, and no peer keeps a place
-//! for long.
+//! The port of the authorization webhook answers only the host's kube-apiserver, and no client
+//! holds a place for long.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -77,7 +77,7 @@ fn only_the_hosts_kube_apiserver_is_answered() -> Result<()> {
     }
     let refused = webhook.own.metric("mc_sidecar_authorization_webhook_connections_refused_total")?;
     ensure!(refused >= number as f64 - 1.0, "{refused} refused");
-    // The webhook is only on its own port, which serves nothing else.
+    // The webhook exists only on its own port, which serves nothing else.
     let secure = webhook.own.endpoint(Some(&front_proxy::certificate()?))?;
     ensure!(secure.exchange(&post("/authorize", &review()))?.status() != 200);
     for path in ["/", "/metrics", "/authorize/", "/authorize?x=1/..", "/apis", "//authorize"] {
@@ -95,7 +95,7 @@ fn malformed_and_endless_reviews_are_cut_off() -> Result<()> {
     for garbage in ["", "\0\0\0", "{\"kind\":", "[[[[", &"x".repeat(100_000)] {
         ensure!(webhook.host()?.exchange(&post("/authorize", garbage))?.status() == 400);
     }
-    // More than a review may have.
+    // This is more than a review may have.
     let mut connection = webhook.host()?.connect()?;
     connection.send(b"POST /authorize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")?;
     let chunk = format!("10000\r\n{}\r\n", "y".repeat(0x10000));
@@ -134,5 +134,6 @@ fn flood_of_strangers_delays_no_request_of_the_host() -> Result<()> {
     Ok(())
 }
 
-/// The webhooks close a connection without a handshake after this time: a caller without a place waits for that.
+/// The webhooks close a connection without a handshake after this time. A caller without a place
+/// waits that long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,5 +1,6 @@
-//! Enrollment under Cluster Authorization: a bootstrap token gets a certificate for the agent of its own cluster, an agent
-//! for itself, and no other caller's request for a certificate reaches the webhook. On the newest and the oldest host.
+//! Enrollment under Cluster Authorization: a bootstrap token gets a certificate for the agent of
+//! its own cluster, an agent gets one for itself, and no other caller's request for a certificate
+//! reaches the webhook. This is tested on the newest and the oldest host.
 
 use std::process::Command;
 
@@ -29,7 +30,7 @@ fn enrollment_is_judged(name: &str) -> Result<()> {
     host.start_webhook(&[])?;
     host.apply_generated(&["--without-webhook", "a", "b"])?;
     let requesters = Requesters::prepare(&host)?;
-    // Waits until the host has read the webhook's registration and the rights.
+    // Waits until the host has read the rights and the webhook's registration.
     eventually("requests are judged", SOON, || {
         let (own, other) = (requesters.token("a", &agent("a")?)?, requesters.token("a", &agent("b")?)?);
         Ok((own.0 == 201 && other.0 == 403 && other.1.contains("kubectl-mc: ")).then_some(()))
@@ -83,7 +84,7 @@ fn tokens_get_their_own_agent(requesters: &Requesters) -> Result<()> {
         let (code, text) = requesters.token_with("a", &agent("a")?, change)?;
         ensure!(code == 403 && text.contains("kubectl-mc: "), "{code}: {text}");
     }
-    // A token of no cluster, as `karmadactl token create` makes it.
+    // A token that belongs to no cluster, as `karmadactl token create` makes it.
     let (code, text) = requesters.token("none", &agent("a")?)?;
     ensure!(code == 403 && text.contains("kubectl mc authz token"), "{code}: {text}");
     Ok(())
@@ -99,7 +100,7 @@ fn agents_renew_themselves(host: &KarmadaHost) -> Result<()> {
     Ok(())
 }
 
-/// Requests of a user, of a kubelet by its token, and of a kubelet that renews.
+/// Requests of a user, of a kubelet with its token, and of a kubelet that renews its certificate.
 fn others_never_reach_it(host: &KarmadaHost, requesters: &Requesters) -> Result<()> {
     let webhook = host.webhook.as_ref().context("there is no webhook")?;
     let before = webhook.metric(REVIEWS)?;
@@ -160,7 +161,7 @@ fn agents_alone_notice_its_end(host: &mut KarmadaHost, requesters: &Requesters) 
 
 struct Requesters {
     cluster: &'static testbed::Cluster,
-    /// The tokens of cluster a and of no cluster.
+    /// A token of cluster a, and one of no cluster.
     tokens: [String; 2],
     admin: Api,
     kubelet_token: Api,
@@ -250,7 +251,7 @@ fn agent(cluster: &str) -> Result<String> {
     request(&[&format!("/O=system:karmada:agents/CN=system:karmada:agent:{cluster}")])
 }
 
-/// A certificate signing request with this subject, by openssl.
+/// A certificate signing request with this subject, made by openssl.
 fn request(subject: &[&str]) -> Result<String> {
     let key = [
         "req",

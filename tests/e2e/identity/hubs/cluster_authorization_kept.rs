@@ -1,5 +1,6 @@
-//! The sidecar keeps the RBAC of Karmada's agents: a new Cluster gets it, a change is undone, and a deleted Cluster loses it.
-//! A thief of its account writes nothing but the rights of agents.
+//! The sidecar maintains the RBAC of Karmada's agents: a new Cluster gets it, a change is undone,
+//! and a deleted Cluster loses it. A thief of the sidecar's account can write nothing but the
+//! rights of agents.
 
 use std::path::Path;
 
@@ -63,7 +64,8 @@ fn rbac_follows_clusters(name: &str) -> Result<()> {
     ensure!(present(&host, "b")? == paths("b").len(), "another agent lost its rights");
 
     host.plugin.ok(&["authz", "remove", "--for=karmada", "b", "--yes"])?;
-    // Karmada creates the namespace after the Cluster. The sidecar has since handled another change.
+    // Karmada creates the namespace after the Cluster. By then, the sidecar has handled another
+    // change.
     host.api.create(CLUSTERS, &cluster("c", "Pull"))?;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-es-c"}});
     host.api.create("/api/v1/namespaces", &namespace)?;
@@ -110,7 +112,7 @@ fn changes_are_undone(host: &KarmadaHost) -> Result<()> {
             Ok((host.api.get(path)?[field] == before[field]).then_some(()))
         })?;
     }
-    // The role of a binding cannot be changed: it is replaced.
+    // The role of a binding cannot be changed, so the binding is replaced.
     let path = &paths("a")[1];
     let mut other = host.api.get(path)?;
     other["roleRef"]["name"] = "view".into();
@@ -167,7 +169,7 @@ fn thief_writes_the_table_alone(host: &KarmadaHost, token: &str) -> Result<()> {
         let mut renamed = object.clone();
         renamed["metadata"]["name"] = "mine".into();
         let (code, text) = tried(&format!("{place}/mine"), &renamed)?;
-        // The policy on ClusterAccesses refuses it, too, and may be the first.
+        // The policy on ClusterAccesses refuses it as well, and may be the first to do so.
         ensure!(code == 403 && text.contains("ValidatingAdmissionPolicy"), "{name} as mine: {code}: {text}");
         if path.contains("/namespaces/") {
             let elsewhere =

@@ -1,5 +1,5 @@
-//! On the port of the admission webhooks, whose callers need no certificate, bodies and connections are
-//! bounded, and a flood takes no place of the secure port.
+//! The port of the admission webhooks, whose callers need no certificate, limits bodies and
+//! connections, and a flood there takes no places on the secure port.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -139,5 +139,6 @@ fn flood_delays_neither_the_host_nor_the_secure_port() -> Result<()> {
     })
 }
 
-/// The webhooks close a connection without a handshake after this time: a caller without a place waits for that.
+/// The webhooks close a connection without a handshake after this time. A caller without a place
+/// waits that long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
-//! The admission policies of Cluster Authorization judge names of new objects, owners, and the objects of a
-//! registration, on a real host without the webhook. RBAC grants agents everything here, so each refusal is a
-//! policy's.
+//! The admission policies of Cluster Authorization check names of new objects, owners, and the
+//! objects of a registration, on a real host without the webhook. RBAC grants agents everything
+//! here, so each refusal comes from a policy.
 
 use anyhow::{Context, Result, ensure};
 use harness::karmada_host::{Agent, KarmadaHost};
@@ -95,7 +95,8 @@ fn policies_on(host: KarmadaHost) -> Result<KarmadaHost> {
     Ok(host)
 }
 
-/// The host loads the writer of owners, a policy or a webhook, apart from the policies that judge.
+/// The host loads the writer of owners, a policy or a webhook, separately from the policies that
+/// decide.
 fn owners_are_written(host: &KarmadaHost) -> Result<()> {
     let a = host.agent("a")?;
     eventually("owners are written", 2 * SOON, || {
@@ -146,7 +147,7 @@ fn names_decide(host: &KarmadaHost) -> Result<()> {
     host.api.create(SECRETS, &secret("b"))?;
     refused("PATCH", &format!("{SECRETS}/b"), Some(&json!({"stringData": {"token": "stolen"}})))?;
     refused("DELETE", &format!("{SECRETS}/b"), None)?;
-    // A request for a collection has no name, so the policy judges each object by its own.
+    // A request for a collection has no name, so the policy checks the name of each object.
     refused("DELETE", SECRETS, None)?;
     host.api.get(&format!("{SECRETS}/b"))?;
     refused("DELETE", &format!("{SECRETS}?fieldSelector=metadata.name%3Db"), None)?;
@@ -184,7 +185,7 @@ fn agents_get_no_token(host: &KarmadaHost) -> Result<()> {
     let annotated = json!({"metadata": {"annotations": {ACCOUNT: "default"}}});
     a.expect(403, "PATCH", &own, Some(&annotated))?;
     a.expect(403, "PATCH", &own, Some(&json!({"metadata": {"annotations": {"a": "b"}}})))?;
-    // What an administrator has annotated stays, unless it names an account.
+    // An annotation by an administrator stays, unless it names an account.
     host.api.merge(&own, &json!({"metadata": {"annotations": {"of": "an administrator"}}}))?;
     a.expect(200, "PATCH", &own, Some(&json!({"stringData": {"token": "new"}})))?;
     host.api.merge(&own, &annotated)?;
@@ -211,7 +212,8 @@ fn owners_are_kept(host: &KarmadaHost, is_stamped: bool) -> Result<()> {
     preset["metadata"]["annotations"] = json!({OWNER: "b"});
     let text = a.expect(403, "POST", SECRETS, Some(&preset))?;
     ensure!(text.contains("another cluster owns"), "{text}");
-    // An administrator may change the owner, and then the object's name does not open it.
+    // An administrator may change the owner. After that, the object's name no longer gives access
+    // to it.
     host.api.merge(&path, &annotated("b".into()))?;
     let text = a.expect(403, "PATCH", &path, Some(&json!({"stringData": {"token": "again"}})))?;
     ensure!(text.contains("another cluster owns"), "{text}");

@@ -1,8 +1,8 @@
-//! `karmadactl register` and `unregister` under Cluster Authorization, by the command that `authz token`
-//! prints: with Karmada's own client, server, agent and rights of its chart. In between the agent's
-//! credential is stolen, and the procedure of the handbook (`stolen-agent.md`) is carried out. The test
-//! approves requests for certificates in the place of karmada-controller-manager, and takes its finalizer
-//! off.
+//! `karmadactl register` and `unregister` under Cluster Authorization, with the command that
+//! `authz token` prints and with Karmada's own client, server, agent and the rights from its chart.
+//! In between the agent's credential is stolen, and the procedure of the handbook
+//! (`stolen-agent.md`) is carried out. The test stands in for karmada-controller-manager: it
+//! approves requests for certificates and removes the finalizer.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn karmadactl_registers_by_the_printed_command() -> Result<()> {
     let image = format!("--karmada-agent-image={}", bed()?.load_karmada_agent(member("m2")?)?);
     let command = scene.command("a", &image)?;
 
-    // The token is of cluster a alone.
+    // The token belongs to cluster a alone.
     let stolen: Vec<_> =
         command.iter().map(|word| word.replace("--cluster-name=a", "--cluster-name=c")).collect();
     scene.register(&stolen, 1)?.failure(&["kubectl-mc: ", "a certificate for system:karmada:agent:a"])?;
@@ -83,7 +83,7 @@ impl Scene {
         Ok(command.split_whitespace().chain(more).map(str::to_owned).collect())
     }
 
-    /// Runs `karmadactl register`, and approves that many requests for certificates.
+    /// Runs `karmadactl register`, and approves this many requests for certificates.
     fn register(&self, command: &[String], requests: usize) -> Result<Output> {
         let command: Vec<_> = command.iter().map(String::as_str).collect();
         let mut running = Tool::plugin_at(&programs::karmadactl(), &[member("m2")?])?.start(&command)?;
@@ -195,13 +195,13 @@ impl Scene {
         })
     }
 
-    /// karmadactl unregister works by the credential of the agent.
+    /// karmadactl unregister uses the agent's credential.
     fn unregisters(&self, name: &str) -> Result<()> {
         let kubeconfig = format!("--cluster-kubeconfig={}", member("m2")?.kubeconfig.display());
         let karmadactl = Tool::plugin_at(&programs::karmadactl(), &[member("m2")?])?;
         let mut running = karmadactl.start(&["unregister", name, &kubeconfig])?;
         eventually("the cluster is deleted", 2 * SOON, || {
-            // This reads its output, too.
+            // This reads its output as well.
             let ended = running.stays(Duration::from_millis(100)).is_err();
             let answer = self.host.api.request("GET", &format!("{CLUSTERS}/{name}"), "", "")?;
             let found: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
@@ -220,7 +220,7 @@ impl Scene {
             "",
         )?;
         ensure!(left.status() == 404, "the agent is left: {text}");
-        // unregister leaves the rights and lists them.
+        // unregister does not delete the rights, but lists them.
         self.host.api.get(&format!("{ROLES}/system:karmada:{name}:agent"))?;
         self.host.plugin.ok(&["authz", "remove", "--for=karmada", name, "--yes"])?;
         let role = self.host.api.request("GET", &format!("{ROLES}/system:karmada:{name}:agent"), "", "")?;
@@ -231,7 +231,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // What unregister deletes, for a test that failed before it.
+        // Deletes what unregister would delete, in case a test failed before it.
         for path in [
             "/api/v1/namespaces/karmada-system",
             "/apis/rbac.authorization.k8s.io/v1/clusterroles/karmada-agent",

@@ -42,7 +42,7 @@ fn apply_narrows_the_rights_of_a_registration() -> Result<()> {
     let again = host.plugin.ok(&apply)?;
     ensure!(again.lines().all(|line| line.ends_with(" unchanged")), "{again}");
 
-    // Without names: the protection is removed, and the agents keep the rights that they need.
+    // Without names, the protection is removed, and the agents keep the rights that they need.
     let remove = ["authz", "remove", "--for=karmada"];
     let refused = host.plugin.run(&remove)?;
     ensure!(refused.code != 0, "no confirmation was asked for: {refused:?}");
@@ -83,8 +83,8 @@ fn token_is_for_one_cluster_and_removed_with_its_agent() -> Result<()> {
     host.plugin.ok(&["authz", "token", "b"])?;
     ensure!(tokens(&host)? == ["a", "b"], "{:?}", tokens(&host)?);
 
-    // A stolen agent: its rights and its tokens are removed, those of others stay. A registration wrote the
-    // RBAC of a.
+    // For a stolen agent, its rights and tokens are removed, and those of others stay. A
+    // registration wrote the RBAC of a.
     host.grant_as_registered("a")?;
     let without = ["--without-webhook", "--without-admission-webhook"];
     host.plugin.ok(&[&["authz", "apply", "--for=karmada", "b"][..], &without].concat())?;
@@ -132,7 +132,7 @@ fn self_review(host: &KarmadaHost, token: &str) -> Result<(u16, Value)> {
     Ok((answer.status(), serde_json::from_slice(&answer.body).unwrap_or_default()))
 }
 
-/// The hash of the CA's public key, by openssl.
+/// The hash of the CA's public key, computed by openssl.
 fn pin(host: &KarmadaHost) -> Result<String> {
     let script =
         "openssl x509 -pubkey -noout -in \"$1\" | openssl pkey -pubin -outform der | openssl dgst -sha256 -r";

@@ -1,5 +1,5 @@
-//! `authz verify` compares the admission policies with those that `apply` writes, and tries writes of agents by dry runs,
-//! on a real host without the webhook.
+//! `authz verify` compares the admission policies with those that `apply` writes, and tries the
+//! agents' writes as dry runs, on a real host without the webhook.
 
 use anyhow::{Result, ensure};
 use harness::karmada_host::KarmadaHost;
@@ -73,7 +73,8 @@ fn actions(host: &KarmadaHost, binding: &str, action: &str) -> Result<Value> {
     host.api.merge(binding, &json!({"spec": {"validationActions": [action]}}))
 }
 
-/// Runs `authz verify` until it prints these texts and none of the others: the host reads policies after a moment.
+/// Runs `authz verify` until it prints these texts and none of the others, because the host takes a
+/// moment to read policies.
 fn expect(host: &KarmadaHost, texts: &[&str], absent: &[&str]) -> Result<()> {
     eventually("the host has read the policies", 4 * SOON, || {
         let command = [

@@ -1,5 +1,5 @@
-//! A user without a binding of their own is granted on the member at their first request: not before, and no
-//! longer than the host authorizes them.
+//! A user without their own binding is granted rights on the member at their first request, not
+//! earlier, and only for as long as the host authorizes them.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ fn group_user_works_on_first_call_until_group_is_removed() -> Result<()> {
     within("nobody is remembered", FIVE_SECONDS, || Ok(!learnt()?.contains(&caller.user)))
 }
 
-/// Next to the bed's sidecar, which leads, two more sidecars only serve.
+/// The bed's sidecar leads, and two more sidecars only serve.
 #[test]
 fn every_replica_records_users_and_the_leader_grants() -> Result<()> {
     let member = managed()?;
@@ -116,7 +116,7 @@ fn upgrade_waits_for_the_grant_and_is_retried() -> Result<()> {
                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n";
     let path = "/api/v1/namespaces/e2e-learnt-exec/pods/none/exec?command=true&stdout=true";
     let answer = send(&caller, "GET", path, web_socket, "")?;
-    // The member searched for the pod as this user.
+    // The member looked for the pod as this user.
     ensure!(
         answer.status() == 404 && answer.text().contains("pods \\\"none\\\" not found"),
         "{}",
@@ -173,15 +173,15 @@ fn user_refused_by_the_host_is_not_recorded() -> Result<()> {
     Ok(())
 }
 
-/// Grants the subject the use of the member on the host, and makes a namespace on the member in which every
-/// user may use ConfigMaps and pods.
+/// Grants the subject the use of the member on the host, and creates a namespace on the member in
+/// which every user may use ConfigMaps and pods.
 pub(crate) fn welcome(member: &Managed, name: &str, subject: &Value) -> Result<()> {
     let namespace = format!("e2e-{name}");
     make_namespace(member, &namespace)?;
     let path = |kind: &str| format!("{RBAC}/namespaces/{namespace}/{kind}/e2e");
     let all = named("Group", "system:authenticated");
-    // Not the role `admin`, which lets its users impersonate the namespace's service accounts, the sidecar's
-    // too.
+    // This is not the role `admin`, which lets its users impersonate the namespace's service
+    // accounts, including the sidecar's.
     member.api.apply(
         &path("roles"),
         &json!({
@@ -222,7 +222,7 @@ fn send(caller: &Caller, method: &str, path: &str, lines: &str, body: &str) -> R
     endpoint.exchange(format!("{head}{body}").as_bytes())
 }
 
-/// The user that the member saw, as soon as its audit log has the request.
+/// Returns the user that the member saw, as soon as its audit log has the request.
 pub(crate) fn seen(log: &AuditLog, uri: &str) -> Result<Value> {
     eventually("the member received an impersonated request", SOON, || {
         let events = log.requests(uri)?;
@@ -230,10 +230,10 @@ pub(crate) fn seen(log: &AuditLog, uri: &str) -> Result<Value> {
     })
 }
 
-/// A request's longest wait for its grant, and the same time for all else.
+/// The longest time that a request waits for its grant. The same limit applies to everything else.
 const LONGEST_WAIT: Duration = Duration::from_secs(6);
 
-/// The recorded users.
+/// The users that the sidecar has recorded.
 pub(crate) fn learnt() -> Result<String> {
     let path = format!("/api/v1/namespaces/{SYSTEM}/configmaps?labelSelector=fleet.kubectl-mc.dev%2Flearnt");
     Ok(host()?.get(&path)?.to_string())

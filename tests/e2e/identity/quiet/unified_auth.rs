@@ -108,7 +108,7 @@ fn service_account_groups_cover_whole_namespaces() -> Result<()> {
             && member.may_be_account("e2e-unified-two", "cat")?
             && member.may_be_account("e2e-unified-all", "anybody")?)
     })?;
-    // By name only, the rule would cover every account of the name robot.
+    // If it went by name only, the rule would cover every account called robot.
     ensure!(!member.may_be_account("e2e-unified-two", "robot")?);
     ensure!(!member.may_be_account("default", "robot")?);
     ensure!(!member.may_be_account("e2e-unified-one", "anybody")?);
@@ -135,8 +135,9 @@ fn missing_namespace_on_the_member_is_reported_and_retried() -> Result<()> {
     within("the account is known", LATEST_RETRY, || member.may_be_account("e2e-unified-late", "robot"))
 }
 
-/// The subjects of Kubernetes' own bootstrap policy, and further components of a host. The group of all users
-/// is excluded as well; bound here, it would open the member of all tests to every user.
+/// The subjects of Kubernetes' own bootstrap policy, and further components of a host. The group of
+/// all users is excluded as well; bound here, it would give every user access to the member that
+/// all tests use.
 #[test]
 fn administrators_and_control_plane_are_excluded_with_a_note() -> Result<()> {
     let member = managed()?;
@@ -171,7 +172,8 @@ fn administrators_and_control_plane_are_excluded_with_a_note() -> Result<()> {
     })
 }
 
-/// The subjects of a kube-apiserver's own bindings, without those that mean every user or that monitor.
+/// The subjects of a kube-apiserver's own bindings, except for those that stand for every user or
+/// that monitor.
 fn bootstrap_subjects() -> Result<Vec<Value>> {
     let mut subjects = Vec::new();
     for kind in ["clusterrolebindings", "rolebindings"] {
@@ -187,7 +189,8 @@ fn bootstrap_subjects() -> Result<Vec<Value>> {
     Ok(subjects)
 }
 
-/// Next to a user whom the member's administrators refuse, and who comes with many certificates.
+/// A new user is tested next to a user whom the member's administrators refuse and who uses many
+/// certificates.
 #[test]
 fn refused_user_delays_no_new_user() -> Result<()> {
     let member = managed()?;
@@ -253,7 +256,7 @@ fn rights_added_on_the_member_are_removed_at_resync() -> Result<()> {
     }}]);
     let path = format!("{RBAC}/clusterroles/kubectl-mc-impersonator");
     member.api.patch(&path, &added)?;
-    // The controller re-syncs every few minutes, and whenever the MemberCluster changes.
+    // The controller syncs again every few minutes, and whenever the MemberCluster changes.
     label("e2e-unified-drift", "now")?;
     within("the right is gone", FIVE_SECONDS, || {
         Ok(!member.api.get(&path)?.to_string().contains("e2e-unified-drift"))
@@ -298,7 +301,7 @@ fn role(name: &str, rule: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Makes a role on the host with one rule, and binds it to these subjects.
+/// Creates a role with one rule on the host, and binds it to these subjects.
 pub(crate) fn bind(name: &str, rule: &Value, subjects: &[&Value]) -> Result<()> {
     role(name, rule)?;
     let name = format!("e2e-{name}");
@@ -332,7 +335,7 @@ fn label(key: &str, value: &str) -> Result<()> {
     host()?.merge(&path, &json!({"metadata": {"labels": {key: value}}})).map(drop)
 }
 
-/// Waits until `so` holds, and fails after `time`.
+/// Waits until `so` is true, and fails after `time`.
 pub(crate) fn within(what: &str, time: Duration, so: impl Fn() -> Result<bool>) -> Result<()> {
     let begun = Instant::now();
     eventually(what, time, || Ok(so()?.then_some(())))?;
@@ -342,5 +345,5 @@ pub(crate) fn within(what: &str, time: Duration, so: impl Fn() -> Result<bool>) 
 
 pub(crate) const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 pub(crate) const FIVE_SECONDS: Duration = Duration::from_secs(5);
-/// The latest retry of an incomplete sync: a minute with jitter.
+/// An incomplete sync is retried at the latest after this time: a minute with jitter.
 const LATEST_RETRY: Duration = Duration::from_secs(95);

@@ -17,7 +17,7 @@ fn diff_shows_each_change_and_its_binding_until_in_sync() -> Result<()> {
     within("the user is known", SOON, || lets_be_user(&joined.member, "e2e-diff-leaver"))?;
     joined.until_in_sync()?;
 
-    // Without the manager's credential the sidecar cannot sync the member.
+    // Without the manager's credential, the sidecar cannot sync the member.
     let path = format!("/api/v1/namespaces/kubectl-mc-system/secrets/{NAME}.manager");
     let manager = joined.fleet.host.get(&path)?;
     joined.fleet.host.delete(&path)?;
@@ -48,7 +48,8 @@ fn diff_shows_each_change_and_its_binding_until_in_sync() -> Result<()> {
 }
 
 impl Joined {
-    /// Waits until the diff is empty: other tests bind users to all clusters meanwhile.
+    /// Waits until the diff is empty, because other tests bind users to all clusters at the same
+    /// time.
     fn until_in_sync(&self) -> Result<()> {
         eventually("nothing would change", SOON, || {
             let told = self.admin.run(&["access", "diff", self.name])?;

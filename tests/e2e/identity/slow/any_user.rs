@@ -35,7 +35,7 @@ fn impersonation_of_any_user_needs_no_list_and_no_wait() -> Result<()> {
     let learnt = joined.fleet.host.get(LEARNT).map(|map| map["data"].clone()).unwrap_or_default();
     ensure!(!learnt.to_string().contains("e2e-any-jane"), "jane was learnt: {learnt}");
 
-    // From here on the host decides, and its choice takes effect within seconds.
+    // From here on, the host decides, and its choice takes effect within seconds.
     let anybody = |wanted: bool| {
         joined.users(if wanted { "Any" } else { "Listed" })?;
         let so = || Ok(lets_be_user(&joined.member, ANYBODY)? == wanted);

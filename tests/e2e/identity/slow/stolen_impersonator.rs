@@ -1,5 +1,5 @@
-//! A thief of a member's impersonator token can impersonate each user of the member's proxy on the host, no
-//! other user, and can do nothing as itself.
+//! A thief of a member's impersonator token can impersonate each user of the member's proxy on the
+//! host, but no other user, and can do nothing as the impersonator itself.
 
 use anyhow::{Result, ensure};
 use harness::managed::managed;

@@ -25,7 +25,7 @@ fn manager_reads_only_its_own_roles() -> Result<()> {
     ] {
         forbidden(&thief, "GET", path, &Value::Null)?;
     }
-    // A list by this field selector counts as a read of that name.
+    // A list with this field selector counts as a read of the object with that name.
     thief.get(&format!("{RBAC}/roles?fieldSelector=metadata.name%3Dkubectl-mc-impersonator"))?;
     thief.get(&cluster_role())?;
     Ok(())
@@ -60,7 +60,7 @@ fn manager_writes_only_the_impersonators_role_and_binding() -> Result<()> {
 fn manager_token_allows_the_sidecars_own_writes() -> Result<()> {
     let manager = managed()?.thief_of_manager()?;
     let rule = |resource: &str, names: Vec<String>| json!({"apiGroups": [""], "resources": [resource], "verbs": ["impersonate"], "resourceNames": names});
-    // As many names as a large company has, within the cost limit of a policy.
+    // The rules have as many names as a large company needs, within the cost limit of a policy.
     let names = |what: &str| (0..4_000).map(|number| format!("e2e-{what}-{number:06}")).collect();
     let anybody =
         json!({"apiGroups": ["authentication.k8s.io"], "resources": ["*"], "verbs": ["impersonate"]});
@@ -250,7 +250,7 @@ fn manager_binds_only_the_impersonator() -> Result<()> {
         };
         refused(&thief, "PATCH", &path, &binding, "only the role kubectl-mc-impersonator is bound")?;
     }
-    // RBAC refuses a binding to another role: `bind` is granted on one name.
+    // RBAC refuses a binding to another role, because `bind` is granted only on one name.
     let admin = binding("RoleBinding", OURS, ("ClusterRole", "cluster-admin"), &impersonator);
     let path = format!("{RBAC}/namespaces/default/rolebindings/{OURS}");
     refused(&thief, "PATCH", &path, &admin, "grant RBAC permissions not currently held")
@@ -319,7 +319,7 @@ fn forbidden(thief: &Api, method: &str, path: &str, object: &Value) -> Result<()
     refused(thief, method, path, object, "cannot ")
 }
 
-/// Checks that the request is refused with these words. The thief uses dry runs, so nothing changes.
+/// Checks that the request is refused with this text. The thief uses dry runs, so nothing changes.
 fn refused(thief: &Api, method: &str, path: &str, object: &Value, words: &str) -> Result<()> {
     let (parameters, content, body) = match method {
         "GET" => ("", "", String::new()),
@@ -347,7 +347,7 @@ fn role(kind: &str, name: &str, rules: &Value) -> Value {
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "rules": rules})
 }
 
-/// A binding to a role; `kind` is the binding's own.
+/// A binding to a role; `kind` is the kind of the binding.
 fn binding(kind: &str, name: &str, role_ref: (&str, &str), subject: &Value) -> Value {
     let api_group = "rbac.authorization.k8s.io";
     json!({

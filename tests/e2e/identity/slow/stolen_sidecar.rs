@@ -132,7 +132,7 @@ fn keeper_of_agents_rbac_writes_nothing_but_the_table() -> Result<()> {
         let bound = binding(name, "cluster-admin");
         thief.dry_run("PATCH", &cluster_wide("clusterrolebindings", name), &bound)?.refused(policy)?;
     }
-    // Its own role, for another subject.
+    // A binding of its own role to another subject.
     thief
         .dry_run("PATCH", &cluster_wide("clusterrolebindings", agents), &binding(agents, agents))?
         .refused("not the rights of this agent")?;
@@ -153,12 +153,13 @@ fn keeper_of_agents_rbac_writes_nothing_but_the_table() -> Result<()> {
             thief.dry_run("DELETE", &cluster_wide(kind, name), &Value::Null)?.refused(policy)?;
         }
     }
-    // What it may do besides is as before.
+    // Everything else that it may do is as before.
     let enter = enter(&json!(["m1"]));
     thief.dry_run("PATCH", &cluster_wide("clusterroles", OURS), &role(OURS, &enter))?.allowed()
 }
 
-/// The rights by which the sidecar keeps the RBAC of agents, on the host of the bed. They end with this.
+/// The rights with which the sidecar maintains the RBAC of agents, on the bed's host. They are
+/// removed when this is dropped.
 struct Keeper;
 
 impl Keeper {
@@ -210,7 +211,7 @@ impl Drop for Keeper {
         ] {
             let _ = host.request("DELETE", &path, "", "");
         }
-        // The next test that has its turn would be refused by this policy, and not by that which it tests.
+        // Otherwise the next test would be refused by this policy instead of the one that it tests.
         let _ =
             eventually(
                 "the policy is no longer in force",
@@ -220,7 +221,8 @@ impl Drop for Keeper {
     }
 }
 
-/// A client with this token, which only sends dry runs, while no other test changes the sidecar's rights.
+/// A client with this token that only sends dry runs. No other test changes the sidecar's rights in
+/// the meantime.
 struct Thief(Api, #[expect(dead_code, reason = "the turn ends with it")] Option<Turn>);
 
 struct Tried {

@@ -1,5 +1,5 @@
-//! `kubectl mc install --certificates=cert-manager` with cert-manager's own controllers: certificates are
-//! served and renewed, and a change of the issuer loses no request.
+//! `kubectl mc install --certificates=cert-manager` with cert-manager's own controllers:
+//! certificates are served and renewed, and no request fails when the issuer changes.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -58,7 +58,8 @@ fn beside_cert_manager(test: impl FnOnce(&Scene) -> Result<()>) -> Result<()> {
 fn served_and_renewed(scene: &Scene) -> Result<()> {
     let install = by_cert_manager();
     scene.install(&install)?.success()?;
-    // As below: on a busy machine the host may have marked the sidecar as unavailable.
+    // The reason is the same as below: on a busy machine, the host may have marked the sidecar as
+    // unavailable.
     eventually("the host serves members", SOON, || scene.plugin.ok(&["clusters"]).map(Some))?;
     let again = scene.install(&install)?.success()?;
     ensure!(again.lines().all(|line| line.ends_with(" unchanged")), "{again}");
@@ -86,8 +87,8 @@ fn served_and_renewed(scene: &Scene) -> Result<()> {
     eventually("the renewed certificate is shown", 4 * SOON, || {
         Ok((shown(scene, &renewed)? == leaf(&renewed)?).then_some(()))
     })?;
-    // On a busy machine the host may have waited five seconds for a sidecar. Then it checks the sidecar again
-    // before it sends requests.
+    // On a busy machine, the host may have waited five seconds for a sidecar. Then it checks the
+    // sidecar again before it sends requests.
     eventually("the host takes the renewed certificate", 2 * SOON, || {
         let listed = scene.plugin.ok(&["clusters"]);
         let listed = listed.map_err(|error| anyhow!("{error:#}\n{}", standing(&api)))?;
@@ -147,7 +148,7 @@ fn secret(api: &Api) -> Result<Value> {
     Ok(api.get(&format!("/api/v1/namespaces/{NAMESPACE}/secrets/mc-sidecar-tls"))?["data"].clone())
 }
 
-/// The state that may keep the host from sending requests.
+/// The state that may stop the host from sending requests.
 fn standing(api: &Api) -> String {
     let show = |path: &str, field: &str| match api.get(path) {
         Ok(object) => object.pointer(field).unwrap_or(&Value::Null).to_string(),
@@ -173,7 +174,7 @@ fn shown(scene: &Scene, secret: &Value) -> Result<Vec<u8>> {
     connection.certificate().context("no certificate")
 }
 
-/// The sidecar's one pod.
+/// The sidecar's only pod.
 fn pod(api: &Api) -> Result<Value> {
     let pods = api.get(&format!("{PODS}?labelSelector=app.kubernetes.io%2Fname%3Dmc-sidecar"))?;
     Ok(pods["items"][0].clone())
@@ -232,7 +233,7 @@ impl Namespace {
     fn make(scene: &Scene) -> Result<Self> {
         let kubectl = Tool::admin(scene.host.cluster)?;
         kubectl.ok(&["create", "namespace", NAMESPACE])?;
-        // Every namespace gets these objects, and they have to exist before the test counts objects.
+        // Every namespace gets these objects. They have to exist before the test counts objects.
         for object in ["configmap/kube-root-ca.crt", "serviceaccount/default"] {
             kubectl.ok(&["wait", "--for=create", object, "--namespace", NAMESPACE])?;
         }

@@ -1,5 +1,5 @@
-//! Cluster Authorization by sidecars in pods, step by step as the how-to page has it: the kube-apiserver asks
-//! them through the Service of their webhooks.
+//! Cluster Authorization by sidecars in pods, in the steps of the how-to page: the kube-apiserver
+//! asks them through the Service of their webhooks.
 
 use std::process::Command;
 
@@ -48,7 +48,7 @@ fn kube_apiserver_asks_the_service_of_the_webhooks() -> Result<()> {
     let denied = agent.expect(403, "GET", &secret("b"), None)?;
     ensure!(denied.contains("kubectl-mc: "), "{denied}");
 
-    // Without a sidecar only agents are refused.
+    // Without a sidecar, only agents are refused.
     kubectl.ok(&["-n", "kubectl-mc-system", "scale", "deployment", "mc-sidecar", "--replicas=0"])?;
     eventually("the agent is refused", 2 * SOON, || {
         Ok([403, 500].contains(&agent.ask("GET", &secret("a"), None)?.0).then_some(()))

@@ -1,5 +1,5 @@
-//! `kubectl mc install --expose` gives the sidecars an address of their own, which the plugin finds and uses.
-//! The test is the load balancer: it gives the Service an address in the node's network.
+//! `kubectl mc install --expose` gives the sidecars their own address, which the plugin finds and
+//! uses. The test is the load balancer: it gives the Service an address in the node's network.
 
 use anyhow::{Result, ensure};
 use harness::both_sides::alone;
@@ -59,7 +59,7 @@ fn load_balancer_reaches_members_past_the_host() -> Result<()> {
         .run(&["--route=direct", "-C", "far", "get", "namespaces"])?
         .failure(&[&format!("cannot reach https://{ADDRESS}"), "--route=host goes through the host"])?;
 
-    // A flag of the last installation is not forgotten by accident.
+    // The flag of the last installation cannot be left out by accident.
     scene
         .install(&[])?
         .failure(&["flags that this command lacks: --expose=LoadBalancer", "--reset-flags"])?;
@@ -76,7 +76,7 @@ fn load_balancer_reaches_members_past_the_host() -> Result<()> {
     Ok(())
 }
 
-/// The sidecar counts a review as a read; for the host's kube-apiserver it has a path of its own.
+/// The sidecar treats a review as a read; for the host's kube-apiserver, it has a separate path.
 fn reader_reviews_their_own_rights(plugin: &Tool) -> Result<()> {
     plugin.ok(&["access", "grant", "view", "--user=ruth", "-C", "far", "-n", "default"])?;
     let ask = |route: &str, question: &[&str]| {

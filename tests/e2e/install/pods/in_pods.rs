@@ -1,5 +1,5 @@
-//! `kubectl mc install` on a host whose sidecars are real pods. Other installations there have files of their
-//! own, so that the tests that share this host do not all run in a row.
+//! `kubectl mc install` on a host whose sidecars are real pods. Other installations are in separate
+//! files, so that the tests that share this host do not all run one after the other.
 
 use std::path::Path;
 
@@ -70,7 +70,7 @@ fn install_serves_and_uninstall_leaves_nothing() -> Result<()> {
 
     let removed = scene.uninstall()?;
     ensure!(removed.contains("namespace/kubectl-mc-system deleted"), "{removed}");
-    // Kubernetes made the Endpoints of the Service, with its labels.
+    // Kubernetes has created the Endpoints of the Service, with its labels.
     ensure!(!removed.contains("endpoints/"), "{removed}");
     let after = listing(scene.host.cluster)?;
     let left = after.difference(&before).collect::<Vec<_>>();
@@ -125,7 +125,7 @@ fn crash_of_the_sidecar_is_reported_with_its_reason() -> Result<()> {
 fn audit_shows_a_request_from_the_logs_of_the_pods() -> Result<()> {
     let scene = Scene::take()?;
     scene.install(&["--replicas=1", "--sidecar-flag=--audit-log-path=-"])?.success()?;
-    // The step of the how-to: the Audit-Id header of an answer.
+    // This is the step from the how-to: the Audit-Id header of an answer.
     let raw = Tool::admin(scene.host.cluster)?.run(&["get", "--raw", CLUSTERS, "-v=8"])?;
     let id = raw.stderr.lines().find_map(|line| line.split_once("Audit-Id: ").map(|(_, id)| id.trim()));
     let id = id.with_context(|| format!("no Audit-Id: {}", raw.stderr))?;
@@ -155,7 +155,7 @@ fn cluster_joins_a_sidecar_in_any_namespace() -> Result<()> {
     ensure!(secrets == [["hub", "far.manager"], ["hub", "far.member"]], "{secrets:?}");
     plugin.ok(&["--cluster=far", "get", "namespaces"])?;
     let diff = plugin.run(&["access", "diff", "far"])?;
-    // The plugin read the sidecar's flags in the sidecar's own namespace.
+    // The plugin has read the sidecar's flags in the sidecar's own namespace.
     ensure!(diff.code == 0 && !diff.stderr.contains("assumed"), "{diff:?}");
 
     plugin.ok(&["unjoin", "far", &member, "--yes"])?;

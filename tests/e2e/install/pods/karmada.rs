@@ -1,5 +1,6 @@
-//! `kubectl mc install --inventory=membercluster,karmada` serves the members of Karmada in one command: with
-//! Karmada's own server and `karmadactl join`, sidecars in pods, and the way back of the how-to.
+//! `kubectl mc install --inventory=membercluster,karmada` serves the members of Karmada in one
+//! command. The test uses Karmada's own server, `karmadactl join` and sidecars in pods, and also
+//! takes the steps back that the how-to describes.
 
 use std::fs;
 
@@ -59,7 +60,7 @@ fn one_command_serves_members_that_karmada_has() -> Result<()> {
     scene.plugin.run(&["access", "diff", NAME])?.failure(&["Karmada keeps the rights"])?;
     let explain = ["access", "explain", "--as", &user.user, "-C", NAME, "-n", &pods.name, "get", "pods"];
 
-    // Unless the sidecar keeps rights there, too.
+    // That changes if the sidecar maintains rights there, too.
     let values = tempfile::NamedTempFile::new()?;
     fs::write(values.path(), "inventory: [membercluster, karmada]\nkarmadaMemberRbac: true\n")?;
     let values = format!("--values={}", values.path().display());
@@ -73,7 +74,7 @@ fn one_command_serves_members_that_karmada_has() -> Result<()> {
     ensure!(explained.contains("the sidecar may impersonate"), "{explained}");
     scene.plugin.run(&["unjoin", NAME, "--yes"])?.failure(&["Karmada"])?;
 
-    // The way back.
+    // These are the steps back.
     scene.install(&["--reset-flags"])?.success()?;
     let kubectl = Tool::admin(scene.host.cluster)?;
     kubectl.ok(&["delete", "memberclusters", "-l", "fleet.kubectl-mc.dev/inventory=karmada"])?;
@@ -84,7 +85,7 @@ fn one_command_serves_members_that_karmada_has() -> Result<()> {
     karmadactl(&scene, "unjoin")?;
     drop(own);
     kubectl.ok(&["delete", "clusterrole,clusterrolebinding", NAME])?;
-    // The command of the how-to.
+    // The command from the how-to.
     let at_member = Tool::admin(member("m2")?)?;
     at_member.ok(&["delete", "clusterrole,clusterrolebinding", "kubectl-mc-karmada-impersonator"])?;
     let of_rights = "--field-selector=metadata.name=kubectl-mc-karmada-impersonator";

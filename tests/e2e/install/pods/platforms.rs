@@ -1,6 +1,6 @@
-//! A member joins on each platform as the table in docs/how-to/join.md says: by the platform's kubeconfig, by
-//! the names that its network resolves, and by the addresses that its control plane reaches. kubeadm needs
-//! nothing of this and is tested in [`crate::members::joined`].
+//! A member joins on each platform as the table in docs/how-to/join.md describes: with the
+//! platform's kubeconfig, the names that its network resolves, and the addresses that its control
+//! plane reaches. kubeadm needs none of this and is tested in [`crate::members::joined`].
 
 mod kubeconfig;
 pub(crate) mod network;
@@ -26,8 +26,8 @@ use crate::install::pods::in_pods::Scene;
 use crate::members::joined::{NAME, Traces, follow};
 use crate::plugin;
 
-/// kind publishes a port of this machine. The names of its nodes resolve in Docker's network, where the
-/// sidecar is and this machine is not.
+/// kind publishes a port of this machine. The names of its nodes resolve only in Docker's network,
+/// which the sidecar is in and this machine is not.
 #[test]
 fn kind_joins_by_the_suggested_node_name() -> Result<()> {
     let alone = alone()?;
@@ -96,7 +96,7 @@ fn minikube_joins_by_the_files_of_its_kubeconfig() -> Result<()> {
     Traces::of(&alone)?.same_as(&before)
 }
 
-/// k3s and RKE2 write a kubeconfig of their own, in which every entry has the name `default`.
+/// k3s and RKE2 write their own kubeconfig, in which every entry has the name `default`.
 fn of_a_server(file: &str) -> Result<()> {
     let alone = alone()?;
     let before = Traces::of(&alone)?;
@@ -161,7 +161,7 @@ fn aks_credential_is_used_for_join_and_not_stored() -> Result<()> {
 fn missing_or_failing_credential_plugin_is_named_with_a_hint() -> Result<()> {
     let alone = alone()?;
     let missing = with_member(&alone, "gke", &alone.cluster.server, &json!({"exec": gcloud()}))?;
-    // The user of the tests may have the plugin in their own PATH.
+    // The user who runs the tests may have the plugin in their own PATH.
     let without = plugin(&missing)?.env("PATH", &bed()?.bin);
     without.run(&["join", NAME, "--member-context=gke"])?.failure(&[
         "context \"gke\"",
@@ -231,8 +231,8 @@ fn gke_private_nodes_admit_the_sidecars_port() -> Result<()> {
     scene.uninstall().map(drop)
 }
 
-/// Joins with a kubeconfig that runs a program, which gives out a credential of the member's administrator.
-/// `asked` is a shell script that checks the program's arguments.
+/// Joins with a kubeconfig that runs a program that returns a credential of the member's
+/// administrator. `asked` is a shell script that checks the program's arguments.
 fn by_plugin(context: &str, exec: &Value, asked: &str) -> Result<()> {
     let alone = alone()?;
     let before = Traces::of(&alone)?;

@@ -1,4 +1,4 @@
-//! An installation of the previous version becomes today's: by Helm, and by the plugin.
+//! An installation of the previous version is upgraded to today's: with Helm, and with the plugin.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::SYSTEM;

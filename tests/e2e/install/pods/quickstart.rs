@@ -1,5 +1,6 @@
-//! `docs/tutorials/quickstart.sh` runs as documented, with a kind whose clusters are the bed's: kubeconfigs
-//! with a port of this machine, and nodes whose names resolve only in the host's pods.
+//! `docs/tutorials/quickstart.sh` runs as documented, with a fake kind that hands out the bed's
+//! clusters. Their kubeconfigs have a port of this machine, and the names of their nodes resolve
+//! only in the host's pods.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -73,7 +74,7 @@ impl Kind {
             let script = format!("#!/bin/sh\nset -e\necho {name} \"$@\" >>\"$KIND/called\"\n{script}");
             harness::script::write(&path, &script)?;
         }
-        // A copy of the two files, because the script makes a folder beside them.
+        // A copy of the two files, because the script creates a folder next to them.
         let tutorials = kind.folder.path().join("docs/tutorials");
         std::fs::create_dir_all(&tutorials)?;
         std::fs::copy(SCRIPT, tutorials.join("quickstart.sh"))?;
@@ -133,7 +134,8 @@ impl Names {
         let names = Self(Api::admin(host)?);
         let aliases = members.iter().map(|cluster| {
             let address = cluster.server.trim_start_matches("https://").trim_end_matches(":6443");
-            // Untyped maps, because kube-apiserver 1.36.3 aborts the request at a typed object in a list.
+            // These are untyped maps, because kube-apiserver 1.36.3 aborts the request when it
+            // finds a typed object in a list.
             format!(
                 "{{\"ip\": dyn(\"{address}\"), \"hostnames\": dyn([\"{}-control-plane\"])}}",
                 cluster.name
@@ -199,7 +201,7 @@ const POLICY: &str = "e2e-quickstart-names";
 /// The name in containerd of the image that the script loads.
 const LOADED: &str = "docker.io/library/mc-sidecar:quickstart";
 
-/// Hands out the bed's clusters. The image is the bed's, under the script's name for it.
+/// Hands out the bed's clusters. The image is the bed's, under the name that the script uses.
 const KIND: &str = r#"
 case "$1 $2" in
 "get clusters") ls "$KIND/made" 2>/dev/null || true ;;

@@ -1,4 +1,4 @@
-//! `kubectl mc uninstall` asks before it removes members, and keeps objects of others.
+//! `kubectl mc uninstall` asks before it removes members, and leaves the objects of others alone.
 
 use anyhow::{Result, ensure};
 use harness::bed::SYSTEM;

@@ -1,5 +1,5 @@
-//! `kubectl mc install --run-on` runs a host's sidecars as pods of another cluster, for each route between
-//! the host and the sidecars.
+//! `kubectl mc install --run-on` runs a host's sidecars as pods of another cluster. Each route
+//! between the host and the sidecars is tested.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};

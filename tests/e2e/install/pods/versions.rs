@@ -1,5 +1,5 @@
-//! The oldest tested Kubernetes serves as a host for the newest as a member. [`crate::install::quiet::fleet`] tests the other
-//! way round.
+//! The oldest tested Kubernetes serves as the host, and the newest as a member.
+//! [`crate::install::quiet::fleet`] tests the other way round.
 
 use anyhow::{Result, ensure};
 use harness::bed::{bed, host, member};

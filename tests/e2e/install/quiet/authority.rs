@@ -24,7 +24,7 @@ fn new_serving_certificate_signer_loses_no_request() -> Result<()> {
         ensure!(answer.status() == 200, "the host does not reach the sidecars: {}", answer.status());
         Ok(())
     };
-    // Requests run all the while, and one that fails ends the test.
+    // Requests are sent throughout, and one that fails ends the test.
     let mut broken = Ok(());
     eventually("another signer", 3 * SOON, || {
         broken = works();

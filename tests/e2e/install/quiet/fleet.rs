@@ -1,4 +1,4 @@
-//! A fleet works from its installation to its removal, on clusters of its own: members join, are used,
+//! A fleet works from its installation to its removal, on its own clusters: members join, are used,
 //! survive changes and outages, and leave nothing behind.
 
 use std::collections::BTreeSet;
@@ -43,7 +43,7 @@ fn fleet_works_from_installation_to_removal() -> Result<()> {
 
 /// A host, two clusters that become its members, and their users.
 struct Story {
-    // Dropped before the host, whose lock covers all three.
+    // This is dropped before the host, whose lock covers all three.
     members: [Member; 2],
     host: SpareHost,
     /// The MemberClusters on the host.
@@ -83,7 +83,8 @@ impl Story {
         clusters.into_iter().map(|cluster| Ok((cluster.name.as_str(), listing(cluster)?))).collect()
     }
 
-    /// Installs with short periods of the controllers: tokens of ten minutes are renewed after some seconds.
+    /// Installs with short intervals for the controllers: tokens of ten minutes are renewed after
+    /// some seconds.
     fn install(&self) -> Result<()> {
         self.admin.ok(&[
             "install",
@@ -183,8 +184,8 @@ impl Story {
         both.failure(&["1 of 2 clusters failed: 1 unreachable (east)"]).map(drop)
     }
 
-    /// Deletes the leader's pod: another replica leads before the pod is gone, and every request meanwhile is
-    /// answered.
+    /// Deletes the leader's pod: another replica leads before the pod is gone, and every request in
+    /// the meantime is answered.
     fn lose_the_leader(&self) -> Result<()> {
         let leader = self.leader()?;
         let endpoint = Endpoint::cluster(self.host.cluster, self.jane_herself.certificate.as_deref())?;

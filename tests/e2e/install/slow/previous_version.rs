@@ -1,5 +1,6 @@
-//! The programs of the previous version work with today's, each way, as they meet during an upgrade: plugin and
-//! sidecar, agent and sidecar, and two replicas of a sidecar. `tests/previous/build.sh` builds them.
+//! The programs of the previous version work with today's programs, in each combination that occurs
+//! during an upgrade: plugin and sidecar, agent and sidecar, and two replicas of a sidecar.
+//! `tests/previous/build.sh` builds them.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +38,7 @@ fn todays_plugin_works_with_the_sidecar() -> Result<()> {
     let old = previous("mc-sidecar")?;
     let own = OwnSidecar::with(&Difference { program: Some(&old), ..Difference::default() })?;
     let ca = sidecar()?.ca_certificate.clone();
-    // The sidecar in the host's place.
+    // The sidecar in place of the host.
     let caller = administrator(&scene)?.edit(|config| {
         let cluster = &mut config["clusters"][0]["cluster"];
         cluster["server"] = own.sidecar.url.clone().into();
@@ -95,7 +96,7 @@ fn administrator(scene: &Scene) -> Result<Caller> {
     Caller::certificate(&format!("{}-admin", scene.name), &["system:masters"])
 }
 
-/// What people do all day, on a cluster that is the scene's member under some name.
+/// Does what people do all day, on a cluster that is the scene's member under some name.
 fn everything_works(plugin: &Tool, scene: &Scene, cluster: &str) -> Result<()> {
     scene.pod("web", "echo said; sleep 3600")?;
     let one = plugin.clone().with(&["-C", cluster, "-n", &scene.name]);

@@ -1,5 +1,6 @@
-//! The sidecar serves members that Karmada registers next to its own. The bed's host has Karmada's Clusters
-//! and Secrets, and the members have the accounts and rights that Karmada makes there.
+//! The sidecar serves members that Karmada registers as well as its own. The bed's host has
+//! Karmada's Clusters and Secrets, and the members have the accounts and rights that Karmada
+//! creates there.
 
 use anyhow::{Context, Result, ensure};
 use harness::caller::Caller;
@@ -60,8 +61,8 @@ fn karmada_grant_opens_only_members_of_karmada() -> Result<()> {
     let at_host = Endpoint::cluster(&harness::bed::bed()?.host, user.certificate.as_deref())?;
     ensure!(at_host.exchange(request(&user, &pods).as_bytes())?.status() == 403);
 
-    // Our own API group authorizes this caller. The member still refuses: Karmada grants impersonation only
-    // of users in its own rules.
+    // Our own API group authorizes this caller. The member still refuses, because Karmada grants
+    // impersonation only of users in its own rules.
     scene.let_in(&other, &[JOINED], EVERY_VERB)?;
     let refused = get(&karmada.sidecar, &other, &pods)?;
     ensure!(refused.status() == 403, "{}", refused.text());

@@ -82,7 +82,7 @@ fn agent_status_write_changes_nothing_but_the_status() -> Result<()> {
         ensure!(status == 403 && text.contains("an agent may"), "{method} {part}: {status} {text}");
         unchanged(part)?;
     }
-    // As karmada-agent writes it: the whole Cluster, with its version.
+    // This is what karmada-agent writes: the whole Cluster, with its version.
     let mut own: Value = serde_json::from_str(&agent.send("GET", "", "json", &Value::Null)?.1)?;
     own["status"]["conditions"] = json!([{
         "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -100,7 +100,7 @@ fn agent_registers_and_deletes_its_own_cluster() -> Result<()> {
     let karmada = start("in-place-register")?;
     let agent = Agent::of(&karmada)?;
     let reference = |name: &str| json!({"namespace": "karmada-cluster", "name": name});
-    // As karmada-agent writes it.
+    // This is what karmada-agent writes.
     let mut cluster = json!({
         "kind": "Cluster", "apiVersion": "cluster.karmada.io/v1alpha1",
         "metadata": {"name": JOINED, "creationTimestamp": null},
@@ -127,7 +127,7 @@ fn agent_registers_and_deletes_its_own_cluster() -> Result<()> {
     let (status, text) = collection(&cluster)?;
     ensure!(status == 201, "{status} {text}");
     ensure!(karmada.host.get(&agent.path)?["spec"]["zones"] == json!(["a"]));
-    // With other flags.
+    // This replica has other flags.
     cluster = karmada.host.get(&agent.path)?;
     cluster["spec"]["zones"] = json!(["b", "c"]);
     let (status, text) = agent.send("PUT", "", "json", &cluster)?;
@@ -158,7 +158,7 @@ fn agent_status_writes_keep_concurrent_changes() -> Result<()> {
             let status = json!({"status": {"kubernetesVersion": number.to_string()}});
             let (method, kind) =
                 if number % 2 == 0 { ("PUT", "json") } else { ("PATCH", "merge-patch+json") };
-            // Without a version, the write is repeated on the new one, as a kube-apiserver does.
+            // Without a version, the write is repeated on the new one, as in a kube-apiserver.
             let (code, text) = agent.send(method, "/status", kind, &status)?;
             ensure!(code == 200 || code == 409, "{method} {number}: {code} {text}");
         }
@@ -177,7 +177,7 @@ fn agent_status_writes_keep_concurrent_changes() -> Result<()> {
     Ok(())
 }
 
-/// The agent of [`JOINED`], with more rights on Clusters than it needs.
+/// The agent of [`JOINED`], which has more rights on Clusters than it needs.
 struct Agent {
     endpoint: Endpoint,
     path: String,
@@ -198,7 +198,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// A request for its own Cluster.
+    /// Sends a request for its own Cluster.
     fn send(&self, method: &str, part: &str, kind: &str, document: &Value) -> Result<(u16, String)> {
         self.to(&format!("{}{part}", self.path), method, kind, document)
     }

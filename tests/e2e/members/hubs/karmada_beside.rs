@@ -1,5 +1,6 @@
 //! Karmada's own aggregated API server and the sidecar answer the same requests of the same callers for one
-//! Cluster object. `docs/reference/compatibility.md` lists both answers, and this test compares them with it.
+//! Cluster object. `docs/reference/compatibility.md` lists both servers' answers, and this test
+//! compares them with that page.
 
 use std::fs;
 use std::path::Path;

@@ -127,7 +127,7 @@ fn forged_identity_is_not_forwarded() -> Result<()> {
             answer.text()
         );
     }
-    // Only the group has the right to read.
+    // Only the group has the right to read it.
     let reader = Caller::certificate("e2e-in-place-reader", &["e2e-in-place-readers"])?;
     let group =
         json!({"kind": "Group", "name": "e2e-in-place-readers", "apiGroup": "rbac.authorization.k8s.io"});
@@ -142,7 +142,8 @@ fn forged_identity_is_not_forwarded() -> Result<()> {
         "{:?}",
         answer.head
     );
-    // Another parser could read a member's proxy in these paths, and request it as the caller.
+    // Another parser could find a member's proxy in these paths, and send a request to it as the
+    // caller.
     for rest in ["/m1%2Fproxy/api", "/m1//proxy/api", "/%6d1"] {
         let answer = directly(&karmada, &reader)?
             .exchange(request(&reader, &format!("{CLUSTERS}{rest}")).as_bytes())?;
@@ -215,7 +216,7 @@ fn agent_reads_and_changes_only_its_own_cluster() -> Result<()> {
     );
     let answer = endpoint.exchange(withheld.as_bytes())?;
     ensure!(answer.status() == 504, "{}", answer.text());
-    // Go merges the values of a repeated key, and a check would see the last.
+    // Go merges the values of a repeated key, and a check would see only the last one.
     let own = karmada.host.get(&path)?.to_string();
     let secret = r#"{"namespace": "karmada-cluster", "name": "e2e-in-place-next"}"#;
     let evil = format!(r#"{{"secretRef": {secret}, "proxyURL": "http://evil.example"}}"#);
@@ -267,7 +268,7 @@ pub(super) fn allow(karmada: &InPlace, user: &Caller) -> Result<()> {
     let rule = |resource: &str, verbs: &[&str]| {
         let mut rule = json!({"apiGroups": ["cluster.karmada.io"], "resources": [resource], "verbs": verbs});
         if resource == "clusters/proxy" {
-            // A right to all clusters would appear in the access of other tests.
+            // A right to all clusters would appear in the output of other tests' `access`.
             rule["resourceNames"] = json!([JOINED]);
         }
         rule

@@ -1,5 +1,5 @@
-//! With `--karmada-member-rbac` the sidecar keeps impersonation rights on Karmada's members, so that whole
-//! identities reach them. Nothing of Karmada's unified auth is there.
+//! With `--karmada-member-rbac`, the sidecar maintains impersonation rights on Karmada's members,
+//! so that whole identities reach them. Karmada's unified auth is not set up here.
 
 use anyhow::{Result, ensure};
 use harness::api::Api;
@@ -29,10 +29,11 @@ fn identities_reach_karmada_members_whole_by_written_rights() -> Result<()> {
     karmada.join(JOINED, "m2")?;
     karmada.fleet.until(JOINED, "AuthSynced", "True", "Synced")?;
 
-    // No binding names the groups: they are added on demand, by the grant of Karmada's API group.
+    // No binding contains the groups: they are added on demand, because of the grant in Karmada's
+    // API group.
     let maps = member_path(JOINED, &format!("/api/v1/namespaces/{}/configmaps", scene.name));
     let seen = |caller: &Caller| -> Result<Value> {
-        // The member refuses the first request, and the waiting caller is let in on demand.
+        // The member refuses the first request, and the waiting caller gets the rights on demand.
         serves(&karmada.sidecar, caller, &maps)?;
         let log = AuditLog::from_now(member("m2")?)?;
         serves(&karmada.sidecar, caller, &maps)?;
@@ -52,7 +53,7 @@ fn identities_reach_karmada_members_whole_by_written_rights() -> Result<()> {
         "{user}"
     );
 
-    // Administrators of the host are the group that the member's own RBAC decides about.
+    // Administrators of the host come as the group that the member's own RBAC decides about.
     let admin = Caller::certificate("e2e-karmada-rights-admin", &["system:masters"])?;
     ensure!(seen(&admin)?["groups"] == json!(["kubectl-mc:host-admins", "system:authenticated"]));
 

@@ -1,5 +1,5 @@
-//! The sidecar serves members that KubeAdmiral registers next to its own, on the path that KubeAdmiral's
-//! clients expect, through the host's kube-apiserver and directly.
+//! The sidecar serves members that KubeAdmiral registers as well as its own, on the path that
+//! KubeAdmiral's clients expect, through the host's kube-apiserver and directly.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn kubectl_works_on_the_path_of_kubeadmiral() -> Result<()> {
     admiral.fleet.until(JOINED, "Ready", "True", "Ready")?;
     scene.pod("shell", "sleep 1000000")?;
 
-    // Requests, commands and identity of a user and of a service account, through the host.
+    // Tests requests, commands and identity of a user and of a service account, through the host.
     for (caller, group) in [(user.clone(), "e2e-ops"), (robot, "system:serviceaccounts")] {
         let kubectl = Tool::kubectl(&caller.edit(|config| {
             let server = &mut config["clusters"][0]["cluster"]["server"];
@@ -55,7 +55,8 @@ fn kubectl_works_on_the_path_of_kubeadmiral() -> Result<()> {
         Ok(index["paths"].get("apis/aggregated.kubeadmiral.io/v1alpha1").map(drop))
     })?;
 
-    // Our own member is not on this path, also for an administrator, whose rights are not checked.
+    // Our own member is not on this path, not even for an administrator, whose rights are not
+    // checked.
     let of_own = format!("{AGGREGATIONS}/{}/proxy/x", own.name);
     let admin = Caller::certificate("e2e-kubeadmiral-admin", &["system:masters"])?;
     for caller in [&user, &admin] {
@@ -70,8 +71,8 @@ fn kubectl_works_on_the_path_of_kubeadmiral() -> Result<()> {
     }
     ensure!(own.requests("/x").is_empty());
 
-    // Rights in our API group do not count on this path, and rights on this path open KubeAdmiral's members
-    // on ours.
+    // Rights in our API group do not count on this path, but rights on this path also give access
+    // to KubeAdmiral's members on our path.
     let other = Caller::certificate("e2e-kubeadmiral-other", &[])?;
     scene.let_in(&other, &[JOINED], EVERY_VERB)?;
     let version = format!("{AGGREGATIONS}/{JOINED}/proxy/version");

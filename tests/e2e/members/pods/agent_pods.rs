@@ -148,7 +148,7 @@ fn changed_ca_of_the_host_is_tried_by_new_pods() -> Result<()> {
     let (present, other) = (std::fs::read_to_string(&bed()?.host.ca_certificate)?, ProxyAuthority::new()?);
     let said = renew(&other.pem(), "--timeout=10s")?;
     said.failure(&[&format!("the agent of {NAME}"), "is not connected", "--agent-server-ca"])?;
-    // The old pods go on.
+    // The old pods keep running.
     plugin(&member.both)?.ok(&["-C", NAME, "get", "namespaces"])?;
     let said = renew(&format!("{present}{}", other.pem()), "--timeout=60s")?.success()?;
     let line = format!("{NAME}: its agent verifies the host by the CA of --agent-server-ca\n");
@@ -184,7 +184,7 @@ fn printed_commands_start_an_agent_when_pasted() -> Result<()> {
     Objects::of(member.spare.cluster, NAME)?.same_as(&before)
 }
 
-/// The joiner has no context of the member: the member's pods send the data that the host needs.
+/// The joiner has no context for the member: the member's pods send the data that the host needs.
 #[test]
 fn one_manifest_enrolls_a_member_by_its_pods() -> Result<()> {
     let member = Member::take()?;
@@ -246,5 +246,5 @@ fn condition(caller: &Caller) -> Result<String> {
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy/agent-chart");
 
-/// The member's name on the host, where members of other tests exist at the same time.
+/// The member's name on the host, where other tests' members exist at the same time.
 const NAME: &str = "e2e-agent-pods";

@@ -118,7 +118,7 @@ fn stolen_manager_binds_a_role_only_where_it_is_listed() -> Result<()> {
     Ok(())
 }
 
-/// The grant names the cluster, uses the caller's own rights, and needs no list of the member.
+/// The grant names the cluster, uses the caller's own rights, and does not need the member's list.
 #[test]
 fn role_is_granted_at_once_on_a_named_cluster() -> Result<()> {
     let joined = Joined::under("e2e-access-role-now")?;

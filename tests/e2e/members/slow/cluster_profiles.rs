@@ -1,5 +1,5 @@
-//! Consumers reach a member by its ClusterProfile with their credential of the host, and the profile ends
-//! with its member.
+//! Consumers reach a member through its ClusterProfile with their credential for the host, and the
+//! profile is removed with its member.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -103,7 +103,7 @@ fn profile_is_repaired_and_ends_with_its_member() -> Result<()> {
     Ok(())
 }
 
-/// A member of the bed's sidecar. The leader of the test's own namespace writes its profile.
+/// A member of the bed's sidecar. The leader in the test's own namespace writes the profile.
 struct Site {
     fleet: OwnFleet,
     member: String,
@@ -135,7 +135,7 @@ impl Site {
         )
     }
 
-    /// The profile of the member, as soon as the member is known to be healthy.
+    /// Returns the member's profile, as soon as the member is known to be healthy.
     fn profile(&self) -> Result<Value> {
         eventually("there is a profile of a healthy member", SOON, || {
             let profile = self.fleet.host.get(&self.path(&self.member))?;

@@ -1,4 +1,4 @@
-//! An agent whose member's API server gives false answers enrolls no member.
+//! An agent does not enroll a member whose API server gives false answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

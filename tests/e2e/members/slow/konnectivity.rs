@@ -88,7 +88,7 @@ fn after_half_close(fake: &FakeMember) -> Result<String> {
     Ok(String::from_utf8(connection.rest()?)?)
 }
 
-/// Answers once the client has ended and `gate` is open.
+/// Answers once the client's side has ended and `gate` is open.
 fn at_the_end(gate: Gate) -> impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static {
     move |request| match request.target() {
         "/upgraded" => {

@@ -1,5 +1,5 @@
-//! The plugin uses the old discovery, as kubectl does, at members without aggregated discovery (before
-//! Kubernetes 1.27).
+//! At members without aggregated discovery (before Kubernetes 1.27), the plugin uses the old
+//! discovery, as kubectl does.
 
 use anyhow::Result;
 use harness::fake_member::{FakeMember, Request, Step, reply};

@@ -1,5 +1,5 @@
-//! A proxy with a CA of its own that demands client certificates carries the sidecar's connections to a
-//! member.
+//! A proxy that has its own CA and demands client certificates carries the sidecar's connections to
+//! a member.
 
 use anyhow::{Result, ensure};
 use harness::bed::{SYSTEM, host};
@@ -160,8 +160,8 @@ fn join_writes_keeps_and_removes_the_keys_of_a_proxy() -> Result<()> {
     Traces::of(&alone)?.same_as(&before)
 }
 
-/// Checks that the member is not reached, and that the request and the condition name the proxy with this
-/// reason.
+/// Checks that the member is not reached, and that the error and the condition name the proxy and
+/// this reason.
 fn is_not_reached(name: &str, proxy: &ConnectProxy, with: &Value, why: &str) -> Result<()> {
     let fleet = OwnFleet::new(name)?;
     let fake = FakeMember::unregistered(&format!("e2e-{name}"), script)?;

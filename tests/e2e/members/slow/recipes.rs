@@ -1,5 +1,5 @@
-//! `docs/how-to/access-recipes.md` works as written: each recipe's commands run unchanged, and its users get
-//! the access that the recipe names and no more.
+//! `docs/how-to/access-recipes.md` works as written: each recipe's commands run unchanged, and its
+//! users get the access that the recipe promises and no more.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! The handbook's procedure for a stolen token: after the member's accounts are deleted and a join makes them
-//! again, the old tokens are invalid.
+//! The handbook's procedure for a stolen token: after the member's accounts are deleted and a join
+//! has created them again, the old tokens are invalid.
 
 use anyhow::{Result, ensure};
 use harness::api::Api;

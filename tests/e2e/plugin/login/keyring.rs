@@ -1,4 +1,5 @@
-//! The login is stored in the keyring: a real Secret Service (gnome-keyring) on a D-Bus of the test's own.
+//! The login is stored in the keyring: a real Secret Service (gnome-keyring) on the test's own
+//! D-Bus.
 
 use std::path::Path;
 

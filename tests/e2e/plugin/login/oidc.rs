@@ -125,7 +125,7 @@ fn refused_refresh_token_asks_for_a_login_and_opens_no_browser() -> Result<()> {
 #[test]
 fn code_is_entered_on_another_device() -> Result<()> {
     let login = Login::new()?;
-    // After this the host trusts the issuer.
+    // Once this returns, the host trusts the issuer.
     login.in_browser()?;
     let secret = login.person.plugin.home().join("secret");
     std::fs::write(&secret, "secret\n")?;

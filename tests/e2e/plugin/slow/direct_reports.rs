@@ -1,5 +1,5 @@
-//! The output of `auth can-i`, `api-resources` and `top pod` without kubectl equals kubectl's, byte for
-//! byte, whichever of the last three minor versions it is.
+//! Without kubectl, `auth can-i`, `api-resources` and `top pod` print exactly what kubectl prints,
+//! byte for byte, for each of its last three minor versions.
 
 use anyhow::{Result, ensure};
 use harness::scene::{self, Scene};
@@ -74,7 +74,7 @@ fn reports_match(version: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the command runs without kubectl, and that the output is kubectl's.
+/// Checks that the command runs without kubectl, and that its output equals kubectl's.
 fn by_requests(plugin: &Tool, words: &str) -> Result<()> {
     let direct = plugin.clone().env("KUBECTL_MC_DIRECT", "only");
     same_by(plugin, &[("direct requests", &direct), ("the plugin", plugin)], words)?;

@@ -1,6 +1,7 @@
 //! The plugin's output at one cluster equals that of the kubectl in use, for the last three minor versions:
-//! 300 command lines, valid and invalid, with cold and warm caches. Each version runs a third of them. With
-//! `DIRECT_LINES=all` each version runs all lines, and each line also with a cache of its own.
+//! 300 command lines, valid and invalid, with cold and warm caches. Each version runs a third of
+//! them. With `DIRECT_LINES=all`, each version runs all lines, and each line also with a separate
+//! cache.
 
 use anyhow::Result;
 

@@ -1,6 +1,7 @@
 //! The plugin in the hands of a victim who has a login at the real host, with a kubeconfig or a hub of an attacker.
-//! Whatever the command, the attacker gets no credential of the host, no command of theirs runs, no control
-//! character reaches the terminal, and the command ends in bounded time and memory.
+//! Whatever the command is, the attacker gets no credential of the host, none of the attacker's
+//! commands runs, no control character reaches the terminal, and the command ends in bounded time
+//! and memory.
 
 mod kubeconfigs;
 mod lying_hubs;
@@ -28,7 +29,7 @@ struct Victim {
     /// The plugin, with a limit for its memory and that of its children.
     plugin: Tool,
     trap: Trap,
-    /// The requests at the trap that were judged.
+    /// The requests at the trap that were checked so far.
     judged: Cell<usize>,
     failures: RefCell<Vec<String>>,
 }
@@ -70,7 +71,7 @@ impl Victim {
             "credentialPluginPolicy": "Allowlist", "credentialPluginAllowlist": listed,
         });
         fs::write(victim.path(".kube/kuberc"), kuberc.to_string())?;
-        // Otherwise no test shows that the login is kept from the attacker.
+        // Otherwise no test would show that the attacker does not get the login.
         let whoami = Tool::client(kubectl()?, &caller)?.env("HOME", victim.plugin.home());
         let whoami = whoami.env("KUBECONFIG", victim.path(REAL)).env("PATH", victim.programs()?);
         let name = whoami.ok(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"])?;
@@ -110,7 +111,7 @@ impl Victim {
         Ok(self.plugin.clone().env("KUBECONFIG", list))
     }
 
-    /// Runs a command to its end, and judges its output.
+    /// Runs a command to its end, and checks its output.
     fn runs(&self, plugin: &Tool, words: &[&str]) -> Result<Output> {
         let output = plugin.start(words)?.finish(BOUND).with_context(|| format!("{words:?}"))?;
         ensure!(
@@ -130,7 +131,8 @@ impl Victim {
         Ok(output)
     }
 
-    /// Starts a listener, and ends it once it listens. It is judged like the others if it refuses to listen.
+    /// Starts a listener, and ends it once it listens. If it refuses to listen, it is checked like
+    /// the others.
     fn listens(&self, plugin: &Tool, words: &[&str]) -> Result<()> {
         let mut listener = plugin.start(words)?;
         let begun = listener.wait_for("Listening on", BOUND);
@@ -143,7 +145,7 @@ impl Victim {
         self.is_safe(words)
     }
 
-    /// The attacker has no credential, and no command of theirs ran.
+    /// Checks that the attacker has no credential, and that none of the attacker's commands ran.
     fn is_safe(&self, words: &[&str]) -> Result<()> {
         let heads = self.trap.heads();
         for head in heads.iter().skip(self.judged.replace(heads.len())) {
@@ -154,7 +156,7 @@ impl Victim {
         Ok(())
     }
 
-    /// Keeps a failure, so that one run shows those of all commands.
+    /// Records a failure, so that one run shows the failures of all commands.
     fn note(&self, attack: &str, result: Result<()>) {
         self.failures.borrow_mut().extend(result.err().map(|error| format!("{attack}: {error:#}")));
     }

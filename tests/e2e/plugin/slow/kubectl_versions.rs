@@ -1,6 +1,6 @@
-//! Released kubectls of each minor version work through the plugin, at the member of the host's version and
-//! at the oldest supported one. The oldest, the newest, and the kubectl of the same version also work at a
-//! member between them.
+//! Released kubectls of each minor version work through the plugin, at a member of the host's
+//! version and at one of the oldest supported version. The oldest, the newest, and the kubectl of
+//! the same version also work at a member between them.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::member;
@@ -15,7 +15,8 @@ use crate::upgrades::port_forward::{exchange, forward};
 use crate::upgrades::protocol::Protocol::{self, Spdy, WebSocket};
 use crate::{installed, plugin_in};
 
-/// Two tests for each version, and the protocols by which that kubectl execs and forwards ports.
+/// Makes two tests for each version, with the protocols that this kubectl uses to exec and to
+/// forward ports.
 macro_rules! versions {
     ($($version:literal $name:ident $exec:ident $port_forward:ident)*) => {
         $(mod $name {
@@ -94,7 +95,7 @@ fn everything_works(version: &str, member_name: &str, [exec, port_forward]: [Pro
     let (_running, _, served) = forward(&plugin, "pod/web", |port| exchange(port, GET_FILE))?;
     assert_eq!(served, b"served\n");
     match port_forward {
-        // Kubernetes before 1.31 serves port-forward over SPDY only.
+        // Before 1.31, Kubernetes serves port-forward over SPDY only.
         WebSocket if member_name == "m2" => Protocol::fell_back_to_spdy(&scene, "portforward"),
         chosen => chosen.was_used(&scene, "portforward"),
     }

@@ -1,4 +1,5 @@
-//! Python programs use a member by `kubectl mc listen`: the client library, and a tool that drops the path of a server.
+//! Python programs use a member through `kubectl mc listen`: the client library, and a tool that
+//! drops the path of a server's URL.
 
 use std::path::Path;
 
@@ -16,7 +17,7 @@ fn tool_that_drops_the_path_reaches_the_member() -> Result<()> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/clients/python/host_and_port.py");
     let source = source.to_str().context("a path that is no text")?;
     let path = format!("/api/v1/namespaces/{}/configmaps", scene.name);
-    // By the member's own context it asks the host.
+    // With the member's own context, it asks the host.
     let direct = Tool::client(installed("python/bin/python")?, &scene.caller()?.at("m1")?)?;
     let of_host = direct.ok(&[source, &path])?;
     ensure!(!of_host.contains("kube-root-ca.crt"), "{of_host}");

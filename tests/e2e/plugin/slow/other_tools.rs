@@ -1,4 +1,4 @@
-//! kubectl without the plugin, and Helm, use a member by `kubeconfig`, `env` and `shell`.
+//! kubectl without the plugin, and Helm, use a member through `kubeconfig`, `env` and `shell`.
 
 use std::fs;
 use std::io::{Read, Write};

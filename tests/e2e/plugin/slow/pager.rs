@@ -1,4 +1,4 @@
-//! A log in a pager whose reader pauses is whole afterwards, through the host and through an agent.
+//! A log in a pager is complete even if the reader pauses, through the host and through an agent.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ fn fault_36_paused_pager_shows_the_whole_log() -> Result<()> {
     let caller = scene.caller()?;
     let agents = &own_agent::shared()?.cluster;
     scene.let_in(&caller, &[&scene.member, agents], EVERY_VERB)?;
-    // 9 MB, which is less than the 10 MiB after which a kubelet begins another file.
+    // 9 MB is less than the 10 MiB after which a kubelet begins another file.
     scene.pod("big", "yes $(printf '%0900d' 0) | head -n 9900; echo the end; sleep 1000000")?;
     let plugin = plugin_in(&scene, &caller)?;
     eventually("the log is written", SOON, || {

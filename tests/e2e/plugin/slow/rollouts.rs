@@ -1,5 +1,5 @@
-//! A batch ends when its pods run, and not when the API server accepts the change: an image that does not start stays
-//! on the first cluster.
+//! A batch ends when its pods run, and not already when the API server accepts the change: an image
+//! that does not start gets no further than the first cluster.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The plugin as it is built for Windows, run by wine beside kubectl.exe: paths, folders, output, exit codes,
-//! upgrades and Ctrl-C are those of Windows.
+//! The plugin as built for Windows, run by wine together with kubectl.exe: paths, folders, output,
+//! exit codes, upgrades and Ctrl-C are those of Windows.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -20,8 +20,8 @@ use crate::upgrades::port_forward::{download, forward, server};
 
 const WINE: &str = "/usr/lib/wine/wine64";
 
-/// Keeps wine's services running for as long as this test program. They inherit the output of the program that starts
-/// them, and would keep it open.
+/// Keeps wine's services running for as long as this test program. They inherit the output of the
+/// program that starts them, and would otherwise keep it open.
 fn services() -> Result<()> {
     static SERVICES: OnceLock<Result<(Child, ChildStdin), String>> = OnceLock::new();
     let start = || -> Result<(Child, ChildStdin)> {
@@ -71,7 +71,7 @@ fn program() -> Result<String> {
     Ok(path(&program))
 }
 
-/// The path as programs in wine see it.
+/// The path as programs in wine see this file.
 fn path(path: &Path) -> String {
     format!("Z:{}", path.display()).replace('/', "\\")
 }
@@ -123,7 +123,7 @@ fn list_of_kubeconfigs_with_windows_paths_reaches_a_member() -> Result<()> {
     Ok(())
 }
 
-/// krew's link to the plugin is not looked at, because wine 8 makes no links.
+/// krew's link to the plugin is not checked, because wine 8 cannot make links.
 #[test]
 fn krew_installs_the_archive() -> Result<()> {
     services()?;
@@ -192,7 +192,7 @@ fn logs_exec_and_port_forward_work() -> Result<()> {
     Ok(())
 }
 
-/// Wine's own exit code has 8 bits here, so a Windows shell tells it.
+/// Wine's own exit code has only 8 bits here, so a Windows shell reports it.
 #[test]
 fn exit_code_above_255_is_kept() -> Result<()> {
     let Place { scene, caller, plugin } = place("codes")?;

@@ -1,5 +1,5 @@
-//! Clients other than kubectl use the proxy path with only a kubeconfig: those for Python, Node.js and Rust,
-//! each as a small program in `tests/clients`.
+//! Clients other than kubectl need only a kubeconfig to use the proxy path. The clients for Python,
+//! Node.js and Rust are tested, each by a small program in `tests/clients`.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::installed;
 
-/// Makes three tests of each function: one with each client.
+/// Makes three tests from each function: one for each client.
 macro_rules! with_each_client {
     ($($promise:ident),* $(,)?) => {
         with_each_client!(@ python Python $($promise)*);
@@ -132,7 +132,7 @@ fn port_forward_transfers_all_bytes(client: Client) -> Result<()> {
     let (scene, tool) = client.in_scene("port-forward")?;
     let serve = format!("head -c {PORTION} /dev/urandom > /file; exec httpd -f -p 8000 -h /");
     scene.pod("web", &serve)?;
-    // The pod is running before its server listens.
+    // The pod is already running before its server listens.
     let answer = eventually("the server answers", SOON, || {
         let request = b"GET /file HTTP/1.0\r\n\r\n";
         let output = tool.run_with_input(&words("port-forward", &scene, &["web", "8000"]), request)?;

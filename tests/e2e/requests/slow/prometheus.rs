@@ -1,5 +1,5 @@
-//! A real Prometheus reads the metrics: each metric of the alert rules and the dashboard exists, and alerts
-//! fire while a fault lasts.
+//! A real Prometheus reads the metrics: each metric in the alert rules and the dashboard exists,
+//! and alerts fire while a fault lasts.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -50,7 +50,7 @@ fn every_metric_of_alerts_and_dashboard_exists() -> Result<()> {
         Ok(Some(()))
     })?;
     prometheus.until_rules_are_evaluated()?;
-    // This checks labels too: a query with a label that does not exist is empty.
+    // This checks labels too: a query for a label that does not exist returns nothing.
     eventually("each panel has data", SOON, || {
         for (title, query) in monitoring::panel_queries()? {
             let found = prometheus.query(&with_variables(&query))?;
@@ -139,7 +139,8 @@ impl Site {
         Ok(Self { fake, own, admin, reader, _audit: audit })
     }
 
-    /// Prometheus with the project's rules, changed so that alerts fire at once and look back for seconds.
+    /// Prometheus with the project's rules, changed so that alerts fire at once and look back only
+    /// a few seconds.
     fn prometheus(&self) -> Result<Prometheus> {
         let rules = Regex::new(r"for: \d+[mh]")?.replace_all(&monitoring::alerts()?, "for: 0s").into_owned();
         let rules = Regex::new(r"\[\d+[mh]\]")?.replace_all(&rules, WINDOW).into_owned();

@@ -1,5 +1,5 @@
 //! The sidecar withstands thousands of half-open connections, unread tunnels, and tunnels that open in one
-//! second or are open at shutdown. Each test uses all of a small machine, so they run alone.
+//! second or are open at shutdown. Each test needs all of a small machine, so the tests run alone.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -265,6 +265,6 @@ const SHARE: usize = 1_500;
 /// The shutdown delay and the grace period of this test together.
 const GRACE: Duration = Duration::from_secs(3);
 const GIBIBYTE: usize = 1024 * MEBIBYTE;
-/// The number of files for everything else.
+/// The number of files that everything else needs.
 const SPARE: u64 = 1_000;
 const MAKERS: usize = 4;

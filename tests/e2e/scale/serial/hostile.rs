@@ -1,5 +1,5 @@
-//! Hostile clients cost good callers no noticeable time. Each test uses all of a small machine, so they run
-//! alone.
+//! Hostile clients do not noticeably slow down good callers. Each test needs all of a small
+//! machine, so the tests run alone.
 
 mod agents;
 mod cancels;
@@ -9,7 +9,7 @@ mod reviews;
 mod site;
 mod watches;
 
-/// What does no more than wait for a deadline runs together.
+/// Tests that only wait for a deadline run together.
 mod together {
     mod ends;
     mod places;

@@ -1,6 +1,7 @@
-//! Each of many requests of many callers arrives as its caller, never as another or as the sidecar itself,
-//! while members fail and headers are hostile. Tunnels neither lose, repeat nor move bytes, and good callers
-//! are served among hostile ones. `make soak` runs the same for longer.
+//! Many callers send many requests. Each request arrives as its caller, never as another caller or
+//! as the sidecar itself, while members fail and headers are hostile. Tunnels neither lose, repeat
+//! nor move bytes, and good callers are served among hostile ones. `make soak` runs the same for
+//! longer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -85,7 +86,7 @@ pub(crate) fn say(what: &str) {
 #[derive(Debug)]
 struct Tally {
     left: AtomicU64,
-    /// Requests without any fault, also at the member.
+    /// Requests without any fault, also without one at the member.
     honest: AtomicU64,
     /// Honest requests with the expected answer.
     answered: AtomicU64,

@@ -1,5 +1,6 @@
-//! Who pauses is not an attacker: long-running requests whose client or member reads nothing go on for as long
-//! as what all paused requests hold fits the shares. A caller with too many of them loses only own ones.
+//! A client or member that pauses is not an attacker: long-running requests in which it reads
+//! nothing continue for as long as everything that paused requests hold fits the shares. A caller
+//! with too many of them loses only their own.
 
 use std::time::{Duration, Instant};
 
@@ -88,5 +89,5 @@ const FLOOD: usize = 450;
 const SHARE: usize = 384;
 /// Longer than the 15 s after which data without an acknowledgment ends a request.
 const MEMBERS_PAUSE: Duration = Duration::from_secs(20);
-/// More than all buffers on the way hold.
+/// More than all buffers in between hold.
 const SENT: usize = 64 * MEBIBYTE;

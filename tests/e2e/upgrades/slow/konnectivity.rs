@@ -54,7 +54,7 @@ fn use_pods() -> Result<()> {
     followed(&plugin)
 }
 
-/// Follows a log: each line arrives when it is written, and not at the end.
+/// Follows a log: each line arrives when it is written, and not only at the end.
 fn followed(plugin: &Tool) -> Result<()> {
     let mut logs = plugin.start(&["logs", "--follow", "web"])?;
     for word in ["one", "two"] {

@@ -156,7 +156,8 @@ impl Conversation {
             return self.receive(length.parse()?).await;
         }
         if request.values("transfer-encoding").iter().any(|coding| coding.contains("chunked")) {
-            // Recorded undecoded and at once: tests search for their text, and check when it arrived.
+            // These bytes are recorded undecoded and at once, because tests search for their text
+            // and check when it arrived.
             let mut tail = Vec::new();
             loop {
                 let read = std::mem::take(&mut self.read_ahead);
@@ -208,7 +209,7 @@ impl Conversation {
             ended.send_replace(true);
             tell(Came { as_expected, missing: expects.left() });
         };
-        // If the client disconnected, the number of missing bytes tells so.
+        // If the client disconnected, the number of missing bytes shows it.
         let _ = tokio::join!(sending, comparing);
     }
 
@@ -236,7 +237,7 @@ impl Conversation {
     }
 }
 
-/// The most that is written at once.
+/// The maximum that is written at once.
 const MOST: usize = 64 * 1024;
 /// The length of a chunked body's end.
 const LAST_CHUNK: usize = 5;

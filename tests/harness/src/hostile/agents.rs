@@ -1,6 +1,6 @@
-//! An agent in the hands of an attacker, who has the account of one cluster's agent. It speaks the tunnel's
-//! protocol by hand (WebSocket, RFC 6455; HTTP/2 with reversed roles, RFC 9113), so that it can send what no
-//! library would.
+//! An agent in the hands of an attacker who has the account of one cluster's agent. It speaks the
+//! tunnel's protocol by hand (WebSocket, RFC 6455; HTTP/2 with reversed roles, RFC 9113), so that
+//! it can send what no library would.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -24,11 +24,11 @@ use crate::http2::{
 /// What the agent does with a connection to its member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// It passes the member's bytes on, each in a frame of its own.
+    /// It passes on the member's bytes, each in a separate frame.
     Trickles,
     /// It accepts the connection and never sends a byte.
     Withholds,
-    /// It sends bytes of its own in place of the member's.
+    /// It sends its own bytes instead of the member's.
     Lies,
 }
 
@@ -117,7 +117,7 @@ async fn dial(sidecar: &Endpoint, request: &str) -> Result<TlsStream<TcpStream>>
     Ok(stream)
 }
 
-/// The tunnel until its end.
+/// Serves the tunnel until its end.
 async fn serve(
     stream: TlsStream<TcpStream>,
     target: SocketAddr,
@@ -291,7 +291,7 @@ impl Relay {
 /// The content of the sidecar's WebSocket messages.
 struct Messages {
     read: ReadHalf<TlsStream<TcpStream>>,
-    /// Bytes of the current message that were not read yet.
+    /// Bytes of the current message that have not been read yet.
     left: u64,
 }
 

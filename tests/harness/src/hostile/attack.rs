@@ -1,4 +1,4 @@
-//! Runs hostile clients, each on a thread of its own, until the test stops them or their time is up.
+//! Runs hostile clients, each on its own thread, until the test stops them or their time is up.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,9 +32,9 @@ pub struct Shift {
 /// What the clients have done so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Requests that were sent, or connections where a client sends no request.
+    /// Requests that were sent, or, if a client sends none, its connections.
     pub sent: u64,
-    /// Sessions that the server ended, by refusing the connection or by closing it.
+    /// Sessions that the server ended by refusing or closing the connection.
     pub cut: u64,
 }
 
@@ -46,7 +46,8 @@ struct State {
 }
 
 impl Attack {
-    /// Runs sessions of so many clients. A session that fails was cut by the server, and the next one begins.
+    /// Runs sessions of this many clients. If a session fails, the server has cut it, and the next
+    /// one begins.
     pub fn start(bounds: Bounds, session: impl Fn(&Shift) -> Result<()> + Send + Sync + 'static) -> Self {
         let session = Arc::new(session);
         let [sent, cut] = [(); 2].map(|()| AtomicU64::new(0));
@@ -56,13 +57,13 @@ impl Attack {
             let shift = Shift { number, state: Arc::clone(&state) };
             let session = Arc::clone(&session);
             std::thread::spawn(move || {
-                // Attackers have the lowest priority: the test must not measure the contest for the machine
-                // that all of them share.
+                // Attackers have the lowest priority: the test must not measure how all of them
+                // compete for the machine that they share.
                 let _ = setpriority_process(None, LOWEST);
                 while !shift.is_over() {
                     if session(&shift).is_err() {
                         shift.state.cut.fetch_add(1, Ordering::Relaxed);
-                        // A server that refuses at once must not make the machine of the test spin.
+                        // A server that refuses at once must not make the test's machine spin.
                         shift.pause(REFUSED);
                     }
                 }
@@ -80,7 +81,7 @@ impl Attack {
     /// Waits until the clients' time is up and returns what they did.
     pub fn last(mut self) -> Tally {
         for thread in self.threads.drain(..) {
-            // A session's panic is a bug of the harness, and its message was printed.
+            // A session's panic is a bug in the harness, and its message was printed.
             let _ = thread.join();
         }
         self.tally()
@@ -112,7 +113,7 @@ impl Shift {
         self.state.over.load(Ordering::Relaxed) || Instant::now() >= self.state.end
     }
 
-    /// Waits so long, or until the attack is over.
+    /// Waits this long, or until the attack is over.
     pub fn pause(&self, time: Duration) {
         let end = Instant::now() + time;
         while let Some(left) = end.checked_duration_since(Instant::now())

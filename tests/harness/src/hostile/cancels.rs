@@ -10,8 +10,9 @@ use crate::http1::Endpoint;
 use crate::http2::{CANCEL, END_HEADERS, END_STREAM, HEADERS, Http2, RST_STREAM, frame, literal};
 use crate::noise::Dice;
 
-/// Each client sends bursts of so many GETs over one connection and resets them. The host sends the requests
-/// of all callers over one connection, so the resets of one caller arrive on the connection of all.
+/// Each client sends bursts of this many GETs over one connection and resets them. The host sends
+/// the requests of all callers over one connection, so the resets of one caller arrive on the
+/// connection that all share.
 pub fn cancels(endpoint: Endpoint, target: String, burst: usize, bounds: Bounds) -> Attack {
     Attack::start(bounds, move |shift| {
         let mut dice = Dice::new(shift.number as u64);
@@ -38,7 +39,7 @@ pub fn cancels(endpoint: Endpoint, target: String, burst: usize, bounds: Bounds)
     })
 }
 
-/// The frames of so many requests, and those of their resets.
+/// The frames of this many requests, and those of their resets.
 pub fn burst(
     http2: &mut Http2,
     target: &str,
@@ -56,8 +57,10 @@ pub fn burst(
     Ok((requests, resets))
 }
 
-/// The bursts of a connection: it keeps a record of every stream, so its memory grows.
+/// The number of bursts on a connection. It is limited because a connection keeps a record of every
+/// stream, so its memory grows.
 const BURSTS: usize = 200;
-/// Milliseconds between a burst and its resets; the first stands for one write of both.
+/// Milliseconds between a burst and its resets. The first one means that both are sent in one
+/// write.
 const DELAYS: [u64; 4] = [0, 1, 5, 20];
 const PATIENCE: Duration = Duration::from_secs(5);

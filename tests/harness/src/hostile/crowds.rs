@@ -1,5 +1,5 @@
-//! Opens connections without a request, as many as a client can hold: each takes a file descriptor, and a
-//! place among the connections that a server accepts.
+//! Opens as many connections without a request as a client can hold. Each takes a file descriptor,
+//! and a place among the connections that a server accepts.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -13,16 +13,16 @@ use crate::http1::{Connection, Endpoint};
 /// How far the client goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// A TCP connection and no byte.
+    /// A TCP connection without a single byte.
     Silent,
     /// The beginning of a TLS hello.
     HalfHello,
-    /// TLS, and no request.
+    /// TLS, but no request.
     Idle,
 }
 
-/// Each client opens so many connections at once, and from then on new ones in the place of those that the
-/// server closed.
+/// Each client opens this many connections at once, and from then on replaces those that the server
+/// has closed.
 pub fn connections(endpoint: Endpoint, stage: Stage, each: usize, bounds: Bounds) -> Attack {
     Attack::start(bounds, move |shift| {
         let mut open: Vec<Held> = Vec::new();
@@ -78,6 +78,7 @@ impl Held {
     }
 }
 
-/// New connections at each pace: a server that closes all of them must not overload the test's machine.
+/// How many new connections are opened at each interval: a server that closes all of them must not
+/// overload the test's machine.
 const AGAIN: usize = 300;
 const PACE: Duration = Duration::from_secs(1);

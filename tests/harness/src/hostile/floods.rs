@@ -11,7 +11,7 @@ use super::attack::{Attack, Bounds, Shift};
 use crate::http1::Endpoint;
 use crate::http2::{END_HEADERS, END_STREAM, HEADERS, Http2, frame, literal, remembered};
 
-/// How much a client has open at once.
+/// How much each client has open at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// Streams of one connection.
@@ -20,9 +20,9 @@ pub struct Load {
     pub fields: usize,
 }
 
-/// Heads whose fields all refer to one entry of the connection's table (RFC 7541, 6.1): a byte each on the
-/// wire. Each request has a made-up token, so that the server has to hold the head while the token is
-/// reviewed.
+/// Heads whose fields all refer to one entry of the connection's table (RFC 7541, 6.1), which takes
+/// one byte each on the wire. Each request has a made-up token, so that the server has to hold the
+/// head while the token is reviewed.
 pub fn heads(endpoint: Endpoint, target: String, load: Load, bounds: Bounds) -> Attack {
     Attack::start(bounds, move |shift| {
         flood(&endpoint, &target, load.streams, shift, |first| {
@@ -30,7 +30,7 @@ pub fn heads(endpoint: Endpoint, target: String, load: Load, bounds: Bounds) -> 
             if first {
                 block.extend(remembered("a", ""));
             }
-            // The newest entry of the table; nothing else is put there.
+            // This is the newest entry of the table; nothing else is put there.
             block.extend(vec![0x80 | 62; load.fields - usize::from(first)]);
             block
         })
@@ -51,8 +51,8 @@ pub fn users(endpoint: Endpoint, target: String, streams: usize, bounds: Bounds)
     })
 }
 
-/// Sends so many GETs with these additional fields over one connection, and waits until all are answered or
-/// reset.
+/// Sends this many GETs with these additional fields over one connection, and waits until all are
+/// answered or reset.
 fn flood(
     endpoint: &Endpoint,
     target: &str,
@@ -87,7 +87,7 @@ fn token() -> Vec<u8> {
     literal("authorization", &format!("Bearer {}", made_up()))
 }
 
-/// A word that was not used before.
+/// A word that has not been used before.
 fn made_up() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("made-up-{}", NEXT.fetch_add(1, Ordering::Relaxed))

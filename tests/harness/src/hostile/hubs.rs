@@ -1,5 +1,6 @@
-//! Hosts in the hands of an attacker. Each is a TLS server that lies in one way to whoever is logged in to it; what
-//! it sends is bounded, but for an answer that ends with its client.
+//! Hosts in the hands of an attacker. Each is a TLS server that lies in one way to whoever is
+//! logged in to it. What it sends is bounded, except for an answer that ends only when its client
+//! does.
 
 use std::time::Duration;
 
@@ -21,9 +22,9 @@ pub enum Lie {
     Many,
     /// Each answer is an error whose text attacks the terminal.
     Texts,
-    /// Each answer names another hop, which the host is not.
+    /// Each answer claims to come from a different hop than the host.
     Hops,
-    /// Each answer leads to the trap.
+    /// Each answer redirects to the trap.
     Redirect(u16),
     /// It publishes the trap as its direct endpoint.
     Endpoint,
@@ -31,11 +32,11 @@ pub enum Lie {
     Empty,
     /// Each answer is an object of another kind.
     OtherKind,
-    /// Each answer is JSON that is no object, or is cut.
+    /// Each answer is JSON that is not an object, or that is cut off.
     NoObject,
-    /// Each answer has no end: it is sent as fast as the client reads.
+    /// Each answer is endless, and is sent as fast as the client reads.
     Flood,
-    /// Each answer has no end: a byte at a time.
+    /// Each answer is endless, and arrives a byte at a time.
     Trickle,
     /// It accepts each request and never answers.
     Silence,
@@ -57,7 +58,7 @@ impl Lie {
         Self::OtherKind,
         Self::NoObject,
     ];
-    /// The lies whose answers have no end.
+    /// The lies whose answers are endless.
     pub const ENDLESS: [Self; 3] = [Self::Flood, Self::Trickle, Self::Silence];
 }
 
@@ -70,7 +71,7 @@ impl Hub {
         let manners = Manners { probed: true, ..Manners::default() };
         Ok(Self(FakeMember::with("hub", manners, move |request| match lie {
             Lie::Redirect(code) => {
-                // To another server with TLS, and to one without.
+                // These point to another server with TLS, and to one without.
                 let to = if request.connection % 2 == 0 { &url } else { &proxy };
                 let to = format!("Location: {to}{}\r\n", request.target());
                 reply(&format!("{code} Elsewhere"), &to, "")
@@ -117,9 +118,9 @@ impl Hub {
     }
 }
 
-/// The victim's token for the hub, which is the hub's to know, and no other server's.
+/// The victim's token for the hub. The hub may know it, but no other server may.
 pub const TOKEN: &str = "token-for-the-hub";
-/// The only cluster of [`Lie::Names`] with a name that a cluster can have.
+/// The only cluster of [`Lie::Names`] whose name is valid for a cluster.
 pub const GOOD: &str = "good-1";
 
 fn names() -> Vec<String> {
@@ -131,7 +132,8 @@ fn honest(request: &Request) -> Vec<Step> {
     listing(request, &["m1".to_owned(), "m2".to_owned()])
 }
 
-/// Clusters of these names, whose objects have the same names. kubectl finds pods and nothing else.
+/// Clusters with these names, whose objects have the same names. kubectl finds pods and nothing
+/// else.
 fn listing(request: &Request, names: &[String]) -> Vec<Step> {
     let path = request.target().split('?').next().unwrap_or_default();
     let of_member = path.split_once("/proxy/").map(|(_, rest)| rest);
@@ -193,5 +195,6 @@ fn chunk(text: &str) -> Vec<u8> {
 }
 
 const MANY: usize = 10_000;
-/// Mebibytes of a flood: more than any limit of an answer, and no more than a machine sends in seconds.
+/// Mebibytes of a flood: more than any limit for an answer, but no more than a machine can send in
+/// seconds.
 const FLOOD: usize = 1024;

@@ -1,4 +1,4 @@
-//! Kubeconfigs in the hands of an attacker, each of one kind and of a bounded size. They lead to the attacker's
+//! An attacker's kubeconfigs, each of one kind and of a bounded size. They point to the attacker's
 //! [`Trap`], or cost time or memory to read.
 
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::fake_member::SERVER_NAME;
 /// What the attacker knows of the victim.
 pub struct Victim<'a> {
     pub trap: &'a Trap,
-    /// The host of the victim's login, and its authority (PEM).
+    /// The host of the victim's login, and its certificate authority (PEM).
     pub server: String,
     pub authority: Vec<u8>,
     /// The name of the login.
@@ -32,7 +32,8 @@ pub struct Victim<'a> {
 pub struct Kubeconfig {
     pub name: &'static str,
     pub text: Vec<u8>,
-    /// A command that uses its contexts sends a request to the trap, with another credential than the victim's.
+    /// Whether a command that uses its contexts sends a request to the trap, with a credential
+    /// other than the victim's.
     pub reaches_trap: bool,
 }
 
@@ -80,7 +81,8 @@ pub fn all(victim: &Victim<'_>) -> Vec<Kubeconfig> {
         Kubeconfig { name: "aliases", text: aliases().into(), reaches_trap: false },
         Kubeconfig { name: "no text", text: (0..=255).cycle().take(4096).collect(), reaches_trap: false },
     ];
-    // Of several files, the first one with a name counts, and all names are common.
+    // If there are several files, the first one that has a name counts, and all of them share their
+    // names.
     let context = json!({"name": "one", "context": {"cluster": "c", "user": victim.user}});
     all.push(made("user of the victim", {
         let mut config = two(&trap, &json!({}));
@@ -109,7 +111,7 @@ impl Victim<'_> {
         json!({"server": self.trap.url(), "certificate-authority-data": STANDARD.encode(self.trap.authority())})
     }
 
-    /// The victim's host, with this authority.
+    /// The victim's host, with this certificate authority.
     fn of_host(&self, authority: &[u8]) -> Value {
         let mut cluster = json!({"server": self.server});
         if !authority.is_empty() {
@@ -171,7 +173,8 @@ fn exec(words: &[&str], variables: &Value) -> Value {
     })
 }
 
-/// Two contexts of a cluster and a user, as several clusters take other ways than one.
+/// Two contexts of a cluster and a user, because the plugin handles several clusters differently
+/// from one.
 fn two(cluster: &Value, user: &Value) -> Value {
     let context = |name: &str| json!({"name": name, "context": {"cluster": "c", "user": "of-the-attacker"}});
     json!({
@@ -182,7 +185,7 @@ fn two(cluster: &Value, user: &Value) -> Value {
     })
 }
 
-/// The same with hostile names of everything that has one.
+/// The same with hostile names for everything that has a name.
 fn named(cluster: &Value) -> Value {
     let names: Vec<_> = texts::commands().into_iter().filter(|name| !name.is_empty()).collect();
     let all = |kind: &str, value: &dyn Fn(&str) -> Value| {
@@ -202,7 +205,7 @@ fn named(cluster: &Value) -> Value {
     config
 }
 
-/// JSON without characters that YAML refuses: it has them as escapes only.
+/// JSON without characters that YAML refuses: it contains them only as escapes.
 fn escaped(json: &str) -> String {
     let escape = |c: char| match c {
         ' '..='~' | '\n' => c.to_string(),
@@ -226,7 +229,7 @@ fn aliases() -> String {
 }
 
 const VERSION: &str = "client.authentication.k8s.io/v1";
-/// Bytes of the huge file.
+/// The size of the huge file in bytes.
 const HUGE: usize = 16 * 1024 * 1024;
-/// Levels of the nested file.
+/// The number of levels of the nested file.
 const DEEP: usize = 100_000;

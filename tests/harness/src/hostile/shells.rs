@@ -1,5 +1,6 @@
-//! Real shells that read hostile names: the ones that a completion offers, and the ones that `kubectl mc env` prints.
-//! Whether a name ran a command shows in its canary, a file in the shell's folder.
+//! Real shells that read hostile names: the ones that a completion offers, and the ones that
+//! `kubectl mc env` prints. A canary, which is a file in the shell's folder, shows whether a name
+//! ran a command.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 /// The file that the commands in hostile names create in the current folder.
 pub const CANARY: &str = "canary";
 
-/// The words that a bash with kubectl before 1.34 offers for this answer of `__complete`: each candidate alone, then
-/// all together. Such a bash expands them when the user types a tab. It runs in this folder, where it finds the
-/// answer as a file.
+/// The words that bash with kubectl before 1.34 offers for this answer of `__complete`: each
+/// candidate alone, then all together. Such a bash expands them when the user types a tab. It runs
+/// in this folder, where it finds the answer as a file.
 pub fn offered_by_old_bash(answer: &str, folder: &Path) -> Result<String> {
     std::fs::write(folder.join("answer"), answer)?;
     let mut bash = Command::new("bash");

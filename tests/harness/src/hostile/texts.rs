@@ -1,6 +1,7 @@
 //! Texts and names that attack terminals and shells, and the characters that no output of the plugin may have.
 
-/// Clears the screen, sets a color, rings the bell, reverses and isolates the text after it, and adds a line.
+/// Clears the screen, sets a color, rings the bell, reverses and isolates the text that follows,
+/// and adds a line.
 pub const CONTROLS: &str =
     "x\u{1b}[2J\u{9b}31m\u{7}\u{7f}\u{202e}\u{2066}\u{200f}\u{2028}\u{feff}\nFORGED line\r\tend";
 
@@ -68,7 +69,8 @@ pub fn names() -> Vec<String> {
     single.into_iter().chain((0..1_000).map(|_| random())).collect()
 }
 
-/// Names that run a command in one place each: words of a shell, its quotes, flags, paths, lines and templates.
+/// Names that each run a command in one place: in a shell's words or quotes, in flags, paths, lines
+/// or templates.
 pub fn commands() -> Vec<String> {
     [
         "<({touch,canary})",
@@ -99,7 +101,8 @@ pub fn commands() -> Vec<String> {
     .to_vec()
 }
 
-/// The first character of an output that a terminal would act on. A table has no tab; a completion does.
+/// The first character of an output that a terminal would act on. Tables contain no tabs, but
+/// completions do.
 pub fn acted_on(text: &str, has_tabs: bool) -> Option<char> {
     let is_plain = |c: char| c == '\n' || has_tabs && c == '\t';
     text.chars().find(|&c| c.is_control() && !is_plain(c) || DIRECTIONS.contains(c))

@@ -1,6 +1,6 @@
-//! The attacker's end of a stolen connection: a TLS server that records each request, and a proxy that leads each
-//! `CONNECT` to this server, whatever its target. A certificate of the trap names the address of the bed, so a
-//! client that trusts its authority takes it for any server there.
+//! The attacker's end of a stolen connection: a TLS server that records each request, and a proxy
+//! that connects each `CONNECT` to this server, whatever its target is. The trap's certificate is
+//! for the bed's address, so a client that trusts its authority accepts it as any server there.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -33,7 +33,7 @@ impl Trap {
         let listener = TcpListener::bind((server.address.ip(), 0))?;
         let (proxy, behind) = (listener.local_addr()?, server.address);
         let proxied = Arc::clone(&heads);
-        // It ends with the process: each connection ends with its client.
+        // It ends with the process. Each connection ends with its client.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let heads = Arc::clone(&proxied);
@@ -58,7 +58,7 @@ impl Trap {
         self.server.ca()
     }
 
-    /// The heads of all requests so far, also of those to the proxy.
+    /// The heads of all requests so far, including those to the proxy.
     pub fn heads(&self) -> Vec<String> {
         self.heads.borrow().clone()
     }
@@ -82,7 +82,7 @@ fn answer(request: &Request) -> Vec<Step> {
     reply("200 OK", "Content-Type: application/json\r\n", body)
 }
 
-/// Records the head of a proxy's client, and leads a CONNECT to the trap.
+/// Records the head that a client of the proxy sent, and connects a CONNECT to the trap.
 fn lead(mut client: TcpStream, behind: SocketAddr, heads: &Heads) -> std::io::Result<()> {
     let mut reader = BufReader::new(client.try_clone()?.take(MOST));
     let mut head = String::new();
@@ -106,5 +106,5 @@ fn lead(mut client: TcpStream, behind: SocketAddr, heads: &Heads) -> std::io::Re
     std::io::copy(&mut server, &mut client).map(drop)
 }
 
-/// The most bytes of a head.
+/// The maximum size of a head in bytes.
 const MOST: u64 = 64 * 1024;

@@ -1,4 +1,5 @@
-//! Sends heads and bodies byte by byte: each holds a connection, and a body also holds its request's place.
+//! Sends heads and bodies byte by byte. Each occupies a connection, and a body also occupies its
+//! request's place.
 
 use std::time::Duration;
 

@@ -26,14 +26,14 @@ pub enum Stall {
 pub struct Request {
     pub method: &'static str,
     pub target: String,
-    /// Header lines, names in lower case.
+    /// Header lines, with names in lower case.
     pub lines: Vec<(&'static str, &'static str)>,
 }
 
 /// The requests, open for as long as this is kept.
 pub struct Unread {
     stall: Stall,
-    /// Never touched: a connection is open for as long as it is kept.
+    /// Never used, but a connection is open for as long as it is kept.
     _http1: Vec<Connection>,
     http2: Vec<Http2>,
     /// Connections whose frames a thread reads.
@@ -72,8 +72,8 @@ impl Request {
 }
 
 impl Unread {
-    /// Sends the requests: each on a connection of its own over HTTP/1.1, else as streams of as few
-    /// connections as carry them.
+    /// Sends the requests: over HTTP/1.1 each on its own connection, otherwise as streams on as few
+    /// connections as possible.
     pub fn send(stall: Stall, endpoint: &Endpoint, requests: &[Request]) -> Result<Self> {
         let endpoint = endpoint.clone().with_receive_buffer(SMALL);
         let (mut http1, mut http2) = (Vec::new(), Vec::new());
@@ -104,10 +104,11 @@ impl Unread {
         Ok(Self { stall, _http1: http1, http2, _answering: answering })
     }
 
-    /// Fills the connections of [`Stall::Connection`] until they take no more bytes. The server reads in
-    /// order, so call this once it is known to have the requests.
+    /// Fills the connections of [`Stall::Connection`] until they accept no more bytes. The server
+    /// reads in order, so call this once it is known to have the requests.
     pub fn settle<'a>(all: impl IntoIterator<Item = &'a mut Self>) -> Result<()> {
-        // In parallel, because a connection counts as full only when it has taken nothing for a while.
+        // This runs in parallel, because a connection counts as full only when it has accepted
+        // nothing for a while.
         std::thread::scope(|scope| {
             let connections =
                 all.into_iter().filter(|one| one.stall == Stall::Connection).flat_map(|one| &mut one.http2);
@@ -129,7 +130,7 @@ impl Answering {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        // The thread's read ends with it; the server may have closed before.
+        // The thread's read ends with it. The server may already have closed it.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }
@@ -138,5 +139,5 @@ impl Drop for Answering {
 const FOREVER: Duration = Duration::from_secs(24 * 3600);
 /// About twice the kernel's minimum.
 const SMALL: usize = 4096;
-/// As many as a connection may have.
+/// As many streams as a connection may have.
 const STREAMS: usize = 250;

@@ -12,7 +12,7 @@ use socket2::{Domain, Socket, Type};
 pub(super) struct Dial {
     /// The client's address; by default the kernel's choice.
     pub(super) source: Option<IpAddr>,
-    /// Bytes that the kernel holds for the client. The kernel has a minimum of its own.
+    /// Bytes that the kernel holds for the client. The kernel has its own minimum.
     pub(super) receive_buffer: Option<usize>,
 }
 
@@ -21,7 +21,7 @@ impl Dial {
         let Self { source, receive_buffer } = *self;
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         if let Some(bytes) = receive_buffer {
-            // The window of the connection is negotiated with the first packet.
+            // The connection's window is negotiated with the first packet.
             socket.set_recv_buffer_size(bytes)?;
         }
         if let Some(source) = source {

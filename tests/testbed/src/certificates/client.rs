@@ -1,5 +1,5 @@
-//! Encodes client certificates by hand (RFC 5280, section 4.1): a subject has one organization for each
-//! group, and rcgen keeps only one value of a kind.
+//! Encodes client certificates by hand (RFC 5280, section 4.1): a subject has one organization for
+//! each group, but rcgen keeps only one value of each kind.
 
 use anyhow::Result;
 use rcgen::{KeyPair, PublicKeyData, SigningKey};

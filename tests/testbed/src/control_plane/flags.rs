@@ -56,7 +56,7 @@ pub(super) fn apiserver_args(loopback: bool, plan: &ClusterPlan, ports: &Ports, 
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
         format!("--audit-policy-file={}", file("audit-policy.yaml")),
         format!("--audit-log-path={}", file("audit.log")),
-        // Each event is in the file before its answer is sent, because tests read the file.
+        // Each event must be in the file before its answer is sent, because tests read the file.
         "--audit-log-mode=blocking".to_owned(),
         // Service addresses are not routed here, so the aggregator uses endpoints. Endpoints may not be
         // loopback addresses, so without a bridge the aggregator uses an ExternalName instead.
@@ -96,7 +96,7 @@ pub(super) fn controller_manager_args(ports: &Ports, dir: &Path) -> Vec<String> 
             "--controllers=*,bootstrapsigner,{}",
             UNUSED_CONTROLLERS.map(|name| format!("-{name}-controller")).join(",")
         ),
-        // At its default rate it needs four seconds to get a token for each controller.
+        // At its default rate, it needs four seconds to get a token for each controller.
         "--kube-api-qps=1000".to_owned(),
         "--kube-api-burst=1000".to_owned(),
     ]);

@@ -1,5 +1,5 @@
 //! Finds the processes of a bed and ends them. A signal is sent through a pidfd that was opened before the
-//! process was examined: if the process ID is reused meanwhile, no process gets the signal.
+//! process was examined: if the process ID is reused in the meantime, no process gets the signal.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::MARK;
 use crate::wait;
 
-/// Ends one process of a bed by SIGTERM, and by SIGKILL if that does not suffice.
+/// Ends one process of a bed with SIGTERM, and with SIGKILL if that is not enough.
 pub(crate) fn end(pid: u32, bed: &str) -> Result<()> {
     let Some(process) = Process::open(pid) else { return Ok(()) };
     if !has_mark(pid, bed) {
@@ -45,14 +45,14 @@ pub(crate) fn end_all(bed: &str, dir: &Path) -> Result<()> {
 struct Process(OwnedFd);
 
 impl Process {
-    /// None when it is already gone.
+    /// None if it is already gone.
     fn open(pid: u32) -> Option<Self> {
         let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
         pidfd_open(pid, PidfdFlags::empty()).ok().map(Self)
     }
 
     fn signal(&self, signal: Signal) {
-        // The only error left is that the process has ended, which is the goal.
+        // The only remaining error is that the process has ended, which is the goal.
         let _ = pidfd_send_signal(&self.0, signal);
     }
 
@@ -71,7 +71,7 @@ fn has_mark(pid: u32, bed: &str) -> bool {
     fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| is_marked(&environment, bed))
 }
 
-/// Whether its root file system is one of the bed's, as for containers whose shim is gone.
+/// Whether its root file system is one of the bed's. This finds containers whose shim is gone.
 fn lives_in(pid: u32, dir: &Path) -> bool {
     fs::read_to_string(format!("/proc/{pid}/mountinfo")).is_ok_and(|mounts| is_rooted_in(&mounts, dir))
 }

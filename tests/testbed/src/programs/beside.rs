@@ -1,5 +1,5 @@
-//! Builds programs of other projects, each from a Go module here (`tests/<name>`). They are kept beside those
-//! of the default version of Kubernetes.
+//! Builds programs of other projects, each from a Go module here (`tests/<name>`). They are kept
+//! next to those of the default version of Kubernetes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use super::{DEFAULT_VERSION, build_from, path, root};
 const HELM: &str = "helm";
 const KUBECTL_FOR_WINDOWS: &str = "kubectl.exe";
 const KREW_FOR_WINDOWS: &str = "krew.exe";
-/// krew, and the program by which the reviewers of its index check a manifest.
+/// krew, and the program that the reviewers of its index use to check a manifest.
 const KREW: [&str; 2] = ["krew", "validate-krew-manifest"];
 const CERT_MANAGER: &str = "cert-manager";
 const OPENID_PROVIDER: &str = "openid-provider";
@@ -25,14 +25,14 @@ const PROMETHEUS: [&str; 2] = ["prometheus", "promtool"];
 /// The server of Karmada's Clusters, which beds start on request, and programs that are used with it.
 const KARMADA: [&str; 3] = ["karmada-aggregated-apiserver", "karmadactl", "karmada-agent"];
 
-/// Builds those of `make test`.
+/// Builds those that `make test` needs.
 pub(super) fn build() -> Result<()> {
     build_from(&root().join("tests/openid"), DEFAULT_VERSION, &[OPENID_PROVIDER])?;
     build_from(&root().join("tests/collector"), DEFAULT_VERSION, &[COLLECTOR])?;
     build_kubeconfig_reader().map(drop)
 }
 
-/// Builds the others, those of `make test-all`.
+/// Builds the others, which `make test-all` needs.
 pub(super) fn build_others() -> Result<()> {
     build_from(&cert_manager_module(), DEFAULT_VERSION, &[CERT_MANAGER])?;
     build_from(&root().join("tests/konnectivity"), DEFAULT_VERSION, &KONNECTIVITY)?;
@@ -45,7 +45,7 @@ pub(super) fn build_others() -> Result<()> {
     build_karmada()
 }
 
-/// The package of a program that is of another project.
+/// The package of a program of another project.
 pub(super) fn package(program: &str) -> Option<String> {
     Some(match program {
         HELM => "helm.sh/helm/v3/cmd/helm".to_owned(),
@@ -70,7 +70,7 @@ pub fn build_helm() -> Result<PathBuf> {
     Ok(path(DEFAULT_VERSION, HELM))
 }
 
-/// Builds the program that reads kubeconfigs by client-go, and returns its path.
+/// Builds the program that reads kubeconfigs with client-go, and returns its path.
 pub fn build_kubeconfig_reader() -> Result<PathBuf> {
     build_from(&root().join("tests/kubeconfig"), DEFAULT_VERSION, &[KUBECONFIG_READER])?;
     Ok(path(DEFAULT_VERSION, KUBECONFIG_READER))

@@ -52,7 +52,7 @@ pub(super) fn run(go: &Go<'_>, arguments: &[&str]) -> Result<ExitStatus> {
 /// if only the linker has work.
 const STALE: &str = r#"{{if and .Stale (ne .Name "main")}}{{.ImportPath}} {{len .GoFiles}}{{end}}"#;
 
-/// The packages that are not compiled yet.
+/// The packages that have not been compiled yet.
 struct Remaining {
     files: HashMap<String, usize>,
     all: usize,
@@ -73,7 +73,7 @@ impl Remaining {
         }
     }
 
-    /// Whether the line names a package that is compiled now.
+    /// Whether the line shows a package that is being compiled.
     fn begun(&mut self, line: &str) -> bool {
         self.files.remove(line).is_some()
     }
@@ -87,7 +87,7 @@ impl Remaining {
             return format!("compiled; linking, {so_far} so far");
         }
         let percent = done * 100 / self.all;
-        // Before that, the packages are those of Go itself, which are no measure of the others.
+        // Before that, the packages are those of Go itself, which say nothing about the others.
         if percent < 5 {
             return format!("{percent} % compiled, {so_far} so far");
         }

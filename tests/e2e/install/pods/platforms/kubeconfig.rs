@@ -1,4 +1,4 @@
-//! The kubeconfigs of platforms, and the cluster information that kubeadm publishes.
+//! The platforms' kubeconfigs, and the cluster information that kubeadm publishes.
 
 use anyhow::Result;
 use base64::Engine;

@@ -125,7 +125,7 @@ pub(crate) fn endpoints(scene: &Scene, namespace: &str) -> Result<Vec<SocketAddr
 
 /// Runs a program of the system.
 fn system(line: &str, input: &str) -> Result<String> {
-    // Debian keeps these programs outside a user's PATH.
+    // On Debian, these programs are not in a user's PATH.
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let mut words = line.split(' ');
     let mut command = Command::new(words.next().unwrap_or_default());

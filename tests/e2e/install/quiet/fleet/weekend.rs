@@ -44,9 +44,9 @@ fn group_keeps_access_while_members_join_and_host_is_away() -> Result<()> {
 }
 
 struct Story {
-    // Dropped before the host, whose lock covers all.
+    // This is dropped before the host, whose lock covers all of them.
     members: [Member; 3],
-    /// The lock of `north`, the cluster with which other tests try joins.
+    /// The lock of `north`, the cluster that other tests use for joins.
     _turn: Turn,
     host: SpareHost,
     fleet: OwnFleet,

@@ -1,4 +1,4 @@
-//! Kubeconfigs of an attacker beside the victim's own.
+//! An attacker's kubeconfigs next to the victim's own.
 
 use std::fs;
 
@@ -72,7 +72,7 @@ fn fault_81_kubeconfig_of_an_attacker_gets_nothing() -> Result<()> {
     victim.judge()
 }
 
-/// The kubeconfigs of a folder are separate: a name of one means nothing in another.
+/// The kubeconfigs in a folder are separate: a name from one means nothing in another.
 #[test]
 fn fault_81_kubeconfig_in_a_folder_takes_no_user_of_another() -> Result<()> {
     let victim = Victim::new()?;

@@ -1,4 +1,4 @@
-//! A hub of an attacker, to which the victim is logged in beside the real host.
+//! An attacker's hub, to which the victim is logged in as well as to the real host.
 
 use anyhow::{Result, ensure};
 use harness::hostile::hubs::{Hub, Lie, TOKEN};
@@ -33,13 +33,13 @@ fn fault_81_lying_hub_gets_nothing() -> Result<()> {
         let hub = Hub::start(lie, &victim.trap)?;
         let before = victim.trap.heads().len();
         let plugin = victim.with(hub.kubeconfig().as_bytes())?;
-        // A request to each of ten thousand members takes a build without optimization some minutes.
+        // Requests to ten thousand members take an unoptimized build some minutes.
         let is_long = |words: &[&str]| lie == Lie::Many && words.contains(&"--all-clusters");
         for words in WAYS.into_iter().filter(|words| !is_long(words)) {
             victim.note(&format!("{lie:?}"), victim.runs(&plugin, words).map(drop));
         }
         victim.note(&format!("{lie:?}"), victim.listens(&plugin, &["listen", "m1"]));
-        // Otherwise its lies would show nothing.
+        // Otherwise its lies would prove nothing.
         ensure!(hub.heads().iter().any(|head| head.contains(TOKEN)), "{lie:?}: the hub was not asked");
         if lie != Lie::Endpoint {
             // kubectl follows a redirect with its credential, with the plugin and without.
@@ -52,7 +52,7 @@ fn fault_81_lying_hub_gets_nothing() -> Result<()> {
     victim.judge()
 }
 
-/// kubectl has no such limit, so only commands that the plugin runs itself.
+/// kubectl has no such limit, so this runs only commands that the plugin handles itself.
 #[test]
 fn fault_81_endless_answer_of_a_hub_ends_in_time() -> Result<()> {
     let victim = Victim::new()?;
@@ -70,7 +70,7 @@ fn fault_81_endless_answer_of_a_hub_ends_in_time() -> Result<()> {
             let before = hub.heads().len();
             let output = victim.runs(&plugin, words);
             if let Ok(output) = &output {
-                // A completion fails by offering nothing, and `env` by a warning.
+                // A completion fails by offering nothing, and `env` by printing a warning.
                 let is_unconfirmed = output.stderr.contains("the host did not confirm m1");
                 let has_failed = output.code != 0 || output.text() == ":4\n" || is_unconfirmed;
                 ensure!(has_failed, "{lie:?}: an answer without an end is an answer: {output:?}");

@@ -1,4 +1,5 @@
-//! Shells that read names of an attacker: what Tab offers, and what `env` and `shell` make of a name.
+//! Shells that read an attacker's names: what Tab offers, and what `env` and `shell` make of a
+//! name.
 
 use anyhow::{Result, ensure};
 use harness::hostile::hubs::{GOOD, Hub, Lie};

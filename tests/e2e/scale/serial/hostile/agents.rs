@@ -1,5 +1,6 @@
-//! Requests through an agent whose answers are never read hold a bounded part of a replica's memory, also if the
-//! agent is an attacker's and sends each byte in a frame of its own. What it does, it does to its own cluster.
+//! Requests through an agent whose answers are never read take a bounded part of a replica's
+//! memory, even if the agent is an attacker's and sends each byte in a separate frame. The agent
+//! harms only its own cluster.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -37,7 +38,7 @@ fn fault_66_unread_answers_through_agents_are_bounded() -> Result<()> {
     let caller = site.admin("unread")?;
     let before = usage::resident(site.own.pid())?;
     let path = |rest: &str| member_path(&cluster, rest);
-    // Endless answers, and a connection for each, would fill the kernel's memory for TCP.
+    // Endless answers with a connection each would fill the kernel's memory for TCP.
     let watch = Request::get(path(&format!("/api/v1/namespaces{ONE_MEBIBYTE}/pods?watch=true")));
     let _unread = Unread::send(Stall::Window, &caller, &vec![watch; COUNT])?;
     eventually("all watches have reached the member", SOON, || {
@@ -113,15 +114,15 @@ fn attacked(site: &Site, manner: Manner, tunnels: usize) -> Result<(String, Vec<
     Ok((cluster, agents))
 }
 
-/// As many as a replica keeps for one cluster.
+/// As many tunnels as a replica keeps for one cluster.
 const TUNNELS: usize = 8;
 const TWO_MINUTES: Duration = Duration::from_secs(120);
 const WATCHES: usize = 64;
 const MANY_FRAMES: u64 = 4_000_000;
-/// What the watches' windows hold, and the buffers of a tunnel and of a request besides.
+/// What the watches' windows hold, plus the buffers of a tunnel and of a request.
 const MOST_OF_FRAMES: usize = 128 * MEBIBYTE;
 
-/// More than the windows of all of them may hold together.
+/// This is more than the windows of all of them may hold together.
 const COUNT: usize = 800;
-/// The bound on unread bytes, and the buffers of a request besides.
+/// The bound on unread bytes, plus the buffers of a request.
 const MOST: usize = 256 * MEBIBYTE + COUNT * 200 * 1024;

@@ -1,5 +1,5 @@
-//! Requests that one caller cancels at once, or whose bodies come in small frames, end no request of others,
-//! although the host sends all callers' requests over one connection.
+//! Requests that one caller cancels at once, or whose bodies arrive in small frames, do not end any
+//! request of others, although the host sends all callers' requests over one connection.
 
 use std::time::Duration;
 
@@ -107,5 +107,5 @@ fn fault_37_small_frames_spare_the_front_proxys_connection() -> Result<()> {
 
 const WATCH: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters?watch=true";
 const NO_ERROR: u32 = 0;
-/// Eight times what unread small frames may take.
+/// This is eight times what unread small frames may take.
 const MOST_MEMORY: usize = 64 * 1024 * 1024;

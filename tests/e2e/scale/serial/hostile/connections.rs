@@ -17,7 +17,8 @@ use crate::scale::serial::soak::say;
 fn fault_42_connections_of_one_address_leave_room_for_others() -> Result<()> {
     usage::room_for_files(CROWD as u64 + 1_000)?;
     let site = Site::start("crowd", &[])?;
-    // Each request opens a connection, because a caller with an open connection notices nothing.
+    // Each request opens a new connection, because a caller with an open connection would notice
+    // nothing.
     let close = ("connection", "close");
     let host = [("x-remote-user", "jane"), ("x-remote-group", "system:masters"), close];
     let host = good("the host", site.own.endpoint(Some(&front_proxy::certificate()?))?, &host);
@@ -28,7 +29,8 @@ fn fault_42_connections_of_one_address_leave_room_for_others() -> Result<()> {
 
     let bounds = Bounds { clients: 8, time: Duration::from_secs(240) };
     let crowd = site.own.endpoint(None)?.from_address([127, 0, 0, 66]);
-    // Idle connections may stay open for long, half-open ones only for 10 s: too short to open all of them.
+    // Idle connections may stay open for a long time. Half-open ones may only for 10 s, which is
+    // too short to open all of them.
     let idle = connections(crowd.clone(), Stage::Idle, IDLE / bounds.clients, bounds);
     eventually("the idle ones are there", Duration::from_secs(120), || {
         Ok((idle.tally().sent >= IDLE as u64).then_some(()))
@@ -45,7 +47,7 @@ fn fault_42_connections_of_one_address_leave_room_for_others() -> Result<()> {
         let path = path.clone();
         GoodCaller::start(caller, move |_| path.clone())
     });
-    // Half-open connections time out after 10 s: until then they keep their places.
+    // Half-open connections time out after 10 s. Until then, they keep their places.
     eventually("the crowd stays for a while", Duration::from_secs(30), || {
         Ok((begun.elapsed() > there + Duration::from_secs(8)).then_some(()))
     })?;
@@ -61,6 +63,6 @@ fn fault_42_connections_of_one_address_leave_room_for_others() -> Result<()> {
     Ok(())
 }
 
-/// More than a replica accepts in all.
+/// More connections than a replica accepts in total.
 const CROWD: usize = 17_600;
 const IDLE: usize = 16_000;

@@ -63,7 +63,7 @@ fn fault_32_caller_has_100_fields_and_16_kib() -> Result<()> {
     Ok(())
 }
 
-/// The status of the answer to a GET of /version with these fields.
+/// Returns the status of the answer to a GET of /version with these fields.
 fn answer(protocol: Protocol, endpoint: &Endpoint, fields: &[(String, String)]) -> Result<u16> {
     match protocol {
         Protocol::Http1 => {

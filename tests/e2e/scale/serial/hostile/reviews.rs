@@ -1,5 +1,6 @@
-//! Made-up tokens and users cost reviews by the host, and delay no other caller: each address and each caller
-//! has a share of the reviews. The host is slow here, so that reviews are scarce and the machine is not.
+//! Made-up tokens and users cost reviews by the host, but delay no other caller: each address and
+//! each caller has a share of the reviews. The host is slow here, so that the reviews are the
+//! bottleneck and not the machine.
 
 use std::time::Duration;
 
@@ -84,7 +85,7 @@ fn beside(site: &Site, known: Caller, new: &[Caller], attack: impl FnOnce() -> A
 
 /// An address other than that of the good callers.
 const ELSEWHERE: [u8; 4] = [127, 0, 0, 66];
-/// A new caller needs two answers of the host, for the token and for the right.
+/// A new caller needs two answers from the host: one about the token and one about the right.
 const DELAY: Duration = Duration::from_millis(400);
 /// Longer than the sidecar caches the host's decisions.
 const TIME: Duration = Duration::from_secs(15);

@@ -1,5 +1,5 @@
-//! The target of the attacks: a member whose answer depends on the request's target, and a sidecar of the
-//! test's own.
+//! The target of the attacks: a member whose answer depends on the request's target, and the test's
+//! own sidecar.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Starts both, the sidecar with these flags.
+    /// Starts both. The sidecar gets these flags.
     pub(super) fn start(name: &str, flags: &[&str]) -> Result<Self> {
         let fake = FakeMember::start(&format!("e2e-hostile-{name}"), script)?;
         let own = OwnSidecar::with(&Difference { flags, ..Difference::default() })?;

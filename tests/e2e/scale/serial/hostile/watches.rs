@@ -1,5 +1,5 @@
-//! Watches have a bound in total and for each member, one caller has a share of each bound, and the memory of
-//! watches is freed.
+//! The number of watches is bounded in total and for each member, one caller has a share of each
+//! bound, and the memory of watches is freed.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The callers: by token, by certificate, with impersonation, and through the front proxy; each with the
-//! identity that the member has to see.
+//! The callers: with a token, with a certificate, with impersonation, and through the front proxy,
+//! each with the identity that the member has to see.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) struct Who {
     pub(super) says: Vec<(String, String)>,
     /// All identity headers that the member sees, sorted.
     pub(super) seen: Vec<(String, String)>,
-    /// Whether the caller impersonates another user, with the right to do so.
+    /// Whether the caller impersonates another user and has the right to do so.
     pub(super) impersonates: bool,
 }
 
@@ -163,7 +163,7 @@ fn front_proxied(name: &str) -> Vec<Who> {
     all
 }
 
-/// A varied identity: some have groups, a uid and extra.
+/// Makes varied identities: some have groups, a uid and extra.
 fn varied_identity(name: &str, user: &str, number: usize) -> Vec<(&'static str, String)> {
     let mut parts = vec![("user", format!("{name} {user}")), ("group", name.to_owned())];
     parts.extend((0..number % 7).map(|group| ("group", format!("group {group}, of {number}"))));

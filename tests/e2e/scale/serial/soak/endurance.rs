@@ -1,6 +1,6 @@
-//! No request fails while the member's token is renewed repeatedly, each old one becomes invalid, and the two
-//! replicas restart one after the other. Requests go through the host and past it. `make soak` runs the same
-//! for half an hour.
+//! No request fails while the member's token is renewed repeatedly, each old token becomes invalid,
+//! and the two replicas restart one after the other. Requests go through the host and past it.
+//! `make soak` runs the same for half an hour.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +52,7 @@ fn token_renewal_and_rolling_restart_lose_no_request() -> Result<()> {
     let restarts = std::thread::scope(|scope| {
         let outcome =
             day(scope, &scene, &caller, &tokens, &mut replicas, (time, u32::try_from(rate)?), &tally);
-        // The threads wait for this, also after an early failure.
+        // The threads wait for this, even after an early failure.
         let _ = tally.over.set(Instant::now());
         outcome
     })?;

@@ -62,7 +62,7 @@ fn hostile_clients_delay_no_good_caller() -> Result<()> {
             Ok(Some(now))
         })?;
         say(&format!("resident: {before} before, {during} at the end of the attacks, {rested} after a rest"));
-        // A shared machine stalls now and then; the effect of an attack appears in each round.
+        // A shared machine stalls now and then, but the effect of an attack appears in every round.
         match soon {
             Err(error) if rounds < ROUNDS => say(&format!("once more: {error:#}")),
             soon => return soon,
@@ -123,7 +123,7 @@ fn stopped(callers: Vec<GoodCaller>) -> Result<Vec<Measured>> {
 const ALONE: Duration = Duration::from_secs(30);
 /// The time for which another sidecar is attacked, for comparison.
 const BESIDE: Duration = Duration::from_secs(120);
-/// The maximum number of rounds, until no good caller waits long.
+/// The maximum number of rounds until no good caller waits long.
 const ROUNDS: u32 = 3;
 /// The time until memory is freed.
 const REST: Duration = Duration::from_secs(60);
@@ -146,7 +146,8 @@ impl Ways {
         Ok(caller)
     }
 
-    /// Callers that read and watch through the host and past it, by certificate and by token.
+    /// Callers that read and watch through the host and past it, with a certificate and with a
+    /// token.
     fn good_callers(&self) -> Result<Vec<GoodCaller>> {
         let certified = |name: &str| self.caller(name);
         let theo = Caller::token("theo")?;
@@ -176,10 +177,11 @@ impl Ways {
         Ok(all.into_iter().map(start).collect())
     }
 
-    /// Attacks of all kinds. Past the host they come from another address than the good callers.
+    /// Attacks of all kinds. Past the host, they come from a different address than the good
+    /// callers.
     fn attacks(&self, sidecar: &Sidecar, time: Duration) -> Result<Vec<(&'static str, Attack)>> {
         let bounds = |clients| Bounds { clients, time };
-        // As many as a debug build can take beyond its own overhead.
+        // As many as a debug build can take on top of its own overhead.
         let scale = number("SOAK_HOSTILE_SCALE", 1) as usize;
         let past = |caller: Option<&Caller>| {
             let certificate = caller.and_then(|caller| caller.certificate.as_deref());

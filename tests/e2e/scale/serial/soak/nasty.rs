@@ -3,7 +3,7 @@
 
 use super::callers::{Way, Who};
 
-/// The header lines that do not change the identity of a caller with this kind of login.
+/// Returns the header lines that do not change the identity of a caller with this kind of login.
 pub(super) fn of(way: Way, who: &Who) -> Vec<&'static str> {
     let mut lines = ANYWHERE.to_vec();
     if way != Way::FrontProxyHttp2 {

@@ -1,4 +1,5 @@
-//! Callers send requests over HTTP/1.1, several requests and callers over one connection.
+//! Callers send requests over HTTP/1.1. One connection carries several requests, of several
+//! callers.
 
 use std::collections::HashMap;
 use std::fmt::Write;

@@ -23,7 +23,7 @@ pub(super) fn ask(
     let mut dice = Dice::new(seed);
     loop {
         let mut connection = Http2::connect(&endpoint)?;
-        // The client's connection stores all answers, so it is replaced after some time.
+        // The client's connection stores all answers, so it is replaced after a while.
         for _ in 0..BATCHES {
             let size = 1 + dice.below(MOST_AT_ONCE);
             let numbers: Vec<u64> = (0..size).map_while(|_| tally.next()).collect();

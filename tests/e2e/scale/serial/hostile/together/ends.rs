@@ -1,5 +1,5 @@
-//! Watches, requests to a pod's proxy and upgrades end with their member and with the right to them, also if
-//! the client does not read and the member does not answer.
+//! Watches, requests to a pod's proxy and upgrades end when their member or the right to them is
+//! removed, even if the client does not read and the member does not answer.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn fault_46_73_unread_requests_end_with_the_right_to_them() -> Result<()> {
     open.ends_within(Duration::from_secs(45))
 }
 
-/// One request of every kind through every entrance, all of which have reached the member.
+/// One request of every kind through every entrance. All of them have reached the member.
 struct Open {
     fake: FakeMember,
     caller: Caller,
@@ -100,5 +100,6 @@ fn requests(fake: &FakeMember, entrance: &str, stall: Stall) -> Vec<Request> {
 
 /// A part of the target of each request.
 const OPEN: &str = "/held";
-/// Two requests for each of three stalls past the host and two through it, and two upgrades.
+/// Two requests for each of the three stalls past the host and the two through it, and two
+/// upgrades.
 const ALL: usize = 12;

@@ -31,8 +31,8 @@ fn fault_46_trickling_bodies_free_their_places_in_time() -> Result<()> {
     Stall::ALL.into_iter().try_for_each(|stall| places_come_back("trickle", TRICKLE, stall))
 }
 
-/// Uses the first deadline that leaves enough time to take all places: a hundred handshakes take long on a
-/// busy machine.
+/// Uses the first deadline that leaves enough time to take all places, because a hundred handshakes
+/// take long on a busy machine.
 fn places_come_back(name: &str, rest: &str, stall: Stall) -> Result<()> {
     for deadline in DEADLINES {
         if places_come_back_at(deadline, name, rest, stall)? == Outcome::InTime {
@@ -67,7 +67,7 @@ fn places_come_back_at(deadline: u64, name: &str, rest: &str, stall: Stall) -> R
     let begun = Instant::now();
     let mut flood = Vec::new();
     let arrived = || site.fake.requests(rest);
-    // Each caller takes all places that its threshold leaves it after the previous ones.
+    // Each caller takes all the places that its threshold allows after the previous callers.
     let mut held = 0;
     for (caller, places) in [("first", 75), ("second", 19), ("third", 5), ("fourth", 1)] {
         let requests = vec![Request::get(site.path(rest)); places];
@@ -110,7 +110,7 @@ fn places_come_back_at(deadline: u64, name: &str, rest: &str, stall: Stall) -> R
     Ok(Outcome::InTime)
 }
 
-/// In seconds; the first is long enough for a hundred handshakes on a small machine.
+/// In seconds. The first one is long enough for a hundred handshakes on a small machine.
 const DEADLINES: [u64; 3] = [6, 12, 24];
-/// The end may be late by this part of the deadline.
+/// The end may be late by this fraction of the deadline.
 const LATE: u32 = 5;

@@ -1,5 +1,6 @@
-//! Clients create, read, change and delete objects of their own, alternately through the host and past it,
-//! over two kept connections each. When such a connection has ended, they do the same as Go's client.
+//! Clients create, read, change and delete their own objects, alternately through the host and past
+//! it, over two persistent connections each. When such a connection has ended, they do the same as
+//! Go's client.
 
 use std::io::ErrorKind;
 use std::sync::mpsc::Receiver;
@@ -91,7 +92,7 @@ impl<'a> Client<'a> {
         let mut connection = kept.map_or_else(|| self.connect(way), Ok)?;
         let request = request(method, path, body, &self.name);
         let mut answer = connection.send(&request).and_then(|()| connection.response());
-        // Go repeats a read that failed on a kept connection.
+        // Go repeats a read that failed on a persistent connection.
         if answer.is_err() && again {
             add(&self.tally.again);
             connection = self.connect(way)?;

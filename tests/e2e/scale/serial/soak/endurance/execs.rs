@@ -23,7 +23,7 @@ pub(super) struct Execs {
 impl Execs {
     pub(super) fn new(scene: &Scene, caller: &Caller) -> Result<Self> {
         let through = crate::plugin(caller)?.with(&[&format!("--cluster={MEMBER}")]);
-        // The same user, with a kubeconfig of its own.
+        // The same user, with a separate kubeconfig.
         let caller = Caller::certificate(&caller.user, &[])?;
         Ok(Self { namespace: scene.name.clone(), caller, through })
     }

@@ -1,6 +1,6 @@
-//! Two replicas of the sidecar behind the host restart as in a rollout of a Deployment: a new replica starts
-//! and the host finds it when it is ready, then an old one gets SIGTERM, and the host learns of that a moment
-//! later.
+//! Two replicas of the sidecar behind the host restart as in a rollout of a Deployment: a new
+//! replica starts, and the host finds it when it is ready. Then an old one gets SIGTERM, and the
+//! host learns about that a moment later.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -30,7 +30,7 @@ struct Replica {
 }
 
 impl Replicas {
-    /// Replaces the bed's sidecar by two replicas.
+    /// Replaces the bed's sidecar with two replicas.
     pub(super) fn start(caller: &Caller) -> Result<Self> {
         let mut replicas = Self {
             caller: caller.clone(),

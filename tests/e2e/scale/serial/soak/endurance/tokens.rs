@@ -1,4 +1,5 @@
-//! Renews the token for a member repeatedly. Each token is bound to an object, and is invalid without it.
+//! Renews the token for a member repeatedly. Each token is bound to an object, and becomes invalid
+//! without it.
 
 use std::time::{Duration, Instant};
 

@@ -45,8 +45,8 @@ pub(super) fn follow(mut way: Way, namespace: &str, mut since: String, tally: &T
     loop {
         let opened = open(&mut way, namespace, &since);
         let Some(mut watch) = tally.judge("a watch", opened) else { return seen };
-        // A replica that ends breaks off its open watches. That is no failure; only a watch that cannot
-        // resume is one.
+        // A replica that ends breaks off its open watches. That is not a failure; only a watch that
+        // cannot resume is.
         loop {
             let Ok(Some(event)) = next(&mut watch) else { break };
             if event["type"] == "ERROR" {

@@ -17,7 +17,7 @@ case $target in
     aarch64-*) architecture=arm64 ;;
     *) echo "krew/linux-packages.sh: no architecture is known for $target" >&2 && exit 1 ;;
 esac
-# Cargo.toml names files of this folder.
+# Cargo.toml refers to files in this folder.
 files=target/package
 rm -rf $files
 mkdir -p $files/{man,completions}

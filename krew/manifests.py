@@ -76,7 +76,7 @@ def scoop(found):
 
 
 def winget(found):
-    """winget's manifests, which it keeps in a folder of the version."""
+    """winget's manifests, which go into a folder for the version."""
     names = {"amd64": "x64", "arm64": "arm64"}
     head = f"# {SOURCE}\nPackageIdentifier: kubectl-mc.kubectl-mc\nPackageVersion: {VERSION}\n"
     tail = "ManifestVersion: 1.6.0\n"

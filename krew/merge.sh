@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Adds the plugin's programs for macOS and Windows to the files of `make release`: krew/merge.sh DIST PROGRAMS. PROGRAMS has
-# a folder for each target of rustc, `TARGET` or `program-TARGET`, with the program. Packs each, writes its SBOM, and writes
-# the manifests of krew, Homebrew, Scoop and winget, and SHA256SUMS again.
+# a folder for each target of rustc, `TARGET` or `program-TARGET`, with the program. Packs each program and writes its SBOM.
+# Then it rewrites SHA256SUMS and the manifests of krew, Homebrew, Scoop and winget.
 set -euo pipefail
 dist=$(cd "${1:?the folder of a release is needed}" && pwd) programs=$(cd "${2:?the folder of the programs is needed}" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

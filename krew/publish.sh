@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Pushes the image and the charts of a release to a registry, and signs them and the archives with the identity of the
-# workflow: krew/publish.sh DIST REGISTRY SIGNATURES. REGISTRY is as in ghcr.io/OWNER. Each image, chart and archive has the
-# SBOMs of its programs as attestations. SIGNATURES gets the signatures of the files. Prints the names and digests of what
-# it pushed, as outputs of a step.
+# workflow: krew/publish.sh DIST REGISTRY SIGNATURES. REGISTRY is as in ghcr.io/OWNER. Each image, chart and archive gets
+# the SBOMs of its programs as attestations. The signatures of the files are written to SIGNATURES. Prints the names and
+# digests of what it pushed, as outputs of a step.
 set -euo pipefail
 dist=${1:?the folder of a release is needed} registry=${2:?a registry is needed} signatures=${3:?a folder is needed}
 here=$(dirname "${BASH_SOURCE[0]}")
@@ -23,7 +23,7 @@ sign "$image@$digest" "${boms[@]}"
 echo "image=$image"
 echo "image-digest=$digest"
 
-# A chart's own files are no program. Its SBOMs are those of the image that it runs.
+# A chart's own files are not a program. Its SBOMs are those of the image that it runs.
 for chart in mc-sidecar mc-agent; do
     digest=$(helm push "$dist/$chart-$version.tgz" "oci://$registry/charts" 2>&1 | tee /dev/stderr | sed -n 's/^Digest: //p')
     [[ $digest = sha256:* ]] || { echo "publish: helm has named no digest of $chart" >&2 && exit 1; }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs the commands of standard input, one a line and as many as the argument says, as a user pastes them into the demo's shell: on a terminal
-# of their own, and with an answer where they ask. Each must end with exit code 0; those without an end are
-# interrupted (SIGINT) after the output that they are for.
+# Runs the commands of standard input, one per line and as many as the argument says, as a user would paste them into the demo's
+# shell: each on its own terminal, with an answer where it asks. Each must end with exit code 0. Endless ones are interrupted
+# (SIGINT) after the output that they are meant to show.
 set -euo pipefail
 
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
-# Each job has a process group of its own, which an interrupt reaches as one of a terminal does.
+# Each job has its own process group, which an interrupt reaches as it would from a terminal.
 set -m
 
 count=0 failed=0
@@ -26,7 +26,7 @@ until_printed() { # TEXT COMMAND
         read -rt 1 <> <(:) || seconds=$((seconds + 1))
     done
     kill -INT -- "-$job" 2>/dev/null || true
-    # 130: it ended as the interrupt asked.
+    # 130 means that it ended because of the interrupt.
     local code=0
     wait "$job" || code=$?
     [ "$code" = 0 ] || [ "$code" = 130 ] || status=$code

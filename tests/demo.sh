@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the demo: a host, two members, the sidecar, and each command with its real output. On a terminal it
-# ends in a shell. DEMO_SHELL=0 leaves the shell out; DEMO_SHELL=check runs the shell's list of commands.
+# ends in a shell. DEMO_SHELL=0 leaves out the shell; DEMO_SHELL=check runs the shell's list of commands.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,7 +8,7 @@ if [ "${1:-}" != --in-bed ]; then
     tests/setup.sh --demo
     export PATH="$PATH:/usr/sbin"
     cores=$(nproc 2>/dev/null || echo 2)
-    # Estimates from builds on two cores.
+    # These are estimates from builds on two cores.
     minutes() { echo "about $1 minutes of CPU time, so about $((($1 + cores - 1) / cores)) minutes on $cores cores"; }
     [ -d target/debug/deps ] || echo "demo: the first time, Rust compiles the plugin, the sidecar and the test bed: $(minutes 10)"
     cargo build-all --bin kubectl-mc --bin mc-sidecar --bin testbed
@@ -33,7 +33,7 @@ leave() {
     rm -rf "$home"
 }
 trap leave EXIT
-# kubectl takes every file kubectl-* of PATH for a plugin, so cargo's folder is not in it.
+# kubectl regards every file kubectl-* in PATH as a plugin, so cargo's folder is not in it.
 mkdir "$home/bin"
 ln -s "$PWD/target/debug/kubectl-mc" "$PWD/target/debug/mc-sidecar" "$home/bin"
 ln -s kubectl-mc "$home/bin/kmc"
@@ -81,7 +81,7 @@ chmod +x "$home/bin/admin"
     for one in m1 m2; do member "$one" create namespace shop; done
     member m1 create rolebinding dev --namespace shop --clusterrole=edit --group=dev
 } >/dev/null
-# Without a node no pod would run.
+# Without a node, no pod would run.
 replicas=0
 if [ -n "$nodes" ]; then replicas=1; fi
 for one in m1 m2; do
@@ -178,7 +178,7 @@ pause "waiting until its kube-apiserver has started and a probe has succeeded: u
 kubectl --kubeconfig "$admin" wait membercluster/m2 --for=condition=Ready --timeout=120s >/dev/null 2>&1
 show kubectl mc --cluster=m2 get deployments
 
-# The list to paste is README's own.
+# The list to paste comes from the README.
 first_commands() {
     awk '/^## /{here = $0 == "## First commands"} here && /^```/{if (inside) exit; inside = 1; next} inside' README.md
 }

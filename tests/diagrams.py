@@ -94,7 +94,7 @@ def screen(lines, width, title, c):
 
 
 def quickstart(c):
-    """The clusters of the quickstart, with the addresses by which they are reached."""
+    """The clusters of the quickstart, with the addresses at which they are reached."""
     parts = [rectangle(262, 12, 606, 276, c["frame"], c["line"])]
     parts.append(text(278, 36, "Docker's network “kind”", c["soft"], 12, "600"))
     parts += box(12, 96, 172, "your machine", ["kubectl mc", "your login of the host"], c)
@@ -110,7 +110,7 @@ def quickstart(c):
 
 
 def quickstart_text(begin, end=None):
-    """A part of what the quickstart prints, without the empty lines between its commands."""
+    """Part of what the quickstart prints, without the empty lines between its commands."""
     whole = (IMAGES / "quickstart.txt").read_text()
     part = whole[whole.index(begin):]
     return [line for line in part[: part.index(end) if end else None].splitlines() if line]

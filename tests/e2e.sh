@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs end-to-end tests in a test bed: e2e.sh [--all] [TEXT...]. Without TEXT it runs the tests of `make test`, or with --all
-# every test; with TEXT, the tests with one of the texts in their name. A folder in a test's path says when it runs
+# every test; with TEXT, the tests with one of the texts in their name. A folder in a test's path determines when it runs
 # (docs/CONTRIBUTING.md):
 #   slow, hubs, pods   with --all; hubs and pods start their own clusters and pods
 #   quiet              with --all, after the others: timing-sensitive

@@ -26,7 +26,7 @@ fuzz() { # TARGET
 export -f fuzz
 ls tests/fuzz/corpus | xargs -P 2 -I{} bash -euo pipefail -c 'fuzz {}'
 
-# The plugin is no library that libFuzzer could call. This test has generated kubeconfigs, others in each run.
+# The plugin is not a library that libFuzzer could call. This test uses generated kubeconfigs, which differ in each run.
 KUBECONFIG_SECONDS="$seconds" cargo test-all --quiet --bin kubectl-mc generated_kubeconfigs >"$out/kubeconfig.log" 2>&1 ||
     { tail -40 "$out/kubeconfig.log" >&2; echo "fuzz: kubeconfig failed" >&2; exit 1; }
 echo "fuzz: kubeconfig: done"

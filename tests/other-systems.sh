@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs clippy on the plugin for macOS and Windows, if rustup can install their standard libraries. It links nothing, and a
-# fake C compiler writes empty files.
+# Runs clippy on the plugin for macOS and Windows, if rustup can install their standard libraries. Nothing is linked, and
+# a fake C compiler writes empty files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 targets=(aarch64-apple-darwin x86_64-pc-windows-gnu)

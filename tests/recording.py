@@ -132,7 +132,7 @@ class Screen:
             self.style = (colors.get(number, color), is_bold and number != 22)
 
     def spans(self, at):
-        """A row as (column, text, style), without blanks; the cursor is a block."""
+        """A row as (column, text, style), without spaces. The cursor is a block."""
         row = list(self.rows[at])
         if self.is_cursor_shown and at == self.y and self.x < COLUMNS:
             row[self.x] = ("\u2588", ("soft", False))
@@ -210,7 +210,7 @@ def line(at, spans):
 
 
 class Session:
-    """bash on a terminal, whose output goes into the cast."""
+    """bash on a terminal. The output goes into the cast."""
 
     def __init__(self, environment, rc):
         self.screen, self.events, self.clock = Screen(), [], 0.0
@@ -221,7 +221,7 @@ class Session:
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
 
     def read(self, is_done, quiet=0.15, limit=120):
-        """Reads until the screen is as wanted and there is no more output; returns the output."""
+        """Reads until the screen is as wanted and there is no more output. Returns the output."""
         text, end = "", time.monotonic() + limit
         while True:
             ready, _, _ = select.select([self.terminal], [], [], quiet)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs missing Debian packages and cargo's tools, and names them:
+# Installs missing Debian packages and cargo's tools, and prints their names:
 # setup.sh [--no-tools|--demo|--bench|--release|--release-test|--arm64|--windows|--mutants].
-# Without root it only names the missing packages, and tests that need them are skipped later.
+# Without root, it only prints the names of the missing packages, and tests that need them are skipped later.
 set -euo pipefail
 
 # program:package
@@ -13,7 +13,7 @@ needs=(
     jq:jq
     openssl:openssl
 )
-# The clusters' networks and nodes need root, so without it nothing of them is missing.
+# The clusters' networks and nodes need root, so without it, nothing that they need counts as missing.
 if [ "${1:-}" != --demo ] || [ "$(id -u)" -eq 0 ]; then
     needs+=(ip:iproute2 containerd:containerd runc:runc nft:nftables busybox:busybox-static)
 fi
@@ -90,7 +90,7 @@ if ! (cd "$module" && go list -m) >/dev/null 2>&1; then
     echo "setup: $module needs Go ${newest##* } or later, and this is $(go env GOVERSION)" >&2
     exit 1
 fi
-# The commit of a release has passed all checks.
+# A release's commit has already passed all checks.
 if [[ "${1:-}" != --@(no-tools|release|release-test|windows|demo) ]]; then
     if ! cargo deny --version >/dev/null 2>&1; then
         echo "setup: installing cargo-deny (cargo install)"

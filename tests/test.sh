@@ -17,7 +17,7 @@ in_background() { # NAME COMMAND...
 }
 trap 'jobs -p | xargs -r kill 2>/dev/null || true' EXIT
 tests/setup.sh --no-tools
-# Compile cargo-deny and mdBook beside the first build, which does not use all cores.
+# Compile cargo-deny and mdBook in parallel with the first build, which does not use all cores.
 tests/setup.sh >target/setup.log 2>&1 &
 setup=$!
 if [ "${#all[@]}" -gt 0 ] && [ "$(uname -s)" = Linux ]; then
@@ -41,7 +41,7 @@ for process in ${program:-} $kubernetes; do wait "$process" || true; done
 DEMO_SHELL=check tests/demo.sh >target/demo.log 2>&1 || { cat target/demo.log; exit 1; }
 if [ "${#all[@]}" -gt 0 ]; then
     # Upstream's tests of exec, attach, logs, cp and port-forward; `make conformance` runs all. They mostly wait, so they run
-    # beside ours. Their bed starts after ours, and our tests that need a quiet machine start after them.
+    # in parallel with ours. Their bed starts after ours, and our tests that need a quiet machine start after them.
     rm -f target/bed-is-up
     (
         until [ -e target/bed-is-up ]; do sleep 1; done

@@ -11,7 +11,7 @@ trap 'rm -rf "$folder"' EXIT
 for chart in chart agent-chart; do
     name=$(sed -n 's/^name: //p' $chart/Chart.yaml)
     archive=$out/$name-$(sed -n 's/^version: //p' $chart/Chart.yaml).tgz
-    # Resolve the manifests' links, which lead out of the chart.
+    # Resolve the manifests' links, which point out of the chart.
     cp -rL $chart "$folder/$name"
     if [ -n "$image" ]; then
         sed -i "s|^  repository: \"\"|  repository: ${image%@*}|; s|^  digest: \"\"|  digest: ${image#*@}|" \

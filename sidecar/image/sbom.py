@@ -47,7 +47,7 @@ def tree(package, target, edges):
 
 
 def locked():
-    """The registry and the checksum of each crate that is not of this workspace."""
+    """The registry and the checksum of each crate outside this workspace."""
     lock = (ROOT / "Cargo.lock").read_text()
     entry = r'name = "(.+)"\nversion = "(.+)"\nsource = "registry\+.+/(.+)-index"\nchecksum = "(.+)"'
     return {(name, version): kept for name, version, *kept in re.findall(entry, lock)}
@@ -81,7 +81,7 @@ def component(key, package):
 
 
 def packaged(kind, file, what):
-    """The package of this Debian (or Ubuntu) that contains a file."""
+    """The package of the installed Debian (or Ubuntu) that contains a file."""
     fields = "${Version}\t${Architecture}\t${source:Package}\n"
     try:
         system = dict(re.findall(r'^(ID|VERSION_ID)="?(.+?)"?$', Path("/etc/os-release").read_text(), re.M))

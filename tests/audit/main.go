@@ -1,5 +1,5 @@
-// Reads audit events from standard input, one a line, into upstream's type and prints each in upstream's legacy format.
-// Decoding is strict: an unknown or repeated field is an error.
+// Reads audit events from standard input, one per line, into upstream's type and prints each one in upstream's legacy
+// format. Decoding is strict: an unknown or repeated field is an error.
 package main
 
 import (

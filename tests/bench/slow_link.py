@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures `get` of a large list over a link of 10 Mbit/s and 50 ms, and over none, by several programs in turns.
+"""Measures `get` of a large list over a link of 10 Mbit/s and 50 ms, and without one, alternating between several programs.
 
     target/debug/testbed run --members 1 --sidecar target/debug/mc-sidecar -- \
         tests/bench/slow_link.py NAME=PROGRAM NAME=PROGRAM ...
 
 Needs root on Linux. The link is a pair of virtual interfaces, both limited by a token bucket filter (tc-tbf(8)),
-and a relay behind it that holds data for 25 ms in each direction. Ten clusters are one member by ten names.
+and a relay behind it that holds data for 25 ms in each direction. The ten clusters are one member under ten names.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ def pod(number):
 
 
 def prepare():
-    """Pods of about 4 KB on m1, and nine more names of it on the host."""
+    """Pods of about 4 KB on m1, and registers it under nine more names on the host."""
     member, host = BED["members"]["m1"], BED["host"]
     kubectl(member, "create", "namespace", "slow")
     kubectl(member, "wait", "--for=create", "serviceaccount/default", "-n", "slow", "--timeout=60s")

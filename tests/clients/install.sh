@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs third-party clients into target/clients: install.sh [kubectl|python|node]…, default all. The files beside this
-# script pin versions and checksums. An up-to-date client is not installed again.
+# Installs third-party clients into target/clients: install.sh [kubectl|python|node]…, default all. The files next to
+# this script pin versions and checksums. An up-to-date client is not installed again.
 set -euo pipefail
 cd "$(dirname "$0")"
 target="${CARGO_TARGET_DIR:-$PWD/../../target}/clients"

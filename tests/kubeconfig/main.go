@@ -1,5 +1,5 @@
 // Package main prints the settings that client-go's transport uses for a context of a kubeconfig. The plugin's tests compare
-// with them. Reads one request a line (JSON) and prints one answer a line, so that one process serves all cases.
+// with them. It reads one request per line (JSON) and prints one answer per line, so that one process serves all cases.
 //
 // It is built in the module of the test bed's default Kubernetes (tests/testbed/src/programs/beside.rs), so it has the
 // client-go of that kubectl.
@@ -107,7 +107,7 @@ func answered(asked request) (*answer, error) {
 		os.Setenv(name, value)
 	}
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: asked.Explicit, Precedence: asked.Files}
-	// As kubectl does, except that nothing asks for a name and a password.
+	// This works as in kubectl, except that nothing asks for a name and a password.
 	overrides := &clientcmd.ConfigOverrides{ClusterDefaults: clientcmd.ClusterDefaults, CurrentContext: asked.Context}
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	if asked.Contexts {
@@ -189,7 +189,7 @@ func security(config *rest.Config, result *answer) error {
 	return nil
 }
 
-// execOf is the plugin of a user, if the transport runs it: not beside another credential.
+// execOf is the plugin of a user, if the transport runs it, which it does not if there is another credential.
 func execOf(config *rest.Config) *execAnswer {
 	settings, err := (&rest.Config{
 		Username: config.Username, BearerToken: config.BearerToken, BearerTokenFile: config.BearerTokenFile,
@@ -212,7 +212,7 @@ func execOf(config *rest.Config) *execAnswer {
 	return result
 }
 
-// headers are those of a request that say who sends it. The plugin of a user does not run.
+// headers are the headers of a request that say who sends it. The plugin of a user does not run.
 func headers(config *rest.Config, base *url.URL) ([]string, error) {
 	without := *config
 	without.ExecProvider = nil
@@ -221,7 +221,7 @@ func headers(config *rest.Config, base *url.URL) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// By a client, which sends the name and the password of the server's URL.
+	// This is done by a client, which sends the name and the password from the server's URL.
 	if _, err := (&http.Client{Transport: sender}).Get(base.String()); err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func headers(config *rest.Config, base *url.URL) ([]string, error) {
 			continue
 		}
 		for _, value := range values {
-			// As net/http's transport checks each request.
+			// net/http's transport checks each request in this way.
 			if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
 				return nil, fmt.Errorf("net/http: invalid header field value for %q", name)
 			}
@@ -264,7 +264,7 @@ func proxy(config *rest.Config, base *url.URL) (string, error) {
 	return found.String(), nil
 }
 
-// connected sends a request, and says what became of it.
+// connected sends a request and reports the result.
 func connected(config *rest.Config, base *url.URL) string {
 	direct := *config
 	direct.Timeout = 10 * time.Second

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// fingerprints returns those of the certificates that x509.CertPool.AppendCertsFromPEM accepts from a bundle; the pool does
-// not expose them.
+// fingerprints returns the fingerprints of the certificates that x509.CertPool.AppendCertsFromPEM accepts from a bundle.
+// The pool does not expose them.
 func fingerprints(bundle []byte) []string {
 	found := []string{}
 	for len(bundle) > 0 {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Writes the Go module that builds one version of Kubernetes: add-version.sh v1.36.3 [FOLDER]
-# FOLDER is relative to this script; default the version. An existing tools.go stays, as in ../conformance. Commit go.sum:
-# it pins what later builds use.
+# FOLDER is relative to this script; default the version. An existing tools.go is kept, as in ../conformance. Commit
+# go.sum, because it pins what later builds use.
 set -eu
 version=$1
 folder=${2:-$version}
@@ -25,7 +25,7 @@ mkdir -p "$folder"
     echo "	go.etcd.io/etcd/server/v3 $etcd"
     echo ")"
     echo
-    # Upstream replaces these with folders of its repository. Each is also published as a module.
+    # Upstream replaces these with folders in its repository. Each is also published as a module.
     echo "replace ("
     sed -n "s/^\t\(k8s.io\/[a-z-]*\) => .*/\t\1 => \1 $staging/p" "$upstream"
     echo ")"

@@ -22,7 +22,7 @@ def go(folder, *arguments):
 
 
 def versions(folder):
-    """The modules whose packages are compiled, and the version that is compiled of each."""
+    """The modules whose packages are compiled, and the version of each."""
     version = "{{with .Module}}{{.Path}} {{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}{{end}}"
     listed = go(folder, "list", "-e", "-mod=mod", "-tags=tools,remove_all_sd", "-deps", "-f", version, ".")
     return dict(line.split() for line in listed.splitlines() if len(line.split()) == 2)

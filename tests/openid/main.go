@@ -37,7 +37,8 @@ func (s store) GetClientByClientID(ctx context.Context, id string) (op.Client, e
 
 func (c client) IDTokenLifetime() time.Duration { return c.lifetime }
 
-// users finds people by their names as well: of a login by device code the storage knows no more.
+// users finds people by their names as well, because that is all that the storage knows about a login with a device
+// code.
 type users struct{ storage.UserStore }
 
 func (u users) GetUserByID(id string) *storage.User {
@@ -68,7 +69,7 @@ func main() {
 	people := users{storage.NewUserStore("https://localhost:0")}
 	handler := exampleop.SetupServer(issuer, store{storage.NewStorage(people), *lifetime}, slog.Default(), false)
 	fmt.Println(issuer)
-	// It ends with the test that has started it.
+	// It ends with the test that started it.
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the plugin and the sidecar of the previous version once, in target/previous, with its Helm chart beside them.
-# Until there is a release, the previous version is the commit in the file `reference`.
+# Builds the plugin and the sidecar of the previous version once, in target/previous, and puts their Helm chart next
+# to them. Until there is a release, the previous version is the commit in the file `reference`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 commit="$(cat tests/previous/reference)"

@@ -46,7 +46,7 @@ func main() {
 		}
 	case "queries":
 		for _, query := range queries() {
-			// An error is dropped, and so is what it is about, as net/http does.
+			// An error is dropped, and so is the part that it is about, as in net/http.
 			values, _ := url.ParseQuery(query)
 			fmt.Fprintf(out, "%s\t%s\n", query, values.Encode())
 		}
@@ -55,7 +55,7 @@ func main() {
 	}
 }
 
-// judge resolves one request as the first filters of a kube-apiserver do.
+// judge resolves one request like the first filters of a kube-apiserver.
 func judge(longRunning request.LongRunningRequestCheck, method, target string) string {
 	row := func(words ...string) string { return strings.Join(append([]string{method, target}, words...), "\t") }
 	address, err := url.ParseRequestURI(target)
@@ -82,8 +82,8 @@ func judge(longRunning request.LongRunningRequestCheck, method, target string) s
 	return row(info.Verb, url.QueryEscape(resource), url.QueryEscape(info.Name), length)
 }
 
-// longRunningCheck is the check of kube-apiserver, with the verbs and subresources that its source names. To import the
-// package that holds them would build all of kube-apiserver.
+// longRunningCheck is the check of kube-apiserver, with the verbs and subresources from its source. Importing the
+// package that contains them would build all of kube-apiserver.
 func longRunningCheck(upstream string) request.LongRunningRequestCheck {
 	path := filepath.Join(upstream, "pkg/controlplane/apiserver/config.go")
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)

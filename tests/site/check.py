@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 SITE = Path(sys.argv[1]).resolve()
-# mdBook writes these beside the pages of SUMMARY.md.
+# mdBook writes these in addition to the pages in SUMMARY.md.
 BESIDE = {"404.html", "print.html", "toc.html"}
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs mdBook into target/tools, if this version is missing. It is built without optimization: that takes less time than
-# it saves.
+# Installs mdBook into target/tools, if this version is missing. It is built without optimization, because optimizing would
+# take more time than it saves.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=0.5.4

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A preprocessor of mdBook: links that lead out of docs/ lead to the repository, and those to a README.md to the index of its
-folder, as mdBook calls it."""
+"""A preprocessor of mdBook: links out of docs/ become links to the repository, and links to a README.md become links to
+the index of its folder, which is what mdBook makes of it."""
 
 import json
 import posixpath
@@ -10,12 +10,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY = re.search(r'^repository = "(.+)"$', (ROOT / "Cargo.toml").read_text(), re.M)[1]
-# The text and the target of a link; a span of code is no link.
+# The text and the target of a link. A span of code is not a link.
 LINK = re.compile(r"(`+[^`]*`+)|(\]\()([^)\s]+)(\))")
 
 
 def mend(page, text):
-    """The text of a page, whose path is relative to docs/."""
+    """The text of a page. Its path is relative to docs/."""
 
     def link(match):
         code, before, target, after = match.groups()

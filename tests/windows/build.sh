@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the plugin for Windows with Debian's mingw, and makes the prefix in which wine runs it: target/windows.
+# Builds the plugin for Windows with Debian's mingw, and creates the prefix in which wine runs it: target/windows.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tests/setup.sh --windows
@@ -12,12 +12,12 @@ flock 9
 stamp="$(dpkg-query --show wine64)"
 if [ "$(cat "$folder/.stamp" 2>/dev/null)" != "$stamp" ]; then
     rm -rf "$folder/prefix"
-    # Neither the 32-bit half nor Mono and Gecko, which wine would download, are needed.
+    # The 32-bit half is not needed, and neither are Mono and Gecko, which wine would download.
     WINEPREFIX="$folder/prefix" WINEDEBUG=-all WINEARCH=win64 WINEDLLOVERRIDES="mscoree=;mshtml=" \
         /usr/lib/wine/wine64 wineboot --init </dev/null >"$folder/wineboot.log" 2>&1
     x86_64-w64-mingw32-gcc -shared -O1 -o "$folder/bcryptprimitives.dll" tests/windows/bcryptprimitives.c -ladvapi32
     cp -n "$folder/bcryptprimitives.dll" "$folder/prefix/drive_c/windows/system32/"
-    # A kubectl that ends with a code that no other system has.
+    # A kubectl that ends with an exit code that no other system has.
     echo 'int main(void) { return 3000; }' | x86_64-w64-mingw32-gcc -o "$folder/kubectl-3000.exe" -x c -
     echo "$stamp" >"$folder/.stamp"
 fi

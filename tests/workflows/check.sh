@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks .github with actionlint, which runs shellcheck on scripts, and with zizmor, and first that both refuse the workflows
-# in broken/. Needs no network once the tools are in target/tools; the files beside this script pin them.
+# First checks that actionlint, which runs shellcheck on scripts, and zizmor refuse the workflows in broken/, and then checks
+# .github with both. Needs no network once the tools are in target/tools. The files next to this script pin them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=tests/workflows tools=$PWD/target/tools
@@ -20,7 +20,7 @@ fi
 actionlint() { "$tools/bin/actionlint" -pyflakes= -shellcheck "$tools/workflows/bin/shellcheck" "$@"; }
 zizmor() { "$tools/workflows/bin/zizmor" --offline --no-config --no-progress --quiet --strict-collection --persona auditor "$@"; }
 
-# The linters must find each fault, or their silence says nothing.
+# The linters must find each fault. Otherwise their silence would mean nothing.
 refuses() { # LINTER RULE
     if said=$("$1" $here/broken/"$2".yml 2>&1) || [[ $said != *"$2"* ]]; then
         echo "workflows: $1 accepts $here/broken/$2.yml: $said" >&2

@@ -1,6 +1,6 @@
-// The client for Node.js, doing one thing: client.mjs get|watch|logs|exec|attach|port-forward NAMESPACE …
-// What it is told is in tests/e2e/requests/slow/clients.rs, which runs it; the kubeconfig is KUBECONFIG's. What it
-// imports is in a folder of its own, which the first argument names.
+// Runs one action with the Node.js client: client.mjs get|watch|logs|exec|attach|port-forward NAMESPACE …
+// tests/e2e/requests/slow/clients.rs runs it and defines the arguments. The kubeconfig is $KUBECONFIG. Its imports
+// are in a separate folder, which is the first argument.
 import { createRequire } from 'node:module';
 import { PassThrough } from 'node:stream';
 import { pathToFileURL } from 'node:url';
@@ -49,7 +49,7 @@ async function attach(pod) {
 
 async function portForward(pod, port) {
   const { stdin, stdout, stderr } = process;
-  // The end of its input would end the whole connection, before the answer.
+  // Ending its input would end the whole connection before the answer.
   const request = stdin.pipe(new PassThrough(), { end: false });
   const forward = new k8s.PortForward(config);
   await closed(await forward.portForward(namespace, pod, [Number(port)], stdout, stderr, request));

@@ -1,5 +1,5 @@
 //! Runs one command on several clusters: with direct requests if they have exactly the same result
-//! as kubectl, else with a kubectl process for each cluster.
+//! as kubectl, otherwise with a kubectl process for each cluster.
 
 mod batches;
 mod child;
@@ -227,7 +227,7 @@ async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>
                 !is_settled || job.options.pause_on_failure && outcomes.iter().any(is_failure)
             }
             Err(failure) if outcomes.is_empty() => return Err(failure),
-            // The batches before it need their summary.
+            // The earlier batches need their summary.
             Err(failure) => {
                 let fault = Fault::Other(failure.to_string());
                 outcomes.extend(turn.iter().map(|target| end(target, fault.clone())));
@@ -254,7 +254,7 @@ async fn settle(job: &Job<'_>, batch: &[&SelectedCluster], outcomes: &mut [Outco
     };
     let changed: Vec<_> = batch.iter().filter(succeeded).copied().collect();
     let mut faults = rollout::settle(job, &changed).await.unwrap_or_else(|failure| {
-        // The batches before it need their summary.
+        // The earlier batches need their summary.
         let fault = Fault::Other(failure.to_string());
         changed.iter().map(|target| (target.name.clone(), fault.clone())).collect()
     });

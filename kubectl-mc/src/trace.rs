@@ -1,7 +1,7 @@
 //! Exports a trace of the command by OTLP, with `KUBECTL_MC_TRACE=otlp`: a span for the command,
 //! and a child span for each request of the plugin, which sends it to the host in `traceparent`
-//! (W3C Trace Context). kubectl sends no trace of its own; [`crate::kubectl::trace_proxy`] adds it
-//! to the requests of its processes.
+//! (W3C Trace Context). kubectl does not send its own trace; [`crate::kubectl::trace_proxy`] adds
+//! it to the requests of its processes.
 //!
 //! Without the variable nothing is set up. With it, spans are kept until the end of the command, and exported
 //! once.

@@ -50,7 +50,8 @@ struct Run<'a> {
     printer: &'a Printer,
 }
 
-/// Runs kubectl on the chosen clusters: for one cluster it replaces this process, else it runs once for each.
+/// Runs kubectl on the chosen clusters: for one cluster it replaces this process, otherwise it runs
+/// once for each.
 pub(super) fn run(
     scanned: &Scanned,
     settings: &Settings,

@@ -53,7 +53,7 @@ fn is_elsewhere(given: &str, scanned: &Scanned, env: &Env) -> bool {
     exec::has_plugin(scanned, env) || is_alias(given, scanned, env)
 }
 
-/// The corrected command, if the word in the place of the verb is a cluster.
+/// The corrected command, if the word in place of the verb is a cluster.
 fn as_cluster(given: &str, scanned: &Scanned) -> Hint {
     let words = scanned.kubectl.iter().filter(|word| *word != given);
     let rest = shown(words.map(|word| word.as_os_str()));

@@ -72,8 +72,8 @@ impl Candidate {
     /// A candidate; `None` if a shell might read the word as more than text. Of the description, only
     /// harmless characters remain.
     pub(super) fn new(word: &str, about: &str) -> Option<Self> {
-        // zsh replaces a word that begins with `=` by the path of a program; a line that begins with `:` is the
-        // directive.
+        // zsh replaces a word that begins with `=` with the path of a program; a line that begins
+        // with `:` is the directive.
         if word.is_empty() || word.starts_with(['=', ':']) || !word.chars().all(is_plain) {
             return None;
         }

@@ -77,8 +77,8 @@ impl Kubectl {
         git_version(&output.stdout).ok_or_else(|| KubectlError::Version { path: self.path.clone() })
     }
 
-    /// Replaces this process by kubectl, so that it owns terminal, signals, standard input and exit code.
-    /// `input` replaces a standard input that the plugin has read.
+    /// Replaces this process with kubectl, so that kubectl owns the terminal, signals, standard
+    /// input and exit code. `input` replaces a standard input that the plugin has read.
     #[cfg(unix)]
     pub(crate) fn run(
         &self,

@@ -28,7 +28,7 @@ impl Kuberc {
         Some(Self { file, preferences })
     }
 
-    /// The command for which the alias in the place of the verb stands.
+    /// The command that an alias in place of the verb stands for.
     pub(crate) fn expanded(&self, scanned: &Scanned) -> Option<Scanned> {
         let verb = scanned.verb()?.to_str()?;
         // kubectl treats a word after a flag as a plugin.

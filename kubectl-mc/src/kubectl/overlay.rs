@@ -2,8 +2,8 @@
 //! the current context. It contains a cluster and a context and references the user's own `user` entry, so
 //! credentials stay where they are, and relative commands of exec plugins still resolve.
 //!
-//! `--server` would not suffice: it clears the kubeconfig's `tls-server-name`, and there is no flag for
-//! `proxy-url`.
+//! `--server` would not be enough: it clears the kubeconfig's `tls-server-name`, and there is no
+//! flag for `proxy-url`.
 
 use kube::config::{
     AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext, NamedExtension,

@@ -1,7 +1,7 @@
-//! Makes the requests of kubectl part of the command's trace. kubectl sends no trace of its own, and a
-//! kubeconfig has no field for headers. So a traced command runs kubectl against a proxy in this process,
-//! which forwards its requests with the caller's credential and with `traceparent` (W3C Trace
-//! Context).
+//! Makes the requests of kubectl part of the command's trace. kubectl does not send its own trace,
+//! and a kubeconfig has no field for headers. So a traced command runs kubectl against a proxy in
+//! this process, which forwards its requests with the caller's credential and with `traceparent`
+//! (W3C Trace Context).
 //!
 //! The proxy listens on a loopback address, serves TLS with its own certificate, and requires a
 //! token. Both are new for each command. The kubeconfig with the token is in the private folder of

@@ -36,7 +36,8 @@ pub(super) fn checked(path: &str) -> Result<&str, Refusal> {
     }
 }
 
-/// Whether a segment is `.` or `..`, also with path parameters (`..;x`), which some servers drop.
+/// Whether a segment is `.` or `..`, possibly with path parameters (`..;x`), which some servers
+/// drop.
 fn is_dots(segment: &[u8]) -> bool {
     let name = segment.split(|byte| *byte == b';').next().unwrap_or_default();
     matches!(name, b"." | b"..")

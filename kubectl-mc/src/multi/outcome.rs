@@ -70,7 +70,7 @@ impl Fault {
                 "NotFound" => "not found".to_owned(),
                 _ => reason.to_string(),
             },
-            // kubectl uses this code for any error of its own.
+            // kubectl uses this code for any of its own errors.
             Self::Kubectl { code: Some(1), reason: None } => "failed".to_owned(),
             Self::Kubectl { code: Some(code), reason: None } => format!("exit code {code}"),
             Self::Kubectl { code: None, reason: None } => "killed".to_owned(),

@@ -1,5 +1,5 @@
-//! Tests typical mistakes of new users: a cluster in the place of the verb, flags and names that
-//! are almost right, and commands without an object.
+//! Tests typical mistakes of new users: a cluster in place of the verb, flags and names that are
+//! almost right, and commands without an object.
 
 use std::time::Duration;
 

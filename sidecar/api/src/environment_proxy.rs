@@ -39,7 +39,8 @@ impl Environment<'_> {
     }
 }
 
-/// Whether an entry of `NO_PROXY` has the server: `*`, an address or a network, or a domain, also with a port.
+/// Whether an entry of `NO_PROXY` has the server: `*`, an address or a network, or a domain, each
+/// possibly with a port.
 fn matches(entry: &str, host: &str, port: u16, address: Option<IpAddr>) -> bool {
     let entry = entry.to_ascii_lowercase();
     if entry == "*" {

@@ -8,8 +8,8 @@ use kubectl_mc_api::names::SIDECAR;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Server-side apply, also to create objects: the path of a PATCH has the name, so a right limited to that
-/// name is enough.
+/// Server-side apply, even to create objects: the path of a PATCH has the name, so a right limited
+/// to that name is enough.
 pub(super) async fn apply<K>(api: &Api<K>, object: &K) -> Result<(), kube::Error>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Serialize,

@@ -115,7 +115,7 @@ pub fn preflight() -> Response<Body> {
     body::response(StatusCode::NO_CONTENT, Body::Empty)
 }
 
-/// Upstream's value, also of the next constant.
+/// This and the next constant have upstream's values.
 const METHODS: &str = "POST, GET, OPTIONS, PUT, DELETE, PATCH";
 const HEADERS: &str = "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, \
                        X-Requested-With, If-Modified-Since";

@@ -23,7 +23,7 @@ use crate::request::revalidation::{self, Revalidation};
 /// Resources that are released when the request ends.
 #[derive(Debug)]
 pub struct Hold {
-    /// Keeps the connection's place for the whole request, also for a tunnel.
+    /// Keeps the connection's place for the whole request, even if it is a tunnel.
     peer: Arc<Peer>,
     begun: Instant,
     permits: Locked<Permits>,

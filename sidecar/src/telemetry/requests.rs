@@ -106,7 +106,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a request that ended, also for its member if there is one.
+    /// Counts a request that ended. If it has a member, it is also counted there.
     pub fn ended(&self, kind: Kind, outcome: Outcome, member: Option<&OfMember>, took: Took) {
         self.in_flight.dec();
         if kind.is_long_running() {

@@ -212,7 +212,7 @@ fn wait_for_hole(commands: &Commands) -> Result<()> {
     }
 }
 
-/// Runs the command, which must print at least so many lines.
+/// Runs the command, which must print at least this many lines.
 fn run(mut command: Command, lines: usize) -> Result<Ran> {
     let output = tempfile::tempfile()?;
     let begin = Instant::now();

@@ -129,7 +129,7 @@ async fn tunnel(mut stream: TlsStream<TcpStream>) -> Result<()> {
     }
 }
 
-/// Part of the path of an upgraded connection on which the member sends so many MiB.
+/// Part of the path of an upgraded connection on which the member sends this many MiB.
 pub(crate) const SENDS: &str = "&sends=";
 /// The same for a member that receives.
 pub(crate) const RECEIVES: &str = "&receives=";

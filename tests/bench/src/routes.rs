@@ -8,7 +8,7 @@ use crate::requests::{CONNECTIONS, Round, round};
 use crate::site::Site;
 use crate::table::{Goal, Spread, Table, median};
 
-/// Measures the routes in turns.
+/// Measures the routes alternately.
 pub(crate) fn measure(site: &Site, host: &Cluster, quick: bool) -> Result<Table> {
     let endpoint = &site.member.sidecar;
     let through = endpoint.through(host)?;

@@ -95,7 +95,7 @@ fn parse(stat: &str) -> Option<(f64, f64)> {
     Some((seconds()?, seconds()?))
 }
 
-/// `USER_HZ`, which Linux fixes for programs, whatever its own clock does.
+/// `USER_HZ`, which Linux fixes for programs, no matter what its own clock does.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[cfg(test)]

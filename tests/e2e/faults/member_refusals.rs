@@ -266,7 +266,7 @@ fn renew(fake: &FakeMember, target: &str, gate: &Gate) -> Result<()> {
     Ok(())
 }
 
-/// Checks that each request came as the caller, also the repeated one.
+/// Checks that each request arrived as the caller, including the repeated one.
 fn as_the_caller(fake: &FakeMember, target: &str) -> Result<()> {
     let caller = format!("{}-admin", fake.name);
     for request in fake.requests(target) {

@@ -120,7 +120,7 @@ fn silent_contexts_cost_one_line_each_and_the_timeout() -> Result<()> {
     let files = clusters.iter().map(|cluster| cluster.kubeconfig.clone()).chain([file]);
     let plugin = place.plugin.env("KUBECONFIG", std::env::join_paths(files)?);
     let begin = Instant::now();
-    // Long enough for the three contexts that answer, also on a busy machine.
+    // Long enough for the three contexts that answer, even on a busy machine.
     let timeout = SOON / 2;
     let flag = format!("--cluster-timeout={}s", timeout.as_secs());
     let words = ["--all-clusters", &flag, "--cluster-concurrency=200", "get", "configmaps"];

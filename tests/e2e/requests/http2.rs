@@ -264,7 +264,7 @@ fn random_goaway_loses_no_request() -> Result<()> {
 /// The maximum number of open streams on a connection.
 const STREAMS: usize = 250;
 
-/// A member with a sidecar of its own, and an administrator who attacks it.
+/// A member with a separate sidecar, and an administrator who attacks it.
 struct Site {
     fake: FakeMember,
     own: OwnSidecar,

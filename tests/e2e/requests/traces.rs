@@ -46,7 +46,7 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
     connection.exactly(b"hello".len())?;
     drop(connection);
 
-    // An ordinary caller does not decide about sampling: the request starts a trace of its own, which the
+    // An ordinary caller does not decide about sampling: the request starts a new trace, which the
     // rate of 0 does not sample.
     let direct = Endpoint::sidecar(sidecar()?, ordinary.certificate.as_deref())?;
     let list = member_path(&scene.member, &format!("{pods}?limit=500"));

@@ -101,7 +101,7 @@ impl Api {
         self.demand("DELETE", path, "", "")
     }
 
-    /// The answer, whatever its status.
+    /// The answer, with any status.
     pub fn request(&self, method: &str, path: &str, content_type: &str, body: &str) -> Result<Response> {
         let content = match body.len() {
             0 => String::new(),

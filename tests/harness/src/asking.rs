@@ -1,4 +1,4 @@
-//! Sends requests one after the other during a change; each of them must be answered by 200.
+//! Sends requests one after the other during a change; each of them must be answered with 200.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -114,7 +114,8 @@ fn member_cluster() -> String {
     format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{NAME}")
 }
 
-/// Applies the manifest over all changes that tests made, in this process or an earlier one.
+/// Applies the manifest and so undoes all changes that tests made, in this process or an earlier
+/// one.
 fn apply_manifest(cluster: &Cluster) -> Result<()> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sidecar/deploy/member.yaml");
     let path = path.to_str().context("the path is no text")?;

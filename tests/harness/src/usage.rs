@@ -60,7 +60,7 @@ fn read(pid: u32, file: &str) -> Result<String> {
     fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
 }
 
-/// `USER_HZ`, which Linux fixes for programs, whatever the kernel's own value is.
+/// `USER_HZ`, which Linux fixes for programs, no matter what the kernel's own value is.
 const TICKS_PER_SECOND: u64 = 100;
 
 #[cfg(test)]

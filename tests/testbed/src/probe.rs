@@ -76,7 +76,7 @@ fn status(answer: &str) -> Option<u16> {
     answer.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// A running server answers its health path at once, also on a busy machine.
+/// A running server answers its health path at once, even on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

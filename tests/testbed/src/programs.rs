@@ -257,7 +257,7 @@ fn stamp(version: &str, module: &Path) -> Result<String> {
         .join("\n"))
 }
 
-/// The sources of a module that has a program of its own, in order.
+/// The sources of a module that has its own program, in order.
 fn own_sources(module: &Path) -> Vec<String> {
     if !module.join("main.go").is_file() {
         return Vec::new();

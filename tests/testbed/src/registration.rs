@@ -251,7 +251,7 @@ mod tests {
             {
                 assert!(role["metadata"]["labels"].is_null(), "{role}");
                 for rule in role["rules"].as_array().unwrap() {
-                    // The sidecar's metrics and debug pages are no resources.
+                    // The sidecar's metrics and debug pages are not resources.
                     let own =
                         [(json!(["/metrics"]), json!(["get"])), (json!(["/debug/*"]), json!(["get", "put"]))];
                     if own.contains(&(rule["nonResourceURLs"].clone(), rule["verbs"].clone())) {

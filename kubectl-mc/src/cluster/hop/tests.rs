@@ -148,7 +148,7 @@ fn only_hub_api_errors_are_attributed_to_the_hub() {
     }
     assert_eq!(by(Dialect::KubeAdmiral, 404, page, "/apis/apps/v1/deployments"), None);
     assert_eq!(by(Dialect::Karmada, 404, &of_member, "/version"), None);
-    // A path template has no API group of its own.
+    // A path template does not have its own API group.
     let template = Dialect::Template("/{cluster}".parse().unwrap());
     assert_eq!(by(template, 403, &about(""), pods), None);
 }

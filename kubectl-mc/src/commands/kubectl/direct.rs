@@ -112,7 +112,8 @@ fn explain_on_terminal(printer: &Printer, line: impl FnOnce() -> Option<String>)
     }
 }
 
-/// Names the cluster and the hop of a failure that kubectl prints without them, and the next step.
+/// Prints the cluster and the hop of a failure that kubectl prints without them, and suggests the
+/// next step.
 fn place_of(
     failure: &MemberFailure,
     scanned: &Scanned,

@@ -32,7 +32,8 @@ pub(crate) enum ReportPlan {
 }
 
 impl ReportPlan {
-    /// The plan for these arguments, if kubectl would run the command without an error of its own.
+    /// The plan for these arguments, if kubectl would run the command without reporting an error
+    /// itself.
     pub(super) fn parse(scanned: &Scanned) -> Option<Self> {
         api_resources::ApiResourcesPlan::parse(scanned)
             .map(Self::ApiResources)

@@ -50,7 +50,7 @@ pub struct Sent<'a> {
 }
 
 impl Sent<'_> {
-    /// Whether the member takes the user for a service account of its own.
+    /// Whether the member regards the user as one of its own service accounts.
     pub fn is_members_account(&self) -> bool {
         service_account(&self.user).is_some()
     }

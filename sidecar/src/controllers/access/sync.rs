@@ -47,7 +47,7 @@ pub(super) struct Outcome {
     pub(super) finding: Finding,
     /// Whether to retry soon.
     pub(super) retry: bool,
-    /// The reviews, if all have been answered, also if the member was not reached.
+    /// The reviews, if all have been answered, even if the member was not reached.
     pub(super) reviews: Option<Reviews>,
 }
 

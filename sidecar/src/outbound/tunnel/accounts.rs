@@ -121,7 +121,7 @@ impl Accounts {
         }
     }
 
-    /// Replaces all accounts by a complete list. A partial list would refuse existing accounts.
+    /// Replaces all accounts with a complete list. A partial list would refuse existing accounts.
     fn replace(&self, read: Vec<(String, Option<String>)>) {
         self.known.with(|known| {
             let mut before = known.take().unwrap_or_default();

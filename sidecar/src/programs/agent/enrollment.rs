@@ -76,7 +76,7 @@ impl Enrollment {
     pub(super) async fn expire(&self) {
         let Some(until) = self.until else { return std::future::pending().await };
         loop {
-            // Waits in short steps, because the clock may be set meanwhile.
+            // Waits in short steps, because the clock may be set in the meantime.
             let left = Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or_default();
             sleep(left.min(LONGEST_WAIT)).await;
             if self.is_over.load(Ordering::Relaxed) {

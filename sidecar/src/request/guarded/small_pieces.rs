@@ -51,8 +51,8 @@ impl<B> SmallPieces<B> {
         !self.joined.is_empty()
     }
 
-    /// Whether h2 holds so many pieces that the next one must wait. If so, `cx` is woken when h2 has written
-    /// one.
+    /// Whether h2 holds too many pieces, so that the next one must wait. If so, `cx` is woken when
+    /// h2 has written one.
     fn must_wait(&self, cx: &Context<'_>) -> bool {
         let Some(waiting) = &self.waiting else { return false };
         if waiting.pieces.load(Ordering::Acquire) < MAX_WAITING {

@@ -74,7 +74,7 @@ fn with_parameters(uri: &Uri) -> String {
     format!("{}?{}", uri.path(), parameters.collect::<Vec<_>>().join("&"))
 }
 
-/// The target of an unauthenticated request, also truncated.
+/// The target of an unauthenticated request, which is also truncated.
 pub(super) fn strangers_uri(uri: &Uri, shown: Shown) -> String {
     truncated(&request_uri(uri, shown), MAX_STRANGERS_URI)
 }

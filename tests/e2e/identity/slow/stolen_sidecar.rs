@@ -163,7 +163,7 @@ fn keeper_of_agents_rbac_writes_nothing_but_the_table() -> Result<()> {
 struct Keeper;
 
 impl Keeper {
-    /// The policy first, as `authz apply` does.
+    /// Creates the policy first, as `authz apply` does.
     fn give() -> Result<Self> {
         let given = Self;
         let plugin =

@@ -57,8 +57,8 @@ fn kube_apiserver_asks_the_service_of_the_webhooks() -> Result<()> {
     Ok(())
 }
 
-/// The bed's kube-apiservers run beside the node and not on it, so they need a route to the address of a
-/// Service, which kube-proxy on the node serves.
+/// The bed's kube-apiservers run next to the node and not on it, so they need a route to the
+/// address of a Service, which kube-proxy on the node serves.
 struct ServiceRoute([String; 3]);
 
 impl ServiceRoute {

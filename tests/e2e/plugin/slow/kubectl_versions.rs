@@ -82,7 +82,7 @@ fn everything_works(version: &str, member_name: &str, [exec, port_forward]: [Pro
     let caller = scene.caller()?;
     scene.pod("web", "echo said; mkdir /www; echo served > /www/file; exec httpd -f -p 8000 -h /www")?;
     let kubectl = installed(&format!("kubectl/{version}/kubectl"))?;
-    // This kubectl runs every command, also those that the plugin could run itself.
+    // This kubectl runs every command, even those that the plugin could run itself.
     let plugin = plugin_in(&scene, &caller)?.env("KUBECTL_MC_KUBECTL", kubectl).env("KUBECTL_MC_DIRECT", "0");
 
     versions_are(&plugin, version, &member(member_name)?.version)?;

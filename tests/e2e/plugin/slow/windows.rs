@@ -43,7 +43,7 @@ fn services() -> Result<()> {
     started.as_ref().map(|_| ()).map_err(|error| anyhow!("{error}"))
 }
 
-/// Wine as a caller, with folders of its own for the plugin.
+/// Wine as a caller, with separate folders for the plugin.
 fn wine(caller: &Caller) -> Result<Tool> {
     services()?;
     let programs = kubectl_for_windows();

@@ -16,7 +16,7 @@ use crate::http2::{END_HEADERS, END_STREAM, HEADERS, Http2, frame, literal, reme
 pub struct Load {
     /// Streams of one connection.
     pub streams: usize,
-    /// Header fields of one request beside the usual ones.
+    /// Header fields of one request in addition to the usual ones.
     pub fields: usize,
 }
 

@@ -129,7 +129,7 @@ impl GetPlan {
         plan.is_plain().then_some(plan)
     }
 
-    /// Whether kubectl would run the command without an error of its own.
+    /// Whether kubectl would run the command without reporting an error itself.
     fn is_plain(&self) -> bool {
         let by_name = matches!(self.objects, Objects::Named(_));
         let Source { selector, field_selector, all_namespaces, ignore_not_found, .. } = &self.source;

@@ -98,9 +98,9 @@ fn removed_bindings_leave_nothing_in_the_index() {
     assert!(everywhere.is_empty() && named.is_empty());
 }
 
-/// Each member has a role and a binding with two or three users of its own. A change of one binding among
-/// 1,000 members must cost less than ten times as much as among ten members. Ratios do not depend on the
-/// machine.
+/// Each member has a role, and a binding with two or three users that no other member has. A change
+/// of one binding among 1,000 members must cost less than ten times as much as among ten members.
+/// Ratios do not depend on the machine.
 #[test]
 fn change_cost_does_not_grow_with_the_members() {
     let cost = |members: usize| {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct GivenFlags {
     context: String,
     kubeconfig: String,
-    /// For the plugin's own commands.
+    /// Needed for the plugin's own commands.
     hub: String,
     dirs: String,
     member: String,

@@ -121,5 +121,5 @@ fn undo(job: &Job<'_>, workload: &Workload, clusters: &[ClusterId]) {
 const LEAST: Duration = Duration::from_secs(1);
 /// kubectl reports the end of its own timeout by itself.
 const GRACE: Duration = Duration::from_secs(10);
-/// For the list of the objects.
+/// The timeout of the list of the objects.
 const READ: Duration = Duration::from_secs(30);

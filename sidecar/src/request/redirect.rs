@@ -15,7 +15,7 @@ use crate::outbound::upstream::Error;
 ///
 /// # Errors
 ///
-/// As of [`checked`].
+/// The same as those of [`checked`].
 pub fn clean<B>(
     response: &mut Response<B>,
     group: Origin,

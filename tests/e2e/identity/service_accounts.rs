@@ -59,7 +59,7 @@ fn fault_84_prefixed_account_has_only_its_own_rights() -> Result<()> {
     let explain = ["access", "explain", NAME, "list", "configmaps", "-n", "default", &user];
     let said = joined.admin.ok(&explain)?;
     ensure!(said.contains(&format!("kubectl-mc:host:serviceaccount:{NAMESPACE}:robot")), "{said}");
-    // As any user in the group.
+    // The same as any user in the group.
     let group = format!("--as-group=system:serviceaccounts:{NAMESPACE}");
     let said = joined.admin.ok(&[&cluster, "--as=jane", &group, MASTERS, "auth", "whoami"])?;
     ensure!(said.contains(&format!("kubectl-mc:host:serviceaccounts:{NAMESPACE}")), "{said}");

@@ -48,13 +48,13 @@ impl Session<'_> {
 }
 
 impl Api {
-    /// As a member of `system:masters`.
+    /// A client that is a member of `system:masters`.
     pub fn admin(cluster: &Cluster) -> Result<Self> {
         let certificate = cluster.client_certificate("e2e-admin", &["system:masters"])?;
         Ok(Self { endpoint: Endpoint::cluster(cluster, Some(&certificate))?, lines: String::new() })
     }
 
-    /// With this bearer token.
+    /// A client with this bearer token.
     pub fn bearer(cluster: &Cluster, token: &str) -> Result<Self> {
         let lines = format!("Authorization: Bearer {token}\r\n");
         Ok(Self { endpoint: Endpoint::cluster(cluster, None)?, lines })

@@ -26,7 +26,7 @@ pub struct Collector {
 #[derive(Clone, Debug)]
 pub struct Span {
     pub service: String,
-    /// As in OTLP's JSON.
+    /// The span as in OTLP's JSON.
     pub value: Value,
 }
 

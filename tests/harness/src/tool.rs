@@ -113,7 +113,7 @@ impl Tool {
         self
     }
 
-    /// Without a variable.
+    /// Removes a variable.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.environment.remove(OsStr::new(name));

@@ -34,7 +34,7 @@ pub(crate) struct ClusterContext {
     pub(crate) kubeconfig_flag: Option<PathBuf>,
     /// All files merged, with absolute paths.
     pub(crate) kubeconfig: Kubeconfig,
-    /// For a context of `--kubeconfig-dir`.
+    /// Set for a context from `--kubeconfig-dir`.
     pub(crate) island: Option<Island>,
 }
 

@@ -13,7 +13,7 @@ use crate::next_command::shown;
 pub(crate) struct Rollout {
     /// Whether to wait; `None` depends on the command.
     pub(crate) wait: Option<bool>,
-    /// For the rollout of all workloads of a batch.
+    /// The time for the rollout of all workloads of a batch.
     pub(crate) timeout: Duration,
     /// Arguments of kubectl that must succeed on each cluster of the batch.
     pub(crate) check: Option<Vec<OsString>>,

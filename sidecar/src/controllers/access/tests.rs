@@ -53,7 +53,7 @@ async fn concurrent_syncs_do_not_exceed_the_limit() {
     let (mut syncs, mut synced) = (JoinSet::new(), 0);
     loop {
         access.begin(&mut syncs);
-        // As many of the due syncs as the limit allows.
+        // As many of the due syncs have begun as the limit allows.
         assert_eq!(syncs.len(), MAX_UNDER_WAY.min(3 * MAX_UNDER_WAY - synced), "after {synced}");
         let without_a_place = (3 * MAX_UNDER_WAY - synced).saturating_sub(MAX_UNDER_WAY);
         assert_eq!(usize::try_from(access.queue.depth()), Ok(without_a_place), "after {synced}");

@@ -51,7 +51,7 @@ pub struct AgentTunnels {
 #[derive(Debug)]
 pub enum Opened {
     Here(TunnelStream),
-    /// Through a tunnel at another replica.
+    /// A connection through a tunnel at another replica.
     AtPeer(Box<TlsStream<TcpStream>>),
 }
 

@@ -78,7 +78,7 @@ pub(crate) fn key() -> String {
 }
 
 impl<S> WebSocket<S> {
-    /// For a connection after its handshake.
+    /// Wraps a connection whose handshake is complete.
     pub fn new(io: S, role: Role) -> Self {
         Self {
             io,

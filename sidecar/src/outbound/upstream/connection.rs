@@ -241,7 +241,7 @@ fn client_config(
     Ok(config)
 }
 
-/// As many as rustls keeps for one server.
+/// The number that rustls keeps for one server.
 const TICKETS: usize = 8;
 
 /// The authorities in this key of the Secret, or else the system's.

@@ -284,7 +284,7 @@ const MAX_OBJECTS: usize = 8 * 1024 * 1024;
 /// At most about 100 MB, as empty RoleBindings. The roles and bindings of thousands of namespaces
 /// have fewer values.
 const MAX_VALUES: usize = 250_000;
-/// At most about 8 MB as objects.
+/// These take at most about 8 MB as objects.
 const SMALL_VALUES: usize = 20_000;
 const SMALL_ANSWER: usize = 256 * 1024;
 /// The places for clients with large answers, over all members.

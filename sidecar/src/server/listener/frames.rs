@@ -110,7 +110,7 @@ const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const PADDED: u8 = 8;
-/// With the field of its length (6.1).
+/// This includes the field with the padding's length (6.1).
 const MAX_PADDING: u32 = 256;
 const END_HEADERS: u8 = 4;
 /// The first bit is reserved.

@@ -120,7 +120,7 @@ fn work() -> Value {
     });
     json!({
         "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work",
-        // As karmada-controller-manager makes it.
+        // This is what karmada-controller-manager writes.
         "metadata": {"name": "w", "finalizers": ["karmada.io/execution-controller"]},
         "spec": {"workload": {"manifests": [config_map]}},
     })

@@ -20,7 +20,7 @@ use crate::multi::straggler_timer::StragglerTimer;
 
 /// One type on the members that have it, requested in parallel.
 pub(super) struct Round {
-    /// In the order of the members.
+    /// These are in the order of the members.
     pub(super) wanted: Vec<Wanted>,
 }
 

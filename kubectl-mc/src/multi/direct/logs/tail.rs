@@ -61,5 +61,5 @@ pub(in crate::multi::direct) async fn run(
     Ok(lasting::run(task, &mut members, follow, &mut sink).await)
 }
 
-/// With 80 streams per connection. More connections could overload the host.
+/// This assumes 80 streams per connection. More connections could overload the host.
 const MOST_STREAMS: usize = 80 * 256;

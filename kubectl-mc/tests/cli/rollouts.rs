@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::bed::Bed;
 
-/// A kubectl for which a Deployment rolls out except on m2. `$cluster` is the member.
+/// A kubectl for which a Deployment rolls out everywhere except on m2. `$cluster` is the member.
 const KUBECTL: &str = r#"
 echo "$*" >> "words.$cluster"
 case "$*" in

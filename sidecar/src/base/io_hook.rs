@@ -44,8 +44,8 @@ pub(crate) trait IoHook: Unpin {
     /// Observes that a write must wait for the peer.
     fn write_blocked(&mut self) {}
 
-    /// Handles the failure of a write of `offered` bytes, or of a flush or shutdown, with 0. `Ok` drops the
-    /// bytes as if they were written.
+    /// Handles a failed write of `offered` bytes, or, with 0, a failed flush or shutdown. `Ok`
+    /// drops the bytes as if they had been written.
     fn write_failed(&mut self, error: io::Error, _offered: usize) -> io::Result<()> {
         Err(error)
     }

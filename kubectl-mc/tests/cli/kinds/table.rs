@@ -69,7 +69,8 @@ impl Kind {
     fn proxied(name: &'static str, works: bool, no_proxy: &'static str) -> Self {
         let cluster =
             "server: 'https://0.0.0.0:$PORT', tls-server-name: 127.0.0.1, certificate-authority-data: $CA";
-        // Nothing listens on port 1. For 0.0.0.0 the environment holds, unlike for a loopback address.
+        // Nothing listens on port 1. For 0.0.0.0, the environment's variables apply, unlike for a
+        // loopback address.
         let environment = vec![("HTTPS_PROXY", "http://127.0.0.1:1"), ("NO_PROXY", no_proxy)];
         Self { environment, ..Self::new(name, works, config(cluster, "token: t")) }
     }

@@ -61,7 +61,7 @@ impl Held {
         Ok(Self::Tcp(socket))
     }
 
-    /// Whether the server has not closed it.
+    /// Whether it is open: the server has not closed it.
     fn is_open(&self) -> bool {
         let socket = match self {
             Self::Tcp(socket) => socket,

@@ -35,7 +35,8 @@ mod trust;
 pub use authorization_webhook::AuthorizationWebhook;
 pub use error::Error;
 
-/// The configuration of a server. No field is public, so that the compiler warns of one without a use.
+/// The configuration of a server. No field is public, so that the compiler warns about an unused
+/// one.
 #[derive(Debug)]
 pub struct Config {
     pub(super) kubeconfig: Option<PathBuf>,

@@ -66,7 +66,7 @@ fn cluster_is_joined_used_and_removed_completely() -> Result<()> {
     Ok(())
 }
 
-/// `docs/how-to/join.md` warns of this.
+/// `docs/how-to/join.md` warns about this.
 #[test]
 fn second_join_without_labels_removes_the_first_ones() -> Result<()> {
     let alone = alone()?;

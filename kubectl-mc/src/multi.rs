@@ -34,7 +34,7 @@ mod unmarked;
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 pub(crate) use crate::cache::RunFolder;
 pub(crate) use batches::Batches;
@@ -145,11 +145,6 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
         }
     };
     remember(&outcomes);
-    for outcome in &outcomes {
-        if let Err(Fault::OtherHub(other)) = &outcome.result {
-            return Err(other.clone().into());
-        }
-    }
     let summary = Summary::of(&outcomes);
     job.printer.note(&summary.to_string());
     if summary.has_rest() {
@@ -271,11 +266,6 @@ pub(crate) fn read_input(scanned: &Scanned) -> Result<Option<Arc<[u8]>>, Failure
     if !verb::reads_stdin(scanned) {
         return Ok(None);
     }
-    // A restarted command would find an empty standard input.
-    static READ: OnceLock<Arc<[u8]>> = OnceLock::new();
-    if let Some(input) = READ.get() {
-        return Ok(Some(Arc::clone(input)));
-    }
     let mut input = Vec::new();
     // One additional byte detects a longer input.
     io::stdin().lock().take(INPUT + 1).read_to_end(&mut input).context(|| "cannot read standard input")?;
@@ -283,7 +273,7 @@ pub(crate) fn read_input(scanned: &Scanned) -> Result<Option<Arc<[u8]>>, Failure
         return Err(Failure::new("standard input is larger than 64 MiB, the limit for several clusters")
             .with_hint("use a file: every cluster then reads it"));
     }
-    Ok(Some(Arc::clone(READ.get_or_init(|| input.into()))))
+    Ok(Some(input.into()))
 }
 
 /// More than any manifest needs; the input stays in memory until the last cluster has read it.

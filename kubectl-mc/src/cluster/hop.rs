@@ -11,6 +11,7 @@ use kubectl_mc_api::dialect::Dialect;
 use kubectl_mc_api::{ClusterName, hop, names, path};
 
 use crate::cluster::context::ClusterContext;
+use crate::cluster::hub::Hub;
 use crate::error::{CommandLine, Hint, list_clusters, mc};
 use crate::exit::ExitStatus;
 use crate::next_command::quoted;
@@ -76,17 +77,14 @@ impl Refusal {
     }
 
     /// The same refusal on a host with another project's hub, which needs no sidecar.
-    pub(crate) fn at_hub(self, hub: &Dialect) -> Self {
+    pub(crate) fn at_hub(self, hub: &Hub) -> Self {
+        hub.doubt(self.hop);
         match self.hop {
-            Hop::SidecarMissing | Hop::SidecarUnavailable if !hub.is_own() => Self { hop: Hop::Hub, ..self },
+            Hop::SidecarMissing | Hop::SidecarUnavailable if hub.is_foreign() => {
+                Self { hop: Hop::Hub, ..self }
+            }
             _ => self,
         }
-    }
-
-    /// Whether the host may lack kubectl-mc's own sidecar. A host refuses callers without a right to the API
-    /// before it checks that the API exists.
-    pub(crate) fn may_lack_the_sidecar(&self) -> bool {
-        matches!(self.hop, Hop::SidecarMissing | Hop::HostAuthorization)
     }
 
     /// The next step for the user.

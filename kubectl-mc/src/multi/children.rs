@@ -372,13 +372,7 @@ async fn refusal(
         Some(timeout) => tokio::time::timeout(timeout, asked).await.map_err(|_| Fault::TimedOut(timeout))?,
         None => asked.await,
     }?;
-    let Some(refusal) = refusal else { return Ok(()) };
-    if refusal.may_lack_the_sidecar()
-        && let Some(other) = through.hub.find(client).await
-    {
-        return Err(Fault::OtherHub(other));
-    }
-    Err(Fault::Refused(refusal))
+    refusal.map_or(Ok(()), |refusal| Err(Fault::Refused(refusal)))
 }
 
 /// Limits the concurrency, because a kubectl process uses 50 MB and much of a core while it starts.

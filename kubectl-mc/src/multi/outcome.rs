@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::cluster::cluster_id::ClusterId;
 
 use crate::cluster::hop::{Hop, Refusal};
-use crate::cluster::hub::OtherHub;
 use crate::server_text::ServerText;
 
 /// A cluster and its result.
@@ -22,8 +21,6 @@ pub(crate) enum Fault {
     NotReady(ServerText),
     /// A hop refused, with the message of its server.
     Refused(Refusal),
-    /// The host is a hub of another project; the command restarts.
-    OtherHub(OtherHub),
     /// The timeout has passed.
     TimedOut(Duration),
     /// The server of a context does not respond.
@@ -55,7 +52,6 @@ impl Fault {
                 Hop::ClusterUnknown => "unknown".to_owned(),
                 hop => hop.to_string(),
             },
-            Self::OtherHub(_) => Hop::Hub.to_string(),
             Self::Unreachable(_) => "unreachable".to_owned(),
             Self::TimedOut(after) => format!("timed out after {}", in_words(*after)),
             Self::Answered { reason, .. } => match reason.raw() {
@@ -99,7 +95,7 @@ impl Fault {
             Self::TimedOut(after) => Some(format!("no answer within {}", in_words(*after))),
             Self::Answered { reason, message } => Some(words_of_kubectl(reason, message)),
             Self::Other(words) => Some(words.clone()),
-            Self::Kubectl { .. } | Self::OtherHub(_) | Self::NegativeAnswer | Self::NotBegun => None,
+            Self::Kubectl { .. } | Self::NegativeAnswer | Self::NotBegun => None,
         }
     }
 }

@@ -60,7 +60,6 @@ pub(super) fn run(
     let failure = results.map(|results| results.into_iter().find_map(|(_, result)| result.err()));
     let is_key = matches!(failure, Ok(Some(MemberFailure::RefusedKey(_))));
     match (failure, &reach.host, cluster.member()) {
-        (Ok(Some(MemberFailure::OtherHub(other))), ..) => Err(other.into()),
         // On a terminal kubectl colors its warnings.
         (Ok(None | Some(MemberFailure::NegativeAnswer)), ..)
             if may_take_over && printer.holds_note("Warning: ") && io::stderr().is_terminal() =>

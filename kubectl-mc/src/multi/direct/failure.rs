@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use kubectl_mc_api::dialect::Dialect;
 use serde::Deserialize;
 
 use crate::cluster::client::{ClientError, Reply};
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::hop::{self, Hop, Refusal};
-use crate::cluster::hub::OtherHub;
+use crate::cluster::hub::Hub;
 use crate::multi::ordered_output::TaskResult;
 use crate::multi::outcome::{self, NO_RESULT};
 use crate::server_text::ServerText;
@@ -20,9 +19,6 @@ pub(crate) enum MemberFailure {
     /// A hop before the member refused.
     #[error("{0}")]
     Refused(Refusal),
-    /// The host is a hub of another project; the command restarts.
-    #[error(transparent)]
-    OtherHub(OtherHub),
     /// The member's own error, in kubectl's format.
     #[error("{}", outcome::words_of_kubectl(reason, message))]
     Server { code: u16, reason: ServerText, message: ServerText },
@@ -65,7 +61,7 @@ impl MemberFailure {
     }
 
     /// Parses an error response.
-    pub(super) fn of(reply: &Reply, cluster: &ClusterId, hub: &Dialect, path: &str) -> Self {
+    pub(super) fn of(reply: &Reply, cluster: &ClusterId, hub: &Hub, path: &str) -> Self {
         // For a context there is no other hop.
         let refusal = reply.refusal_before(hub, path);
         if let Some(refusal) = refusal.filter(|_| cluster.member().is_some()) {
@@ -100,11 +96,6 @@ impl MemberFailure {
             error if error.is_of_a_key() => Self::RefusedKey(error.reason().into()),
             _ => Self::Said(crate::error::chain(error)),
         }
-    }
-
-    /// Whether the host may lack kubectl-mc's own sidecar.
-    pub(super) fn may_lack_the_sidecar(&self) -> bool {
-        matches!(self, Self::Refused(refusal) if refusal.may_lack_the_sidecar())
     }
 
     /// Whether the server of the login rejects the credential.
@@ -146,7 +137,6 @@ impl MemberFailure {
             ),
             Self::Server { code, .. } => *code == StatusCode::TOO_MANY_REQUESTS.as_u16() || *code >= 500,
             Self::NotReady(_)
-            | Self::OtherHub(_)
             | Self::Unreadable(_)
             | Self::RefusedKey(_)
             | Self::NegativeAnswer
@@ -177,7 +167,7 @@ mod tests {
     fn of(code: u16, hop: Hop, body: &str) -> MemberFailure {
         let (status, body) = (StatusCode::from_u16(code).unwrap(), body.to_owned().into());
         let reply = Reply { status, hop: Some(hop), date: None, body };
-        MemberFailure::of(&reply, &"m1".parse().unwrap(), &Dialect::Own, "/api")
+        MemberFailure::of(&reply, &"m1".parse().unwrap(), &Hub::default(), "/api")
     }
 
     #[test]

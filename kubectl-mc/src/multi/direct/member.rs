@@ -150,11 +150,6 @@ impl Member {
             if !refused {
                 self.login.taken(round);
             }
-            if failure.may_lack_the_sidecar()
-                && let Some(other) = self.through.hub.find(&client).await
-            {
-                return Err(MemberFailure::OtherHub(other));
-            }
             if !refused || renewed || !self.renew(round).await? {
                 return Err(failure);
             }
@@ -207,7 +202,7 @@ impl Member {
         }
         let (head, body) = response.into_parts();
         let body = self.whole(&head.headers, body, MAX_ERROR).await?;
-        Ok(Err(MemberFailure::of(&Reply::new(&head, body), &self.name, &self.through.hub.dialect, call.path)))
+        Ok(Err(MemberFailure::of(&Reply::new(&head, body), &self.name, &self.through.hub, call.path)))
     }
 
     /// Adds a warning, which is printed once.

@@ -97,7 +97,6 @@ impl From<MemberFailure> for Fault {
     fn from(failure: MemberFailure) -> Self {
         match failure {
             MemberFailure::Refused(refusal) => Self::Refused(refusal),
-            MemberFailure::OtherHub(other) => Self::OtherHub(other),
             MemberFailure::NotReady(reason) => Self::NotReady(reason),
             MemberFailure::Server { code: _, reason, message } => Self::Answered { reason, message },
             MemberFailure::TimedOut(time) => Self::TimedOut(time),

@@ -52,10 +52,7 @@ impl Text for PlainText<'_> {
 
     fn failed(&mut self, _: &ClusterId, failure: &MemberFailure) {
         // These failures end the command, with a hint.
-        if !matches!(
-            failure,
-            MemberFailure::Refused(_) | MemberFailure::OtherHub(_) | MemberFailure::Unreachable(_)
-        ) {
+        if !matches!(failure, MemberFailure::Refused(_) | MemberFailure::Unreachable(_)) {
             self.has_failed = true;
             self.printer.note_line(&failure.to_string());
         }

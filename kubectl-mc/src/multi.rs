@@ -9,6 +9,7 @@ mod confirm;
 pub(crate) mod direct;
 mod document;
 mod dry_run;
+mod fault;
 mod interrupt;
 mod job;
 mod keep;
@@ -17,7 +18,6 @@ mod lines;
 mod local_port;
 mod options;
 mod ordered_output;
-mod outcome;
 mod output;
 mod pause;
 mod ports;
@@ -40,11 +40,11 @@ pub(crate) use crate::cache::RunFolder;
 pub(crate) use batches::Batches;
 pub(crate) use confirm::confirm_one;
 pub(crate) use dry_run::show;
+pub(crate) use fault::{Fault, Outcome};
 pub(crate) use job::Job;
 pub(crate) use keep::run_one as keep_one;
 pub(crate) use last_failed::recall;
 pub(crate) use options::Options;
-pub(crate) use outcome::{Fault, Outcome};
 pub(crate) use progress::ClusterProgress;
 pub(crate) use rollout::rule::Rollout;
 pub(crate) use shape::parses_output;
@@ -223,7 +223,7 @@ async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>
             Err(failure) if outcomes.is_empty() => return Err(failure),
             // The batches before it need their summary.
             Err(failure) => {
-                let fault = Fault::Other(failure.to_string());
+                let fault = Fault::said(failure.to_string());
                 outcomes.extend(turn.iter().map(|target| end(target, fault.clone())));
                 true
             }
@@ -248,7 +248,7 @@ async fn settle(job: &Job<'_>, batch: &[&SelectedCluster], outcomes: &mut [Outco
     let changed: Vec<_> = batch.iter().filter(succeeded).copied().collect();
     let mut faults = rollout::settle(job, &changed).await.unwrap_or_else(|failure| {
         // The batches before it need their summary.
-        let fault = Fault::Other(failure.to_string());
+        let fault = Fault::said(failure.to_string());
         changed.iter().map(|target| (target.name.clone(), fault.clone())).collect()
     });
     let is_settled = faults.is_empty();

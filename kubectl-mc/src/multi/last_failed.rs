@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use kubectl_mc_api::ClusterName;
 use serde::{Deserialize, Serialize};
 
-use super::outcome::{Fault, Outcome};
+use super::fault::{Fault, Outcome};
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::reach::Reach;

@@ -86,6 +86,11 @@ impl Cache {
         Ok(path)
     }
 
+    /// Removes the content stored under a name. Best effort, because its lifetime ends it too.
+    pub(crate) fn remove_named(&self, kind: &str, name: &str) {
+        let _ = fs::remove_file(self.named_path(kind, name));
+    }
+
     /// Sets the time of last use, which pruning relies on.
     fn touch(&self, path: &Path, now: SystemTime) -> io::Result<()> {
         OpenOptions::new().write(true).open(path)?.set_modified(now)

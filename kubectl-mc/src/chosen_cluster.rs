@@ -51,7 +51,7 @@ impl ChosenCluster {
 
     fn of(host: &ClusterContext) -> Self {
         let context = host.context.clone().unwrap_or_default();
-        Self { context, server: without_credential(&host.server), ..Self::default() }
+        Self { context, server: without_credential(host.hub.server()), ..Self::default() }
     }
 
     fn is_for(&self, other: &Self) -> bool {

@@ -43,7 +43,7 @@ pub(crate) use authz::{
 pub(crate) use compare::CompareArgs;
 pub(crate) use completion::{CompletionArgs, CompletionCommand, Shell, ShimArgs};
 pub(crate) use doctor::DoctorArgs;
-pub(crate) use hub::{FoundHub, HubChoice};
+pub(crate) use hub::HubChoice;
 pub(crate) use hub_api::{HubApiApplyArgs, HubApiArgs, HubApiCommand, HubApiRemoveArgs};
 pub(crate) use install::{Certificates, Expose, InstallArgs, PullPolicy, RELEASED_IMAGE, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};

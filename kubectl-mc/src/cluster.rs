@@ -6,7 +6,7 @@
 //! - [`connection`]: a cluster for the plugin's own verbs that write
 //! - [`fields`]: fields that objects of all kinds have
 //! - [`hop`]: which hop refused a request
-//! - [`hub`]: the kind of the host's hub
+//! - [`host`]: the host, its hub and the caller's credential, found once; [`hub`]: the kind of its hub
 //! - [`inventory`]: the list of clusters behind the host
 //! - [`route`]: through the host, or through the sidecar's direct endpoint
 //! - [`named_file`]: a file that a kubeconfig names
@@ -21,6 +21,7 @@ pub(crate) mod context;
 pub(crate) mod credential;
 pub(crate) mod fields;
 pub(crate) mod hop;
+pub(crate) mod host;
 pub(crate) mod hub;
 pub(crate) mod inventory;
 pub(crate) mod kubernetes_version;

@@ -16,9 +16,8 @@ use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::argv::{self, Scanned};
-use crate::cli::{self, Flags, HubChoice};
+use crate::cli::{self, Flags};
 use crate::cluster::context::Piped;
-use crate::cluster::hub;
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -53,7 +52,7 @@ pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Res
     trace::begin(scanned.verb(), &env)?;
     let ran = match Parsed::of(arguments, scanned, &env) {
         Ok(Parsed::Said(error, scanned)) => Ok(parser_said(&error, &scanned, printer)),
-        Ok(Parsed::Command(command)) => command.run_at_its_hub(&env, printer),
+        Ok(Parsed::Command(command)) => command.run(&env, printer),
         Err(failure) => Err(failure),
     };
     let ran = ran.map_err(|mut failure| {
@@ -110,20 +109,6 @@ impl Parsed {
 }
 
 impl Command {
-    /// Runs the command. `--hub=auto` assumes kubectl-mc's sidecar, which saves a request. If it
-    /// turns out that the host has another hub, which happens before any output, the command uses
-    /// that hub.
-    fn run_at_its_hub(mut self, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
-        match self.run(env, printer) {
-            Err(Failure { found_hub: Some(found), .. }) => {
-                hub::remember(&found, env);
-                self.flags.hub = Some(HubChoice::Found(*found));
-                self.run(env, printer)
-            }
-            ran => ran,
-        }
-    }
-
     fn run(&self, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
         match &self.builtin {
             Some(matches) => builtin::run(matches, &self.flags, env, printer),

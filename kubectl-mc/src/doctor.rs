@@ -33,12 +33,11 @@ use self::machine::KubectlFound;
 use self::member::CheckContext;
 use self::report::{Finding, Kind, Report, Section};
 use crate::argv::Scanned;
-use crate::cli::{DataFormat, DoctorArgs, Flags, HubChoice};
+use crate::cli::{DataFormat, DoctorArgs, Flags};
 use crate::cluster::client;
 use crate::cluster::context::{ClusterContext, HostOptions};
-use crate::cluster::credential::Login;
-use crate::cluster::hub::{self as hub_of_host, OtherHub};
-use crate::cluster::inventory::{self, InventoryError, ListFormat};
+use crate::cluster::host::Host;
+use crate::cluster::inventory::{self, ListFormat};
 use crate::cluster::route;
 use crate::config_file::{self, ConfigFile};
 use crate::env::Env;
@@ -137,12 +136,12 @@ impl Doctor<'_> {
         self.host(choice, settings)
     }
 
-    /// Checks the host and its clusters. If the host turns out to be a hub of another project, all checks
-    /// restart for that hub.
+    /// Checks the host and its clusters.
     fn host(&mut self, choice: &Choice, settings: &Settings) -> Result<(), Failure> {
         let env = self.env;
-        let found = match ClusterContext::load(&settings.host, env) {
-            Ok(found) => found,
+        let scanned = Scanned::default();
+        let host = match Host::find(&settings.host, &scanned, env) {
+            Ok(host) => host,
             Err(error) => {
                 let failure = Failure::from(error);
                 let fix = failure.hint.clone().unwrap_or_else(read_kubeconfig);
@@ -151,32 +150,25 @@ impl Doctor<'_> {
                 return Ok(());
             }
         };
-        let scanned = Scanned::default();
-        let login = Login::new(&found, &scanned, env);
+        let found = host.context();
         let name = capitalized(&found.describe());
         let runtime = client::runtime()?;
         let connected =
-            login.host().and_then(|host| runtime.block_on(client::connection(host, &scanned, env)));
+            host.login().and_then(|host| runtime.block_on(client::connection(host, &scanned, env)));
         let host_client = match connected {
             Ok(client) => client,
             Err(error) => {
-                self.add(Section::new(Kind::Host, name, vec![host::unreached(&found, &error)]));
+                self.add(Section::new(Kind::Host, name, vec![host::unreached(found, &error)]));
                 return Ok(());
             }
         };
-        let mut findings = runtime.block_on(host::check(&found, &host_client));
-        if let Some(OtherHub(found)) = found.hub.found() {
-            hub_of_host::remember(&found, env);
-            let host = HostOptions { hub: HubChoice::Found(found), ..settings.host.clone() };
-            return self.host(choice, &Settings { host, ..settings.clone() });
-        }
+        let mut findings = runtime.block_on(host::check(found, &host_client));
         let is_usable = findings.iter().all(|finding| finding.level < report::Level::Problem);
 
-        findings.extend(runtime.block_on(registry::check(&found, &host_client)));
+        findings.extend(runtime.block_on(registry::check(found, &host_client)));
         let wanted = settings.route;
         let now = SystemTime::now();
-        let through =
-            is_usable.then(|| route::Request { wanted, login: &login, scanned: &scanned, env, now }.choose());
+        let through = is_usable.then(|| route::Request { wanted, host: &host, now }.choose());
         let through = match through {
             None => None,
             Some(Ok(through)) => {
@@ -191,7 +183,7 @@ impl Doctor<'_> {
                 None
             }
         };
-        let clusters = if is_usable { self.clusters(choice, &login, &mut findings) } else { Vec::new() };
+        let clusters = if is_usable { self.clusters(choice, &host, &mut findings) } else { Vec::new() };
         self.add(Section::new(Kind::Host, name, findings));
         let Some(through) = through else { return Ok(()) };
 
@@ -217,13 +209,11 @@ impl Doctor<'_> {
     }
 
     /// The chosen clusters. Without the right to list clusters, exact names are still checked.
-    fn clusters(&self, choice: &Choice, login: &Login<'_>, findings: &mut Vec<Finding>) -> Vec<ClusterName> {
-        let (env, scanned) = (self.env, Scanned::default());
+    fn clusters(&self, choice: &Choice, host: &Host<'_>, findings: &mut Vec<Finding>) -> Vec<ClusterName> {
+        let env = self.env;
         let mut unusable = None;
         let list = |selector: Option<&str>| {
-            let client = |source| InventoryError::Client { host: login.found().describe(), source };
-            let host = login.host().map_err(client)?;
-            let list = inventory::list(host, &scanned, env, selector, ListFormat::Objects)?;
+            let list = inventory::list(host, selector, ListFormat::Objects)?;
             unusable = unusable.take().or_else(|| inventory::unusable(&list));
             Ok(SelectedCluster::of_list(&list))
         };
@@ -237,7 +227,7 @@ impl Doctor<'_> {
             Err(error) => {
                 let failure = Failure::from(error.in_file(config_file::path(env)));
                 let again =
-                    || format!("see its requests: {} clusters -v=6", login.found().kubectl_mc()).into();
+                    || format!("see its requests: {} clusters -v=6", host.context().kubectl_mc()).into();
                 let fix = failure.hint.clone().unwrap_or_else(again);
                 findings.push(Finding::problem("clusters", failure.to_string(), Some(fix)));
                 Vec::new()

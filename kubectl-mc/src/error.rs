@@ -7,7 +7,6 @@ mod hint;
 use std::error::Error;
 use std::fmt;
 
-use crate::cli::FoundHub;
 use crate::exit::ExitStatus;
 
 pub(crate) use hint::{CommandLine, Hint, list_clusters, list_contexts, mc};
@@ -23,11 +22,6 @@ pub(crate) trait Explain: Error + Send + Sync + 'static {
     fn status(&self) -> ExitStatus {
         ExitStatus::Failed
     }
-
-    /// The hub with which the command would not have failed like this.
-    fn found_hub(&self) -> Option<&FoundHub> {
-        None
-    }
 }
 
 /// A failed command, ready to be printed. It is not an [`Error`], so that [`Context`] keeps its
@@ -36,8 +30,6 @@ pub(crate) trait Explain: Error + Send + Sync + 'static {
 pub(crate) struct Failure {
     pub(crate) status: ExitStatus,
     pub(crate) hint: Option<Hint>,
-    /// The hub that the host serves instead of kubectl-mc's sidecar, found before any output.
-    pub(crate) found_hub: Option<Box<FoundHub>>,
     /// What failed, on which object, and the causes on one line: `outer: inner: innermost`.
     text: String,
 }
@@ -45,7 +37,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure of the command; its text has no cause yet.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { status: ExitStatus::Failed, hint: None, found_hub: None, text: text.into() }
+        Self { status: ExitStatus::Failed, hint: None, text: text.into() }
     }
 
     /// An invalid command line or input.
@@ -80,8 +72,7 @@ impl Failure {
 
 impl<E: Explain> From<E> for Failure {
     fn from(error: E) -> Self {
-        let found_hub = error.found_hub().cloned().map(Box::new);
-        Self { status: error.status(), hint: error.hint(), found_hub, text: chain(&error) }
+        Self { status: error.status(), hint: error.hint(), text: chain(&error) }
     }
 }
 

@@ -9,6 +9,7 @@ mod confirm;
 pub(crate) mod direct;
 mod document;
 mod dry_run;
+mod fault;
 mod interrupt;
 mod job;
 mod keep;
@@ -17,7 +18,6 @@ mod lines;
 mod local_port;
 mod options;
 mod ordered_output;
-mod outcome;
 mod output;
 mod pause;
 mod ports;
@@ -34,17 +34,17 @@ mod unmarked;
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 pub(crate) use crate::cache::RunFolder;
 pub(crate) use batches::Batches;
 pub(crate) use confirm::confirm_one;
 pub(crate) use dry_run::show;
+pub(crate) use fault::{Fault, Outcome};
 pub(crate) use job::Job;
 pub(crate) use keep::run_one as keep_one;
 pub(crate) use last_failed::recall;
 pub(crate) use options::Options;
-pub(crate) use outcome::{Fault, Outcome};
 pub(crate) use progress::ClusterProgress;
 pub(crate) use rollout::rule::Rollout;
 pub(crate) use shape::parses_output;
@@ -145,11 +145,6 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
         }
     };
     remember(&outcomes);
-    for outcome in &outcomes {
-        if let Err(Fault::OtherHub(other)) = &outcome.result {
-            return Err(other.clone().into());
-        }
-    }
     let summary = Summary::of(&outcomes);
     job.printer.note(&summary.to_string());
     if summary.has_rest() {
@@ -229,7 +224,7 @@ async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>
             Err(failure) if outcomes.is_empty() => return Err(failure),
             // The earlier batches need their summary.
             Err(failure) => {
-                let fault = Fault::Other(failure.to_string());
+                let fault = Fault::said(failure.to_string());
                 outcomes.extend(turn.iter().map(|target| end(target, fault.clone())));
                 true
             }
@@ -254,8 +249,8 @@ async fn settle(job: &Job<'_>, batch: &[&SelectedCluster], outcomes: &mut [Outco
     };
     let changed: Vec<_> = batch.iter().filter(succeeded).copied().collect();
     let mut faults = rollout::settle(job, &changed).await.unwrap_or_else(|failure| {
-        // The earlier batches need their summary.
-        let fault = Fault::Other(failure.to_string());
+        // The batches before it need their summary.
+        let fault = Fault::said(failure.to_string());
         changed.iter().map(|target| (target.name.clone(), fault.clone())).collect()
     });
     let is_settled = faults.is_empty();
@@ -273,11 +268,6 @@ pub(crate) fn read_input(scanned: &Scanned) -> Result<Option<Arc<[u8]>>, Failure
     if !verb::reads_stdin(scanned) {
         return Ok(None);
     }
-    // A restarted command would find an empty standard input.
-    static READ: OnceLock<Arc<[u8]>> = OnceLock::new();
-    if let Some(input) = READ.get() {
-        return Ok(Some(Arc::clone(input)));
-    }
     let mut input = Vec::new();
     // One additional byte detects a longer input.
     io::stdin().lock().take(INPUT + 1).read_to_end(&mut input).context(|| "cannot read standard input")?;
@@ -285,7 +275,7 @@ pub(crate) fn read_input(scanned: &Scanned) -> Result<Option<Arc<[u8]>>, Failure
         return Err(Failure::new("standard input is larger than 64 MiB, the limit for several clusters")
             .with_hint("use a file: every cluster then reads it"));
     }
-    Ok(Some(Arc::clone(READ.get_or_init(|| input.into()))))
+    Ok(Some(input.into()))
 }
 
 /// More than any manifest needs; the input stays in memory until the last cluster has read it.

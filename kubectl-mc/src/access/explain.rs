@@ -162,9 +162,9 @@ async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Registered, Failu
     let (kubectl, kubectl_mc) = (host.at.cluster.kubectl(), host.at.cluster.kubectl_mc());
     let learns = matches!(state(&object, "AuthSynced"), State::True);
     let verdict = match answer.status {
-        status if status.is_success() => match state(&object, "Ready") {
-            State::True => Verdict::yes(format!("{cluster} is Ready")),
-            State::Not(said) => Verdict::no(said, format!("{kubectl} describe membercluster {cluster}")),
+        status if status.is_success() => match state(&object, "Ready").unmet() {
+            None => Verdict::yes(format!("{cluster} is Ready")),
+            Some(said) => Verdict::no(said.to_owned(), format!("{kubectl} describe membercluster {cluster}")),
         },
         http::StatusCode::NOT_FOUND
             if answer

@@ -8,8 +8,9 @@ use super::label_selector;
 use crate::argv::Scanned;
 use crate::cli::Flags;
 use crate::cluster::context::{ClusterContext, HostOptions};
-use crate::cluster::credential::Login;
-use crate::cluster::inventory::{self, InventoryError, ListFormat};
+use crate::cluster::host::Host;
+use crate::cluster::hub;
+use crate::cluster::inventory::{self, ListFormat};
 use crate::config_file::{self, ConfigFile};
 use crate::env::Env;
 use crate::error::Failure;
@@ -60,7 +61,6 @@ pub(super) fn resolve(
     env: &Env,
 ) -> Result<Selection, Failure> {
     let choice = cluster_choice(argument, flags)?.ok_or_else(no_cluster)?;
-    let found = ClusterContext::load(options, env)?;
     let split = |prefix: &str, text: &str| -> Vec<String> {
         text.split(',').map(|term| format!("{prefix}{}", term.trim())).collect()
     };
@@ -76,10 +76,11 @@ pub(super) fn resolve(
     match choice {
         ClusterChoice::Selector(text) => {
             let selector = text.as_deref().map(label_selector::parse).transpose()?.unwrap_or_default();
-            Ok(Selection { host: found, clusters: Clusters::Labelled { text, selector }, terms })
+            let host = ClusterContext::load(options, env)?;
+            Ok(Selection { host, clusters: Clusters::Labelled { text, selector }, terms })
         }
         ClusterChoice::Now(choice) => {
-            let (host, clusters) = now(&choice, &found, env)?;
+            let (host, clusters) = now(&choice, options, env)?;
             Ok(Selection { host, clusters: Clusters::Named(clusters), terms })
         }
     }
@@ -91,33 +92,33 @@ pub(super) fn filter(
     options: &HostOptions,
     env: &Env,
 ) -> Result<(ClusterContext, Option<Vec<ClusterName>>), Failure> {
-    let found = ClusterContext::load(options, env)?;
     let choice = match cluster_choice(None, flags)? {
-        None | Some(ClusterChoice::Selector(None)) => return Ok((found, None)),
+        None | Some(ClusterChoice::Selector(None)) => return Ok((ClusterContext::load(options, env)?, None)),
         Some(ClusterChoice::Now(choice)) => Some(choice),
         Some(ClusterChoice::Selector(selector)) => {
             Choice::parse::<&str>(&[], &[], selector.as_deref(), false).unwrap_or_default()
         }
     };
-    let (host, clusters) = now(&choice.unwrap_or_default(), &found, env)?;
+    let (host, clusters) = now(&choice.unwrap_or_default(), options, env)?;
     Ok((host, Some(clusters.iter().filter_map(|cluster| cluster.member().cloned()).collect())))
 }
 
 fn now(
     choice: &Choice,
-    found: &ClusterContext,
+    options: &HostOptions,
     env: &Env,
 ) -> Result<(ClusterContext, Vec<SelectedCluster>), Failure> {
     let scanned = Scanned::default();
-    let login = Login::new(found, &scanned, env);
+    let host = Host::find(options, &scanned, env)?;
+    if host.context().hub.is_foreign() {
+        return Err(hub::needs_sidecar("access", host.context()));
+    }
     let list = |selector: Option<&str>| {
-        let client = |source| InventoryError::Client { host: found.describe(), source };
-        let list =
-            inventory::list(login.host().map_err(client)?, &scanned, env, selector, ListFormat::Objects)?;
+        let list = inventory::list(&host, selector, ListFormat::Objects)?;
         Ok(SelectedCluster::of_list(&list))
     };
     let sets = ConfigFile::load(env)?.sets;
     let clusters = choice.resolve(&sets, &mut members_only(list));
     let clusters = clusters.map_err(|error| error.in_file(config_file::path(env)))?;
-    Ok((login.into_host(), clusters.iter().cloned().collect()))
+    Ok((host.into_login(), clusters.iter().cloned().collect()))
 }

@@ -8,20 +8,10 @@ use serde::{Deserialize, Deserializer};
 /// The value of the flag.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum HubChoice {
-    /// kubectl-mc's own sidecar, or else the hub that the host serves.
+    /// The hub that the host serves.
     #[default]
     Auto,
     Is(Dialect),
-    /// The hub that this command found on its host; `Auto` for any other host.
-    Found(FoundHub),
-}
-
-/// The hub of another project that a host serves.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct FoundHub {
-    /// The server of the host in the kubeconfig.
-    pub(crate) server: String,
-    pub(crate) dialect: Dialect,
 }
 
 impl HubChoice {

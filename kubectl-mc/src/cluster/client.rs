@@ -9,7 +9,6 @@ use http::{Request, StatusCode, header, response};
 use jiff::Timestamp;
 use kube::client::Body;
 use kube::config::KubeConfigOptions;
-use kubectl_mc_api::dialect::Dialect;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -18,6 +17,7 @@ use crate::child_output::LIMIT;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::credential::{Obtained, Plugin};
 use crate::cluster::hop::{self, Hop, Refusal};
+use crate::cluster::hub::Hub;
 use crate::cluster::transport::{Refused, Transport};
 use crate::env::Env;
 use crate::error::causes;
@@ -63,14 +63,15 @@ impl Reply {
         if is_success { None } else { Refusal::of(self.status, self.hop, &self.body) }
     }
 
-    /// The same for a request to this path of a member behind a hub of another project.
-    pub(crate) fn refusal_before(&self, dialect: &Dialect, path: &str) -> Option<Refusal> {
-        let is_marked = dialect.may_be_sidecar() && self.hop.is_some();
-        if dialect.is_own() || is_marked {
-            return self.refusal();
-        }
-        let is_success = self.status.is_success();
-        if is_success { None } else { Refusal::by_hub(dialect, self.status, &self.body, path) }
+    /// The same for a request to this path of a member behind the hub.
+    pub(crate) fn refusal_before(&self, hub: &Hub, path: &str) -> Option<Refusal> {
+        let is_marked = hub.dialect.may_be_sidecar() && self.hop.is_some();
+        let refusal = match self.status.is_success() {
+            true => None,
+            false if hub.dialect.is_own() || is_marked => self.refusal(),
+            false => Refusal::by_hub(&hub.dialect, self.status, &self.body, path),
+        };
+        refusal.inspect(|refusal| hub.doubt(refusal.hop))
     }
 
     /// The message of a Status, or the body as text.

@@ -45,8 +45,12 @@ impl ClusterContext {
     pub(crate) fn load_for(scanned: &Scanned, options: &HostOptions, env: &Env) -> Result<Self, HostError> {
         let mut host = Self::load_with(options, env, Path::new(in_cluster::SERVICE_ACCOUNT))?;
         host.kubeconfig_flag.clone_from(&options.kubeconfig);
-        let (hub, base) = Hub::of(&options.hub, &host.server, env)?;
-        (host.hub, host.server) = (hub, base);
+        let hub = Hub::of(&options.hub, &host.server, env);
+        host.set_hub(hub)?;
+        if host.hub.is_foreign() {
+            let by = if host.hub.is_given() { "choice" } else { "discovery" };
+            Log::new(env).decision("Use hub", &[("hub", &host.hub.dialect), ("by", &by)]);
+        }
         let files = host.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(",");
         Log::new(env).decision(
             "Chose cluster of kubeconfig",

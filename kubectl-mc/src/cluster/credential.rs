@@ -5,7 +5,6 @@ mod cluster_info;
 mod command;
 mod policy;
 
-use std::cell::OnceCell;
 use std::error::Error;
 use std::ffi::OsStr;
 use std::io::IsTerminal;
@@ -35,41 +34,13 @@ use crate::error::Failure;
 /// The flags of kubectl that set a credential, so that kubectl ignores the user's credential plugin.
 pub(crate) const CREDENTIAL_FLAGS: &[&str] = &["token", "username", "client-certificate"];
 
-/// The host with the caller's credential, which is obtained on first use.
-pub(crate) struct Login<'a> {
-    host: &'a ClusterContext,
-    scanned: &'a Scanned,
-    env: &'a Env,
-    obtained: OnceCell<ClusterContext>,
-}
-
-impl<'a> Login<'a> {
-    pub(crate) fn new(host: &'a ClusterContext, scanned: &'a Scanned, env: &'a Env) -> Self {
-        Self { host, scanned, env, obtained: OnceCell::new() }
-    }
-
-    pub(crate) fn host(&self) -> Result<&ClusterContext, ClientError> {
-        if let Some(host) = self.obtained.get() {
-            return Ok(host);
-        }
-        let host = obtain_once(self.host.clone(), self.scanned, self.env)?;
-        Ok(self.obtained.get_or_init(|| host))
-    }
-
-    /// The host before the login.
-    pub(crate) fn found(&self) -> &ClusterContext {
-        self.host
-    }
-
-    /// The host, with the credential if it was obtained.
-    pub(crate) fn into_host(self) -> ClusterContext {
-        self.obtained.into_inner().unwrap_or_else(|| self.host.clone())
-    }
-}
-
 /// Runs the credential plugin and returns the host with its credential. Without a plugin the host is
 /// unchanged.
-fn obtain_once(host: ClusterContext, scanned: &Scanned, env: &Env) -> Result<ClusterContext, ClientError> {
+pub(super) fn obtain_once(
+    host: ClusterContext,
+    scanned: &Scanned,
+    env: &Env,
+) -> Result<ClusterContext, ClientError> {
     match Plugin::of(&host, scanned, env) {
         Some(plugin) => Ok(plugin.obtain().map_err(ClientError::Setup)?.used_by(host, plugin.user)),
         None => Ok(host),

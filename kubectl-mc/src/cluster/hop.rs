@@ -11,6 +11,7 @@ use kubectl_mc_api::dialect::Dialect;
 use kubectl_mc_api::{ClusterName, hop, names, path};
 
 use crate::cluster::context::ClusterContext;
+use crate::cluster::hub::Hub;
 use crate::error::{CommandLine, Hint, list_clusters, mc};
 use crate::exit::ExitStatus;
 use crate::next_command::quoted;
@@ -48,7 +49,7 @@ impl Refusal {
                     .map_or_else(|| message.clone(), Into::into);
                 return Some(Self { hop, message });
             }
-            None => of_the_host(status, message.raw(), body)?,
+            None => of_the_host(status, body)?,
         };
         Some(Self { hop, message })
     }
@@ -67,7 +68,9 @@ impl Refusal {
             StatusCode::FORBIDDEN if is_of_hub => Hop::HostAuthorization,
             _ if is_of_hub => Hop::Hub,
             // Every cluster serves these paths, so the hub does not serve the member.
-            StatusCode::NOT_FOUND if is_core && answer.is_none_or(|answer| answer.message == NOT_FOUND) => {
+            StatusCode::NOT_FOUND
+                if is_core && answer.is_none_or(|answer| answer.details.names_nothing()) =>
+            {
                 Hop::Hub
             }
             _ => return None,
@@ -76,17 +79,14 @@ impl Refusal {
     }
 
     /// The same refusal on a host with another project's hub, which needs no sidecar.
-    pub(crate) fn at_hub(self, hub: &Dialect) -> Self {
+    pub(crate) fn at_hub(self, hub: &Hub) -> Self {
+        hub.doubt(self.hop);
         match self.hop {
-            Hop::SidecarMissing | Hop::SidecarUnavailable if !hub.is_own() => Self { hop: Hop::Hub, ..self },
+            Hop::SidecarMissing | Hop::SidecarUnavailable if hub.is_foreign() => {
+                Self { hop: Hop::Hub, ..self }
+            }
             _ => self,
         }
-    }
-
-    /// Whether the host may lack kubectl-mc's own sidecar. A host refuses callers without a right to the API
-    /// before it checks that the API exists.
-    pub(crate) fn may_lack_the_sidecar(&self) -> bool {
-        matches!(self.hop, Hop::SidecarMissing | Hop::HostAuthorization)
     }
 
     /// The next step for the user.
@@ -144,13 +144,13 @@ fn unexplained(status: StatusCode) -> String {
 }
 
 /// The hop of an error that the host returns in place of the sidecar.
-fn of_the_host(status: StatusCode, message: &str, body: &[u8]) -> Option<Hop> {
-    let is_status = serde_json::from_slice::<StatusBody>(body).is_ok();
+fn of_the_host(status: StatusCode, body: &[u8]) -> Option<Hop> {
+    let answer: Option<StatusBody> = serde_json::from_slice(body).ok();
     match status.as_u16() {
         401 => Some(Hop::HostAuthentication),
         403 => Some(Hop::HostAuthorization),
         // The host's response for a group that it does not serve.
-        404 if !is_status || message == NOT_FOUND => Some(Hop::SidecarMissing),
+        404 if answer.is_none_or(|answer| answer.details.names_nothing()) => Some(Hop::SidecarMissing),
         // Responses of the host while the APIService is unavailable, and of proxies before the host.
         502..=504 => Some(Hop::SidecarUnavailable),
         _ => None,
@@ -299,9 +299,18 @@ struct StatusBody {
 
 /// The object of the Status.
 #[derive(Default, serde::Deserialize)]
+#[serde(default)]
 struct StatusDetails {
-    #[serde(default)]
     group: String,
+    kind: String,
+    name: String,
+}
+
+impl StatusDetails {
+    /// Whether the error is about no object: a server does not serve the path at all.
+    fn names_nothing(&self) -> bool {
+        [&self.group, &self.kind, &self.name].iter().all(|text| text.is_empty())
+    }
 }
 
 /// Truncates a message, so that an error page of a proxy does not fill the terminal.

@@ -1,75 +1,78 @@
-//! Detects the hub of a host: kubectl-mc's own sidecar, or the hub of another project
+//! Describes the hub of a host: kubectl-mc's own sidecar, or the hub of another project
 //! ([`kubectl_mc_api::dialect`]).
 //!
-//! `--hub=auto` assumes kubectl-mc's own sidecar, without a request. If the host responds that it does not
-//! serve that API, or refuses it, one discovery response (`/apis`) shows whether it serves the API of another
-//! hub ([`Hub::find`]). The command then stops before any output with [`OtherHub`] and restarts
-//! with that hub, which is cached for an hour.
-
-pub(crate) mod find;
+//! A hub that [`Host::find`](crate::cluster::host::Host::find) discovered is cached for an hour. A refusal that
+//! casts doubt on a cached hub removes the entry, so that the next command asks the host again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kubectl_mc_api::ClusterName;
-use kubectl_mc_api::dialect::{Dialect, OtherServer, Segment};
-use tokio::sync::{OnceCell, watch};
+use kubectl_mc_api::dialect::{Dialect, Segment};
+use tokio::sync::watch;
 
 use crate::cache::Cache;
-use crate::cli::{FoundHub, HubChoice};
+use crate::cli::HubChoice;
+use crate::cluster::context::ClusterContext;
+use crate::cluster::hop::Hop;
 use crate::env::Env;
-use crate::error::Explain;
-use crate::log::Log;
+use crate::error::{CommandLine, Failure, Hint};
 
 /// How to list and reach the clusters of a host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hub {
     pub(crate) dialect: Dialect,
-    pub(crate) origin: Origin,
+    origin: Origin,
     /// The server of the kubeconfig, which is the cache key of the hub.
     server: String,
-    /// What the command has learned from the host. All copies of this value share it.
-    learned: Arc<Learned>,
+    /// The path ids of clusters whose ids differ from their names. The list of clusters provides them, and all copies
+    /// of this value share them.
+    ids: Arc<watch::Sender<BTreeMap<ClusterName, Segment>>>,
 }
 
-#[derive(Debug, Default)]
-struct Learned {
-    /// The path ids of clusters whose ids differ from their names. The list of clusters provides them.
-    ids: watch::Sender<BTreeMap<ClusterName, Segment>>,
-    /// The hub of another project; `None` if there is none.
-    found: OnceCell<Option<Dialect>>,
-}
-
-/// How the kind of hub was determined.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Origin {
+/// How the hub was determined.
+#[derive(Clone, Debug, Default)]
+enum Origin {
     /// By a flag, a variable or the configuration, or because there is no choice.
     #[default]
     Given,
-    /// By discovery.
-    Found,
-    /// Assumed to be kubectl-mc's own until the host shows otherwise.
+    /// Neither given nor cached, so the host has to tell.
     Assumed,
+    /// By discovery in this command.
+    Found,
+    /// By discovery in an earlier command, which left an entry in this cache.
+    Cached(Arc<Cache>),
 }
 
 impl Hub {
-    /// The hub of a host with this server, and the server that its paths are relative to.
-    pub(crate) fn of(choice: &HubChoice, server: &str, env: &Env) -> Result<(Self, String), OtherServer> {
+    /// The hub by the choice or the cache; without either, kubectl-mc's own is assumed.
+    pub(crate) fn of(choice: &HubChoice, server: &str, env: &Env) -> Self {
         let (dialect, origin) = match choice {
             HubChoice::Is(dialect) => (dialect.clone(), Origin::Given),
-            HubChoice::Found(found) if found.server == server => (found.dialect.clone(), Origin::Found),
-            HubChoice::Auto | HubChoice::Found(_) => match known(server, env) {
-                Some(dialect) => (dialect, Origin::Found),
-                None => (Dialect::Own, Origin::Assumed),
-            },
+            HubChoice::Auto => cached(server, env).unwrap_or((Dialect::Own, Origin::Assumed)),
         };
-        let base = dialect.base(server)?.to_owned();
-        if !dialect.is_own() {
-            let by = if origin == Origin::Given { "choice" } else { "discovery" };
-            Log::new(env).decision("Use hub", &[("hub", &dialect), ("by", &by)]);
-        }
-        Ok((Self { dialect, origin, server: server.to_owned(), learned: Arc::default() }, base))
+        Self { dialect, origin, server: server.to_owned(), ids: Arc::default() }
+    }
+
+    /// The hub that the host serves.
+    pub(super) fn found(dialect: Dialect, server: &str) -> Self {
+        Self { dialect, origin: Origin::Found, server: server.to_owned(), ids: Arc::default() }
+    }
+
+    /// The server of the kubeconfig, whatever the hub's paths are relative to.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Whether the user chose the hub.
+    pub(crate) fn is_given(&self) -> bool {
+        matches!(self.origin, Origin::Given)
+    }
+
+    /// Whether neither the user nor the cache tells the hub.
+    pub(super) fn is_assumed(&self) -> bool {
+        matches!(self.origin, Origin::Assumed)
     }
 
     /// Whether the hub belongs to another project.
@@ -79,21 +82,39 @@ impl Hub {
 
     /// The path of a cluster's API below the host's server.
     pub(crate) fn root(&self, cluster: &ClusterName) -> String {
-        let id = self.learned.ids.borrow().get(cluster).cloned();
+        let id = self.ids.borrow().get(cluster).cloned();
         self.dialect.root(&id.unwrap_or_else(|| cluster.into()))
     }
 
     /// Stores the ids from a list.
     pub(crate) fn learn(&self, listed: BTreeMap<ClusterName, Segment>) {
         if self.dialect.has_ids() {
-            self.learned.ids.send_modify(|ids| ids.extend(listed));
+            self.ids.send_modify(|ids| ids.extend(listed));
         }
     }
 
-    /// The other hub, if [`Self::find`] has found one.
-    pub(crate) fn found(&self) -> Option<OtherHub> {
-        let dialect = self.learned.found.get()?.clone()?;
-        Some(OtherHub(FoundHub { server: self.server.clone(), dialect }))
+    /// Caches the hub. If the cache cannot be written, the next command asks again.
+    pub(super) fn remember(&self, env: &Env, now: SystemTime) {
+        if let Ok(cache) = Cache::open(env) {
+            let _ = cache.store_named(KIND, &self.server, self.dialect.word().as_bytes(), now);
+        }
+    }
+
+    /// Removes the cached hub of a host whose sidecar was installed or removed.
+    pub(crate) fn forget(&self, env: &Env) {
+        if let Some(cache) = Cache::existing(env) {
+            cache.remove_named(KIND, &self.server);
+        }
+    }
+
+    /// Removes a cached hub whose API the host seems to lack. A host refuses callers without a right to an API before
+    /// it checks that the API exists.
+    pub(super) fn doubt(&self, hop: Hop) {
+        if let Origin::Cached(cache) = &self.origin
+            && matches!(hop, Hop::SidecarMissing | Hop::Hub | Hop::HostAuthorization)
+        {
+            cache.remove_named(KIND, &self.server);
+        }
     }
 }
 
@@ -104,30 +125,22 @@ impl From<Dialect> for Hub {
     }
 }
 
-/// Caches the found hub. If the cache cannot be written, the next command looks again.
-pub(crate) fn remember(FoundHub { server, dialect }: &FoundHub, env: &Env) {
-    if let Ok(cache) = Cache::open(env) {
-        let _ = cache.store_named(KIND, server, dialect.word().as_bytes(), SystemTime::now());
-    }
-}
-
 /// The hub of a server that an earlier command found.
-fn known(server: &str, env: &Env) -> Option<Dialect> {
-    let (word, age) = Cache::existing(env)?.load_aged(KIND, server, SystemTime::now())?;
+fn cached(server: &str, env: &Env) -> Option<(Dialect, Origin)> {
+    let cache = Cache::existing(env)?;
+    let (word, age) = cache.load_aged(KIND, server, SystemTime::now())?;
     let word = String::from_utf8(word).ok().filter(|_| age < LIFETIME)?;
-    Dialect::HUBS.into_iter().find(|hub| hub.word() == word)
+    let dialect = [Dialect::Own].into_iter().chain(Dialect::HUBS).find(|hub| hub.word() == word)?;
+    Some((dialect, Origin::Cached(Arc::new(cache))))
 }
 
-/// Stops a command that assumed kubectl-mc's own sidecar. The command restarts, so this error is
-/// not printed.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("the host is a hub of {}", .0.dialect.title())]
-pub(crate) struct OtherHub(pub(crate) FoundHub);
-
-impl Explain for OtherHub {
-    fn found_hub(&self) -> Option<&FoundHub> {
-        Some(&self.0)
-    }
+/// The failure of a verb that the hub of another project lacks.
+pub(crate) fn needs_sidecar(verb: &str, host: &ClusterContext) -> Failure {
+    let (name, title) = (host.context_name(), host.hub.dialect.title());
+    Failure::usage(format!("`{verb}` needs kubectl-mc's own sidecar, and {name} has the hub of {title}"))
+        .with_hint(Hint::from("where the sidecar is installed beside it, choose it by --hub=own").and(
+            CommandLine::new(format!("{} install --hub=own", host.kubectl_mc_file())).that("installs it"),
+        ))
 }
 
 const KIND: &str = "hub";

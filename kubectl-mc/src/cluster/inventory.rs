@@ -7,14 +7,11 @@ use kubectl_mc_api::{ClusterName, age};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use crate::argv::Scanned;
-use crate::cli::FoundHub;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::{ClusterContext, HostError};
 use crate::cluster::fields::condition;
 use crate::cluster::hop::{self, Asked, Hop, Refusal};
-use crate::cluster::hub::{Hub, OtherHub};
-use crate::env::Env;
+use crate::cluster::host::Host;
 use crate::error::{CommandLine, Explain, Hint};
 use crate::exit::ExitStatus;
 use crate::server_text::ServerText;
@@ -29,14 +26,15 @@ pub(crate) enum ListFormat {
     Objects,
 }
 
-/// Queries the host for the clusters that match a label selector, as the user in `scanned`.
+/// Queries the host for the clusters that match a label selector, as the user of the command.
 pub(crate) fn list(
-    host: &ClusterContext,
-    scanned: &Scanned,
-    env: &Env,
+    host: &Host<'_>,
     selector: Option<&str>,
     form: ListFormat,
 ) -> Result<Value, InventoryError> {
+    let &Host { scanned, env, .. } = host;
+    let client = |source| InventoryError::Client { host: host.context().describe(), source };
+    let host = host.login().map_err(client)?;
     let dialect = &host.hub.dialect;
     let Some(mut path) = dialect.list_path() else {
         return Err(InventoryError::NoList { host: host.describe() });
@@ -60,7 +58,7 @@ pub(crate) fn list(
         _ => "application/json",
     };
     let refused = |refusal: Refusal| {
-        let refusal = refusal.at_hub(dialect);
+        let refusal = refusal.at_hub(&host.hub);
         let hint = refusal.hint(host, None, &Asked::of(scanned));
         InventoryError::Refused { host: host.describe(), hint, refusal }
     };
@@ -76,13 +74,7 @@ pub(crate) fn list(
             .map_err(|source| InventoryError::Answer { host: host.describe(), source })?;
         return Ok(if objects_only { of_hub(host, &list, form) } else { list });
     }
-    let refusal = reply.refusal();
-    if refusal.as_ref().is_some_and(Refusal::may_lack_the_sidecar)
-        && let Some(other) = Hub::find_at(host, scanned, env)
-    {
-        return Err(other.into());
-    }
-    Err(refusal.map_or_else(
+    Err(reply.refusal().map_or_else(
         || InventoryError::Status {
             host: host.describe(),
             status: reply.status,
@@ -188,8 +180,6 @@ pub(crate) enum InventoryError {
     NoList { host: String },
     #[error("{host} has no labels of clusters")]
     NoLabels { host: String },
-    #[error(transparent)]
-    OtherHub(#[from] OtherHub),
     #[error("cannot reach {name}: {why}: the host's credential is sent to the host only")]
     NotHere { name: ClusterName, why: ServerText, kubectl_mc: String },
     #[error("the command works on members of the host, and contexts are chosen")]
@@ -204,7 +194,7 @@ impl Explain for InventoryError {
             Self::Refused { hint, .. } => Some(hint.clone()),
             Self::NoList { .. } => Some("name the clusters: -C NAME,NAME".into()),
             Self::NoLabels { .. } => Some("choose by -C NAMES, -C 'PATTERN-*' or --where".into()),
-            Self::Client { .. } | Self::Status { .. } | Self::Answer { .. } | Self::OtherHub(_) => None,
+            Self::Client { .. } | Self::Status { .. } | Self::Answer { .. } => None,
             Self::NotHere { name, kubectl_mc, .. } => Some(
                 CommandLine::new(format!("{kubectl_mc} clusters")).after(format!(
                     "choose the context of that server by --context, or --hub=own if {name} is a member of this host; see"
@@ -212,13 +202,6 @@ impl Explain for InventoryError {
             ),
             Self::MembersOnly => Some("leave out --contexts, --context-selector and context:NAME".into()),
             Self::Host(error) => error.hint(),
-        }
-    }
-
-    fn found_hub(&self) -> Option<&FoundHub> {
-        match self {
-            Self::OtherHub(other) => other.found_hub(),
-            _ => None,
         }
     }
 

@@ -19,15 +19,15 @@ use crate::cache::Cache;
 use crate::cli::RouteChoice;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::{ClusterContext, User};
-use crate::cluster::credential::{CREDENTIAL_FLAGS, Login};
+use crate::cluster::credential::CREDENTIAL_FLAGS;
+use crate::cluster::host::Host;
 use crate::cluster::reach::HostReach;
-use crate::env::Env;
 use crate::error::{CommandLine, Failure, Hint};
 use crate::log::Log;
 
 /// The route to members, and the caller's identity.
 pub(crate) struct Through<'a> {
-    login: &'a Login<'a>,
+    host: &'a Host<'a>,
     /// `None` means through the host.
     direct: Option<Endpoint>,
 }
@@ -35,17 +35,17 @@ pub(crate) struct Through<'a> {
 impl Through<'_> {
     /// The context for requests to members, before the login.
     pub(crate) fn found(&self) -> ClusterContext {
-        self.apply(self.login.found())
+        self.apply(self.host.context())
     }
 
     /// The context for requests to members, with the caller's credential.
     pub(crate) fn host(&self) -> Result<ClusterContext, ClientError> {
-        Ok(self.apply(self.login.host()?))
+        Ok(self.apply(self.host.login()?))
     }
 
     /// The host and the context for members, with the caller's credential.
     pub(crate) fn reach(&self) -> Result<HostReach, ClientError> {
-        let host = self.login.host()?.clone();
+        let host = self.host.login()?.clone();
         Ok(HostReach { through: self.apply(&host), found: self.found(), host })
     }
 
@@ -60,16 +60,14 @@ impl Through<'_> {
 /// A command that needs a route.
 pub(crate) struct Request<'a> {
     pub(crate) wanted: RouteChoice,
-    pub(crate) login: &'a Login<'a>,
-    pub(crate) scanned: &'a Scanned,
-    pub(crate) env: &'a Env,
+    pub(crate) host: &'a Host<'a>,
     pub(crate) now: SystemTime,
 }
 
 impl<'a> Request<'a> {
     /// Chooses the route. Fails only if the direct endpoint is required.
     pub(crate) fn choose(&self) -> Result<Through<'a>, Failure> {
-        let host = self.login.found();
+        let host = self.host.context();
         let wanted = if host.hub.is_foreign() && self.wanted == RouteChoice::Auto {
             RouteChoice::Host
         } else {
@@ -79,14 +77,14 @@ impl<'a> Request<'a> {
             RouteChoice::Direct if host.hub.is_foreign() => {
                 Err(Fault::NotSuitable("the hub of another project is reached through the host only"))
             }
-            RouteChoice::Host => return Ok(Through { login: self.login, direct: None }),
-            RouteChoice::Auto => match needs_host(host, self.scanned) {
+            RouteChoice::Host => return Ok(Through { host: self.host, direct: None }),
+            RouteChoice::Auto => match needs_host(host, self.host.scanned) {
                 Some(reason) => Err(Fault::NotSuitable(reason)),
                 None => self.find(),
             },
             RouteChoice::Direct => self.find(),
         };
-        let log = Log::new(self.env);
+        let log = Log::new(self.host.env);
         let direct = match found {
             Ok(endpoint) => {
                 log.decision("Chose route", &[("route", &"direct"), ("server", &endpoint.server)]);
@@ -100,19 +98,19 @@ impl<'a> Request<'a> {
                 None
             }
         };
-        Ok(Through { login: self.login, direct })
+        Ok(Through { host: self.host, direct })
     }
 
     /// The direct endpoint, if it is usable.
     fn find(&self) -> Result<Endpoint, Fault> {
-        let host = self.login.found();
-        let cache = Cache::open(self.env).ok();
-        let key = Findings::key(host, self.scanned);
+        let host = self.host.context();
+        let cache = Cache::open(self.host.env).ok();
+        let key = Findings::key(host, self.host.scanned);
         let mut findings =
             cache.as_ref().and_then(|cache| Findings::load(cache, &key, self.now)).unwrap_or_default();
         let found = match findings.usable(self.now, self.wanted == RouteChoice::Direct) {
             Some(Err(fault)) => return Err(fault),
-            Some(Ok(endpoint)) => match endpoint.connect(self.env) {
+            Some(Ok(endpoint)) => match endpoint.connect(self.host.env) {
                 Ok(()) => return Ok(endpoint),
                 Err(fault) => {
                     let unreached = Err(fault);
@@ -140,13 +138,13 @@ impl<'a> Request<'a> {
         }
         let mut endpoint = findings.endpoint()?;
         if !findings.was_reached(self.now) {
-            let mut reached = endpoint.reach(self.login.found(), self.env).await;
+            let mut reached = endpoint.reach(self.host.context(), self.host.env).await;
             if reached.is_err() && findings.may_be_outdated(self.now) {
                 // The endpoint has moved or has another CA.
                 self.read(findings).await?;
                 let current = findings.endpoint()?;
                 if current != endpoint {
-                    reached = current.reach(self.login.found(), self.env).await;
+                    reached = current.reach(self.host.context(), self.host.env).await;
                     endpoint = current;
                 }
             }
@@ -154,8 +152,8 @@ impl<'a> Request<'a> {
             reached?;
         }
         if !findings.accepts_credential() {
-            let login = self.login.host().map_err(Fault::client)?;
-            let accepted = endpoint.try_credential(login, self.scanned, self.env).await;
+            let login = self.host.login().map_err(Fault::client)?;
+            let accepted = endpoint.try_credential(login, self.host.scanned, self.host.env).await;
             findings.accepted(&accepted, self.now);
             accepted?;
         }
@@ -163,8 +161,8 @@ impl<'a> Request<'a> {
     }
 
     async fn read(&self, findings: &mut Findings) -> Result<(), Fault> {
-        let login = self.login.host().map_err(Fault::client)?;
-        let published = Endpoint::read(login, self.scanned, self.env).await;
+        let login = self.host.login().map_err(Fault::client)?;
+        let published = Endpoint::read(login, self.host.scanned, self.host.env).await;
         findings.read(&published, self.now);
         published.map(drop)
     }

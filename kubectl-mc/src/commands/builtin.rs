@@ -21,7 +21,6 @@ use crate::cli::{
     ShellArgs, TailArgs, UninstallArgs, UnjoinArgs, UseArgs, VersionArgs,
 };
 use crate::cluster::context::ClusterContext;
-use crate::cluster::hub;
 use crate::doctor;
 use crate::env::Env;
 use crate::error::{Context, Failure};
@@ -192,7 +191,7 @@ const VERBS: &[BuiltinVerb] = &[
         },
     },
     BuiltinVerb {
-        name: "uninstall",
+        name: UNINSTALL,
         about: "Remove the sidecar from the host",
         arguments: UninstallArgs::augment_args,
         clusters: Clusters::None,
@@ -337,11 +336,11 @@ pub(super) fn run(
     }
     let flags = verb.hubs.check(verb.name, flags.clone(), env)?;
     let status = (verb.run)(matches, &flags, env, printer)?;
-    if verb.name == INSTALL
+    if [INSTALL, UNINSTALL].contains(&verb.name)
         && let Ok(host) = Settings::host_of(&flags, env)
         && let Ok(host) = ClusterContext::load(&host, env)
     {
-        hub::find::forget(&host, env);
+        host.hub.forget(env);
     }
     Ok(status)
 }
@@ -387,6 +386,7 @@ fn read<A: FromArgMatches>(matches: &ArgMatches) -> Result<A, Failure> {
 
 const ACCESS: &str = "access";
 const INSTALL: &str = "install";
+const UNINSTALL: &str = "uninstall";
 const VERSION: &str = "version";
 
 #[cfg(test)]

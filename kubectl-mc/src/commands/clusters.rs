@@ -12,6 +12,7 @@ use crate::argv::Scanned;
 use crate::cli::{ClustersArgs, Flags, Output};
 use crate::cluster::context::ClusterContext;
 use crate::cluster::fields::items;
+use crate::cluster::host::Host;
 use crate::cluster::inventory::{self, ListFormat};
 use crate::env::Env;
 use crate::error::{CommandLine, Context, Failure};
@@ -36,7 +37,7 @@ pub(super) fn run(
     let ClustersArgs { names, output, selector, no_headers, .. } = arguments;
     let for_kubectl = served_by_kubectl(arguments).next();
     // The default cluster does not filter this list, so its variable is not read.
-    let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;
+    let (options, scanned) = (Settings::host_of(flags, env)?, Scanned::default());
     let filter = FieldFilter::parse(&flags.r#where).context(|| "--where")?;
     if !filter.is_empty()
         && let Some(other) = given_names(arguments).or(for_kubectl)
@@ -44,12 +45,14 @@ pub(super) fn run(
         let hint = "--where takes the table, -o wide, json, yaml or name, and -l";
         return Err(Failure::usage(format!("--where cannot be combined with {other}")).with_hint(hint));
     }
+    let listed_by = Host::find(&options, &scanned, env)?;
+    let host = listed_by.context();
     if !names.is_empty() || for_kubectl.is_some() {
         if !host.hub.is_foreign() {
-            return by_kubectl(arguments, &host, env);
+            return by_kubectl(arguments, host, env);
         }
         if let Some(given) = for_kubectl {
-            return Err(of_own_hub(given, &host));
+            return Err(of_own_hub(given, host));
         }
     }
     let form = if matches!(output, Some(Output::Json | Output::Yaml)) {
@@ -59,7 +62,7 @@ pub(super) fn run(
     } else {
         ListFormat::TableWithObjects
     };
-    let mut answer = inventory::list(&host, &Scanned::default(), env, selector.as_deref(), form)?;
+    let mut answer = inventory::list(&listed_by, selector.as_deref(), form)?;
     if !filter.is_empty() {
         retain(&mut answer, |item| {
             SelectedCluster::of_item(item).is_some_and(|cluster| filter.matches(&cluster))
@@ -84,7 +87,7 @@ pub(super) fn run(
             let is_filtered = !filter.is_empty() || selector.is_some();
             match render_table(&answer, output.is_some(), *no_headers).0 {
                 text if text.is_empty() && is_filtered => printer.note("No resources found\n"),
-                text if text.is_empty() => printer.note_line(&nothing_visible(&host)),
+                text if text.is_empty() => printer.note_line(&nothing_visible(host)),
                 text => printer.out(&text),
             }
         }

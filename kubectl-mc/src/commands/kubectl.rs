@@ -1,7 +1,6 @@
 //! Runs a command of kubectl on one cluster or on several.
 
 mod direct;
-mod host;
 mod several;
 
 use std::path::Path;
@@ -10,7 +9,6 @@ use std::time::SystemTime;
 use kubectl_mc_api::ClusterName;
 use serde_json::Value;
 
-use self::host::{LazyHost, LazyLogin};
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::chosen_cluster::ChosenCluster;
@@ -18,6 +16,7 @@ use crate::cli::RouteChoice;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::credential;
+use crate::cluster::host::LazyHost;
 use crate::cluster::inventory::{self, ListFormat};
 use crate::cluster::reach::Reach;
 use crate::cluster::route::{self, Through};
@@ -45,7 +44,6 @@ struct Run<'a> {
     scanned: &'a Scanned,
     settings: &'a Settings,
     host: &'a LazyHost<'a>,
-    login: &'a LazyLogin<'a>,
     env: &'a Env,
     printer: &'a Printer,
 }
@@ -59,8 +57,8 @@ pub(super) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     check(scanned, settings, env)?;
-    let host = &LazyHost::new(scanned, &settings.host, env);
-    let command = Run { scanned, settings, host, login: &LazyLogin::new(host), env, printer };
+    let host = &LazyHost::new(&settings.host, scanned, env, !preflight::needs_no_server(scanned));
+    let command = Run { scanned, settings, host, env, printer };
     let choice = command.choice()?;
     let is_compare = scanned.verb().is_some_and(|verb| verb == builtin::COMPARE);
     match choice.as_ref().and_then(Choice::exact) {
@@ -115,7 +113,7 @@ impl Run<'_> {
             return Ok(settings.choice.clone());
         }
         // A later step reports problems with the host.
-        let Ok(host) = host.get() else { return Ok(None) };
+        let Ok(host) = host.context() else { return Ok(None) };
         let Some(cluster) = ChosenCluster::load(host, env)?.cluster else { return Ok(None) };
         Log::new(env).decision("Use chosen cluster", &[("cluster", &cluster)]);
         if builtin::effect(scanned) != Effect::Reads {
@@ -130,7 +128,7 @@ impl Run<'_> {
             return failure;
         }
         let Ok(host) = self.host.get() else { return failure };
-        let list = inventory::list(host, self.scanned, self.env, None, ListFormat::Objects);
+        let list = inventory::list(host, None, ListFormat::Objects);
         let known = list.map(|list| members(&list)).unwrap_or_default();
         if !known.is_empty() {
             failure.hint = Failure::from(SelectionError::Unknown { name: cluster.clone(), known }).hint;
@@ -140,23 +138,22 @@ impl Run<'_> {
 
     /// The route to members for this command. A command without a request needs none.
     fn through(&self, now: SystemTime) -> Result<Through<'_>, Failure> {
-        let Self { scanned, settings, login, env, .. } = *self;
+        let Self { scanned, settings, host, .. } = *self;
         let wanted = if preflight::needs_no_server(scanned) { RouteChoice::Host } else { settings.route };
-        route::Request { wanted, login: login.get()?, scanned, env, now }.choose()
+        route::Request { wanted, host: host.get()?, now }.choose()
     }
 
     /// Looks up the clusters of a hub whose list decides how they are reached. A name that is not
     /// in the list, or that points elsewhere, is an error.
     fn look_up<'a>(&self, clusters: impl IntoIterator<Item = &'a ClusterName>) -> Result<(), Failure> {
-        let login = self.login.get()?;
-        let host = login.found();
-        if !host.hub.dialect.needs_list() || preflight::needs_no_server(self.scanned) {
+        let host = self.host.get()?;
+        if !host.context().hub.dialect.needs_list() || preflight::needs_no_server(self.scanned) {
             return Ok(());
         }
-        let list = inventory::list(login.host()?, self.scanned, self.env, None, ListFormat::Objects)?;
+        let list = inventory::list(host, None, ListFormat::Objects)?;
         let known = members(&list);
         match clusters.into_iter().find(|name| !known.contains(name)) {
-            Some(name) => match inventory::not_here(&list, name, host) {
+            Some(name) => match inventory::not_here(&list, name, host.context()) {
                 Some(error) => Err(error.into()),
                 None => Err(SelectionError::Unknown { name: name.clone(), known }.into()),
             },
@@ -177,7 +174,7 @@ impl Run<'_> {
                 (&context.cluster, None)
             }
             ClusterId::Member(name) => {
-                let host = self.host.get()?;
+                let host = self.host.get()?.context();
                 check_policy(host, scanned, env)?;
                 self.look_up([name])?;
                 (host, Some(self.through(now)?))

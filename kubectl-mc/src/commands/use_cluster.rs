@@ -6,6 +6,7 @@ use crate::argv::Scanned;
 use crate::chosen_cluster::ChosenCluster;
 use crate::cli::{Flags, UseArgs};
 use crate::cluster::context::ClusterContext;
+use crate::cluster::host::Host;
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::env::Env;
 use crate::error::{Failure, mc};
@@ -21,7 +22,8 @@ pub(super) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let UseArgs { name, unset } = arguments;
-    let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;
+    let (options, scanned) = (Settings::host_of(flags, env)?, Scanned::default());
+    let host = ClusterContext::load(&options, env)?;
     let chosen = ChosenCluster::load(&host, env)?;
     if *unset {
         chosen.choose(None, env)?;
@@ -37,18 +39,17 @@ pub(super) fn run(
         Some("-") => chosen.previous.clone().ok_or_else(|| none("no cluster was chosen before", &host))?,
         argument => settings::cluster_name(argument, flags)?,
     };
-    check(&name, &host, env, printer)?;
+    check(&name, &Host::find(&options, &scanned, env)?, printer)?;
     chosen.choose(Some(name.clone()), env)?;
     printer.note_line(&format!("{name} is the cluster of {}", host.context_name()));
     Ok(ExitStatus::Success)
 }
 
 /// Refuses a name that the host does not know; accepts it if the host does not respond.
-fn check(name: &ClusterName, host: &ClusterContext, env: &Env, printer: &Printer) -> Result<(), Failure> {
-    let list = match inventory::list(host, &Scanned::default(), env, None, ListFormat::Objects) {
+fn check(name: &ClusterName, host: &Host<'_>, printer: &Printer) -> Result<(), Failure> {
+    let list = match inventory::list(host, None, ListFormat::Objects) {
         Ok(list) => list,
         Err(InventoryError::NoList { .. }) => return Ok(()),
-        Err(InventoryError::OtherHub(other)) => return Err(other.into()),
         Err(error) => {
             printer.note_line(&format!("warning: {name} was not looked up: {error}"));
             return Ok(());

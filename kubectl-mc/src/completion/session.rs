@@ -56,7 +56,7 @@ impl<'a> Session<'a> {
         let context = self.host.context.as_deref().map(|context| flag("--context=", context.as_ref()));
         let kubeconfig = self.host.kubeconfig.as_deref().map(|file| flag("--kubeconfig=", file.as_os_str()));
         let hub = match &self.host.hub {
-            HubChoice::Auto | HubChoice::Found(_) => None,
+            HubChoice::Auto => None,
             HubChoice::Is(dialect) => Some(flag("--hub=", dialect.to_string().as_ref())),
         };
         context.into_iter().chain(kubeconfig).chain(hub)

@@ -18,7 +18,7 @@ use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::connection::Connection;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::fields::condition;
-use crate::cluster::hop::{Asked, Hop, Refusal};
+use crate::cluster::hop::{Asked, Hop};
 use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 use crate::cluster::sidecar_version::SidecarVersion;
 use crate::join::side::Side;
@@ -190,11 +190,7 @@ async fn sidecar(host: &ClusterContext, client: &kube::Client) -> Finding {
     };
     let took = begin.elapsed().as_millis();
     if !discovery.status.is_success() {
-        let refusal = discovery.refusal();
-        if refusal.as_ref().is_some_and(Refusal::may_lack_the_sidecar) {
-            // If another hub is found, the command restarts with it.
-            let _ = host.hub.find(client).await;
-        }
+        let refusal = discovery.refusal().map(|refusal| refusal.at_hub(&host.hub));
         let Some(refusal) = refusal else {
             let message = format!("{}: {}", discovery.status.as_u16(), discovery.message());
             let fix = format!("see: {} get --raw /apis/{PROXY_GROUP_VERSION}", host.kubectl());

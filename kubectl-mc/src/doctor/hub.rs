@@ -6,7 +6,6 @@ use kubectl_mc_api::dialect::Dialect;
 use super::report::Finding;
 use crate::cluster::client;
 use crate::cluster::context::ClusterContext;
-use crate::cluster::hub::Origin;
 use crate::error::CommandLine;
 
 pub(super) async fn check(
@@ -15,11 +14,7 @@ pub(super) async fn check(
     is_service_account: bool,
 ) -> Vec<Finding> {
     let dialect = &host.hub.dialect;
-    let by = if host.hub.origin == Origin::Given {
-        "as chosen by --hub or the configuration"
-    } else {
-        "by discovery"
-    };
+    let by = if host.hub.is_given() { "as chosen by --hub or the configuration" } else { "by discovery" };
     let mut findings = vec![Finding::ok("hub", format!("{}, {by}", dialect.title()))];
     match dialect {
         Dialect::Karmada if is_service_account => findings.push(Finding::warning(

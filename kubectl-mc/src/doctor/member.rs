@@ -192,7 +192,7 @@ fn read(
         };
         Finding::problem("request", host::reason(&error), Some(fix))
     })?;
-    if let Some(refusal) = reply.refusal_before(&host.hub.dialect, "/version") {
+    if let Some(refusal) = reply.refusal_before(&host.hub, "/version") {
         return Err(Finding::problem(
             "request",
             refusal.to_string(),

@@ -75,7 +75,7 @@ impl<'a> Switch<'a> {
                 Asked::Refused(said) => said,
             };
             if begin.elapsed() > timeout {
-                return Err(wait::late(host, name, "Reachable", &said, timeout));
+                return Err(wait::late(host, name, "Reachable", &State::not(said), timeout));
             }
             step.update(&said);
             sleep(POLL).await;

@@ -1,6 +1,5 @@
 //! Resolves the host and the clusters of a kubeconfig verb.
 
-use std::cell::OnceCell;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -10,8 +9,8 @@ use crate::argv::Scanned;
 use crate::chosen_cluster::ChosenCluster;
 use crate::cli::Flags;
 use crate::cluster::cluster_id::ClusterId;
-use crate::cluster::context::{self, ClusterContext, HostError};
-use crate::cluster::credential::Login;
+use crate::cluster::context::{self, ClusterContext};
+use crate::cluster::host::{Host, LazyHost};
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::config_file;
 use crate::env::{self, Env};
@@ -177,32 +176,13 @@ impl Request<'_> {
         flags.cluster.splice(..0, self.terms.iter().cloned());
         let settings = Settings::resolve(&flags, env)?;
         let scanned = Scanned::default();
-        // The host is loaded on first use, because contexts need none.
-        let found = OnceCell::new();
-        let host = || -> Result<&ClusterContext, HostError> {
-            if let Some(host) = found.get() {
-                return Ok(host);
-            }
-            let host = ClusterContext::load(&settings.host, env)?;
-            Ok(found.get_or_init(|| host))
-        };
+        let host = LazyHost::new(&settings.host, &scanned, env, true);
         if self.verb == Verb::Kubeconfig || settings.choice.is_none() && settings.from == Kind::Members {
-            host()?;
+            host.context()?;
         }
-        let login = OnceCell::new();
         let mut list = |from: &ListOf| match from {
             ListOf::Members(selector) => {
-                let host = host()?;
-                let login = login.get_or_init(|| Login::new(host, &scanned, env));
-                let client = |source| InventoryError::Client { host: host.describe(), source };
-                let selector = selector.as_deref();
-                let list = inventory::list(
-                    login.host().map_err(client)?,
-                    &scanned,
-                    env,
-                    selector,
-                    ListFormat::Objects,
-                )?;
+                let list = inventory::list(host.get()?, selector.as_deref(), ListFormat::Objects)?;
                 Ok(SelectedCluster::of_list(&list))
             }
             ListOf::Contexts if self.verb == Verb::Kubeconfig => Err(InventoryError::MembersOnly),
@@ -214,19 +194,19 @@ impl Request<'_> {
         };
         let choice = match settings.choice {
             Some(choice) => choice,
-            None => self.fall_back(found.get(), settings.from, &mut list, env)?,
+            None => self.fall_back(&host, settings.from, &mut list, env)?,
         };
         let chosen = choice.resolve(&settings.sets, &mut list);
         let chosen = chosen.map_err(|error| error.in_file(config_file::path(env)))?;
         let members: Vec<_> = chosen.iter().filter_map(|cluster| cluster.member().cloned()).collect();
         if !members.is_empty() {
-            host()?;
+            host.get()?;
         }
         let is_listed = chosen.iter().all(|cluster| cluster.listed.is_some() || cluster.member().is_none());
         let all = match list_of(&mut list, !is_listed || self.needs_list) {
             Ok(all) => all,
             Err(InventoryError::NoList { .. }) if !self.needs_list => None,
-            Err(error) if !self.needs_list && !matches!(error, InventoryError::OtherHub(_)) => {
+            Err(error) if !self.needs_list => {
                 let names = members.iter().map(ClusterName::as_str).collect::<Vec<_>>().join(", ");
                 printer.note_line(&format!("warning: the host did not confirm {names}: {error}"));
                 None
@@ -239,13 +219,12 @@ impl Request<'_> {
             return Err(SelectionError::Unknown { name: name.clone(), known: known.clone() }.into());
         }
         let clusters = chosen.names().cloned().collect();
-        drop(login);
-        Ok(Resolved { host: found.into_inner(), clusters, all })
+        Ok(Resolved { host: host.into_found().map(Host::into_context), clusters, all })
     }
 
     fn fall_back(
         &self,
-        host: Option<&ClusterContext>,
+        host: &LazyHost<'_>,
         kind: Kind,
         list: &mut selection::List<'_>,
         env: &Env,
@@ -253,20 +232,16 @@ impl Request<'_> {
         if self.verb == Verb::Kubeconfig {
             return Ok(Choice::default());
         }
-        let from = match (kind, host) {
-            (Kind::Contexts, _) => ListOf::Contexts,
-            (Kind::Members, host) => {
-                let in_use = host.map(|host| ChosenCluster::load(host, env)).transpose()?;
-                if let Some(cluster) = in_use.and_then(|in_use| in_use.cluster) {
+        let from = match kind {
+            Kind::Contexts => ListOf::Contexts,
+            Kind::Members => {
+                if let Some(cluster) = ChosenCluster::load(host.context()?, env)?.cluster {
                     return Ok(Choice::names([cluster.into()]));
                 }
                 ListOf::Members(None)
             }
         };
-        let known = match list(&from) {
-            Err(InventoryError::OtherHub(other)) => return Err(other.into()),
-            known => known.unwrap_or_default(),
-        };
+        let known = list(&from).unwrap_or_default();
         let known: Vec<_> = known.iter().map(|cluster| &cluster.name).collect();
         let there_is = selection::what_there_is(&known, kind);
         let hint = match kind {

@@ -14,7 +14,6 @@ use crate::cache;
 use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::context::ClusterContext;
 use crate::cluster::hop::{Asked, Hop, Refusal};
-use crate::cluster::hub::Hub;
 use crate::env::Env;
 use crate::error::Failure;
 use crate::kubectl::{overlay, verb};
@@ -48,13 +47,7 @@ pub(crate) fn run(
     let path = format!("{}{VERSION}", host.hub.root(cluster));
     let answer = client::get(host, scanned, env, &path, "application/json");
     let refusal = of_answer(host, answer).map_err(|error| error.of(&host.describe()))?;
-    let Some(refusal) = refusal else { return Ok(()) };
-    if refusal.may_lack_the_sidecar()
-        && let Some(other) = Hub::find_at(host, scanned, env)
-    {
-        return Err(other.into());
-    }
-    Err(refused("kubectl", scanned, host, cluster, &refusal))
+    refusal.map_or(Ok(()), |refusal| Err(refused("kubectl", scanned, host, cluster, &refusal)))
 }
 
 /// The same for one of several clusters, with an existing client.
@@ -72,7 +65,7 @@ fn of_answer(
     answer: Result<Reply, ClientError>,
 ) -> Result<Option<Refusal>, ClientError> {
     match answer {
-        Ok(reply) => Ok(reply.refusal_before(&host.hub.dialect, VERSION)),
+        Ok(reply) => Ok(reply.refusal_before(&host.hub, VERSION)),
         Err(error) if error.is_of_a_key() => Err(error),
         // kubectl reports other results itself.
         Err(ClientError::Setup(_) | ClientError::Tls(_) | ClientError::TooLarge(_)) => Ok(None),

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::watch;
 
-use super::outcome::Fault;
+use super::fault::Fault;
 use crate::server_text::ServerText;
 
 /// The input of a child process, and its limits.
@@ -39,7 +39,7 @@ pub(super) async fn run(child: Child, events: &Sender<Event>) -> Result<(), Faul
     let mut command = tokio::process::Command::from(command);
     command.kill_on_drop(true);
     let mut process =
-        command.spawn().map_err(|error| Fault::Other(format!("cannot start kubectl: {error}")))?;
+        command.spawn().map_err(|error| Fault::said(format!("cannot start kubectl: {error}")))?;
     let _group = Group(process.id());
     let (stdin, out, err) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
     let (over, is_over) = watch::channel(false);
@@ -67,7 +67,7 @@ pub(super) async fn run(child: Child, events: &Sender<Event>) -> Result<(), Faul
         Some(timeout) => tokio::time::timeout(timeout, ended).await.map_err(|_| Fault::TimedOut(timeout))?,
         None => ended.await,
     };
-    let status = status.map_err(|error| Fault::Other(format!("cannot wait for kubectl: {error}")))?;
+    let status = status.map_err(|error| Fault::said(format!("cannot wait for kubectl: {error}")))?;
     judge(status, &String::from_utf8_lossy(&said), may_say_no)
 }
 

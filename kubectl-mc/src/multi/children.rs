@@ -14,11 +14,10 @@ use tokio::time::Instant;
 
 use self::invocations::Invocations;
 use super::child::{self, Child, Event};
+use super::fault::{Fault, Outcome};
 use super::job::Job;
 use super::keep;
 use super::ordered_output::{self, Concurrency, ForCluster, Sink, TaskResult};
-use super::outcome::NO_RESULT;
-use super::outcome::{Fault, Outcome};
 use super::output::Output;
 use super::progress::ClusterProgress;
 use crate::argv::Scanned;
@@ -272,7 +271,7 @@ impl Start {
             Way::Context(context) => &context.cluster,
         };
         let made = self.invocations.of_context(&self.cluster, context, self.at, self.timeout).await;
-        made.map(Some).map_err(|failure| Fault::Other(failure.to_string()))
+        made.map(Some).map_err(|failure| Fault::said(failure.to_string()))
     }
 
     fn child(&self, invocation: Invocation, timeout: Option<Duration>) -> Child {
@@ -321,7 +320,7 @@ impl Results<'_, '_> {
     fn outcomes(self) -> Vec<Outcome> {
         let is_closed = self.go_on().is_break();
         // A child that was stopped because standard output was closed did not fail.
-        let absent = || if is_closed { Ok(()) } else { Err(Fault::Other(NO_RESULT.to_owned())) };
+        let absent = || if is_closed { Ok(()) } else { Err(Fault::died()) };
         let outcome = |(target, result): (&&SelectedCluster, Option<_>)| Outcome {
             cluster: target.name.clone(),
             result: result.unwrap_or_else(absent),
@@ -362,8 +361,8 @@ async fn refusal(
     let Some((client, through)) = client else { return Ok(()) };
     let asked = async {
         let refusal = preflight::refusal(through, client, cluster).await;
-        // Direct requests also refuse such a key.
-        match (refusal.map_err(|error| Fault::Other(error.reason()))?, host) {
+        // Such a key is refused by direct requests too.
+        match (refusal.map_err(|error| Fault::said(error.reason()))?, host) {
             (None, Some(host)) => Ok::<_, Fault>(self_review::refusal(host, cluster).await),
             (refusal, _) => Ok(refusal),
         }
@@ -372,13 +371,7 @@ async fn refusal(
         Some(timeout) => tokio::time::timeout(timeout, asked).await.map_err(|_| Fault::TimedOut(timeout))?,
         None => asked.await,
     }?;
-    let Some(refusal) = refusal else { return Ok(()) };
-    if refusal.may_lack_the_sidecar()
-        && let Some(other) = through.hub.find(client).await
-    {
-        return Err(Fault::OtherHub(other));
-    }
-    Err(Fault::Refused(refusal))
+    refusal.map_or(Ok(()), |refusal| Err(Fault::Refused(refusal)))
 }
 
 /// Limits the concurrency, because a kubectl process uses 50 MB and much of a core while it starts.

@@ -4,7 +4,7 @@
 //!
 //! - [`kubectl_flags`]: strict parsing of kubectl's flags
 //! - [`login`], [`pool`]: connections to the members, with a credential that may expire
-//! - [`member`], [`member_deadline`], [`failure`]: one member, its timeout, and its error
+//! - [`member`], [`member_deadline`], [`fault`]: one member, its timeout, and its fault
 //! - [`answer`]: answers that name their type
 //! - [`arrivals`]: clusters that become Ready while a command runs
 //! - [`discovery`], [`member_types`]: resolve a word to a type
@@ -21,7 +21,7 @@ mod arrivals;
 mod compare;
 mod discovery;
 mod event_lines;
-mod failure;
+mod fault;
 mod get;
 mod kubectl_flags;
 mod lasting;
@@ -45,7 +45,6 @@ mod whole_body;
 
 use get::GetError;
 
-pub(crate) use failure::MemberFailure;
 pub(crate) use get::NDJSON;
 pub(crate) use logs::TailPlan;
 pub(crate) use server_table::render as render_table;

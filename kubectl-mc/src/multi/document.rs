@@ -4,7 +4,7 @@
 use kubectl_mc_api::names;
 use serde_json::{Map, Value, json};
 
-use super::outcome::Fault;
+use super::fault::Fault;
 use crate::cluster::cluster_id::ClusterId;
 use crate::json;
 use crate::yaml;
@@ -78,7 +78,7 @@ impl Document {
         for answer in serde_json::Deserializer::from_slice(&text).into_iter::<Value>() {
             match answer {
                 Ok(answer) => self.add(cluster, answer),
-                Err(error) => read = Err(Fault::Other(format!("kubectl's answer is no JSON: {error}"))),
+                Err(error) => read = Err(Fault::said(format!("kubectl's answer is no JSON: {error}"))),
             }
         }
         let result = result.and(read);
@@ -147,7 +147,7 @@ mod tests {
         let fault = Fault::NotReady("gone".into());
         assert_eq!(document.end(&name("m3"), Err(fault.clone())), Err(fault));
         document.take(&name("m4"), b"{\"kind\": ");
-        assert!(matches!(document.end(&name("m4"), Ok(())), Err(Fault::Other(_))));
+        assert!(matches!(document.end(&name("m4"), Ok(())), Err(Fault::Said { .. })));
         let list: Value = serde_json::from_str(&document.render()).unwrap();
         let cluster = |at: usize| &list["items"][at]["metadata"]["annotations"][names::CLUSTER];
         assert_eq!((cluster(0), cluster(1), cluster(2)), (&json!("m1"), &json!("m2"), &json!("m2")));

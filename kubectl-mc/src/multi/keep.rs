@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use tokio::sync::mpsc::{self, Sender};
 
 use super::child::{self, Child, Event};
+use super::fault::Fault;
 use super::interrupt;
-use super::outcome::Fault;
 use super::pause::Pause;
 use crate::cache;
 use crate::cluster::client;
@@ -85,7 +85,7 @@ impl OverlayCopy {
             return Ok(());
         }
         let restored = cache::replace(path, content);
-        restored.map_err(|error| Fault::Other(format!("cannot write {}: {error}", path.display())))
+        restored.map_err(|error| Fault::said(format!("cannot write {}: {error}", path.display())))
     }
 }
 
@@ -127,8 +127,8 @@ pub(crate) fn run_one(
         Some(Ok(())) => ExitStatus::Success,
         Some(Err(Fault::Kubectl { code: Some(code), .. })) => ExitStatus::of_child(Some(code)),
         Some(Err(fault)) => {
-            if let Some(detail) = fault.detail() {
-                printer.note_line(&format!("error: {detail}"));
+            if let Some(line) = fault.line() {
+                printer.note_line(&line);
             }
             ExitStatus::Failed
         }

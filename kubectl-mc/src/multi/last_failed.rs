@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use kubectl_mc_api::ClusterName;
 use serde::{Deserialize, Serialize};
 
-use super::outcome::{Fault, Outcome};
+use super::fault::{Fault, Outcome};
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::reach::Reach;
@@ -54,7 +54,7 @@ pub(super) fn remember(
         return forget(private, effect);
     }
     if let Some(host) = reach.host.as_ref().filter(|_| !remembered.clusters.is_empty()) {
-        remembered.server.clone_from(&host.host.server);
+        host.host.hub.server().clone_into(&mut remembered.server);
     }
     for path in paths(private, effect) {
         // The rename is atomic, so readers never see a partial file.
@@ -100,7 +100,7 @@ pub(crate) fn recall<'a>(
         ));
     }
     let Remembered { server, clusters, contexts, .. } = remembered;
-    if !clusters.is_empty() && host()?.server != server {
+    if !clusters.is_empty() && host()?.hub.server() != server {
         return Err(nothing(format!("the clusters of the last failure belong to another host: {server}")));
     }
     Ok(Choice::remembered(clusters, contexts))

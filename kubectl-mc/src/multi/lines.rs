@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use crate::cluster::cluster_id::ClusterId;
 
 use super::colors::{self, Colors};
+use super::fault::Fault;
 use super::job::Job;
-use super::outcome::Fault;
 use super::shape;
 use crate::printer::Printer;
 use crate::server_text::escaped;
@@ -93,11 +93,9 @@ impl<'a> Lines<'a> {
 
     /// Prints an error of a cluster that may still be running.
     pub(crate) fn fail(&mut self, cluster: &ClusterId, fault: &Fault) {
-        if let Some(detail) = fault.detail() {
+        if let Some(line) = fault.line() {
             self.failed.insert(cluster.clone());
-            // A server's error already contains the word, as kubectl prints it.
-            let says = if matches!(fault, Fault::Answered { .. }) { "" } else { "error: " };
-            let line = format!("{says}{}", escaped(detail.trim()));
+            let line = escaped(line.trim());
             self.print(OutputStream::Err, &self.whole(cluster, OutputStream::Err, line.as_bytes()));
         }
     }

@@ -5,9 +5,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::document::Document;
+use super::fault::Fault;
 use super::job::Job;
 use super::lines::Lines;
-use super::outcome::Fault;
 use super::ports::Ports;
 use super::shape::OutputShape;
 use super::tables::Tables;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::outcome::{Fault, Outcome};
+use super::fault::{Fault, Outcome};
 use crate::exit::ExitStatus;
 
 /// The counted outcomes.
@@ -117,7 +117,8 @@ mod tests {
     fn failures_are_grouped_by_cause() {
         let unreachable =
             || Some(Fault::Refused(Refusal { hop: Hop::MemberUnreachable, message: ServerText::default() }));
-        let forbidden = Some(Fault::Answered { reason: "Forbidden".into(), message: ServerText::default() });
+        let forbidden =
+            Some(Fault::Server { code: 403, reason: "Forbidden".into(), message: ServerText::default() });
         let summary = Summary::of(&outcomes(vec![None, forbidden, unreachable(), None, unreachable()]));
         assert_eq!(
             summary.to_string(),

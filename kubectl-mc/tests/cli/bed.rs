@@ -2,13 +2,15 @@
 
 use std::cell::OnceCell;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 
+use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
@@ -213,6 +215,24 @@ impl Bed {
         config["users"][0]["user"] = serde_json::json!({"exec": {
             "apiVersion": "client.authentication.k8s.io/v1", "command": program, "interactiveMode": "Never"}});
         fs::write(self.path("kubeconfig"), config.to_string()).unwrap();
+    }
+
+    /// Caches the host's hub as an earlier command would.
+    pub(crate) fn cache_hub(&self, word: &str) {
+        let folder = self.path("home/.cache/kubectl-mc");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).unwrap();
+        let hash = digest::digest(&digest::SHA256, self.server().as_bytes());
+        let hash: String = hash.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let file = folder.join(format!("hub-{hash}.json"));
+        let mut file =
+            File::options().write(true).create(true).truncate(true).mode(0o600).open(file).unwrap();
+        file.write_all(word.as_bytes()).unwrap();
+    }
+
+    /// The same bed, whose host is known to have kubectl-mc's own sidecar.
+    pub(crate) fn of_known_hub(self) -> Self {
+        self.cache_hub("own");
+        self
     }
 
     /// Leaves kubectl's discovery cache for cluster m1 as a run of kubectl would.

@@ -26,7 +26,7 @@ fn configure(bed: &Bed, text: &str) {
 
 #[test]
 fn dry_run_shows_each_command_and_runs_nothing() {
-    let bed = bed();
+    let bed = bed().of_known_hub();
     for words in [
         &["--all-clusters", "--dry-run=clusters", "delete", "pod", "a b"][..],
         &["delete", "pod", "a b", "--all-clusters", "--dry-run=clusters"],

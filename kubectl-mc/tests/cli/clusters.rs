@@ -61,7 +61,7 @@ const TABLE_WITH_OBJECTS: &str = r#"{"kind": "Table", "apiVersion": "meta.k8s.io
 
 #[test]
 fn list_is_filtered_by_fields() {
-    let bed = answering(TABLE_WITH_OBJECTS);
+    let bed = answering(TABLE_WITH_OBJECTS).of_known_hub();
     let ran = bed.run(&["clusters", "--where=status.version>=1.36"]);
     assert_eq!(ran, Ran::new(0, "NAME   READY   VERSION\nm1     True    v1.36.3\n", ""));
     assert!(

@@ -15,6 +15,7 @@ fn bed() -> Bed {
         let list = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {}, "items": items});
         (200, "application/json", list.to_string())
     })
+    .of_known_hub()
 }
 
 #[test]

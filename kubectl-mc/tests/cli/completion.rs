@@ -175,7 +175,8 @@ fn cached_names_are_used_when_the_host_is_down() {
             true => Answer::from((200, "application/json", LIST.to_owned())),
             false => status(503, "host", "down"),
         }
-    });
+    })
+    .of_known_hub();
     let names = ["eu-1", "eu-2", "us-1", ":4"];
     assert_eq!(complete(&bed, &["-C", ""]), names);
     assert_eq!(bed.requests().len(), 1);

@@ -80,7 +80,7 @@ fn other_results_are_left_to_kubectl() {
 
 #[test]
 fn kubectl_runs_when_direct_requests_are_off() {
-    let bed = bed();
+    let bed = bed().of_known_hub();
     let ran = bed.run_with("KUBECTL_MC_DIRECT", "0", &["-C", "m1", "get", "pods"]);
     assert_eq!(ran, Ran::new(7, "kubectl get --context=mc/m1 pods\n", ""));
     let requests = bed.requests();

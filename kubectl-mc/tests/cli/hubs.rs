@@ -194,11 +194,7 @@ fn each_hub_is_discovered_by_one_request() {
         let names = "cluster.proxy.kubectl-mc.dev/m1\ncluster.proxy.kubectl-mc.dev/m2\n";
         assert_eq!(ran, Ran::new(0, names, ""), "{}", fake.word);
         let local = if fake.word == "rancher" { "/pre/k8s/clusters/local" } else { "/pre" };
-        let asked = [
-            format!("{local}/apis/proxy.kubectl-mc.dev/v1alpha1/clusters"),
-            format!("{local}/apis"),
-            format!("/pre{}", fake.list),
-        ];
+        let asked = [format!("{local}/apis"), format!("/pre{}", fake.list)];
         assert_eq!(paths(&bed), asked, "{}", fake.word);
         // The discovered hub is cached.
         bed.run(&["clusters"]);
@@ -261,19 +257,69 @@ fn client_side_dry_run_gets_the_path_of_each_hub() {
     }
 }
 
+/// A host with kubectl-mc's own sidecar, which answers a list of one cluster with this code.
+fn own(code: u16) -> Bed {
+    Bed::serving(move |path| match path {
+        "/pre/apis" => {
+            (200, "application/json", r#"{"groups": [{"name": "proxy.kubectl-mc.dev"}]}"#.to_owned())
+        }
+        _ if code == 200 => {
+            (200, "application/json", r#"{"items": [{"metadata": {"name": "m1"}}]}"#.to_owned())
+        }
+        _ => (code, "application/json", r#"{"kind": "Status", "message": "no"}"#.to_owned()),
+    })
+}
+
+const OWN_LIST: &str = "/pre/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
+
 #[test]
-fn own_sidecar_needs_no_hub_discovery() {
-    let list = r#"{"items": [{"metadata": {"name": "m1"}}]}"#;
-    let bed = Bed::answering((200, "application/json", list.to_owned()));
+fn own_sidecar_is_discovered_by_one_request() {
+    let bed = own(200);
+    for words in [&["-C", "m1", "--dry-run=clusters", "get", "pods"][..], &["use"], &["get", "-h"]] {
+        bed.run(words);
+        assert_eq!(paths(&bed), [""; 0], "{words:?} needs no hub");
+    }
     assert_eq!(bed.run(&["clusters", "-o", "json"]).code, Some(0));
-    assert_eq!(paths(&bed), ["/pre/apis/proxy.kubectl-mc.dev/v1alpha1/clusters"]);
+    assert_eq!(paths(&bed), ["/pre/apis", OWN_LIST]);
+    assert_eq!(bed.run(&["clusters", "-o", "json"]).code, Some(0));
+    assert_eq!(paths(&bed), [OWN_LIST], "the hub is cached");
     // An expired login or an outage does not lead to another hub.
     for code in [401, 503] {
-        let bed =
-            Bed::answering((code, "application/json", r#"{"kind": "Status", "message": "no"}"#.to_owned()));
+        let bed = own(code);
         assert_eq!(bed.run(&["clusters"]).code, Some(1));
-        assert_eq!(paths(&bed), ["/pre/apis/proxy.kubectl-mc.dev/v1alpha1/clusters"], "{code}");
+        bed.requests();
+        assert_eq!(bed.run(&["clusters"]).code, Some(1));
+        assert_eq!(paths(&bed), [OWN_LIST], "{code}");
     }
+}
+
+#[test]
+fn outdated_hub_in_the_cache_is_replaced_by_the_next_command() {
+    for words in [&["clusters"][..], &["-C", "m1", "get", "pods"], &["-C", "m1,m2", "get", "pods"]] {
+        for by_kubectl in [false, true] {
+            let bed = karmada().bed();
+            let bed = if by_kubectl { bed.by_kubectl() } else { bed };
+            bed.cache_hub("own");
+            let ran = bed.run(words);
+            assert!(ran.err.contains("sidecar not installed: 404 page not found"), "{words:?} {ran:?}");
+            assert!(!paths(&bed).contains(&"/pre/apis".to_owned()), "{words:?}");
+            let ran = bed.run(words);
+            assert!(!ran.err.contains("error: "), "{words:?} {ran:?}");
+            assert_eq!(paths(&bed)[0], "/pre/apis", "{words:?}");
+        }
+    }
+    // A hub that was removed, and replaced by kubectl-mc's own sidecar.
+    let bed = Bed::serving(|path| match path {
+        "/pre/apis" => {
+            (200, "application/json", r#"{"groups": [{"name": "proxy.kubectl-mc.dev"}]}"#.to_owned())
+        }
+        OWN_LIST => (200, "application/json", r#"{"items": [{"metadata": {"name": "m1"}}]}"#.to_owned()),
+        _ => (404, "text/plain", "404 page not found\n".to_owned()),
+    });
+    bed.cache_hub("karmada");
+    assert!(bed.run(&["clusters"]).failed().1.contains("hub: 404 page not found"));
+    assert_eq!(bed.run(&["clusters", "-o", "json"]).code, Some(0));
+    assert_eq!(paths(&bed)[1..], ["/pre/apis", OWN_LIST]);
 }
 
 /// A host authorizes a request before it checks whether it serves the API.

@@ -33,7 +33,7 @@ fn credential(bed: &Bed, user: serde_json::Value) {
 
 #[test]
 fn contexts_refer_to_the_existing_user_entry() {
-    let bed = bed();
+    let bed = bed().of_known_hub();
     let ran = bed.run(&["kubeconfig"]);
     assert_snapshot!(whole(&bed, &ran), @r#"
     exit 0

@@ -17,7 +17,7 @@ fn requests(ran: &Ran) -> Vec<String> {
 
 #[test]
 fn requests_are_logged_at_level_six_without_credentials() {
-    let bed = bed();
+    let bed = bed().of_known_hub();
     let path = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
     let list = format!("verb=\"GET\" url=\"{}{path}\" status=\"200 OK\"", bed.server());
     let ran = bed.run(&["clusters", "-v=6"]);
@@ -52,7 +52,7 @@ fn only_the_log_flag_is_passed_to_kubectl() {
     let ran = bed().by_kubectl().run(&["-C", "m1", "get", "pods", "-v=6"]);
     assert_eq!(ran.arguments(), ["get", "--context=mc/m1", "pods", "-v=6"]);
     assert!(ran.err.contains("\"Run kubectl\" cluster=\"m1\""), "{ran:?}");
-    let ran = bed().by_kubectl().run_with("KUBECTL_MC_LOG", "6", &["-C", "m1", "get", "pods"]);
+    let ran = bed().by_kubectl().of_known_hub().run_with("KUBECTL_MC_LOG", "6", &["-C", "m1", "get", "pods"]);
     assert_eq!((ran.arguments(), requests(&ran).len()), (vec!["get", "--context=mc/m1", "pods"], 1));
 }
 

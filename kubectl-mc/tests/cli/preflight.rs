@@ -10,7 +10,7 @@ use crate::bed::{Answer, Bed, status};
 #[test]
 fn cold_cache_costs_one_request_and_warm_cache_none() {
     let bed = Bed::answering((200, "application/json", "{}".to_owned())).by_kubectl();
-    bed.secure();
+    bed.secure().cache_hub("own");
     assert_eq!(bed.run(&["-C", "m1", "get", "pods"]).code, Some(42));
     let requests = bed.requests();
     assert_eq!(requests.len(), 1, "{requests:?}");

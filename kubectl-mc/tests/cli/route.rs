@@ -24,6 +24,7 @@ impl Scene {
         let host = TlsServer::new(&authority, move |path| match (path, &*known.borrow()) {
             (CONFIG_MAP, Some(data)) => (200, json!({"data": data}).to_string()),
             (CONFIG_MAP, None) => (404, "{}".to_owned()),
+            ("/apis", _) => (200, json!({"groups": [{"name": "proxy.kubectl-mc.dev"}]}).to_string()),
             _ => (200, "{}".to_owned()),
         });
         let bed = Bed::unreachable().by_kubectl();
@@ -76,7 +77,7 @@ fn published_endpoint_is_used_and_remembered() {
     let endpoint = endpoint(&authority);
     scene.publish(&endpoint.url, &authority);
     assert_eq!(scene.used(&[]), endpoint.url);
-    assert_eq!(scene.host.paths(), [CONFIG_MAP]);
+    assert_eq!(scene.host.paths(), ["/apis", CONFIG_MAP]);
     let asked = endpoint.requests();
     assert!(asked[0].starts_with("GET /readyz ") && !asked[0].contains("secret"), "{asked:?}");
     assert!(asked[1].starts_with(CLUSTERS) && asked[1].contains("Bearer secret"), "{asked:?}");

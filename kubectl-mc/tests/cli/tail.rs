@@ -259,7 +259,8 @@ fn clusters_that_join_the_selection_are_followed() {
         None if path.contains("/pods?") => stream.answer(list(&[pod("web", "x://1")])),
         None if listed.fetch_add(1, Ordering::SeqCst) == 0 => stream.answer(clusters(&start)),
         None => stream.answer(clusters(&later)),
-    });
+    })
+    .of_known_hub();
     let mut running = Running::start(&bed, &["tail", "web", "-f", "-C", "eu-*"]);
     let mut lines = [running.out(), running.out(), running.out()];
     lines.sort();

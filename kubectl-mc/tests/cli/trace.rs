@@ -33,7 +33,7 @@ fn parents(bed: &Bed) -> Vec<Option<String>> {
 
 #[test]
 fn late_collector_delays_a_traced_command_by_a_second() {
-    let (bed, silent) = (bed(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (bed, silent) = (bed().of_known_hub(), TcpListener::bind("127.0.0.1:0").unwrap());
     let plain = bed.run(&["clusters"]);
     assert_eq!((plain.err.as_str(), parents(&bed)), ("", vec![None]));
     let begun = Instant::now();

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedExtension};
+use kubectl_mc_api::dialect::OtherServer;
 
 use super::error::HostError;
 use super::island::Island;
-use crate::cluster::hub::{Hub, Origin};
+use crate::cluster::hub::Hub;
 use crate::error::{Failure, Hint};
 use crate::log::without_credential;
 use crate::next_command::GivenFlags;
@@ -103,6 +104,13 @@ impl ClusterContext {
         }
     }
 
+    /// Sets the hub, and the server that its paths are relative to.
+    pub(in crate::cluster) fn set_hub(&mut self, hub: Hub) -> Result<(), OtherServer> {
+        self.server = hub.dialect.base(&self.server)?.to_owned();
+        self.hub = hub;
+        Ok(())
+    }
+
     /// Refuses a context of `--kubeconfig-dir` whose file or entry cannot be used.
     pub(crate) fn check_usable(&self) -> Result<(), Failure> {
         self.island.as_ref().map_or(Ok(()), Island::check)
@@ -185,8 +193,7 @@ impl ClusterContext {
     }
 
     fn flags(&self) -> GivenFlags {
-        let hub =
-            (self.hub.origin == Origin::Given && self.hub.is_foreign()).then(|| self.hub.dialect.to_string());
+        let hub = (self.hub.is_given() && self.hub.is_foreign()).then(|| self.hub.dialect.to_string());
         GivenFlags::new(self.context.as_deref(), self.kubeconfig_flag.as_deref()).with_hub(hub.as_deref())
     }
 }

@@ -1,6 +1,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
+use crate::env::Env;
 
 fn host(cluster: &str, user: &str) -> ClusterContext {
     let yaml = format!(

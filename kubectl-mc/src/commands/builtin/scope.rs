@@ -89,7 +89,7 @@ impl Hubs {
                 let options = Settings::host_of(&flags, env).ok();
                 let host = options.and_then(|options| ClusterContext::load(&options, env).ok());
                 match host.filter(|host| host.hub.is_foreign()) {
-                    Some(host) => Err(hub::find::needs_sidecar(verb, &host)),
+                    Some(host) => Err(hub::needs_sidecar(verb, &host)),
                     None => Ok(flags),
                 }
             }

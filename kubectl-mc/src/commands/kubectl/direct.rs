@@ -14,8 +14,8 @@ use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::kubectl::preflight;
 use crate::log::{Log, without_credential};
-use crate::multi::ClusterProgress;
-use crate::multi::direct::{MemberFailure, Merge, PlainText, Plan, TakeOver, Task};
+use crate::multi::direct::{Merge, PlainText, Plan, TakeOver, Task};
+use crate::multi::{ClusterProgress, Fault};
 use crate::printer::Printer;
 use crate::server_text::ServerText;
 
@@ -58,11 +58,10 @@ pub(super) fn run(
     let results = client::runtime()?.block_on(plan.run(&task, &mut text));
     let may_take_over = held.as_ref().is_some_and(Printer::holds_all);
     let failure = results.map(|results| results.into_iter().find_map(|(_, result)| result.err()));
-    let is_key = matches!(failure, Ok(Some(MemberFailure::RefusedKey(_))));
+    let is_key = matches!(failure, Ok(Some(Fault::RefusedKey(_))));
     match (failure, &reach.host, cluster.member()) {
-        (Ok(Some(MemberFailure::OtherHub(other))), ..) => Err(other.into()),
-        // On a terminal, kubectl colors its warnings.
-        (Ok(None | Some(MemberFailure::NegativeAnswer)), ..)
+        // On a terminal kubectl colors its warnings.
+        (Ok(None | Some(Fault::NegativeAnswer)), ..)
             if may_take_over && printer.holds_note("Warning: ") && io::stderr().is_terminal() =>
         {
             Ok(None)
@@ -71,11 +70,11 @@ pub(super) fn run(
             printer.release();
             Ok(Some(ExitStatus::Success))
         }
-        (Ok(Some(MemberFailure::Refused(refusal))), Some(host), Some(member)) => {
+        (Ok(Some(Fault::Refused(refusal))), Some(host), Some(member)) => {
             let program = if take_over == TakeOver::Never { "kubectl mc" } else { "kubectl" };
             Err(preflight::refused(program, scanned, &host.found, member, &refusal))
         }
-        (Ok(Some(MemberFailure::NegativeAnswer)), ..) => {
+        (Ok(Some(Fault::NegativeAnswer)), ..) => {
             printer.release();
             Ok(Some(ExitStatus::Failed))
         }
@@ -84,7 +83,7 @@ pub(super) fn run(
             Ok(None)
         }
         (Err(_), ..) if may_take_over && !is_key => Ok(None),
-        (Ok(Some(MemberFailure::Unreachable(reason))), ..) => {
+        (Ok(Some(Fault::Unreachable(reason))), ..) => {
             printer.release();
             let (verb, context) = (scanned.verb().unwrap_or_default(), cluster.to_string());
             let server = cluster.context().map(|context| without_credential(&context.cluster.server));
@@ -115,7 +114,7 @@ fn explain_on_terminal(printer: &Printer, line: impl FnOnce() -> Option<String>)
 /// Prints the cluster and the hop of a failure that kubectl prints without them, and suggests the
 /// next step.
 fn place_of(
-    failure: &MemberFailure,
+    failure: &Fault,
     scanned: &Scanned,
     cluster: &ClusterId,
     host: Option<&HostReach>,
@@ -123,18 +122,18 @@ fn place_of(
     let server = cluster.context().map(|context| without_credential(&context.cluster.server));
     let at = server.map(|server| format!("context {cluster} ({server})"));
     match (failure, cluster.member(), host) {
-        (MemberFailure::Server { code: FORBIDDEN, .. }, Some(member), Some(host)) => {
+        (Fault::Server { code: FORBIDDEN, .. }, Some(member), Some(host)) => {
             let refusal = Refusal { hop: Hop::Member, message: ServerText::default() };
             let hint = refusal.hint(&host.found, Some(member), &Asked::of(scanned));
             Some(format!("{cluster}: the member refused it, and not the host; {hint}"))
         }
-        (MemberFailure::Server { code, .. }, Some(_), Some(host)) if *code != NOT_FOUND => {
+        (Fault::Server { code, .. }, Some(_), Some(host)) if *code != NOT_FOUND => {
             Some(format!("{cluster}: the member answered this, through {}", host.found.describe()))
         }
-        (MemberFailure::Server { code, .. }, ..) if *code != NOT_FOUND => {
+        (Fault::Server { code, .. }, ..) if *code != NOT_FOUND => {
             Some(format!("{}: its server answered this", at?))
         }
-        (MemberFailure::Unreachable(_), ..) => Some(format!("{}: check the network and the server", at?)),
+        (Fault::Unreachable(_), ..) => Some(format!("{}: check the network and the server", at?)),
         _ => None,
     }
 }

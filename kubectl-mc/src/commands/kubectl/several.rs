@@ -8,7 +8,7 @@ use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context;
-use crate::cluster::inventory::{self, InventoryError, ListFormat};
+use crate::cluster::inventory::{self, ListFormat};
 use crate::cluster::reach::{HostReach, Reach};
 use crate::commands::{builtin, misspelled};
 use crate::config_file;
@@ -25,16 +25,13 @@ use crate::multi::{self, Job};
 use crate::trace;
 
 pub(super) fn run(command: &Run<'_>, choice: Option<Choice>) -> Result<ExitStatus, Failure> {
-    let Run { scanned, settings, host: found, login, env, printer } = *command;
+    let Run { scanned, settings, host: found, env, printer } = *command;
     if verb::is_local(scanned) && !settings.show_clusters {
         return local(command);
     }
     let mut list = |from: &ListOf| match from {
         ListOf::Members(selector) => {
-            let login = login.get()?;
-            let client = |source| InventoryError::Client { host: login.found().describe(), source };
-            let (host, selector) = (login.host().map_err(client)?, selector.as_deref());
-            let list = inventory::list(host, scanned, env, selector, ListFormat::Objects)?;
+            let list = inventory::list(found.get()?, selector.as_deref(), ListFormat::Objects)?;
             Ok(SelectedCluster::of_list(&list))
         }
         ListOf::Contexts => {
@@ -61,7 +58,7 @@ pub(super) fn run(command: &Run<'_>, choice: Option<Choice>) -> Result<ExitStatu
     }
     let has_members = targets.names().any(|cluster| cluster.member().is_some());
     if settings.show_clusters {
-        let host = has_members.then(|| found.get()).transpose()?;
+        let host = has_members.then(|| found.context()).transpose()?;
         let reach = Reach { host: host.map(HostReach::unused) };
         printer.out(&multi::show(scanned, &reach, &targets, &settings.fleet));
         return Ok(ExitStatus::Success);
@@ -115,7 +112,7 @@ fn choose(
     }
     if settings.retry_failed {
         let (cache, effect) = (Cache::open(env)?, builtin::effect(scanned));
-        let choice = multi::recall(cache.folder(), &scanned.kubectl, effect, || Ok(host.get()?))?;
+        let choice = multi::recall(cache.folder(), &scanned.kubectl, effect, || Ok(host.context()?))?;
         return Ok(Some((choice, false)));
     }
     Ok(ask(scanned, list, settings.from, env)?.map(|choice| (choice, true)))
@@ -131,13 +128,13 @@ fn confirm_picked(command: &Run<'_>, cluster: &ClusterId) -> Result<(), Failure>
         printer.note_line(&format!("{word} {cluster}"));
         return Ok(());
     }
-    let place = cluster.member().map(|_| host.get()).transpose()?.map(|host| host.describe());
+    let place = cluster.member().map(|_| host.get()).transpose()?.map(|host| host.context().describe());
     multi::confirm_one(scanned, cluster, place.as_deref())
 }
 
 /// Runs a local command, such as help: it is the same for every cluster, sends no request and needs no host.
 fn local(command: &Run<'_>) -> Result<ExitStatus, Failure> {
-    let files = command.host.get().map(|host| host.files.as_slice()).unwrap_or_default();
+    let files = command.host.context().map(|host| host.files.as_slice()).unwrap_or_default();
     let kubeconfig = std::env::join_paths(files).unwrap_or_default();
     let arguments = command.scanned.kubectl.clone();
     Ok(Kubectl::find(command.env)?.run(Invocation { arguments, kubeconfig }, None)?)
@@ -154,7 +151,6 @@ fn ask(scanned: &Scanned, list: &mut List<'_>, kind: Kind, env: &Env) -> Result<
     let (all, unlisted) = match kind {
         Kind::Members => match list(&ListOf::Members(None)) {
             Ok(all) => (all, None),
-            Err(InventoryError::OtherHub(other)) => return Err(other.into()),
             Err(error) => (Vec::new(), Some(chain(&error))),
         },
         Kind::Contexts => (list(&ListOf::Contexts)?, None),

@@ -45,7 +45,7 @@ impl Waiting<'_> {
     pub(crate) async fn until_ready(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), Failure> {
         let ready = async || {
             let deployment = self.deployment().await?;
-            Ok(pods::not_ready(&deployment).map_or(State::True, State::Not))
+            Ok(pods::not_ready(&deployment).map_or(State::True, State::not))
         };
         self.until(ready, timeout, step).await
     }
@@ -54,7 +54,7 @@ impl Waiting<'_> {
     pub(crate) async fn until_replaced(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), Failure> {
         let replaced = async || {
             let deployment = self.deployment().await?;
-            Ok(pods::not_replaced(&deployment).map_or(State::True, State::Not))
+            Ok(pods::not_replaced(&deployment).map_or(State::True, State::not))
         };
         self.until(replaced, timeout, step).await
     }
@@ -68,7 +68,8 @@ impl Waiting<'_> {
         let begin = Instant::now();
         let mut retried = false;
         loop {
-            let State::Not(said) = look().await? else { return Ok(()) };
+            let state = look().await?;
+            let Some(said) = state.unmet().map(str::to_owned) else { return Ok(()) };
             let newest = self.newest_pods().await?;
             let client = &self.member.at.client;
             if !std::mem::replace(&mut retried, true)

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer};
 
-use super::failure::MemberFailure;
+use crate::multi::fault::Fault;
 
 /// Parses JSON.
-pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, MemberFailure> {
-    serde_json::from_slice(body).map_err(|error| MemberFailure::Unreadable(error.to_string().into()))
+pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Fault> {
+    serde_json::from_slice(body).map_err(|error| Fault::Unreadable(error.to_string().into()))
 }
 
 /// One page of a list.
@@ -30,7 +30,7 @@ pub(super) struct ListMeta {
 }
 
 /// Parses a list of any type.
-pub(super) fn list<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<Page<T>, MemberFailure> {
+pub(super) fn list<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<Page<T>, Fault> {
     let List { kind, metadata, items } = parse(body)?;
     match items {
         Some(items) if kind.ends_with("List") => {
@@ -41,21 +41,21 @@ pub(super) fn list<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<Page<T>, Me
 }
 
 /// Parses an object of this kind.
-pub(super) fn object<'a, T: Deserialize<'a>>(body: &'a [u8], kind: &str) -> Result<T, MemberFailure> {
+pub(super) fn object<'a, T: Deserialize<'a>>(body: &'a [u8], kind: &str) -> Result<T, Fault> {
     check_kind(body, &[kind])?;
     parse(body)
 }
 
 /// Checks that an answer has one of these kinds.
-pub(super) fn check_kind(body: &[u8], kinds: &[&str]) -> Result<(), MemberFailure> {
+pub(super) fn check_kind(body: &[u8], kinds: &[&str]) -> Result<(), Fault> {
     let Kind { kind } = parse(body)?;
     if kinds.contains(&&*kind) { Ok(()) } else { Err(of_another_kind(&kind, &kinds.join(" or "))) }
 }
 
-/// The failure for an unexpected answer.
-pub(super) fn of_another_kind(kind: &str, wanted: &str) -> MemberFailure {
+/// The failure of an answer that is not what was asked for.
+pub(super) fn of_another_kind(kind: &str, wanted: &str) -> Fault {
     let is = if kind.is_empty() { "it has no kind".to_owned() } else { format!("it is of kind {kind:?}") };
-    MemberFailure::Unreadable(format!("{is}, and not {wanted}").into())
+    Fault::Unreadable(format!("{is}, and not {wanted}").into())
 }
 
 #[derive(Deserialize)]

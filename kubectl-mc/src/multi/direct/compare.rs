@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::failure::MemberFailure;
 use super::get;
 use super::task::{Ended, Task};
 use crate::argv::Scanned;
 use crate::cluster::client::ClientError;
+use crate::multi::fault::Fault;
 
 /// The objects to compare, in the syntax of `kubectl get`.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +65,7 @@ pub(super) async fn run(plan: &ComparePlan, task: &Task<'_>) -> Result<Vec<Ended
         for (place, result) in results.iter_mut().enumerate() {
             let same = answered.first().is_some_and(|first| at.get(first) == at.get(&place));
             if result.is_ok() && !same {
-                *result = Err(MemberFailure::NegativeAnswer);
+                *result = Err(Fault::NegativeAnswer);
             }
         }
         let mut text = render::object(name, &differences(at, &answered), &task.clusters);

@@ -1,6 +1,6 @@
 //! Splits the body of a watch into events: one JSON object per line, in frames with arbitrary boundaries.
 
-use super::failure::MemberFailure;
+use crate::multi::fault::Fault;
 
 /// Joins frames to complete events.
 #[derive(Debug, Default)]
@@ -8,7 +8,7 @@ pub(super) struct EventLines(Vec<u8>);
 
 impl EventLines {
     /// Adds a frame and returns the events that it completes.
-    pub(super) fn take(&mut self, data: &[u8]) -> Result<Events, MemberFailure> {
+    pub(super) fn take(&mut self, data: &[u8]) -> Result<Events, Fault> {
         let begun = self.0.len();
         self.0.extend_from_slice(data);
         match self.0[begun..].iter().rposition(|byte| *byte == b'\n') {
@@ -16,7 +16,7 @@ impl EventLines {
                 let rest = self.0.split_off(begun + end + 1);
                 Ok(Events(std::mem::replace(&mut self.0, rest)))
             }
-            None if self.0.len() > MAX_EVENT => Err(MemberFailure::Unreadable("an event without end".into())),
+            None if self.0.len() > MAX_EVENT => Err(Fault::Unreadable("an event without end".into())),
             None => Ok(Events(Vec::new())),
         }
     }

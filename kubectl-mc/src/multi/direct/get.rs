@@ -24,7 +24,6 @@ use self::list::{ItemSink, Items};
 use self::resolve::{Round, Search, Wanted};
 use self::table::{Rows, TableSink};
 pub(super) use self::union::GetError;
-use super::failure::MemberFailure;
 use super::lasting::SPARE;
 use super::member::Member;
 use super::member_deadline::MemberDeadline;
@@ -33,6 +32,7 @@ use super::server_table::Shown;
 use super::task::{Ended, Merge, Task};
 use super::text::Text;
 use crate::cluster::client::ClientError;
+use crate::multi::fault::Fault;
 use crate::multi::ordered_output::{self, Sink};
 
 pub(super) async fn run(
@@ -57,7 +57,7 @@ async fn list_all(
     plan: &GetPlan,
     task: &Task<'_>,
     text: &mut dyn Text,
-) -> Result<Vec<Result<(), MemberFailure>>, GetError> {
+) -> Result<Vec<Result<(), Fault>>, GetError> {
     let mut members = task.members(0, MemberDeadline::whole).await?;
     let mut results = MemberResults::new(members.all.len());
     let all = members.all.clone();
@@ -73,7 +73,7 @@ async fn list_all(
         namespaced &= round.wanted.iter().flat_map(Wanted::resource).all(|resource| resource.namespaced);
         sink.begin();
         // No further request goes to an unreachable member.
-        let reachable = |place: usize| !results.failure(place).is_some_and(MemberFailure::is_of_the_member);
+        let reachable = |place: usize| !results.failure(place).is_some_and(Fault::is_of_the_member);
         let wanted: Vec<_> = round.wanted.into_iter().filter(|wanted| reachable(wanted.place)).collect();
         let places: Vec<_> = wanted.iter().map(|wanted| wanted.place).collect();
         let round = sink.run(plan, task, wanted).await;
@@ -99,7 +99,7 @@ async fn list_all(
 pub(super) async fn objects(
     plan: &GetPlan,
     task: &Task<'_>,
-) -> Result<(Vec<(usize, Value)>, Vec<Result<(), MemberFailure>>), ClientError> {
+) -> Result<(Vec<(usize, Value)>, Vec<Result<(), Fault>>), ClientError> {
     let mut members = task.members(0, MemberDeadline::whole).await?;
     let mut results = MemberResults::new(members.all.len());
     let all = members.all.clone();
@@ -140,10 +140,10 @@ impl Sink<Vec<Value>> for Found {
 }
 
 /// Sends the request as soon as its type on the member is known.
-async fn asked<F: Future<Output = Result<(), MemberFailure>>>(
+async fn asked<F: Future<Output = Result<(), Fault>>>(
     wanted: Wanted,
     fetch: impl FnOnce(Ask) -> F,
-) -> Result<(), MemberFailure> {
+) -> Result<(), Fault> {
     match wanted.ask().await? {
         Some(ask) => fetch(ask).await,
         // The member has no such type; the words are known to have one on some member.
@@ -191,7 +191,7 @@ impl<'a> Sinks<'a> {
         plan: &GetPlan,
         task: &Task<'_>,
         wanted: Vec<Wanted>,
-    ) -> Option<Vec<Result<(), MemberFailure>>> {
+    ) -> Option<Vec<Result<(), Fault>>> {
         let source = plan.source.clone();
         let way = task.way(&wanted);
         match self {

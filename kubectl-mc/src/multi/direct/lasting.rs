@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::arrivals::{Arrivals, Names};
-use super::failure::MemberFailure;
 use super::member::{Member, Members};
 use super::task::{Ended, Task};
 use crate::cluster::context::ClusterContext;
+use crate::multi::fault::Fault;
 use crate::multi::ordered_output::{self, Sink, TaskResult};
 
 /// A piece of output of a member.
@@ -34,7 +34,7 @@ pub(super) async fn run<P, F>(
 ) -> Vec<Ended>
 where
     P: Send + 'static,
-    F: Future<Output = Result<(), MemberFailure>> + Send + 'static,
+    F: Future<Output = Result<(), Fault>> + Send + 'static,
 {
     let Members { all, host, warnings } = members;
     let not_ready = |name: &ClusterId| task.not_ready.iter().find(|(other, _)| other == name);
@@ -75,9 +75,9 @@ where
     let mut at_start: BTreeMap<_, _> = at_start.into_iter().collect();
     let results = task.clusters.iter().map(|name| {
         let absent = || match not_ready(name) {
-            Some((_, why)) => Err(MemberFailure::NotReady(why.clone())),
+            Some((_, why)) => Err(Fault::NotReady(why.clone())),
             None if is_closed => Ok(()),
-            None => Err(MemberFailure::died()),
+            None => Err(Fault::died()),
         };
         (name.clone(), at_start.remove(name).unwrap_or_else(absent))
     });
@@ -116,7 +116,7 @@ impl Later {
     ) -> Vec<Ended>
     where
         P: Send + 'static,
-        F: Future<Output = Result<(), MemberFailure>> + Send + 'static,
+        F: Future<Output = Result<(), Fault>> + Send + 'static,
         W: Fn(Member, bool, Sender<P>) -> F + Send + Sync + 'static,
     {
         let (mut others, mut running) = (going.subscribe(), JoinSet::new());
@@ -156,7 +156,7 @@ async fn at<P, F>(
     sender: Sender<Of<P>>,
 ) -> Ended
 where
-    F: Future<Output = Result<(), MemberFailure>>,
+    F: Future<Output = Result<(), Fault>>,
 {
     let (own, mut pieces) = mpsc::channel(1);
     let name = member.name.clone();

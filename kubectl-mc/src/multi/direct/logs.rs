@@ -21,13 +21,13 @@ pub(super) use tail::run as run_tail;
 use self::lines::Cutter;
 use self::said::{Said, Texts, greet, in_order};
 use self::stream::{LogStream, PlainLines};
-use super::failure::MemberFailure;
 use super::lasting::{self, SPARE};
 use super::member::Member;
 use super::member_deadline::MemberDeadline;
 use super::task::{Ended, Task};
 use super::text::Text;
 use crate::cluster::client::ClientError;
+use crate::multi::fault::Fault;
 use crate::multi::pause::Pause;
 use crate::server_text::escaped;
 
@@ -52,7 +52,7 @@ pub(super) async fn run(
 }
 
 /// Reads the logs of one member in order. Prefetches some of the later logs.
-async fn member_logs(plan: LogsPlan, member: Member, sender: Sender<Said>) -> Result<(), MemberFailure> {
+async fn member_logs(plan: LogsPlan, member: Member, sender: Sender<Said>) -> Result<(), Fault> {
     let timestamps = plan.timestamps;
     let read =
         |stream: LogStream, sender: Sender<Said>| async move { stream.read(timestamps, &sender).await };
@@ -66,7 +66,7 @@ async fn member_follow(
     member: Member,
     is_late: bool,
     sender: Sender<Said>,
-) -> Result<(), MemberFailure> {
+) -> Result<(), Fault> {
     greet(is_late, &sender).await;
     let mut pause = Pause::default();
     let streams = loop {
@@ -78,8 +78,8 @@ async fn member_follow(
     };
     let streams = match streams {
         // The error text of kubectl.
-        Ok(streams) if streams.len() > plan.most => Err(MemberFailure::Said(format!(
-            "error: you are attempting to follow {} log streams, but maximum allowed concurrency is {}, \
+        Ok(streams) if streams.len() > plan.most => Err(Fault::said(format!(
+            "you are attempting to follow {} log streams, but maximum allowed concurrency is {}, \
              use --max-log-requests to increase the limit",
             streams.len(),
             plan.most
@@ -102,13 +102,10 @@ async fn member_follow(
 }
 
 /// Waits for the logs of a member; fails if one of them does.
-async fn all_ended(
-    mut running: JoinSet<Result<(), MemberFailure>>,
-    sender: &Sender<Said>,
-) -> Result<(), MemberFailure> {
+async fn all_ended(mut running: JoinSet<Result<(), Fault>>, sender: &Sender<Said>) -> Result<(), Fault> {
     let mut result = Ok(());
     while let Some(ended) = running.join_next().await {
-        if let Err(failure) = ended.unwrap_or_else(|_| Err(MemberFailure::died())) {
+        if let Err(failure) = ended.unwrap_or_else(|_| Err(Fault::died())) {
             // The other logs of the member may run for days.
             let _ = sender.send(Said::Failed(failure.clone())).await;
             result = result.and(Err(failure));
@@ -118,11 +115,7 @@ async fn all_ended(
 }
 
 /// The logs of a plan on a member: pods in the server's order, containers in the pod's.
-async fn streams(
-    plan: &LogsPlan,
-    member: &Member,
-    sender: &Sender<Said>,
-) -> Result<Vec<LogStream>, MemberFailure> {
+async fn streams(plan: &LogsPlan, member: &Member, sender: &Sender<Said>) -> Result<Vec<LogStream>, Fault> {
     let namespace = member.namespace(plan.namespace.as_deref());
     let pods = pods::of(plan, member, namespace).await?;
     if pods.is_empty() {
@@ -176,11 +169,11 @@ mod tests {
             Ok(())
         };
         let result = in_order(vec![false, true], 2, move |is_broken, _| read(is_broken), &sender).await;
-        assert_eq!(result, Err(MemberFailure::died()));
+        assert_eq!(result, Err(Fault::died()));
         let mut running = JoinSet::new();
         running.spawn(read(false));
         running.spawn(read(true));
-        assert_eq!(all_ended(running, &sender).await, Err(MemberFailure::died()));
+        assert_eq!(all_ended(running, &sender).await, Err(Fault::died()));
         assert!(matches!(said.recv().await, Some(Said::Failed(_))));
     }
 }

@@ -15,7 +15,6 @@ use tokio::sync::mpsc;
 
 use super::answer::parse;
 use super::discovery::Store;
-use super::failure::MemberFailure;
 use super::login::Login;
 use super::member_deadline::MemberDeadline;
 use super::pool::{self, StreamId};
@@ -27,6 +26,7 @@ use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::hop::{Hop, Refusal};
 use crate::cluster::shared_credentials::SharedCredentials;
+use crate::multi::fault::Fault;
 use crate::multi::ordered_output::ForCluster;
 use crate::printer::Printer;
 use crate::server_text::ServerText;
@@ -100,17 +100,13 @@ pub(super) struct Member {
 
 impl Member {
     /// The head of a successful response, with a streaming body. `path` is the member's own, with a query.
-    pub(super) async fn open(&self, path: &str, accept: &str) -> Result<Response<Body>, MemberFailure> {
+    pub(super) async fn open(&self, path: &str, accept: &str) -> Result<Response<Body>, Fault> {
         self.call(&Call { root: self.root(), path, accept, review: None, compressed: false }).await
     }
 
     /// Sends a review of the caller to the member's subresource `selfreviews`, which only needs the right to
     /// read the member. If the host refuses that, sends it to `proxy`, which needs the right to create.
-    pub(super) async fn review<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        review: &Value,
-    ) -> Result<T, MemberFailure> {
+    pub(super) async fn review<T: DeserializeOwned>(&self, path: &str, review: &Value) -> Result<T, Fault> {
         let body = Bytes::from(review.to_string());
         let call =
             |root| Call { root, path, accept: "application/json", review: Some(&body), compressed: false };
@@ -118,7 +114,7 @@ impl Member {
             self.name.member().filter(|_| !self.through.hub.is_foreign()).map(path::self_review_root);
         let response = match by_reading {
             Some(root) => match self.call(&call(root)).await {
-                Err(MemberFailure::Refused(Refusal { hop: Hop::HostAuthorization, .. })) => {
+                Err(Fault::Refused(Refusal { hop: Hop::HostAuthorization, .. })) => {
                     self.call(&call(self.root())).await
                 }
                 answered => answered,
@@ -133,7 +129,7 @@ impl Member {
         self.name.root(&self.through)
     }
 
-    async fn call(&self, call: &Call<'_>) -> Result<Response<Body>, MemberFailure> {
+    async fn call(&self, call: &Call<'_>) -> Result<Response<Body>, Fault> {
         let mut renewed = false;
         loop {
             // A plugin may prompt the user, so its time does not count for the member's timeout.
@@ -150,11 +146,6 @@ impl Member {
             if !refused {
                 self.login.taken(round);
             }
-            if failure.may_lack_the_sidecar()
-                && let Some(other) = self.through.hub.find(&client).await
-            {
-                return Err(MemberFailure::OtherHub(other));
-            }
             if !refused || renewed || !self.renew(round).await? {
                 return Err(failure);
             }
@@ -162,12 +153,12 @@ impl Member {
         }
     }
 
-    fn client_failure(&self, error: &ClientError) -> MemberFailure {
-        MemberFailure::of_client(error, &self.name)
+    fn client_failure(&self, error: &ClientError) -> Fault {
+        Fault::of_client(error, &self.name)
     }
 
     /// A plugin may prompt the user, so its time does not count for the member's timeout.
-    async fn renew(&self, round: u64) -> Result<bool, MemberFailure> {
+    async fn renew(&self, round: u64) -> Result<bool, Fault> {
         self.login.renew(round).await.map_err(|error| self.client_failure(&error))
     }
 
@@ -178,7 +169,7 @@ impl Member {
         &self,
         client: &kube::Client,
         call: &Call<'_>,
-    ) -> Result<Result<Response<Body>, MemberFailure>, MemberFailure> {
+    ) -> Result<Result<Response<Body>, Fault>, Fault> {
         let (mut tries, mut waits) = (TRIES, WAITS);
         let response = loop {
             let request = call
@@ -186,7 +177,7 @@ impl Member {
                 .header(header::USER_AGENT, concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
                 .extension(StreamId(self.place))
                 .body(call.review.cloned().map_or_else(Body::empty, Body::from))
-                .map_err(|error| MemberFailure::Said(error.to_string()))?;
+                .map_err(|error| Fault::said(error.to_string()))?;
             match self.in_time(client.send(request)).await? {
                 Ok(response) => {
                     let pause = retry_after(&response).filter(|pause| *pause < self.deadline.left());
@@ -208,7 +199,7 @@ impl Member {
         }
         let (head, body) = response.into_parts();
         let body = self.whole(&head.headers, body, MAX_ERROR).await?;
-        Ok(Err(MemberFailure::of(&Reply::new(&head, body), &self.name, &self.through.hub.dialect, call.path)))
+        Ok(Err(Fault::of(&Reply::new(&head, body), &self.name, &self.through.hub, call.path)))
     }
 
     /// Adds a warning, which is printed once.
@@ -234,23 +225,23 @@ impl Member {
     }
 
     /// Reads the whole response.
-    pub(super) async fn get(&self, path: &str, accept: &str) -> Result<Bytes, MemberFailure> {
+    pub(super) async fn get(&self, path: &str, accept: &str) -> Result<Bytes, Fault> {
         let compressed = self.through.cluster.disable_compression != Some(true);
         let call = Call { root: self.root(), path, accept, review: None, compressed };
         self.body(self.call(&call).await?, MAX_ANSWER).await
     }
 
     /// Applies the member's timeout.
-    pub(super) async fn in_time<T>(&self, what: impl Future<Output = T>) -> Result<T, MemberFailure> {
+    pub(super) async fn in_time<T>(&self, what: impl Future<Output = T>) -> Result<T, Fault> {
         self.deadline.limit(what).await
     }
 
-    async fn body(&self, response: Response<Body>, most: usize) -> Result<Bytes, MemberFailure> {
+    async fn body(&self, response: Response<Body>, most: usize) -> Result<Bytes, Fault> {
         let (head, body) = response.into_parts();
         self.whole(&head.headers, body, most).await
     }
 
-    async fn whole(&self, headers: &HeaderMap, mut body: Body, most: usize) -> Result<Bytes, MemberFailure> {
+    async fn whole(&self, headers: &HeaderMap, mut body: Body, most: usize) -> Result<Bytes, Fault> {
         let mut whole = WholeBody::new(headers, most)?;
         while let Some(data) = self.in_time(next_data(&mut body)).await?? {
             whole.push(&data)?;
@@ -270,9 +261,9 @@ fn retry_after(response: &Response<Body>) -> Option<Duration> {
 }
 
 /// The next data of a response; `None` at its end.
-pub(super) async fn next_data(body: &mut Body) -> Result<Option<Bytes>, MemberFailure> {
+pub(super) async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Fault> {
     let frame = body.frame().await.transpose();
-    let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
+    let frame = frame.map_err(|error| Fault::BrokenOff(error.to_string().into()))?;
     Ok(frame.map(|frame| frame.into_data().unwrap_or_default()))
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::failure::MemberFailure;
+use crate::multi::fault::Fault;
 
 /// The timeout of one member.
 #[derive(Clone, Debug)]
@@ -44,10 +44,10 @@ impl MemberDeadline {
     }
 
     /// Runs a future within the remaining time.
-    pub(super) async fn limit<T>(&self, what: impl Future<Output = T>) -> Result<T, MemberFailure> {
+    pub(super) async fn limit<T>(&self, what: impl Future<Output = T>) -> Result<T, Fault> {
         let running = self.used.as_deref().map(Running::begin);
         let left = self.time.saturating_sub(running.as_ref().map_or(Duration::ZERO, Running::used));
-        tokio::time::timeout(left, what).await.map_err(|_| MemberFailure::TimedOut(self.time))
+        tokio::time::timeout(left, what).await.map_err(|_| Fault::TimedOut(self.time))
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
         sleep(SECOND * 100).await;
         let both = tokio::join!(deadline.limit(sleep(SECOND * 4)), deadline.limit(sleep(SECOND * 3)));
         assert_eq!(both, (Ok(()), Ok(())));
-        assert_eq!(deadline.limit(sleep(SECOND * 4)).await, Err(MemberFailure::TimedOut(SECOND * 10)));
+        assert_eq!(deadline.limit(sleep(SECOND * 4)).await, Err(Fault::TimedOut(SECOND * 10)));
         assert_eq!(begun.elapsed(), SECOND * 110);
     }
 
@@ -115,6 +115,6 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(deadline.limit(sleep(SECOND / 2)).await, Ok(()));
         }
-        assert_eq!(deadline.limit(sleep(SECOND * 2)).await, Err(MemberFailure::TimedOut(SECOND)));
+        assert_eq!(deadline.limit(sleep(SECOND * 2)).await, Err(Fault::TimedOut(SECOND)));
     }
 }

@@ -6,11 +6,11 @@ use bytes::Bytes;
 
 use super::answer::parse;
 use super::discovery::{ApiResource, Discovery, Document, NoSuchType, Store};
-use super::failure::MemberFailure;
 use super::member::Member;
+use crate::multi::fault::Fault;
 
 /// For each word, its types.
-pub(super) type Meant = Result<Vec<Vec<ApiResource>>, MemberFailure>;
+pub(super) type Meant = Result<Vec<Vec<ApiResource>>, Fault>;
 
 /// Resolves the words of `get` to types of a member. Words that are not in the cache are looked up on the
 /// member.
@@ -20,7 +20,8 @@ pub(super) async fn expand(words: &[String], member: &Member, store: &Store) -> 
         words.iter().map(expand).collect()
     };
     let meant: Result<Vec<_>, NoSuchType> = look_up(member, store, expand).await?;
-    let meant = meant.map_err(|error| MemberFailure::Said(format!("error: {error}")))?;
+    let meant =
+        meant.map_err(|error| Fault::Said { words: error.to_string(), cause: "no such resource type" })?;
     let mut types = Vec::new();
     for (word, (of_word, also)) in words.iter().zip(meant) {
         let short = word.split('.').next().unwrap_or_default();
@@ -39,7 +40,7 @@ pub(super) async fn resolve(
     word: &str,
     member: &Member,
     store: &Store,
-) -> Result<Option<ApiResource>, MemberFailure> {
+) -> Result<Option<ApiResource>, Fault> {
     Ok(look_up(member, store, |types| types.resolve(word).cloned()).await?.ok())
 }
 
@@ -47,7 +48,7 @@ async fn look_up<T>(
     member: &Member,
     store: &Store,
     find: impl Fn(&Discovery) -> Result<T, NoSuchType>,
-) -> Result<Result<T, NoSuchType>, MemberFailure> {
+) -> Result<Result<T, NoSuchType>, Fault> {
     let key = &member.discovery;
     if let Some(Ok(found)) = store.load(key).map(|known| find(&known)) {
         return Ok(Ok(found));
@@ -57,7 +58,7 @@ async fn look_up<T>(
     Ok(find(&discovery))
 }
 
-async fn fetch(member: &Member) -> Result<Discovery, MemberFailure> {
+async fn fetch(member: &Member) -> Result<Discovery, Fault> {
     let (core, groups) = documents(member).await?;
     let (core_types, group_types) = (parse::<Document>(&core)?, parse::<Document>(&groups)?);
     if core_types.is_aggregated() && group_types.is_aggregated() {
@@ -67,7 +68,7 @@ async fn fetch(member: &Member) -> Result<Discovery, MemberFailure> {
 }
 
 /// The responses to `/api` and `/apis`.
-pub(super) async fn documents(member: &Member) -> Result<(Bytes, Bytes), MemberFailure> {
+pub(super) async fn documents(member: &Member) -> Result<(Bytes, Bytes), Fault> {
     let (core, groups) =
         tokio::join!(member.get("/api", Document::ACCEPT), member.get("/apis", Document::ACCEPT));
     Ok((core?, groups?))

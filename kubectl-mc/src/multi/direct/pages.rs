@@ -1,7 +1,7 @@
 //! Tracks the pages of a list. A limit stops a member that always claims to have more.
 
-use super::failure::MemberFailure;
 use super::member::Query;
+use crate::multi::fault::Fault;
 
 /// The position in a list.
 #[derive(Debug, Default)]
@@ -18,13 +18,13 @@ impl Pages {
     }
 
     /// Stores the token of a page; returns whether there is another page.
-    pub(super) fn has_next(&mut self, token: String) -> Result<bool, MemberFailure> {
+    pub(super) fn has_next(&mut self, token: String) -> Result<bool, Fault> {
         self.taken += 1;
         self.token = token;
         match self.token.is_empty() {
             true => Ok(false),
             false if self.taken < MAX_PAGES => Ok(true),
-            false => Err(MemberFailure::Unreadable(format!("a list of more than {MAX_PAGES} pages").into())),
+            false => Err(Fault::Unreadable(format!("a list of more than {MAX_PAGES} pages").into())),
         }
     }
 }

@@ -14,13 +14,13 @@ use tokio::sync::mpsc::Sender;
 
 use self::cluster_report::Report;
 use super::discovery::Store;
-use super::failure::MemberFailure;
 use super::member::Member;
 use super::member_deadline::MemberDeadline;
 use super::task::{Ended, Task};
 use super::text::Text;
 use crate::argv::Scanned;
 use crate::cluster::client::ClientError;
+use crate::multi::fault::Fault;
 use crate::multi::ordered_output::Sink;
 
 /// A command of this kind.
@@ -64,13 +64,13 @@ async fn report(
     member: Member,
     store: Arc<Store>,
     sender: Sender<Report>,
-) -> Result<(), MemberFailure> {
+) -> Result<(), Fault> {
     let report = match plan {
         ReportPlan::ApiResources(plan) => api_resources::report(&plan, &member, &store).await?,
         ReportPlan::CanI(plan) => can_i::report(&plan, &member, &store).await?,
         ReportPlan::TopPod(plan) => top_pod::report(&plan, &member).await?,
     };
-    let result = if report.is_negative { Err(MemberFailure::NegativeAnswer) } else { Ok(()) };
+    let result = if report.is_negative { Err(Fault::NegativeAnswer) } else { Ok(()) };
     // The receiver is gone when standard output is closed.
     let _ = sender.send(report).await;
     result

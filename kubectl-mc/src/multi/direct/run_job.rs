@@ -6,13 +6,12 @@ use std::ops::ControlFlow;
 use crate::cluster::cluster_id::ClusterId;
 
 use super::Plan;
-use super::failure::MemberFailure;
 use super::task::{Merge, Task};
 use super::text::Text;
 use crate::error::Failure;
+use crate::multi::fault::{Fault, Outcome};
 use crate::multi::job::Job;
 use crate::multi::lines::Lines;
-use crate::multi::outcome::{Fault, Outcome};
 use crate::multi::progress::ClusterProgress;
 use crate::multi::selection::SelectedCluster;
 use crate::server_text::escaped;
@@ -54,9 +53,7 @@ impl Plan {
             let result = match target.not_ready() {
                 Some(reason) if !asked(&target) => Err(Fault::NotReady(reason.clone())),
                 _ => {
-                    let result =
-                        results.next().map_or_else(|| Err(MemberFailure::died()), |(_, result)| result);
-                    let result = result.map_err(Fault::from);
+                    let result = results.next().map_or_else(|| Err(Fault::died()), |(_, result)| result);
                     lines.end(&target.name, &result);
                     result
                 }
@@ -64,7 +61,6 @@ impl Plan {
             outcomes.push(Outcome { cluster: target.name.clone(), result });
         }
         for (cluster, result) in results {
-            let result = result.map_err(Fault::from);
             lines.end(&cluster, &result);
             outcomes.push(Outcome { cluster, result });
         }
@@ -83,32 +79,12 @@ impl Text for Lines<'_> {
         self.err(cluster, format!("{}\n", escaped(remark)).as_bytes());
     }
 
-    fn failed(&mut self, cluster: &ClusterId, failure: &MemberFailure) {
+    fn failed(&mut self, cluster: &ClusterId, failure: &Fault) {
         self.add(cluster);
-        self.fail(cluster, &failure.clone().into());
+        self.fail(cluster, failure);
     }
 
     fn end(&mut self, cluster: &ClusterId) {
         self.complete(cluster);
-    }
-}
-
-impl From<MemberFailure> for Fault {
-    fn from(failure: MemberFailure) -> Self {
-        match failure {
-            MemberFailure::Refused(refusal) => Self::Refused(refusal),
-            MemberFailure::OtherHub(other) => Self::OtherHub(other),
-            MemberFailure::NotReady(reason) => Self::NotReady(reason),
-            MemberFailure::Server { code: _, reason, message } => Self::Answered { reason, message },
-            MemberFailure::TimedOut(time) => Self::TimedOut(time),
-            MemberFailure::NegativeAnswer => Self::NegativeAnswer,
-            MemberFailure::Unreachable(reason) => Self::Unreachable(reason),
-            MemberFailure::Unreadable(_) | MemberFailure::BrokenOff(_) | MemberFailure::RefusedKey(_) => {
-                Self::Other(failure.to_string())
-            }
-            MemberFailure::Said(words) => {
-                Self::Other(words.strip_prefix("error: ").unwrap_or(&words).to_owned())
-            }
-        }
     }
 }

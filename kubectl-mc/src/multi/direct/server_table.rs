@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::answer::{self, ListMeta};
-use super::failure::MemberFailure;
+use crate::multi::fault::Fault;
 use crate::server_text::ServerText;
 use crate::tabwriter::TabWriter;
 
@@ -110,7 +110,7 @@ pub(super) struct Shadow {
 
 impl Table {
     /// Parses the answer to the request for a list. A server without tables sends the list itself.
-    pub(super) fn of_list(body: &[u8]) -> Result<Self, MemberFailure> {
+    pub(super) fn of_list(body: &[u8]) -> Result<Self, Fault> {
         match Self::parse(body)? {
             Some(table) => Ok(table),
             None => {
@@ -121,14 +121,14 @@ impl Table {
     }
 
     /// The same for one object of this kind.
-    pub(super) fn of_object(body: &[u8], kind: &str) -> Result<Self, MemberFailure> {
+    pub(super) fn of_object(body: &[u8], kind: &str) -> Result<Self, Fault> {
         match Self::parse(body)? {
             Some(table) => Ok(table),
             None => Ok(Self::of_objects(&answer::object(body, kind)?, Timestamp::now())),
         }
     }
 
-    fn parse(body: &[u8]) -> Result<Option<Self>, MemberFailure> {
+    fn parse(body: &[u8]) -> Result<Option<Self>, Fault> {
         let table: Self = answer::parse(body)?;
         Ok((table.kind == "Table").then_some(table))
     }
@@ -216,7 +216,7 @@ impl Table {
 }
 
 /// The whole objects behind the rows of an answer.
-pub(super) fn row_objects(body: &[u8]) -> Result<Vec<&RawValue>, MemberFailure> {
+pub(super) fn row_objects(body: &[u8]) -> Result<Vec<&RawValue>, Fault> {
     #[derive(Deserialize)]
     struct Rows<'a> {
         #[serde(borrow)]

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::Sender;
 
-use super::failure::MemberFailure;
 use super::member::{Member, Members};
 use super::member_deadline::MemberDeadline;
 use crate::argv::Scanned;
@@ -13,15 +12,15 @@ use crate::cluster::client::ClientError;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::reach::Reach;
 use crate::env::Env;
+use crate::multi::fault::Fault;
 use crate::multi::ordered_output::{self, Concurrency, ForCluster, Sink};
-use crate::multi::outcome::Fault;
 use crate::multi::progress::ClusterProgress;
 use crate::multi::selection::Growth;
 use crate::printer::Printer;
 use crate::server_text::ServerText;
 
 /// The result of a plan on a cluster.
-pub(crate) type Ended = (ClusterId, Result<(), MemberFailure>);
+pub(crate) type Ended = (ClusterId, Result<(), Fault>);
 
 /// The clusters and options of a plan.
 pub(crate) struct Task<'a> {
@@ -74,11 +73,10 @@ impl Task<'_> {
     }
 
     /// The clusters whose objects are missing, and why.
-    pub(super) fn faults(&self, results: &[Result<(), MemberFailure>]) -> Vec<(ClusterId, Fault)> {
+    pub(super) fn faults(&self, results: &[Result<(), Fault>]) -> Vec<(ClusterId, Fault)> {
         let not_ready = self.not_ready.iter().cloned();
         let failed = self.clusters.iter().zip(results);
-        let failed =
-            failed.filter_map(|(name, result)| Some((name.clone(), Fault::from(result.clone().err()?))));
+        let failed = failed.filter_map(|(name, result)| Some((name.clone(), result.clone().err()?)));
         not_ready.map(|(name, reason)| (name, Fault::NotReady(reason))).chain(failed).collect()
     }
 
@@ -91,7 +89,7 @@ impl Task<'_> {
     ) -> Vec<Ended>
     where
         P: Send + 'static,
-        W: Future<Output = Result<(), MemberFailure>> + Send + 'static,
+        W: Future<Output = Result<(), Fault>> + Send + 'static,
     {
         let way = self.way(&members.all);
         let results = ordered_output::run(members.all.clone(), &way, work, sink).await;
@@ -99,13 +97,13 @@ impl Task<'_> {
         self.named(results.unwrap_or_else(|| self.closed()))
     }
 
-    /// The results when standard output was closed, which is not a failure.
-    pub(super) fn closed(&self) -> Vec<Result<(), MemberFailure>> {
+    /// The results when standard output was closed, which is no failure.
+    pub(super) fn closed(&self) -> Vec<Result<(), Fault>> {
         vec![Ok(()); self.clusters.len()]
     }
 
     /// The results with the names of their clusters.
-    pub(super) fn named(&self, results: Vec<Result<(), MemberFailure>>) -> Vec<Ended> {
+    pub(super) fn named(&self, results: Vec<Result<(), Fault>>) -> Vec<Ended> {
         self.clusters.iter().cloned().zip(results).collect()
     }
 

@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use super::failure::MemberFailure;
 use crate::cluster::cluster_id::ClusterId;
+use crate::multi::fault::Fault;
 use crate::printer::Printer;
 
 /// Writes lines of text.
@@ -15,7 +15,7 @@ pub(crate) trait Text {
     fn remark(&mut self, cluster: &ClusterId, remark: &str);
 
     /// Reports the failure of a cluster as soon as it is known.
-    fn failed(&mut self, cluster: &ClusterId, failure: &MemberFailure);
+    fn failed(&mut self, cluster: &ClusterId, failure: &Fault);
 
     /// Marks the end of a cluster's output, even without a final line break.
     fn end(&mut self, cluster: &ClusterId);
@@ -34,9 +34,9 @@ impl<'a> PlainText<'a> {
     }
 
     /// Prints why the command failed, unless a failure was already printed.
-    pub(crate) fn end(&self, failure: &MemberFailure) {
+    pub(crate) fn end(&self, failure: &Fault) {
         if !self.has_failed {
-            self.printer.note_line(&failure.to_string());
+            print(self.printer, failure);
         }
     }
 }
@@ -50,16 +50,19 @@ impl Text for PlainText<'_> {
         self.printer.note_line(remark);
     }
 
-    fn failed(&mut self, _: &ClusterId, failure: &MemberFailure) {
+    fn failed(&mut self, _: &ClusterId, failure: &Fault) {
         // These failures end the command, with a hint.
-        if !matches!(
-            failure,
-            MemberFailure::Refused(_) | MemberFailure::OtherHub(_) | MemberFailure::Unreachable(_)
-        ) {
+        if !matches!(failure, Fault::Refused(_) | Fault::Unreachable(_)) {
             self.has_failed = true;
-            self.printer.note_line(&failure.to_string());
+            print(self.printer, failure);
         }
     }
 
     fn end(&mut self, _: &ClusterId) {}
+}
+
+fn print(printer: &Printer, failure: &Fault) {
+    if let Some(line) = failure.line() {
+        printer.note_line(&line);
+    }
 }

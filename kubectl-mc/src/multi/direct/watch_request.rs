@@ -6,8 +6,9 @@ use serde_json::value::RawValue;
 
 use super::answer::parse;
 use super::event_lines::{EventLines, Events};
-use super::failure::{MemberFailure, Status};
+use super::fault::Status;
 use super::member::{Member, Query, next_data};
+use crate::multi::fault::Fault;
 
 /// A watch that receives events.
 pub(super) struct WatchRequest {
@@ -19,11 +20,11 @@ pub(super) struct WatchRequest {
 pub(super) enum Gap {
     /// Its version has expired: the watch starts again with a list.
     Expired,
-    Failed(MemberFailure),
+    Failed(Fault),
 }
 
-impl From<MemberFailure> for Gap {
-    fn from(failure: MemberFailure) -> Self {
+impl From<Fault> for Gap {
+    fn from(failure: Fault) -> Self {
         if failure.is_expired() { Self::Expired } else { Self::Failed(failure) }
     }
 }
@@ -55,7 +56,7 @@ pub(super) fn parse_event(event: &[u8]) -> Result<(&str, &[u8]), Gap> {
     let Event { kind, object } = parse(event)?;
     let object = object.get().as_bytes();
     match kind {
-        "ERROR" => Err(MemberFailure::of_status(parse::<Status>(object)?).into()),
+        "ERROR" => Err(Fault::of_status(parse::<Status>(object)?).into()),
         _ => Ok((kind, object)),
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 use http::{HeaderMap, HeaderValue, header};
 
-use super::failure::MemberFailure;
+use crate::multi::fault::Fault;
 
 /// The value of `Accept-Encoding`.
 pub(super) const ENCODING: HeaderValue = HeaderValue::from_static("gzip");
@@ -22,7 +22,7 @@ pub(super) enum WholeBody {
 
 impl WholeBody {
     /// An empty body with the encoding that the headers name.
-    pub(super) fn new(headers: &HeaderMap, most: usize) -> Result<Self, MemberFailure> {
+    pub(super) fn new(headers: &HeaderMap, most: usize) -> Result<Self, Fault> {
         let limited = Limited { data: Vec::new(), most, is_exceeded: false };
         let mut encodings = headers.get_all(header::CONTENT_ENCODING).iter();
         match (encodings.next().map(HeaderValue::as_bytes), encodings.next()) {
@@ -31,12 +31,12 @@ impl WholeBody {
             (Some(one), None) if one.eq_ignore_ascii_case(b"gzip") => {
                 Ok(Self::Gzip(Box::new(MultiGzDecoder::new(limited))))
             }
-            _ => Err(MemberFailure::Unreadable("it has an encoding that was not requested".into())),
+            _ => Err(Fault::Unreadable("it has an encoding that was not requested".into())),
         }
     }
 
     /// Adds data as it arrives.
-    pub(super) fn push(&mut self, data: &[u8]) -> Result<(), MemberFailure> {
+    pub(super) fn push(&mut self, data: &[u8]) -> Result<(), Fault> {
         let written = match self {
             Self::Plain(limited) => limited.write_all(data),
             Self::Gzip(decoder) => decoder.write_all(data),
@@ -44,28 +44,26 @@ impl WholeBody {
         written.map_err(|error| self.failure(&error))
     }
 
-    /// The whole body. A body that ends before its compressed data is an error.
-    pub(super) fn finish(mut self) -> Result<Bytes, MemberFailure> {
+    /// The whole body. One that ends before its compressed data does is no body.
+    pub(super) fn finish(mut self) -> Result<Bytes, Fault> {
         let finished = match &mut self {
             Self::Plain(_) => Ok(()),
             Self::Gzip(decoder) => decoder.try_finish(),
         };
         finished.map_err(|error| match self.failure(&error) {
-            MemberFailure::Unreadable(reason) if !self.limited().is_exceeded => {
-                MemberFailure::BrokenOff(reason)
-            }
+            Fault::Unreadable(reason) if !self.limited().is_exceeded => Fault::BrokenOff(reason),
             other => other,
         })?;
         Ok(std::mem::take(&mut self.limited_mut().data).into())
     }
 
-    fn failure(&self, error: &io::Error) -> MemberFailure {
+    fn failure(&self, error: &io::Error) -> Fault {
         let limited = self.limited();
         let reason = match limited.is_exceeded {
             true => format!("it is longer than {} bytes", limited.most),
             false => format!("invalid compressed data: {error}"),
         };
-        MemberFailure::Unreadable(reason.into())
+        Fault::Unreadable(reason.into())
     }
 
     fn limited(&self) -> &Limited {

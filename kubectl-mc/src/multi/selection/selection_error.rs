@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use kubectl_mc_api::ClusterName;
 
 use super::term::Kind;
-use crate::cli::FoundHub;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::inventory::InventoryError;
 use crate::error::{Explain, Failure, Hint, mc};
@@ -55,13 +54,6 @@ impl From<Failure> for SelectionError {
 }
 
 impl Explain for SelectionError {
-    fn found_hub(&self) -> Option<&FoundHub> {
-        match self {
-            Self::List(error) => error.found_hub(),
-            _ => None,
-        }
-    }
-
     fn hint(&self) -> Option<Hint> {
         match self {
             Self::Nothing { known, from } => Some(what_there_is(known, *from)),

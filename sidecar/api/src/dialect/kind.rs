@@ -76,17 +76,14 @@ impl Dialect {
         *self == Self::Own
     }
 
-    /// The first hub of another project whose API is among the groups that a host serves; `None` if the host
-    /// serves kubectl-mc's own group. `server` is the URL of the host: Rancher's members have some of its
-    /// CRDs too, but only Rancher's own server has its paths.
+    /// The first hub whose API is among the groups that a host serves; kubectl-mc's own is the first of all.
+    /// `server` is the URL of the host: Rancher's members have some of its CRDs too, but only Rancher's own
+    /// server has its paths.
     pub fn found_in<'a>(groups: impl IntoIterator<Item = &'a str>, server: &str) -> Option<Self> {
         let groups: Vec<_> = groups.into_iter().collect();
-        if groups.contains(&path::PROXY_GROUP) {
-            return None;
-        }
         let is_served = |hub: &Self| hub.resource().is_some_and(|resource| groups.contains(&resource.group));
         let is_hub = |hub: &Self| *hub != Self::Rancher || before_rancher_cluster(server).is_some();
-        Self::HUBS.into_iter().find(|hub| is_served(hub) && is_hub(hub))
+        [Self::Own].into_iter().chain(Self::HUBS).find(|hub| is_served(hub) && is_hub(hub))
     }
 
     /// The resource in which the hub lists its clusters; `None` for OCM and a template.

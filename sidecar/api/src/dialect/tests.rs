@@ -161,7 +161,7 @@ fn discovery_finds_the_first_hub() {
     assert_eq!(found(&["apps"]), None);
     // Any host may have ClusterProfiles, so they do not identify a hub.
     assert_eq!(found(&["multicluster.x-k8s.io"]), None);
-    assert_eq!(found(&["cluster.karmada.io", "proxy.kubectl-mc.dev"]), None);
+    assert_eq!(found(&["cluster.karmada.io", "proxy.kubectl-mc.dev"]), Some(Dialect::Own));
     // A member of a Rancher has some of its CRDs.
     assert_eq!(found(&["management.cattle.io"]), None);
     let rancher = Dialect::found_in(["management.cattle.io"], "https://rancher/k8s/clusters/local");

@@ -14,12 +14,11 @@ use crate::cluster::cluster_id::ClusterId;
 use crate::json;
 use crate::multi::direct::answer::{self, Page, parse};
 use crate::multi::direct::discovery::ApiResource;
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Query;
 use crate::multi::direct::task::{Merge, Task};
 use crate::multi::document;
+use crate::multi::fault::Fault;
 use crate::multi::ordered_output::Sink;
-use crate::multi::outcome::Fault;
 use crate::server_text::escaped;
 use crate::yaml;
 
@@ -58,9 +57,9 @@ impl Source {
         ask: &Ask,
         accept: &str,
         chunk: u32,
-        convert: impl Fn(&RawValue) -> Result<T, MemberFailure>,
+        convert: impl Fn(&RawValue) -> Result<T, Fault>,
         sender: &Sender<Vec<T>>,
-    ) -> Result<(), MemberFailure> {
+    ) -> Result<(), Fault> {
         let is_list = ask.names.is_none();
         let take = |body: Bytes| {
             if !is_list {
@@ -81,9 +80,9 @@ impl Source {
         ask: &Ask,
         accept: &str,
         chunk: u32,
-        mut take: impl FnMut(Bytes) -> Result<(T, String), MemberFailure>,
+        mut take: impl FnMut(Bytes) -> Result<(T, String), Fault>,
         sender: &Sender<T>,
-    ) -> Result<(), MemberFailure> {
+    ) -> Result<(), Fault> {
         let path = self.path(ask);
         let mut result = Ok(());
         for name in ask.names.iter().flatten() {
@@ -157,7 +156,7 @@ struct Name {
 
 impl Items {
     /// Requests the objects of one member, and sends them as text.
-    pub(super) async fn fetch(self, ask: Ask, sender: Sender<Vec<String>>) -> Result<(), MemberFailure> {
+    pub(super) async fn fetch(self, ask: Ask, sender: Sender<Vec<String>>) -> Result<(), Fault> {
         let (accept, chunk) = match self.form {
             ItemFormat::Name if ask.names.is_none() => (NAMES, NAMES_CHUNK),
             ItemFormat::Name => (NAME, NAMES_CHUNK),
@@ -169,7 +168,7 @@ impl Items {
         self.source.fetch_items(&ask, accept, chunk, write, &sender).await
     }
 
-    fn write(&self, item: &RawValue, ask: &Ask) -> Result<String, MemberFailure> {
+    fn write(&self, item: &RawValue, ask: &Ask) -> Result<String, Fault> {
         let Ask { member, resource, names: _ } = ask;
         let marked = self.merge == Merge::Marked || self.form == ItemFormat::NdJson;
         if self.form == ItemFormat::Name {
@@ -206,17 +205,13 @@ pub(super) fn remove_managed_fields(item: &mut Value) {
 }
 
 /// Requests the objects of one member, and sends them as JSON values.
-pub(super) async fn values(
-    source: Source,
-    ask: Ask,
-    sender: Sender<Vec<Value>>,
-) -> Result<(), MemberFailure> {
+pub(super) async fn values(source: Source, ask: Ask, sender: Sender<Vec<Value>>) -> Result<(), Fault> {
     let value = |item: &RawValue| value(item, &ask.resource);
     source.fetch_items(&ask, OBJECTS, OBJECTS_CHUNK, value, &sender).await
 }
 
 /// An object with its type, which items of a list may lack.
-pub(super) fn value(item: &RawValue, resource: &ApiResource) -> Result<Value, MemberFailure> {
+pub(super) fn value(item: &RawValue, resource: &ApiResource) -> Result<Value, Fault> {
     let mut item: Value = parse(item.get().as_bytes())?;
     if let Some(fields) = item.as_object_mut() {
         fields.entry("apiVersion").or_insert_with(|| resource.api_version().into());

@@ -11,10 +11,10 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use super::ask::{Ask, MemberResults};
 use super::plan::{GetPlan, Objects};
 use crate::multi::direct::discovery::{self, ApiResource, Store};
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
 use crate::multi::direct::member_types::{self, Meant};
 use crate::multi::direct::task::{GRACE, Task};
+use crate::multi::fault::Fault;
 use crate::multi::ordered_output::{Abort, ForCluster};
 use crate::multi::straggler_timer::StragglerTimer;
 
@@ -55,7 +55,7 @@ impl Wanted {
     }
 
     /// The request, as soon as its type is known; `None` if the member has no such type.
-    pub(super) async fn ask(self) -> Result<Option<Ask>, MemberFailure> {
+    pub(super) async fn ask(self) -> Result<Option<Ask>, Fault> {
         let Self { place: _, member, names, kind } = self;
         let resource = match kind {
             Kind::Known(resource) => Some(resource),
@@ -88,7 +88,7 @@ impl Meaning {
 
     async fn wait(&mut self) -> Meant {
         let meant = self.0.wait_for(Option::is_some).await.ok().and_then(|meant| meant.clone());
-        meant.unwrap_or_else(|| Err(MemberFailure::died()))
+        meant.unwrap_or_else(|| Err(Fault::died()))
     }
 }
 
@@ -225,7 +225,7 @@ impl LaterWord {
     }
 
     /// The request to a member; `None` if it has no such type.
-    pub(super) async fn ask(&self, member: &Member) -> Result<Option<Ask>, MemberFailure> {
+    pub(super) async fn ask(&self, member: &Member) -> Result<Option<Ask>, Fault> {
         let Self { word, names, store } = self;
         let meant = match discovery::everywhere(word) {
             Some(resource) => vec![resource],
@@ -239,10 +239,10 @@ impl LaterWord {
     }
 }
 
-fn single(mut resources: Vec<ApiResource>) -> Result<Option<ApiResource>, MemberFailure> {
+fn single(mut resources: Vec<ApiResource>) -> Result<Option<ApiResource>, Fault> {
     if resources.len() > 1 {
         // The error text of kubectl.
-        return Err(MemberFailure::Said("error: you may only specify a single resource type".to_owned()));
+        return Err(Fault::said("you may only specify a single resource type".to_owned()));
     }
     Ok(resources.pop())
 }

@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use super::ask::Ask;
 use super::list::{self, Source};
 use super::resolve::Wanted;
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::printing::{self, PrintError};
 use crate::multi::direct::server_table::{Shown, Table, TableLines, row_objects};
 use crate::multi::direct::task::{Merge, Task};
+use crate::multi::fault::Fault;
 use crate::multi::ordered_output::{HELD, Sink};
 use crate::tabwriter::TabWriter;
 
@@ -30,7 +30,7 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Requests the rows of one member and sends them.
-    pub(super) async fn fetch(self, ask: Ask, sender: Sender<TableLines>) -> Result<(), MemberFailure> {
+    pub(super) async fn fetch(self, ask: Ask, sender: Sender<TableLines>) -> Result<(), Fault> {
         let Self { source, mut shown } = self;
         shown.namespace &= ask.resource.namespaced;
         shown.prefix = shown.prefix.map(|_| ask.resource.prefix());

@@ -15,12 +15,12 @@ use super::{list, objects};
 use crate::cache::Cache;
 use crate::cache::RunFolder;
 use crate::cluster::client::ClientError;
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::path_name::is_name;
 use crate::multi::direct::printing::{self, PrintError};
 use crate::multi::direct::task::Task;
 use crate::multi::direct::text::Text;
 use crate::multi::document::{self, Document, Format};
+use crate::multi::fault::Fault;
 
 /// Why `get` has no result from any cluster.
 #[derive(Debug)]
@@ -40,13 +40,13 @@ pub(super) async fn run(
     plan: &GetPlan,
     task: &Task<'_>,
     text: &mut dyn Text,
-) -> Result<Vec<Result<(), MemberFailure>>, GetError> {
+) -> Result<Vec<Result<(), Fault>>, GetError> {
     let (found, results) = objects(plan, task).await?;
     let mut results = MemberResults(results);
     let mut objects = Vec::new();
     for (place, mut object) in found {
         if !is_well_formed(&object) {
-            let failure = MemberFailure::Unreadable("an object of the list has no valid type".into());
+            let failure = Fault::Unreadable("an object of the list has no valid type".into());
             results.note(place, Err(failure));
             continue;
         }

@@ -15,7 +15,6 @@ use super::list::Source;
 use super::plan::{GetPlan, Output};
 use super::resolve::{LaterWord, Search, Wanted};
 use super::table::ACCEPT;
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::lasting;
 use crate::multi::direct::member::{Member, Members};
 use crate::multi::direct::pages::Pages;
@@ -23,6 +22,7 @@ use crate::multi::direct::server_table::{Column, Shown, Table, TableLines};
 use crate::multi::direct::task::{Ended, Task};
 use crate::multi::direct::text::Text;
 use crate::multi::direct::watch_request::{Gap, WatchRequest, parse_event};
+use crate::multi::fault::Fault;
 use crate::multi::ordered_output::Sink;
 use crate::multi::pause::Pause;
 
@@ -35,7 +35,7 @@ enum Told {
     Remark(String),
     /// The member has become ready.
     Begun,
-    Ended(MemberFailure),
+    Ended(Fault),
 }
 
 /// Watches until standard output is closed, or every member that was ready has failed.
@@ -57,7 +57,7 @@ pub(super) async fn run(
     let mut screen = Screen::new(task, text, &shown, wanted.len());
     let unknown =
         ready.iter().zip(unknown.0).filter_map(|(member, result)| Some((member.clone(), result.err()?)));
-    let unknown: Vec<(Member, MemberFailure)> = unknown.collect();
+    let unknown: Vec<(Member, Fault)> = unknown.collect();
     unknown.iter().for_each(|(member, failure)| screen.failed(member, failure));
 
     let unknown: HashMap<_, _> = unknown.into_iter().map(|(member, why)| (member.name, why)).collect();
@@ -93,12 +93,7 @@ pub(super) async fn run(
 }
 
 /// Watches a member that was ready at the start.
-async fn first(
-    wanted: Wanted,
-    source: Source,
-    shown: Shown,
-    sender: &Sender<Told>,
-) -> Result<(), MemberFailure> {
+async fn first(wanted: Wanted, source: Source, shown: Shown, sender: &Sender<Told>) -> Result<(), Fault> {
     match wanted.ask().await? {
         Some(ask) => Watch::new(source, shown, ask, sender.clone()).follow().await,
         // The member has no such type to watch.
@@ -113,7 +108,7 @@ async fn later_on(
     source: Source,
     shown: Shown,
     sender: &Sender<Told>,
-) -> Result<(), MemberFailure> {
+) -> Result<(), Fault> {
     let mut pause = Pause::default();
     let ask = loop {
         match later.ask(member).await {
@@ -143,12 +138,12 @@ impl Watch {
         Self { source, shown, ask, sender, columns: Vec::new(), versions: HashMap::new() }
     }
 
-    async fn follow(mut self) -> Result<(), MemberFailure> {
+    async fn follow(mut self) -> Result<(), Fault> {
         let version = self.list(true).await?;
         self.follow_from(version).await
     }
 
-    async fn follow_from(mut self, mut version: String) -> Result<(), MemberFailure> {
+    async fn follow_from(mut self, mut version: String) -> Result<(), Fault> {
         let mut pause = Pause::default();
         while !self.sender.is_closed() {
             let began = version.clone();
@@ -169,7 +164,7 @@ impl Watch {
     }
 
     /// Prints all objects, and returns the version to watch from.
-    async fn list(&mut self, first: bool) -> Result<String, MemberFailure> {
+    async fn list(&mut self, first: bool) -> Result<String, Fault> {
         let path = self.source.path(&self.ask);
         let mut all = TableLines::default();
         let mut seen = HashMap::new();
@@ -191,7 +186,7 @@ impl Watch {
             if !pages.has_next(next)? {
                 if let Some(name) = self.name().filter(|_| first && seen.is_empty()) {
                     let kind = self.ask.resource.qualified();
-                    return Err(MemberFailure::not_found(&kind, name));
+                    return Err(Fault::not_found(&kind, name));
                 }
                 self.versions = seen;
                 self.tell(if first { Told::Listed(all) } else { Told::Changed(all) }).await;
@@ -200,7 +195,7 @@ impl Watch {
         }
     }
 
-    async fn list_again(&mut self, pause: &mut Pause) -> Result<String, MemberFailure> {
+    async fn list_again(&mut self, pause: &mut Pause) -> Result<String, Fault> {
         loop {
             match self.list(false).await {
                 Err(failure) if failure.is_passing() => pause.wait().await,

@@ -4,9 +4,9 @@ use serde::Deserialize;
 
 use super::plan::{Containers, LogsPlan, Pods};
 use crate::multi::direct::answer::{self, Page};
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query};
 use crate::multi::direct::path_name::is_name;
+use crate::multi::fault::Fault;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -108,7 +108,7 @@ struct Terminated {
 }
 
 /// The pods of a plan.
-pub(super) async fn of(plan: &LogsPlan, member: &Member, namespace: &str) -> Result<Vec<Pod>, MemberFailure> {
+pub(super) async fn of(plan: &LogsPlan, member: &Member, namespace: &str) -> Result<Vec<Pod>, Fault> {
     let path = format!("/api/v1/namespaces/{namespace}/pods");
     match &plan.pods {
         Pods::Named(name) => match named(member, namespace, name).await {
@@ -116,10 +116,11 @@ pub(super) async fn of(plan: &LogsPlan, member: &Member, namespace: &str) -> Res
                 pod.metadata.name.clone_from(name);
                 Ok(vec![pod])
             }
-            Err(MemberFailure::Server { code: 404, message, .. }) => Err(MemberFailure::Said(format!(
-                // kubectl uses this text only for logs.
-                "error: error from server (NotFound): {message} in namespace {namespace:?}"
-            ))),
+            Err(Fault::Server { code: 404, message, .. }) => Err(Fault::Said {
+                // kubectl uses this text for logs only.
+                words: format!("error from server (NotFound): {message} in namespace {namespace:?}"),
+                cause: "not found",
+            }),
             Err(failure) => Err(failure),
         },
         Pods::Selected(selector) => {
@@ -131,17 +132,14 @@ pub(super) async fn of(plan: &LogsPlan, member: &Member, namespace: &str) -> Res
     }
 }
 
-pub(super) async fn named(member: &Member, namespace: &str, name: &str) -> Result<Pod, MemberFailure> {
+pub(super) async fn named(member: &Member, namespace: &str, name: &str) -> Result<Pod, Fault> {
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
     answer::object(&member.get(&path, "application/json").await?, "Pod")
 }
 
 impl Pod {
     /// The containers whose logs are printed, and kubectl's remark about the selection.
-    pub(super) fn containers(
-        &self,
-        wanted: &Containers,
-    ) -> Result<(Vec<String>, Option<String>), MemberFailure> {
+    pub(super) fn containers(&self, wanted: &Containers) -> Result<(Vec<String>, Option<String>), Fault> {
         let Spec { init_containers, containers, ephemeral_containers, .. } = &self.spec;
         let mut all = init_containers.iter().chain(containers).chain(ephemeral_containers);
         let mut remark = None;
@@ -167,10 +165,7 @@ impl Pod {
             return Ok((vec![name], remark));
         }
         let pod = &self.metadata.name;
-        Err(MemberFailure::Said(format!(
-            "error: container {name} is not valid for pod {pod} out of: {}",
-            self.names()
-        )))
+        Err(Fault::said(format!("container {name} is not valid for pod {pod} out of: {}", self.names())))
     }
 
     /// The id of a running container; a new id under the same name means a restart.
@@ -228,7 +223,7 @@ mod tests {
         assert_eq!(preset.containers(&Containers::Default).unwrap(), (vec!["b".to_owned()], None));
         assert_eq!(pod("{}").containers(&Containers::All).unwrap().0, ["i", "a", "b"]);
         let failure = pod("{}").containers(&Containers::Named("z".to_owned())).unwrap_err();
-        assert_eq!(failure.to_string(), "error: container z is not valid for pod p out of: a, b, i (init)");
+        assert_eq!(failure.to_string(), "container z is not valid for pod p out of: a, b, i (init)");
     }
 
     #[test]

@@ -7,10 +7,10 @@ use std::ops::ControlFlow;
 use tokio::sync::mpsc::{self, Sender};
 
 use crate::cluster::cluster_id::ClusterId;
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::lasting::Of;
 use crate::multi::direct::task::{Merge, Task};
 use crate::multi::direct::text::Text;
+use crate::multi::fault::Fault;
 use crate::multi::ordered_output::{Abort, Sink};
 
 /// A message from the logs of one member.
@@ -21,7 +21,7 @@ pub(super) enum Said {
     Last(Vec<u8>),
     Remark(String),
     /// One of the logs failed.
-    Failed(MemberFailure),
+    Failed(Fault),
 }
 
 /// Prints a remark for a member that has just become Ready.
@@ -38,9 +38,9 @@ pub(super) async fn in_order<S, F>(
     beside: usize,
     read: impl Fn(S, Sender<Said>) -> F,
     sender: &Sender<Said>,
-) -> Result<(), MemberFailure>
+) -> Result<(), Fault>
 where
-    F: Future<Output = Result<(), MemberFailure>> + Send + 'static,
+    F: Future<Output = Result<(), Fault>> + Send + 'static,
 {
     let begin = |stream: S| {
         let (sender, said) = mpsc::channel(1);
@@ -54,7 +54,7 @@ where
                 return Ok(());
             }
         }
-        (&mut log.0).await.unwrap_or_else(|_| Err(MemberFailure::died()))?;
+        (&mut log.0).await.unwrap_or_else(|_| Err(Fault::died()))?;
         running.extend(waiting.next().map(begin));
     }
     Ok(())

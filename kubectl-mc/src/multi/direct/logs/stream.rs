@@ -8,8 +8,8 @@ use super::lines::{Cutter, without_time};
 use super::options::{LogOptions, Since};
 use super::pods;
 use super::said::Said;
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query, next_data};
+use crate::multi::fault::Fault;
 use crate::multi::pause::Pause;
 
 /// The location of the log, and its options.
@@ -58,7 +58,7 @@ fn end_line(to: &mut Vec<u8>) {
 
 impl LogStream {
     /// Reads the current log, with the server's timestamps if they are wanted.
-    pub(super) async fn read(&self, timestamps: bool, sender: &Sender<Said>) -> Result<(), MemberFailure> {
+    pub(super) async fn read(&self, timestamps: bool, sender: &Sender<Said>) -> Result<(), Fault> {
         let query = self.query(timestamps, None);
         let mut body = self.member.open(&self.path(&query), "*/*").await?.into_body();
         let mut cutter = Cutter::default();
@@ -72,14 +72,9 @@ impl LogStream {
         Ok(())
     }
 
-    /// Follows the log until the container ends. It always requests timestamps, because they are
-    /// the position from which to resume, including the position where another log of the same
-    /// cutter ended.
-    pub(super) async fn follow(
-        &self,
-        cutter: &mut Cutter,
-        sender: &Sender<Said>,
-    ) -> Result<(), MemberFailure> {
+    /// Follows the log until the container ends. It always requests timestamps, because they are the position
+    /// to resume from, also where another log of the same cutter ended.
+    pub(super) async fn follow(&self, cutter: &mut Cutter, sender: &Sender<Said>) -> Result<(), Fault> {
         let mut since = cutter.resume();
         let mut pause = Pause::default();
         // `None` until the log was opened once.
@@ -125,7 +120,7 @@ impl LogStream {
         sender: &Sender<Said>,
         lost: &mut Option<bool>,
         pause: &mut Pause,
-    ) -> Result<(), MemberFailure> {
+    ) -> Result<(), Fault> {
         let mut body = self.member.open(&self.path(query), "*/*").await?.into_body();
         if lost.replace(false) == Some(true) {
             self.remark(sender, "the log continues").await;
@@ -157,7 +152,7 @@ impl LogStream {
     }
 
     /// Whether the same container still runs in a pod that is not being deleted.
-    async fn still_runs(&self) -> Result<bool, MemberFailure> {
+    async fn still_runs(&self) -> Result<bool, Fault> {
         let pod = pods::named(&self.member, &self.namespace, &self.pod).await?;
         let same = self.id.is_some() && pod.running(&self.container) == self.id.as_deref();
         Ok(same && pod.metadata.deletion_timestamp.is_none())

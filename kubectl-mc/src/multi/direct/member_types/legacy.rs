@@ -7,9 +7,9 @@ use tokio::task::JoinSet;
 
 use crate::multi::direct::answer;
 use crate::multi::direct::discovery::{ApiResource, Discovery};
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
 use crate::multi::direct::path_name::is_name;
+use crate::multi::fault::Fault;
 
 /// The response to `/api` (versions) and to `/apis` (groups).
 #[derive(Debug, Deserialize)]
@@ -57,7 +57,7 @@ struct Type {
 }
 
 /// Requests the documents of all groups. An unavailable group is omitted, as in kubectl.
-pub(super) async fn ask(member: &Member, core: &[u8], groups: &[u8]) -> Result<Discovery, MemberFailure> {
+pub(super) async fn ask(member: &Member, core: &[u8], groups: &[u8]) -> Result<Discovery, Fault> {
     let versions = versions(core, groups)?;
     let mut asked = JoinSet::new();
     let mut types: Vec<Vec<ApiResource>> = versions.iter().map(|_| Vec::new()).collect();
@@ -78,14 +78,14 @@ pub(super) async fn ask(member: &Member, core: &[u8], groups: &[u8]) -> Result<D
     Ok(types.into_iter().flatten().collect())
 }
 
-type Answer = (usize, String, String, Result<Bytes, MemberFailure>);
+type Answer = (usize, String, String, Result<Bytes, Fault>);
 
 fn take(
     answer: Option<Result<Answer, tokio::task::JoinError>>,
     types: &mut [Vec<ApiResource>],
-) -> Result<(), MemberFailure> {
+) -> Result<(), Fault> {
     let Some(answer) = answer else { return Ok(()) };
-    let (at, group, version, body) = answer.map_err(|_| MemberFailure::died())?;
+    let (at, group, version, body) = answer.map_err(|_| Fault::died())?;
     match body {
         Ok(body) => types[at] = of_version(&group, &version, &body)?,
         Err(failure) if group.is_empty() => return Err(failure),
@@ -95,7 +95,7 @@ fn take(
 }
 
 /// All groups and versions in the order of discovery, with the preferred version of each group first.
-fn versions(core: &[u8], groups: &[u8]) -> Result<Vec<(String, String)>, MemberFailure> {
+fn versions(core: &[u8], groups: &[u8]) -> Result<Vec<(String, String)>, Fault> {
     let (core, groups): (Root, Root) =
         (answer::object(core, "APIVersions")?, answer::object(groups, "APIGroupList")?);
     let mut all: Vec<_> = core.versions.into_iter().map(|version| (String::new(), version)).collect();
@@ -113,7 +113,7 @@ fn versions(core: &[u8], groups: &[u8]) -> Result<Vec<(String, String)>, MemberF
     Ok(all)
 }
 
-fn of_version(group: &str, version: &str, body: &[u8]) -> Result<Vec<ApiResource>, MemberFailure> {
+fn of_version(group: &str, version: &str, body: &[u8]) -> Result<Vec<ApiResource>, Fault> {
     let types: Types = answer::object(body, "APIResourceList")?;
     // A subresource such as `pods/log` is not a type.
     let types = types.resources.into_iter().filter(|of| !of.name.contains('/'));

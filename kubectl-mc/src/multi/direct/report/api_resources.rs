@@ -7,10 +7,10 @@ use super::cluster_report::Report;
 use crate::argv::Scanned;
 use crate::multi::direct::answer::parse;
 use crate::multi::direct::discovery::{ApiResource, Document, Store};
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 use crate::multi::direct::member::Member;
 use crate::multi::direct::member_types;
+use crate::multi::fault::Fault;
 use crate::server_text::escaped;
 use crate::tabwriter::TabWriter;
 
@@ -127,15 +127,11 @@ impl ApiResourcesPlan {
     }
 }
 
-pub(super) async fn report(
-    plan: &ApiResourcesPlan,
-    member: &Member,
-    store: &Store,
-) -> Result<Report, MemberFailure> {
+pub(super) async fn report(plan: &ApiResourcesPlan, member: &Member, store: &Store) -> Result<Report, Fault> {
     let (core, groups) = member_types::documents(member).await?;
     let documents = [parse::<Document>(&core)?, parse::<Document>(&groups)?];
     if documents.iter().any(|document| !document.is_aggregated() || document.has_stale()) {
-        return Err(MemberFailure::Said("error: discovery of a group failed".to_owned()));
+        return Err(Fault::said("discovery of a group failed".to_owned()));
     }
     let types = [&core, &groups].map(|body| parse::<Document>(body).map(Document::resources));
     let [core_types, group_types] = types;

@@ -8,10 +8,10 @@ use super::cluster_report::Report;
 use crate::argv::Scanned;
 use crate::cluster::hop::Hop;
 use crate::multi::direct::discovery::{self, ApiResource, Store};
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 use crate::multi::direct::member::Member;
 use crate::multi::direct::member_types;
+use crate::multi::fault::Fault;
 use crate::server_text::ServerText;
 
 /// A question.
@@ -54,7 +54,7 @@ impl CanIPlan {
     }
 }
 
-pub(super) async fn report(plan: &CanIPlan, member: &Member, store: &Store) -> Result<Report, MemberFailure> {
+pub(super) async fn report(plan: &CanIPlan, member: &Member, store: &Store) -> Result<Report, Fault> {
     let mut report = Report::default();
     let spec = match &plan.object {
         Object::Url(path) => json!({"nonResourceAttributes": {"verb": plan.verb, "path": path}}),
@@ -93,20 +93,17 @@ pub(super) async fn report(plan: &CanIPlan, member: &Member, store: &Store) -> R
     Ok(report)
 }
 
-async fn resource(word: &str, member: &Member, store: &Store) -> Result<Option<ApiResource>, MemberFailure> {
+async fn resource(word: &str, member: &Member, store: &Store) -> Result<Option<ApiResource>, Fault> {
     match discovery::everywhere(word) {
         Some(resource) => Ok(Some(resource)),
         None => member_types::resolve(word, member, store).await,
     }
 }
 
-/// Sends the review. If the host refuses it, kubectl takes over, and the message suggests a command
-/// that needs no review.
-async fn ask(member: &Member, review: &Value) -> Result<Answer, MemberFailure> {
+/// Sends the review. If the host refuses it, kubectl takes over, and names a command that needs no review.
+async fn ask(member: &Member, review: &Value) -> Result<Answer, Fault> {
     member.review(REVIEWS, review).await.map_err(|failure| match failure {
-        MemberFailure::Refused(refusal) if refusal.hop == Hop::HostAuthorization => {
-            MemberFailure::Said(refusal.to_string())
-        }
+        Fault::Refused(refusal) if refusal.hop == Hop::HostAuthorization => Fault::said(refusal.to_string()),
         failure => failure,
     })
 }

@@ -9,9 +9,9 @@ use super::cluster_report::Report;
 use super::quantity::Quantity;
 use crate::argv::Scanned;
 use crate::multi::direct::answer;
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 use crate::multi::direct::member::{Member, Query};
+use crate::multi::fault::Fault;
 use crate::server_text::ServerText;
 use crate::tabwriter::TabWriter;
 
@@ -96,18 +96,18 @@ impl TopPodPlan {
     }
 }
 
-pub(super) async fn report(plan: &TopPodPlan, member: &Member) -> Result<Report, MemberFailure> {
+pub(super) async fn report(plan: &TopPodPlan, member: &Member) -> Result<Report, Fault> {
     let body = member.get(&plan.path(member), "application/json").await?;
     let pods = match &plan.name {
         Some(_) => vec![answer::object::<PodMetrics>(&body, "PodMetrics")?],
         None => answer::list(&body)?.items,
     };
     if pods.is_empty() {
-        return Err(MemberFailure::Said("error: metrics not available yet".to_owned()));
+        return Err(Fault::said("metrics not available yet".to_owned()));
     }
-    let lines = plan.print(pods).ok_or_else(|| {
-        MemberFailure::Unreadable("the metrics hold an amount that is not a quantity".into())
-    })?;
+    let lines = plan
+        .print(pods)
+        .ok_or_else(|| Fault::Unreadable("the metrics hold an amount that is not a quantity".into()))?;
     Ok(Report { lines, ..Report::default() })
 }
 

@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use tokio::time::Instant;
 
 use super::Told;
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::lasting::Of;
 use crate::multi::direct::member::Member;
 use crate::multi::direct::server_table::{Shown, TableLines};
 use crate::multi::direct::task::{Merge, Task};
 use crate::multi::direct::text::Text;
+use crate::multi::fault::Fault;
 use crate::multi::ordered_output::{HELD, Sink};
 use crate::tabwriter::TabWriter;
 
@@ -42,7 +42,7 @@ impl<'a, 't> Screen<'a, 't> {
         }
     }
 
-    pub(super) fn failed(&mut self, member: &Member, failure: &MemberFailure) {
+    pub(super) fn failed(&mut self, member: &Member, failure: &Fault) {
         self.text.failed(&member.name, failure);
     }
 

@@ -11,8 +11,8 @@ use super::super::said::Said;
 use super::super::stream::LogStream;
 use super::line::{Origin, Tail, TailLines};
 use super::slots::Slots;
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
+use crate::multi::fault::Fault;
 
 /// The matching logs of a pod.
 pub(super) fn streams_of<'a>(
@@ -74,7 +74,7 @@ impl ContainerLog {
             let _ = sender.send(Said::Remark(format!("+ {title}"))).await;
             match self.stream.follow(&mut cutter, sender).await {
                 // The pod is gone, or the container is about to restart.
-                Ok(()) | Err(MemberFailure::Server { code: 400 | 404, .. }) => {
+                Ok(()) | Err(Fault::Server { code: 400 | 404, .. }) => {
                     let _ = sender.send(Said::Remark(format!("- {title}"))).await;
                 }
                 Err(failure) => drop(sender.send(Said::Failed(failure)).await),

@@ -13,8 +13,8 @@ use super::container_log::{ContainerLog, streams_of};
 use super::line::Tail;
 use super::pod_watch::{PodEvent, PodWatch};
 use super::slots::Slots;
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
+use crate::multi::fault::Fault;
 
 /// Follows the logs until standard output is closed, or the pods cannot be watched.
 pub(super) async fn member(
@@ -22,7 +22,7 @@ pub(super) async fn member(
     member: Member,
     is_late: bool,
     sender: &Sender<Said>,
-) -> Result<(), MemberFailure> {
+) -> Result<(), Fault> {
     let first_place = member.place.saturating_mul(tail.streams());
     let (events_of, mut events) = mpsc::channel(AHEAD);
     let mut watches = JoinSet::new();
@@ -102,7 +102,7 @@ struct Container {
 }
 
 impl Logs<'_> {
-    async fn take(&mut self, at: usize, event: PodEvent) -> Result<(), MemberFailure> {
+    async fn take(&mut self, at: usize, event: PodEvent) -> Result<(), Fault> {
         match event {
             PodEvent::Listed(pods) if self.unlisted.remove(&at) => {
                 self.first.extend(pods.into_iter().map(|pod| (at, pod)));
@@ -128,7 +128,7 @@ impl Logs<'_> {
     }
 
     /// Follows the logs that exist at the start, unless there are too many.
-    async fn begin(&mut self) -> Result<(), MemberFailure> {
+    async fn begin(&mut self) -> Result<(), Fault> {
         let pods = std::mem::take(&mut self.first);
         let running = |pod: &Pod| {
             let streams = streams_of(&self.tail, &self.member, pod);
@@ -136,8 +136,8 @@ impl Logs<'_> {
         };
         let (count, most) = (pods.iter().map(|(_, pod)| running(pod)).sum::<usize>(), self.tail.plan.most);
         if count > most {
-            return Err(MemberFailure::Said(format!(
-                "error: {count} logs match, but at most {most} are followed at a time: match fewer pods, or use \
+            return Err(Fault::said(format!(
+                "{count} logs match, but at most {most} are followed at a time: match fewer pods, or use \
                  --max-log-requests={count}"
             )));
         }

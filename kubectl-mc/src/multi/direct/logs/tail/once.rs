@@ -9,15 +9,11 @@ use super::super::stream::LogStream;
 use super::container_log::streams_of;
 use super::line::Tail;
 use super::pod_watch::PodWatch;
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
+use crate::multi::fault::Fault;
 
 /// Reads the logs. The error of one log is printed immediately, and the other logs are still read.
-pub(super) async fn read(
-    tail: &Arc<Tail>,
-    member: &Member,
-    sender: &Sender<Said>,
-) -> Result<(), MemberFailure> {
+pub(super) async fn read(tail: &Arc<Tail>, member: &Member, sender: &Sender<Said>) -> Result<(), Fault> {
     let mut streams = Vec::new();
     for namespace in &tail.plan.namespaces(member.namespace(None)) {
         let (pods, _) = PodWatch { tail, member, namespace: namespace.as_deref() }.list().await?;

@@ -7,11 +7,11 @@ use tokio::sync::mpsc::Sender;
 use super::super::pods::Pod;
 use super::line::Tail;
 use crate::multi::direct::answer::{self, ListMeta, Page, parse};
-use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query};
 use crate::multi::direct::pages::Pages;
 use crate::multi::direct::path_name::is_name;
 use crate::multi::direct::watch_request::{Gap, WatchRequest, parse_event};
+use crate::multi::fault::Fault;
 use crate::multi::pause::Pause;
 
 /// A change of the pods.
@@ -37,7 +37,7 @@ struct Bookmark {
 
 impl PodWatch<'_> {
     /// All matching pods, and the version of the list.
-    pub(super) async fn list(&self) -> Result<(Vec<Pod>, String), MemberFailure> {
+    pub(super) async fn list(&self) -> Result<(Vec<Pod>, String), Fault> {
         let mut pods = Vec::new();
         let mut pages = Pages::default();
         loop {
@@ -53,7 +53,7 @@ impl PodWatch<'_> {
 
     /// Reports the pods until the receiver is gone. The first list is retried only for a cluster that is
     /// `late`.
-    pub(super) async fn follow(&self, is_late: bool, sender: &Sender<PodEvent>) -> Result<(), MemberFailure> {
+    pub(super) async fn follow(&self, is_late: bool, sender: &Sender<PodEvent>) -> Result<(), Fault> {
         let mut pause = Pause::default();
         let mut is_first = !is_late;
         while !sender.is_closed() {
@@ -80,7 +80,7 @@ impl PodWatch<'_> {
         mut version: String,
         pause: &mut Pause,
         sender: &Sender<PodEvent>,
-    ) -> Result<(), MemberFailure> {
+    ) -> Result<(), Fault> {
         let mut is_lost = false;
         while !sender.is_closed() {
             let began = version.clone();

@@ -99,6 +99,15 @@ pub mod members {
     pub mod waiter_limit;
 }
 
+/// The documents of the fleet view: lists, watches and tables of members, renamed and merged.
+pub mod fleet {
+    pub mod cells;
+    pub mod items;
+    pub mod renamed;
+    pub mod renamer;
+    pub mod vector;
+}
+
 /// The path of one request: [`request::handler`] finds its user and whether the host allows it, bounds its duration,
 /// forwards it to the member, and records and reports the outcome.
 pub mod request {

@@ -150,6 +150,7 @@ async fn respond(
 
     let (group, name, path) = match &info.route {
         Route::Proxy(group, name, path) => (*group, name, path),
+        Route::Fleet(_) => return Err(not_found(&request)),
         Route::Clusters(name) => {
             let identity = authorized.revalidated(services, due, None, record).into_identity();
             let viewer = Viewer { authorizer: services.authorizer.clone(), identity, caller: user };
@@ -210,6 +211,7 @@ fn public(services: &Services, route: &Route, headers: &HeaderMap) -> Option<Res
         | Route::Debug(_)
         | Route::Clusters(_)
         | Route::Proxy(..)
+        | Route::Fleet(_)
         | Route::Attach(_)
         | Route::HubObjects(_) => None,
     }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::endpoints::clusters::Error as Clusters;
 use crate::head::headers;
 use crate::head::request_info::Error as RequestInfo;
+use crate::head::request_info::fleet::Error as FleetRoute;
 use crate::identity::authentication::Error as Authentication;
 use crate::identity::authorization::{Denied, Error as Authorization};
 use crate::identity::impersonation::{Error as Impersonation, member};
@@ -135,6 +136,7 @@ impl Shape {
             Error::Head(_) => {
                 Self::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "RequestHeaderFieldsTooLarge")
             }
+            Error::RequestInfo(RequestInfo::Fleet(error)) => Self::of_fleet_route(error),
             Error::RequestInfo(_) | Error::Deadline(_) | Error::Loop(_) => Self::BAD_REQUEST,
             Error::Origin(_) => Self::FORBIDDEN,
             Error::Authentication(Authentication::TooManyReviews) | Error::Limits(_) => Self::TOO_MANY,
@@ -212,6 +214,19 @@ impl Shape {
             Attach::Handshake(_) => Self::BAD_REQUEST,
             Attach::Refused(Refused::Held(_)) => Self::new(StatusCode::CONFLICT, "AlreadyExists"),
             Attach::Refused(Refused::Full(_) | Refused::TooOften(_)) => Self::TOO_MANY,
+        }
+    }
+
+    fn of_fleet_route(error: &FleetRoute) -> Self {
+        match error {
+            FleetRoute::NotFound(_) => Self::NOT_FOUND,
+            FleetRoute::NotAllowed(_) => Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
+            FleetRoute::ForeignVersion(..) => Self::new(StatusCode::GONE, "Expired"),
+            FleetRoute::Path(_)
+            | FleetRoute::Legacy
+            | FleetRoute::TwoMembers(..)
+            | FleetRoute::Unqualified
+            | FleetRoute::Selector(..) => Self::BAD_REQUEST,
         }
     }
 

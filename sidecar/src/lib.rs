@@ -99,10 +99,12 @@ pub mod members {
     pub mod waiter_limit;
 }
 
-/// The documents of the fleet view: lists, watches and tables of members, renamed and merged.
+/// The fleet view: what its requests and members' answers hold, and how they are renamed and merged.
 pub mod fleet {
+    pub mod bodies;
     pub mod cells;
     pub mod items;
+    mod protobuf;
     pub mod renamed;
     pub mod renamer;
     pub mod vector;

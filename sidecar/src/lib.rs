@@ -103,6 +103,7 @@ pub mod members {
 pub mod fleet {
     pub mod bodies;
     pub mod cells;
+    pub mod documents;
     pub mod items;
     mod protobuf;
     pub mod renamed;
@@ -119,6 +120,7 @@ pub mod request {
     pub mod cors;
     pub mod debug;
     pub mod error;
+    pub mod fleet;
     pub mod flow;
     pub mod guarded;
     pub mod handler;

@@ -109,6 +109,11 @@ impl Items {
         Ok(())
     }
 
+    /// How many bytes are held.
+    pub fn held(&self) -> usize {
+        self.item.capacity() + self.outer.capacity()
+    }
+
     /// The fields before the items.
     pub fn before_items(&self) -> Option<serde_json::Value> {
         let mut text = self.outer.clone();

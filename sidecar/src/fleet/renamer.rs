@@ -8,6 +8,7 @@ use kubectl_mc_api::fleet::names;
 use kubectl_mc_api::fleet::references::{self, Type};
 use serde_json::{Value, json};
 
+use super::bodies::{MAX_VALUES, values_are_at_most};
 use super::cells::Columns;
 use super::items::{Error, Items};
 
@@ -28,10 +29,14 @@ pub struct Renamer {
 pub struct Shown {
     columns: Arc<OnceLock<Columns>>,
     /// Whether a column names the member.
-    pub with_cluster: bool,
+    with_cluster: bool,
 }
 
 impl Shown {
+    pub fn new(with_cluster: bool) -> Self {
+        Self { columns: Arc::default(), with_cluster }
+    }
+
     /// The definitions for the client, once there is a Table.
     pub fn definitions(&self) -> Option<Value> {
         Some(self.columns.get()?.definitions(self.with_cluster))
@@ -44,6 +49,8 @@ pub struct Event {
     pub kind: Kind,
     /// The resource version on the member.
     pub version: Option<u64>,
+    /// Kind and apiVersion of the object.
+    pub of: Option<(String, String)>,
     /// The event as a line for the client.
     pub line: Vec<u8>,
 }
@@ -74,7 +81,7 @@ impl Renamer {
                 self.learn(&before);
             }
         }
-        let mut element: Value = serde_json::from_slice(element).map_err(|_| Error::NotAList)?;
+        let mut element = parse(element, Error::NotAList)?;
         self.rename_element(&mut element)?;
         Ok(element.to_string().into_bytes())
     }
@@ -94,7 +101,7 @@ impl Renamer {
 
     /// A complete document: an object, a list, a Table or a Status.
     pub fn document(&mut self, bytes: &[u8]) -> Result<Vec<u8>, Error> {
-        let mut document: Value = serde_json::from_slice(bytes).map_err(|_| Error::Early)?;
+        let mut document = parse(bytes, Error::Early)?;
         if is_status(&document) {
             return Ok(bytes.to_vec());
         }
@@ -104,7 +111,7 @@ impl Renamer {
 
     /// An event of a watch, from its line.
     pub fn event(&mut self, line: &[u8]) -> Result<Event, Error> {
-        let mut event: Value = serde_json::from_slice(line).map_err(|_| Error::Early)?;
+        let mut event = parse(line, Error::Early)?;
         let kind = match event.get("type").and_then(Value::as_str) {
             Some("ADDED" | "MODIFIED" | "DELETED") => Kind::Change,
             Some("BOOKMARK") => Kind::Bookmark,
@@ -116,12 +123,14 @@ impl Renamer {
         };
         let version = event.pointer("/object/metadata/resourceVersion").and_then(Value::as_str);
         let version = version.and_then(|version| version.parse().ok());
+        let text = |pointer| Some(event.pointer(pointer)?.as_str()?.to_owned());
+        let of = text("/object/kind").zip(text("/object/apiVersion"));
         if let Some(object) = event.get_mut("object").filter(|object| !is_status(object)) {
             self.rename_document(object)?;
         }
         let mut line = event.to_string().into_bytes();
         line.push(b'\n');
-        Ok(Event { kind, version, line })
+        Ok(Event { kind, version, of, line })
     }
 
     fn rename_document(&mut self, document: &mut Value) -> Result<(), Error> {
@@ -173,6 +182,14 @@ impl Renamer {
         // A Table whose columns are unknown is still one.
         self.columns.get_or_insert_default();
     }
+}
+
+/// The values of a JSON text take much more memory than the text, so they are bounded as in a caller's body.
+fn parse(text: &[u8], otherwise: Error) -> Result<Value, Error> {
+    if !values_are_at_most(MAX_VALUES, text) {
+        return Err(Error::TooLarge);
+    }
+    serde_json::from_slice(text).map_err(|_| otherwise)
 }
 
 fn is_table(document: &Value) -> bool {

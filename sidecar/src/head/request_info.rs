@@ -4,6 +4,7 @@
 //! entry paths: the host's aggregator sends a decoded path, and direct callers a raw one. A path is refused
 //! if the two could be read differently in the part that is parsed here.
 
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Version, header};
 use kubectl_mc_api::{ClusterName, InvalidClusterName, Origin, path};
 
@@ -133,14 +134,27 @@ impl RequestInfo {
         check(request)?;
         match fleet::route(rest, request.method(), request.uri().query())? {
             fleet::Target::Fleet(route) => Ok((Self::routed(request, Route::Fleet(Box::new(route)))?, None)),
-            fleet::Target::Member(member, target) => {
-                let mut parts = std::mem::take(request.uri_mut()).into_parts();
-                parts.path_and_query = Some(target);
-                *request.uri_mut() =
-                    parts.try_into().map_err(|_| Error::MemberPath("cannot be sent to a member"))?;
-                Ok((Self::parse(request)?, Some(member)))
-            }
+            fleet::Target::Member(member, target) => Ok((Self::parse_at(request, target)?, Some(member))),
         }
+    }
+
+    /// Parses a request to the fleet view whose member is known from its body as the one to that member.
+    pub fn parse_for_member<B>(
+        request: &mut Request<B>,
+        member: &ClusterName,
+        path: &MemberPath,
+    ) -> Result<Self, Error> {
+        let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
+        let target = format!("{}{}{query}", path::member_root(member), path.as_str());
+        let target = target.try_into().map_err(|_| Error::MemberPath("cannot be sent to a member"))?;
+        Self::parse_at(request, target)
+    }
+
+    fn parse_at<B>(request: &mut Request<B>, target: PathAndQuery) -> Result<Self, Error> {
+        let mut parts = std::mem::take(request.uri_mut()).into_parts();
+        parts.path_and_query = Some(target);
+        *request.uri_mut() = parts.try_into().map_err(|_| Error::MemberPath("cannot be sent to a member"))?;
+        Self::parse(request)
     }
 
     fn routed<B>(request: &Request<B>, route: Route) -> Result<Self, Error> {
@@ -190,6 +204,7 @@ impl RequestInfo {
             {
                 Verb::Get
             }
+            Route::Fleet(fleet) if self.verb == Verb::Create && fleet.path.is_self_review() => Verb::Get,
             _ => self.verb,
         }
     }

@@ -265,7 +265,7 @@ impl Attributes {
     fn of(info: &RequestInfo) -> impl Iterator<Item = Self> {
         let (first, second) = match &info.route {
             Route::Proxy(group, cluster, _) => Self::subresource(info, *group, cluster, "proxy"),
-            Route::Fleet(_) => (Self::fleet(info.verb), None),
+            Route::Fleet(_) => (Self::fleet(info.authorized_verb()), None),
             Route::Attach(cluster) => Self::subresource(info, Origin::MemberCluster, cluster, "attach"),
             Route::Clusters(cluster) => {
                 let cluster = cluster.as_ref().or(info.selected.as_ref());

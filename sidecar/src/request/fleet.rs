@@ -34,6 +34,7 @@ mod one_member;
 mod review;
 mod stream;
 mod watch;
+mod web_socket;
 
 pub use one_member::OneMember;
 
@@ -89,11 +90,12 @@ impl Fleet {
 pub async fn respond(
     services: &Services,
     route: &FleetRoute,
-    request: Request<Upload>,
+    mut request: Request<Upload>,
     authorized: Authorized,
     (user, due): (Caller, Option<Instant>),
     record: &Record,
 ) -> Result<Response<Body>, RequestError> {
+    let web_socket = web_socket::asked(&mut request);
     let fleet = services.fleet.as_ref().ok_or(Error::Off)?;
     let permit = match route.question {
         // Bounded by the number of its watches at members.
@@ -123,7 +125,10 @@ pub async fn respond(
         Read { route: route.clone(), query, headers: parts.headers, members, asker, record: record.clone() };
     match route.question {
         Question::List => Box::pin(list::respond(read)).await,
-        Question::Watch => Box::pin(watch::respond(read, &fleet.watches)).await,
+        Question::Watch => {
+            let response = Box::pin(watch::respond(read, &fleet.watches)).await?;
+            Ok(web_socket::switch(response, web_socket, services, record))
+        }
         Question::Object => Box::pin(object::respond(read)).await,
         Question::Document => Box::pin(document::respond(read)).await,
         Question::Body => match parts.extensions.get::<review::Unnamed>() {
@@ -138,11 +143,16 @@ pub async fn respond(
 pub fn understood(
     services: &Services,
     request: &mut Request<Upload>,
+    record: &Record,
 ) -> Result<(RequestInfo, Option<Box<OneMember>>), RequestError> {
     if services.fleet.is_none() {
         return Ok((RequestInfo::parse(request)?, None));
     }
+    let asks_to_switch = web_socket::take(request)?;
     let (info, member) = RequestInfo::parse_with_fleet(request)?;
+    if asks_to_switch {
+        record.asks_to_switch();
+    }
     let view = member.map(|member| OneMember::new(member, &info, request)).transpose()?;
     Ok((info, view.map(Box::new)))
 }
@@ -194,11 +204,16 @@ pub async fn renamed_body(
 
 /// Renames the answer of one member.
 pub fn renamed_answer(
+    services: &Services,
     view: Option<Box<OneMember>>,
     response: Response<Body>,
+    record: &Record,
 ) -> Result<Response<Body>, RequestError> {
     match view {
-        Some(view) => view.answer(response),
+        Some(mut view) => {
+            let web_socket = view.web_socket.take();
+            Ok(web_socket::switch(view.answer(response)?, web_socket, services, record))
+        }
         None => Ok(response),
     }
 }
@@ -230,8 +245,6 @@ pub enum Error {
     Expired,
     #[error("member {0} sent an answer that the fleet view cannot use: {1}")]
     Malformed(ClusterName, items::Error),
-    #[error("{0}")]
-    Parameter(&'static str),
 }
 
 fn list_of(members: &[ClusterName]) -> String {

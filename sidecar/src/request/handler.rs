@@ -123,7 +123,7 @@ async fn respond(
     record: &Record,
 ) -> Result<Response<Body>, Error> {
     head?;
-    let (mut info, mut view) = fleet::understood(services, &mut request)?;
+    let (mut info, mut view) = fleet::understood(services, &mut request, record)?;
     record.understood(&info);
     if !services.documents.load().has_group(info.group()) {
         return Err(not_found(&request));
@@ -199,7 +199,7 @@ async fn respond(
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         redirect::clean(&mut response, group, name, path, by)?;
     }
-    fleet::renamed_answer(view, response)
+    fleet::renamed_answer(services, view, response, record)
 }
 
 /// Admits a request without a natural end, or refuses it at once.

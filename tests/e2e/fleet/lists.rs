@@ -10,11 +10,8 @@ fn list_has_the_objects_of_all_members() -> Result<()> {
     let view = View::new("fleet-list", &["m1", "m2", "m3"])?;
     view.config_maps("a")?;
     let kubectl = view.kubectl()?;
-    let list: Value = serde_json::from_str(&kubectl.ok(&[
-        "get",
-        "--raw",
-        &raw(&view, "/api/v1/configmaps?labelSelector=test%3Da"),
-    ])?)?;
+    let list: Value =
+        serde_json::from_str(&kubectl.ok(&["get", "--raw", "/api/v1/configmaps?labelSelector=test%3Da"])?)?;
     let found: Vec<_> = list["items"]
         .as_array()
         .context("no items")?
@@ -89,9 +86,4 @@ fn discovery_and_schemas_are_served() -> Result<()> {
     ensure!(versions.lines().any(|line| line == "apps/v1"), "{versions}");
     kubectl.ok(&["version"])?;
     Ok(())
-}
-
-/// A path of the view, as kubectl's `--raw` wants it.
-pub(super) fn raw(_view: &View, path: &str) -> String {
-    format!("{}/*/proxy{path}", kubectl_mc_api::path::CLUSTERS_PATH)
 }

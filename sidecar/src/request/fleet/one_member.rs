@@ -6,6 +6,7 @@ use http::{Method, Request, Response, StatusCode, header};
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::fleet::references::Type;
 
+use super::web_socket::{self, Asked};
 use super::{Error, negotiated};
 use crate::fleet::bodies;
 use crate::fleet::renamed::{Lines, Renamed, Shape};
@@ -24,6 +25,8 @@ pub struct OneMember {
     answer: Answer,
     /// The body, if it was read to find the member.
     body: Option<bodies::Body>,
+    /// The connection of a client that watches by WebSocket.
+    pub(super) web_socket: Option<Asked>,
 }
 
 /// What a member answers.
@@ -41,20 +44,19 @@ impl OneMember {
     ///
     /// # Errors
     ///
-    /// The request asks for a form of answer that is not renamed.
+    /// The target is no member's.
     pub fn new(member: ClusterName, info: &RequestInfo, request: &Request<Upload>) -> Result<Self, Error> {
         let Route::Proxy(_, _, path) = &info.route else { return Err(Error::Unnamed) };
         let requested = path.object(request.method(), request.uri().query());
         let (verb, object) = requested.unwrap_or_else(|| (Verb::None, RequestedObject::default()));
         let is_bytes = path.is_inner_proxy() || object.subresource == "log";
         let answer = match verb {
-            Verb::Watch if info.upgrade.is_some() => return Err(Error::Parameter(WEB_SOCKET)),
             _ if is_bytes || info.upgrade.is_some() => Answer::Bytes,
             Verb::List | Verb::DeleteCollection => Answer::List,
             Verb::Watch => Answer::Watch,
             _ => Answer::Document,
         };
-        Ok(Self { member, of: bodies::object_type(&object), object, answer, body: None })
+        Ok(Self { member, of: bodies::object_type(&object), object, answer, body: None, web_socket: None })
     }
 
     /// With a body that was read to find the member.
@@ -71,6 +73,7 @@ impl OneMember {
         if self.answer == Answer::Bytes {
             return Ok(None);
         }
+        self.web_socket = web_socket::asked(request);
         *request.headers_mut() = negotiated::json_only(request.headers()).ok_or(Error::NotAcceptable)?;
         let body = match self.body.take() {
             Some(body) => body,
@@ -115,6 +118,3 @@ impl OneMember {
         Ok(Response::from_parts(parts, Body::made(Renamed::new(body, shape, renamer))))
     }
 }
-
-const WEB_SOCKET: &str =
-    "the fleet view serves no watch by WebSocket: watch by GET, or use the member's own path";

@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn text_without_a_name_or_a_member_is_not_split() {
-        for text in ["", "_", "m1", "_m1", "default_", "default_M1", "default_m.1", "default_*", "default_-m"] {
+        for text in ["", "_", "m1", "_m1", "default_", "default_M1", "default_m.1", "default_*", "default_-m"]
+        {
             assert_eq!(split(text), None, "{text}");
             assert_eq!(split_from(text, &member("m1")), None, "{text}");
         }
@@ -125,7 +126,9 @@ mod tests {
         let m1 = member("m1");
         assert_eq!(join_version("42", &m1), "m1.42");
         assert_eq!(split_version("m1.42"), Some((m1.clone(), "42")));
-        for (version, on_member) in [("m1.42", Some("42")), ("42", Some("42")), ("m2.42", None), ("", Some(""))] {
+        for (version, on_member) in
+            [("m1.42", Some("42")), ("42", Some("42")), ("m2.42", None), ("", Some(""))]
+        {
             assert_eq!(version_on(version, &m1), on_member, "{version}");
         }
         for any in ["", "0"] {

@@ -4,15 +4,17 @@
 //! On the way to the view each name gets a suffix, whatever it looks like, so an object cannot claim another member.
 //! On the way to a member a name has that member's suffix or none; any other `_` is refused.
 
-use std::borrow::Cow;
-use std::convert::Infallible;
-
 use serde_json::{Map, Value};
 
-use super::names::{self, CLUSTER_ANNOTATION, SEPARATOR};
+use super::names::{self, CLUSTER_ANNOTATION};
 use crate::ClusterName;
 
+mod direction;
 mod table;
+
+use direction::{Direction, ToFleet, ToMember};
+
+pub use direction::Refused;
 
 /// The annotation in which `kubectl apply` keeps the object that it applied, as JSON.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -25,6 +27,9 @@ pub struct Type {
     scope: Scope,
     rules: &'static [table::Rule],
 }
+
+/// The fields of every object that are renamed, beside its own name.
+const METADATA: [&str; 3] = ["metadata.resourceVersion", "metadata.annotations", "metadata.ownerReferences"];
 
 /// Whether an object has a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +47,8 @@ enum Reference {
     Object,
     /// An object without a field for its namespace: the field `name`, if its kind is known to be cluster-scoped.
     Kinded,
+    /// A resource version.
+    Version,
     /// The attributes of an access review: as [`Self::Object`], and the resource can tell that it is cluster-scoped.
     Attributes,
 }
@@ -53,9 +60,22 @@ impl Type {
         Self { is_merged, scope, rules: table::rules(group, resource, subresource) }
     }
 
+    /// The options in the body of a deletion.
+    pub fn delete_options() -> Self {
+        Self { is_merged: true, scope: Scope::Cluster, rules: table::DELETE_OPTIONS }
+    }
+
     /// Whether the names of the objects themselves have a suffix.
     pub fn has_suffixed_name(self) -> bool {
-        self.scope == Scope::Cluster && !self.is_merged
+        self.own_name() == Some("metadata.name")
+    }
+
+    /// The field by which an object itself belongs to a member.
+    fn own_name(self) -> Option<&'static str> {
+        match self.scope {
+            Scope::Namespaced => Some("metadata.namespace"),
+            Scope::Cluster => (!self.is_merged).then_some("metadata.name"),
+        }
     }
 }
 
@@ -90,6 +110,15 @@ pub fn part_to_member(
     rename(part, place, of, &ToMember(member))
 }
 
+/// Whether a value at a place can hold a name that is renamed.
+pub fn holds_names(place: &[&str], of: Type) -> bool {
+    let fields = of.rules.iter().map(|(field, _)| *field);
+    let fields = fields.chain(of.own_name()).chain(METADATA);
+    fields
+        .into_iter()
+        .any(|field| field.split('.').zip(place).all(|(key, token)| key == "[]" || key == *token))
+}
+
 /// The member that the body of a request names, if the request's path names none: by the name of a cluster-scoped
 /// object, or by what an access review asks about.
 pub fn named_member(object: &Value, of: Type) -> Option<ClusterName> {
@@ -108,119 +137,10 @@ pub fn named_member(object: &Value, of: Type) -> Option<ClusterName> {
     })
 }
 
-/// Why an object of the view cannot be sent to a member.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {value:?} {reason}")]
-pub struct Refused {
-    field: String,
-    value: String,
-    reason: String,
-}
-
-/// One direction of the renaming.
-trait Direction {
-    type Error;
-
-    /// Renames a name. A name that is `own` cannot be without its suffix in the view.
-    fn name(&self, name: &str, own: bool, field: &dyn Fn() -> String) -> Result<Option<String>, Self::Error>;
-
-    fn version(&self, version: &str) -> Result<Option<String>, Self::Error>;
-
-    /// Checks the value of a field that refers to an object of an unknown kind, because only a part is sent.
-    fn unknown(&self, value: &Value, field: &dyn Fn() -> String) -> Result<(), Self::Error>;
-
-    /// Removes the annotation of the view.
-    fn annotation(&self, annotations: &mut Map<String, Value>) -> Result<(), Self::Error>;
-}
-
-struct ToFleet<'a>(&'a ClusterName);
-
-impl Direction for ToFleet<'_> {
-    type Error = Infallible;
-
-    fn name(&self, name: &str, _: bool, _: &dyn Fn() -> String) -> Result<Option<String>, Infallible> {
-        Ok(Some(names::join(name, self.0)))
-    }
-
-    fn version(&self, version: &str) -> Result<Option<String>, Infallible> {
-        match names::join_version(version, self.0) {
-            Cow::Owned(version) => Ok(Some(version)),
-            Cow::Borrowed(_) => Ok(None),
-        }
-    }
-
-    fn unknown(&self, _: &Value, _: &dyn Fn() -> String) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn annotation(&self, _: &mut Map<String, Value>) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
-
-struct ToMember<'a>(&'a ClusterName);
-
-impl ToMember<'_> {
-    fn refused(&self, field: impl Into<String>, value: &str, reason: impl Into<String>) -> Refused {
-        Refused { field: field.into(), value: value.to_owned(), reason: reason.into() }
-    }
-}
-
-impl Direction for ToMember<'_> {
-    type Error = Refused;
-
-    fn name(&self, name: &str, own: bool, field: &dyn Fn() -> String) -> Result<Option<String>, Refused> {
-        if let Some(name) = names::split_from(name, self.0) {
-            return Ok(Some(name.to_owned()));
-        }
-        let member = self.0;
-        if own || name.contains(SEPARATOR) {
-            let reason = format!("is not a name on member {member}: names there end in _{member}");
-            return Err(self.refused(field(), name, reason));
-        }
-        Ok(None)
-    }
-
-    fn version(&self, version: &str) -> Result<Option<String>, Refused> {
-        let reason = || format!("is not a version of member {}", self.0);
-        let on_member = names::version_on(version, self.0);
-        let on_member =
-            on_member.ok_or_else(|| self.refused("metadata.resourceVersion", version, reason()))?;
-        Ok((on_member.len() != version.len()).then(|| on_member.to_owned()))
-    }
-
-    fn unknown(&self, value: &Value, field: &dyn Fn() -> String) -> Result<(), Refused> {
-        match value.as_str() {
-            Some(text) if text.contains(SEPARATOR) => Err(self.refused(
-                field(),
-                text,
-                "has a suffix, but not the kind: replace the whole reference",
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    fn annotation(&self, annotations: &mut Map<String, Value>) -> Result<(), Refused> {
-        match annotations.remove(CLUSTER_ANNOTATION) {
-            Some(Value::String(other)) if other != self.0.as_str() => {
-                let reason = format!("is another member than {}, to which the request goes", self.0);
-                Err(self.refused(format!("metadata.annotations[{CLUSTER_ANNOTATION}]"), &other, reason))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
 /// Renames the part of an object at a place.
 fn rename<D: Direction>(part: &mut Value, place: &[&str], of: Type, direction: &D) -> Result<(), D::Error> {
-    visit(part, place, "metadata.resourceVersion", &mut |value, _| match value {
-        Value::String(version) => {
-            if let Some(renamed) = direction.version(version)? {
-                *version = renamed;
-            }
-            Ok(())
-        }
-        _ => Ok(()),
+    visit(part, place, "metadata.resourceVersion", &mut |value, deeper| {
+        refer(value, deeper, Reference::Version, "metadata.resourceVersion", direction)
     })?;
     visit(part, place, "metadata.annotations", &mut |value, deeper| {
         let applied = match (deeper, value) {
@@ -241,12 +161,7 @@ fn rename<D: Direction>(part: &mut Value, place: &[&str], of: Type, direction: &
 
 /// Renames what an object is called and what it refers to.
 fn names<D: Direction>(part: &mut Value, place: &[&str], of: Type, direction: &D) -> Result<(), D::Error> {
-    let own = match of.scope {
-        Scope::Namespaced => Some("metadata.namespace"),
-        Scope::Cluster if of.is_merged => None,
-        Scope::Cluster => Some("metadata.name"),
-    };
-    if let Some(field) = own {
+    if let Some(field) = of.own_name() {
         visit(part, place, field, &mut |value, _| name(value, true, &|| field.to_owned(), direction))?;
     }
     visit(part, place, "metadata.ownerReferences.[]", &mut |value, deeper| {
@@ -271,7 +186,15 @@ fn refer<D: Direction>(
     let below = |key: &str| format!("{field}.{key}");
     match (reference, deeper) {
         (Reference::Name, []) => return name(value, false, &|| field.to_owned(), direction),
-        (Reference::Name, _) => return Ok(()),
+        (Reference::Version, []) => {
+            if let Value::String(version) = value
+                && let Some(renamed) = direction.version(version, field)?
+            {
+                *version = renamed;
+            }
+            return Ok(());
+        }
+        (Reference::Name | Reference::Version, _) => return Ok(()),
         (_, ["namespace"]) => return name(value, false, &|| below("namespace"), direction),
         (_, ["name"]) => return direction.unknown(value, &|| below("name")),
         _ => {}

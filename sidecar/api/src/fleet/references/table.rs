@@ -1,7 +1,7 @@
 //! The closed table of the fields that name a namespace or a cluster-scoped object, for each resource.
 //! Names of classes (`storageClassName`, `priorityClassName`) are the same on many members and have no suffix.
 
-use super::Reference::{self, Attributes, Kinded, Name, Object};
+use super::Reference::{self, Attributes, Kinded, Name, Object, Version};
 
 /// A field and what it names. `[]` stands for each element of a list.
 pub(super) type Rule = (&'static str, Reference);
@@ -11,7 +11,8 @@ pub(super) fn rules(group: &str, resource: &str, subresource: &str) -> &'static 
     match (group, resource, subresource) {
         ("", "pods" | "bindings", "binding") | ("", "bindings", "") => &[("target", Object)],
         ("", "serviceaccounts", "token") => &[("spec.boundObjectRef", Kinded)],
-        (_, _, "scale" | "eviction") => &[],
+        ("", "pods", "eviction") => &[("deleteOptions.preconditions.resourceVersion", Version)],
+        (_, _, "scale") => &[],
         ("", "pods", _) => &[("spec.nodeName", Name), ("status.nominatedNodeName", Name)],
         ("", "events", _) => &[("involvedObject", Object), ("related", Object)],
         ("events.k8s.io", "events", _) => &[("regarding", Object), ("related", Object)],
@@ -55,6 +56,9 @@ pub(super) fn rules(group: &str, resource: &str, subresource: &str) -> &'static 
         _ => &[],
     }
 }
+
+/// The references of the options of a deletion.
+pub(super) const DELETE_OPTIONS: &[Rule] = &[("preconditions.resourceVersion", Version)];
 
 /// Whether objects of this type, which Kubernetes itself defines, have no namespace. The type is a kind or a
 /// resource.

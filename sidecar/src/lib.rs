@@ -99,6 +99,12 @@ pub mod members {
     pub mod waiter_limit;
 }
 
+/// The fleet as one cluster: what its requests hold, and how it is renamed.
+pub mod fleet {
+    pub mod bodies;
+    mod protobuf;
+}
+
 /// The path of one request: [`request::handler`] finds its user and whether the host allows it, bounds its duration,
 /// forwards it to the member, and records and reports the outcome.
 pub mod request {

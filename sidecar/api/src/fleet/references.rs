@@ -70,6 +70,11 @@ impl Type {
         self.own_name() == Some("metadata.name")
     }
 
+    /// Whether the table has fields of this type.
+    pub fn has_references(self) -> bool {
+        !self.rules.is_empty()
+    }
+
     /// The field by which an object itself belongs to a member.
     fn own_name(self) -> Option<&'static str> {
         match self.scope {

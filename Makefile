@@ -51,6 +51,7 @@ lint: ## Check format, clippy (the plugin also for macOS and Windows), documenta
 	for table in requests queries; do \
 		tests/request-info/generate.sh $$table | diff -u tests/request-info/$$table.tsv -; \
 	done
+	tests/fleet-bodies/generate.sh | diff -u tests/fleet-bodies/bodies.tsv -
 
 .PHONY: unit
 unit: ## Run the unit tests (TEST=TEXT: those with this text in their name)

@@ -45,7 +45,7 @@ pub fn run(input: &[u8]) {
     }
     let before: Value = serde_json::from_slice(body).expect("JSON was sent");
     let after: Value = serde_json::from_slice(&sent).expect("JSON is sent");
-    if method == Method::PATCH && format.as_bytes().ends_with(b"json-patch+json") {
+    if method == Method::PATCH && words[1].to_ascii_lowercase().contains("json-patch") {
         patches(&before, &after);
         return;
     }

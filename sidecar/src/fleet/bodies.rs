@@ -128,7 +128,7 @@ fn json(text: &[u8]) -> Result<Value, Error> {
 
 /// Whether a JSON text has at most this many values, which take much more memory than their text. Texts of ConfigMaps
 /// are full of commas, so strings do not count.
-fn values_are_at_most(most: usize, text: &[u8]) -> bool {
+pub(crate) fn values_are_at_most(most: usize, text: &[u8]) -> bool {
     let (mut values, mut in_string, mut is_escaped) = (0, false, false);
     for byte in text {
         match byte {

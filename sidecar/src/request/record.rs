@@ -138,6 +138,28 @@ impl Record {
         self.0.entry.with(|entry| entry.member = Some(member.clone()));
     }
 
+    /// Replaces the parsed request: the fleet view's request is one to this member.
+    pub fn is_for_member(&self, info: &RequestInfo) {
+        self.0.entry.with(|entry| {
+            entry.kind = Some(Kind::of(info));
+            entry.cluster = info.cluster().cloned();
+            if let Some(trail) = &mut entry.trail {
+                trail.is_for_member(info);
+            }
+            if let Some(span) = &mut entry.span {
+                span.understood(info);
+            }
+        });
+    }
+
+    /// Counts a member's part of a merged request.
+    pub fn part_ended(&self, member: &OfMember, code: StatusCode) {
+        let kind = self.0.entry.with(|entry| entry.kind);
+        if let Some(kind) = kind {
+            member.part_ended(kind, Outcome::new(Some(code), None));
+        }
+    }
+
     /// Adds a failed login, and returns its error.
     pub fn login_failed(&self, failed: Failed) -> authentication::Error {
         if failed.error.is_refusal() {

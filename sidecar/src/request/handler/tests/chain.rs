@@ -90,6 +90,7 @@ pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, imp
         documents: Arc::new(ArcSwap::from_pointee(Documents::new(flags.hub))),
         hub_server: None,
         rules: member::Rules::default(),
+        fleet: None,
         request_timeout: std::time::Duration::from_secs(60),
         tunnels: Tunnels::new(&mut metrics),
         metrics: Arc::default(),

@@ -6,6 +6,7 @@ mod lists;
 mod one_member;
 mod rights;
 mod watches;
+mod writes;
 
 use anyhow::Result;
 use harness::caller::Caller;

@@ -39,6 +39,9 @@ pub const ENROLLMENT: &str = "mc-agent-enrollment";
 /// The Role on an enrolled member that names the audiences of the tokens which the manager may request.
 pub const AUDIENCES: &str = "kubectl-mc-audiences";
 
+/// The ClusterRole that lets its subjects read the members as one cluster.
+pub const FLEET_ROLE: &str = "kubectl-mc-fleet";
+
 /// The API group of the registry.
 pub const FLEET_GROUP: &str = "fleet.kubectl-mc.dev";
 /// `<group>/<version>` of the registry.

@@ -26,8 +26,6 @@ use wire::{Field, LENGTH_DELIMITED};
 #[derive(Debug)]
 pub(super) struct Envelope {
     text: Bytes,
-    /// The fields before the object, which tell its type.
-    head: std::ops::Range<usize>,
     object: std::ops::Range<usize>,
     schema: Schema,
     /// Whether the schema has all fields that name something.
@@ -43,8 +41,7 @@ impl Envelope {
         is_deletion: bool,
     ) -> Result<Self, Error> {
         let unknown = text.strip_prefix(MAGIC).ok_or(Error::Protobuf("it does not begin with k8s"))?;
-        let (mut head, mut object) = (0..0, 0..0);
-        let mut place = MAGIC.len();
+        let (mut object, mut place) = (0..0, MAGIC.len());
         let mut seen = [false; 5];
         for field in wire::fields(unknown) {
             let field = field?;
@@ -55,7 +52,7 @@ impl Envelope {
                 _ => return Err(Error::Protobuf("its envelope has an unknown or a repeated field")),
             }
             match field.number {
-                TYPE => head = place..end,
+                TYPE => {}
                 OBJECT => object = end - field.content.len()..end,
                 _ if field.content.is_empty() => {}
                 _ => return Err(Error::Protobuf("its envelope is encoded")),
@@ -65,7 +62,7 @@ impl Envelope {
         let (schema, is_known) = schema::of(of, requested, is_deletion);
         let mut left = MAX_VALUES;
         let fields = Value::Object(decode(schema, &text[object.clone()], &mut left)?);
-        Ok(Self { text, head, object, schema, is_known, fields })
+        Ok(Self { text, object, schema, is_known, fields })
     }
 
     /// The fields that can be renamed.
@@ -76,15 +73,19 @@ impl Envelope {
     pub(super) fn to_member(mut self, of: Type, member: &ClusterName) -> Result<Vec<u8>, Error> {
         references::to_member(&mut self.fields, of, member)?;
         let mut object = Vec::with_capacity(self.object.len());
-        encode(self.schema, &self.text[self.object], self.fields.as_object(), &mut object)?;
+        encode(self.schema, &self.text[self.object.clone()], self.fields.as_object(), &mut object)?;
         let suffix = names::join("", member);
         if !self.is_known && object.windows(suffix.len()).any(|window| window == suffix.as_bytes()) {
             return Err(Error::UnknownReference(member.clone()));
         }
-        let mut text = Vec::with_capacity(object.len() + self.head.len() + 2 * MAGIC.len());
+        let mut text = Vec::with_capacity(self.text.len());
         text.extend_from_slice(MAGIC);
-        text.extend_from_slice(&self.text[self.head]);
-        wire::write(OBJECT, &object, &mut text);
+        for field in wire::fields(&self.text[MAGIC.len()..]) {
+            match field? {
+                Field { number: OBJECT, .. } => wire::write(OBJECT, &object, &mut text),
+                field => text.extend_from_slice(field.text),
+            }
+        }
         Ok(text)
     }
 }

@@ -1,3 +1,5 @@
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, HeaderValue, Method, header};
 use proptest::prelude::*;
 
@@ -31,12 +33,6 @@ fn sent(of: &RequestedObject, object: &[u8]) -> Result<Vec<u8>, Error> {
     envelope(of, enveloped(object))?.to_member(object_type(of), &m1())
 }
 
-/// The object in the envelope as it is sent.
-fn expected(object: &[u8]) -> Vec<u8> {
-    let version = message(&[(1, b"v1"), (2, b"Pod")]);
-    [MAGIC, &message(&[(TYPE, &version), (OBJECT, object)])].concat()
-}
-
 fn pods() -> RequestedObject {
     requested("", "fv", "pods", "")
 }
@@ -60,7 +56,7 @@ fn pod_is_renamed_and_other_fields_are_kept() {
         message(&[(1, &metadata), (2, &spec)])
     };
     let text = sent(&pods(), &pod("fv_m1", "m1.7", "n_m1", Some("m1"))).unwrap();
-    assert_eq!(text, expected(&pod("fv", "7", "n", None)));
+    assert_eq!(text, enveloped(&pod("fv", "7", "n", None)));
     for other in [
         pod("fv_m2", "7", "n", None),
         pod("fv", "7", "n", None),
@@ -92,7 +88,25 @@ fn binding_of_a_service_account_is_renamed() {
         binding.extend(message(&[(3, &role)]));
         binding
     };
-    assert_eq!(sent(&of, &binding("fv_m1", "my_role_m1")).unwrap(), expected(&binding("fv", "my_role")));
+    assert_eq!(sent(&of, &binding("fv_m1", "my_role_m1")).unwrap(), enveloped(&binding("fv", "my_role")));
+}
+
+/// `tests/fleet-bodies` writes the table with upstream's types.
+#[test]
+fn objects_are_sent_as_upstream_encodes_them() {
+    let table = include_str!("../../../../tests/fleet-bodies/bodies.tsv");
+    for row in table.lines() {
+        let [group, resource, subresource, text, json, sent_text, sent_json] =
+            row.split('\t').collect::<Vec<_>>().try_into().unwrap();
+        let is_cluster_scoped = ["nodes", "persistentvolumes", "clusterrolebindings"].contains(&resource);
+        let of = requested(group, if is_cluster_scoped { "" } else { "fv" }, resource, subresource);
+        let text = BASE64_STANDARD.decode(text).unwrap();
+        let sent = envelope(&of, text).and_then(|envelope| envelope.to_member(object_type(&of), &m1()));
+        assert_eq!(sent.unwrap(), BASE64_STANDARD.decode(sent_text).unwrap(), "{row}");
+        let mut object: Value = serde_json::from_str(json).unwrap();
+        references::to_member(&mut object, object_type(&of), &m1()).unwrap();
+        assert_eq!(object, serde_json::from_str::<Value>(sent_json).unwrap());
+    }
 }
 
 #[test]
@@ -193,7 +207,7 @@ fn body_in_protobuf_names_its_member() {
         options
     };
     let deletion = body(Method::DELETE, &pods(), &options(b"m1.7"));
-    assert_eq!(deletion.to_member(&m1()).unwrap(), expected(&options(b"7")));
+    assert_eq!(deletion.to_member(&m1()).unwrap(), enveloped(&options(b"7")));
 }
 
 /// Messages of random fields, and fields that the schema of a pod has.
@@ -239,7 +253,7 @@ proptest! {
     fn object_without_names_is_sent_as_it_is(object in object()) {
         let of = requested("", "", "pods", "");
         if let Ok(text) = sent(&of, &object) && !String::from_utf8_lossy(&object).contains("_m1") {
-            prop_assert_eq!(text, expected(&object));
+            prop_assert_eq!(text, enveloped(&object));
         }
     }
 }

@@ -237,7 +237,7 @@ fn applied_object_is_renamed_as_kubectl_writes_it() {
     renamed["metadata"]["annotations"].as_object_mut().unwrap().remove(CLUSTER_ANNOTATION);
     assert_eq!(renamed, object("fv_m1"));
 
-    for text in ["", "{", "7", "{\"metadata\":{\"namespace\":\"fv_m2\"}}"] {
+    for text in ["", "{", "{\"kind\": \"spaced\"}", "{\"metadata\":{\"namespace\":\"fv_m2\"}}"] {
         let mut foreign = json!({"metadata": {"annotations": {LAST_APPLIED: text}}});
         to_member(&mut foreign, deployments, &m1()).unwrap();
         assert_eq!(foreign["metadata"]["annotations"][LAST_APPLIED], text);

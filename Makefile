@@ -51,6 +51,7 @@ lint: ## Check format, clippy (the plugin also for macOS and Windows), documenta
 	for table in requests queries; do \
 		tests/request-info/generate.sh $$table | diff -u tests/request-info/$$table.tsv -; \
 	done
+	tests/fleet-bodies/generate.sh | diff -u tests/fleet-bodies/bodies.tsv -
 
 .PHONY: unit
 unit: ## Run the unit tests (TEST=TEXT: those with this text in their name)
@@ -79,7 +80,8 @@ fuzz: ## Fuzz each target for FUZZ_SECONDS (3600)
 
 # Code that decides the caller's identity, the headers sent to the member, and the caller's rights.
 MUTATED := sidecar/src/identity/**/*.rs $(foreach module,head/headers head/offer head/protocol head/query head/request_info head/unescape \
-	limits/cutoff limits/in_flight request/upgrade, sidecar/src/$(module).rs sidecar/src/$(module)/**/*.rs) sidecar/src/outbound/upstream/prepared.rs sidecar/api/src/access.rs sidecar/api/src/access/**/*.rs
+	limits/cutoff limits/in_flight request/upgrade, sidecar/src/$(module).rs sidecar/src/$(module)/**/*.rs) sidecar/src/outbound/upstream/prepared.rs sidecar/api/src/access.rs sidecar/api/src/access/**/*.rs \
+	sidecar/api/src/fleet/**/*.rs sidecar/src/fleet/bodies.rs sidecar/src/fleet/bodies/**/*.rs sidecar/src/fleet/protobuf.rs sidecar/src/fleet/protobuf/**/*.rs
 
 .PHONY: mutants
 mutants: ## Run cargo-mutants on the code of identity, rights and limits; takes hours (FILES=sidecar/src/head/headers.rs: one file)

@@ -379,6 +379,7 @@ certificates: Secret
 tls: {secretName: serving, caBundle: \"-----BEGIN CERTIFICATE-----\\n\"}
 direct: {expose: NodePort, server: 'https://mc.example.com', annotations: {a: b}, nodePort: 30443}
 clusterProfiles: {server: 'https://host.example.com:6443/'}
+fleetView: true
 serviceAccount: {annotations: {eks.amazonaws.com/role-arn: r}}
 resources: {requests: {cpu: 2}, limits: {ephemeral-storage: 1Gi}, claims: [{name: c}]}
 nodeSelector: {pool: infra}

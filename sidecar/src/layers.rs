@@ -15,6 +15,7 @@ const LAYERS: &[&str] = &[
     "outbound",
     "endpoints",
     "members",
+    "fleet",
     "request",
     "server",
     "controllers",

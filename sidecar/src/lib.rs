@@ -99,6 +99,18 @@ pub mod members {
     pub mod waiter_limit;
 }
 
+/// The fleet view: what its requests and members' answers hold, and how they are renamed and merged.
+pub mod fleet {
+    pub mod bodies;
+    pub mod cells;
+    pub mod documents;
+    pub mod items;
+    mod protobuf;
+    pub mod renamed;
+    pub mod renamer;
+    pub mod vector;
+}
+
 /// The path of one request: [`request::handler`] finds its user and whether the host allows it, bounds its duration,
 /// forwards it to the member, and records and reports the outcome.
 pub mod request {
@@ -108,6 +120,7 @@ pub mod request {
     pub mod cors;
     pub mod debug;
     pub mod error;
+    pub mod fleet;
     pub mod flow;
     pub mod guarded;
     pub mod handler;

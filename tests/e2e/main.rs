@@ -4,6 +4,7 @@
 
 mod agents;
 mod faults;
+mod fleet;
 mod identity;
 mod install;
 mod members;

@@ -12,7 +12,7 @@ use kubectl_mc_api::names::HOST_GRANT;
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::Value;
 
-use self::objects::{Grant, object};
+use self::objects::{Grant, fleet_binding, object};
 use super::cluster_access::{self, MaintainedGrant};
 use super::outcomes::Outcomes;
 use super::role::{GrantedRole, Reach};
@@ -37,7 +37,7 @@ pub(super) async fn grant(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let GrantArgs { who, duration, name, dry_run, .. } = arguments;
+    let GrantArgs { who, duration, name, fleet, dry_run, .. } = arguments;
     let (role, subjects) = (role_of(arguments)?, GrantSubject::of(who)?);
     let Selection { host, clusters, terms } = selection;
     let host = Side { role: "host", at: connection::to(host, env).await? };
@@ -49,6 +49,11 @@ pub(super) async fn grant(
         terms: &terms,
         name: name.as_deref(),
     };
+    if *fleet {
+        let apply = Apply { dry_run: *dry_run, force_conflicts: true };
+        let bindings = subjects.iter().map(fleet_binding);
+        apply.print_each("host: ", host.target(), bindings, printer).await?;
+    }
     match &clusters {
         Clusters::Named(clusters) if duration.is_none() && name.is_none() => {
             let now = ImmediateGrant { role, subjects: &subjects, dry_run: *dry_run };
@@ -68,7 +73,7 @@ pub(super) async fn revoke(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let GrantArgs { who, name, dry_run, .. } = arguments;
+    let GrantArgs { who, name, fleet, dry_run, .. } = arguments;
     let (role, subjects) = (role_of(arguments)?, GrantSubject::of(who)?);
     let Selection { host, clusters, terms } = selection;
     let host = Side { role: "host", at: connection::to(host, env).await? };
@@ -81,6 +86,10 @@ pub(super) async fn revoke(
         terms: &terms,
         name: name.as_deref(),
     };
+    if *fleet {
+        let bindings = subjects.iter().map(fleet_binding).collect();
+        delete_from(&host, "host", bindings, delete, printer).await?;
+    }
     let Clusters::Named(clusters) = &clusters else {
         cluster_access::served(&host).await?;
         maintained.exists(&host).await?;

@@ -52,6 +52,9 @@ pub(crate) struct GrantArgs {
     /// Name of the ClusterAccess to write or to delete [default: from role, subjects and clusters]
     #[arg(long, value_name = "NAME", value_parser = access_name)]
     pub(crate) name: Option<String>,
+    /// Also let them read all their clusters as one (clusters/*/proxy); grants nothing on a cluster
+    #[arg(long)]
+    pub(crate) fleet: bool,
     /// Validate with a server-side dry run; change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -192,6 +195,9 @@ Examples:
 
   # The Role deployer of one namespace of m1
   kubectl mc access grant role/deployer --user=jane -n shop -C m1
+
+  # m1 and m2, also as one cluster
+  kubectl mc access grant view --user=jane -C m1,m2 --fleet
 
   # A service account of the host
   kubectl mc access grant m1 edit --serviceaccount=ci:deployer -n shop

@@ -53,6 +53,9 @@ pub(crate) struct InstallArgs {
     /// Groups that may list clusters, or none; each caller sees only those they may enter [default: system:authenticated]
     #[arg(long, value_name = "GROUP,...", value_delimiter = ',', value_parser = group)]
     pub(crate) list_for: Vec<String>,
+    /// Serve the members as one cluster (clusters/*/proxy)
+    #[arg(long)]
+    pub(crate) fleet_view: bool,
     /// Inventories to read members from: membercluster, and karmada or kubeadmiral; a name in both is served from
     /// the first [default: membercluster]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]

@@ -24,6 +24,16 @@ pub(crate) struct KubeconfigArgs {
     /// Remove contexts of members that are gone from that file
     #[arg(long, requires = "merge")]
     pub(crate) prune: bool,
+    /// One context for all members as one cluster, of this name [default: fleet]
+    #[arg(
+        long,
+        value_name = "NAME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "fleet",
+        conflicts_with_all = ["clusters", "prune"]
+    )]
+    pub(crate) fleet: Option<String>,
     /// Output format [default: yaml]
     #[arg(long, short = 'o', value_name = "FORMAT")]
     pub(crate) output: Option<DataFormat>,
@@ -78,6 +88,10 @@ Examples:
   # In a file of its own, named eu/eu-1 and so on
   kubectl mc kubeconfig -C 'eu-*' --context-prefix=eu/ > members.yaml
   export KUBECONFIG=~/.kube/config:members.yaml
+
+  # All members as one cluster, if the host serves the fleet view
+  kubectl mc kubeconfig --merge --fleet
+  kubectl --context=fleet get pods -A
 
   # For a user whose kubeconfig entry is a credential plugin or names files
   kubectl mc kubeconfig m1 --standalone > m1.yaml";

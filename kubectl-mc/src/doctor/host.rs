@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use kubectl_mc_api::names;
-use kubectl_mc_api::path::PROXY_GROUP_VERSION;
+use kubectl_mc_api::path::{FLEET_ROOT, PROXY_GROUP_VERSION};
 use serde_json::{Value, json};
 
 use super::hub;
@@ -48,6 +48,7 @@ pub(super) async fn check(host: &ClusterContext, client: &kube::Client) -> Vec<F
     }
     findings.push(sidecar(host, client).await);
     findings.extend(registration(host, client).await);
+    findings.extend(fleet(host, client).await);
     findings.extend(agents(host, client).await);
     findings
 }
@@ -262,6 +263,25 @@ async fn registration(host: &ClusterContext, client: &kube::Client) -> Option<Fi
         format!("the APIService is not available: {}: {}", text("reason"), text("message")),
         Some(format!("{} describe apiservice {}", host.kubectl(), names::API_SERVICE)),
     ))
+}
+
+/// Whether the host serves its members as one cluster, as far as the caller may know it.
+async fn fleet(host: &ClusterContext, client: &kube::Client) -> Option<Finding> {
+    let reply = client::get_by(client, &format!("{FLEET_ROOT}/version"), JSON).await.ok()?;
+    match reply.status {
+        status if status.is_success() => Some(Finding::ok("fleet", "serves its members as one cluster")),
+        // `*` is no name of a cluster.
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => {
+            Some(Finding::skipped("fleet", "the host does not serve its members as one cluster"))
+        }
+        // The host refuses before it looks for the view.
+        StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => None,
+        status => Some(Finding::warning(
+            "fleet",
+            format!("{}: {}", status.as_u16(), reply.message()),
+            format!("see: {} get --raw '{FLEET_ROOT}/version'", host.kubectl()),
+        )),
+    }
 }
 
 /// Whether the agents of Karmada may use only objects of their own clusters, if the host has rules

@@ -166,6 +166,7 @@ fn merged(arguments: &InstallArgs) -> Result<Values, Failure> {
         }
         _ => {}
     }
+    values.fleet_view |= arguments.fleet_view;
     match arguments.list_for.as_slice() {
         [] => {}
         [none] if none == "none" => values.list_for.clear(),

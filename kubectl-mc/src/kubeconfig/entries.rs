@@ -1,8 +1,9 @@
-//! Builds the cluster and the context of each member as kubeconfig entries. Both carry a mark, so that a
+//! Builds the cluster and the context of each member, or of all as one cluster, as kubeconfig entries. Both carry a mark, so that a
 //! later run changes only the plugin's entries.
 
 use kube::config::NamedExtension;
-use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::fleet::names::ALL_MEMBERS;
+use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
 use crate::cluster::context::{self, ClusterContext};
@@ -27,34 +28,47 @@ pub(super) fn entries(
     prefix: &str,
 ) -> Result<Vec<MemberEntry>, Failure> {
     let entry = |cluster: &ClusterName| {
-        let name = format!("{prefix}{cluster}");
-        let (mut named, mut context) = overlay::entries(host, &cluster.clone().into(), name.clone());
-        let mark = |extensions: &mut Option<Vec<NamedExtension>>| {
-            let extensions = extensions.get_or_insert_default();
-            extensions.retain(|extension| extension.name != context::EXTENSION);
-            extensions.push(NamedExtension {
-                name: context::EXTENSION.to_owned(),
-                extension: json!({"context": host.context, "cluster": cluster.as_str()}),
-            });
-        };
-        if let Some(cluster) = &mut named.cluster {
-            mark(&mut cluster.extensions);
-        }
-        if let Some(context) = &mut context.context {
-            mark(&mut context.extensions);
-        }
-        let mut context = serde_json::to_value(context)?;
-        if context["context"]["user"] == "" {
-            // Without a user there is no credential, as for the host.
-            context["context"].as_object_mut().map(|context| context.remove("user"));
-        }
-        Ok(MemberEntry { name, cluster: serde_json::to_value(named)?, context })
+        let server = overlay::server(host, &cluster.clone().into());
+        entry(host, server, format!("{prefix}{cluster}"), cluster.as_str())
     };
-    clusters
-        .iter()
-        .map(entry)
-        .collect::<Result<_, serde_json::Error>>()
-        .context(|| "cannot write the kubeconfig")
+    clusters.iter().map(entry).collect()
+}
+
+/// The entries of all members as one cluster.
+pub(super) fn fleet(host: &ClusterContext, name: String) -> Result<MemberEntry, Failure> {
+    if host.hub.is_foreign() {
+        return Err(Failure::usage(format!(
+            "{} is a hub of {}, which cannot show its members as one cluster",
+            host.context_name(),
+            host.hub.dialect.title()
+        )));
+    }
+    entry(host, format!("{}{}", host.server, path::FLEET_ROOT), name, ALL_MEMBERS)
+}
+
+fn entry(host: &ClusterContext, server: String, name: String, cluster: &str) -> Result<MemberEntry, Failure> {
+    let (mut named, mut context) = overlay::entries_of_server(host, server, name.clone());
+    let mark = |extensions: &mut Option<Vec<NamedExtension>>| {
+        let extensions = extensions.get_or_insert_default();
+        extensions.retain(|extension| extension.name != context::EXTENSION);
+        extensions.push(NamedExtension {
+            name: context::EXTENSION.to_owned(),
+            extension: json!({"context": host.context, "cluster": cluster}),
+        });
+    };
+    if let Some(cluster) = &mut named.cluster {
+        mark(&mut cluster.extensions);
+    }
+    if let Some(context) = &mut context.context {
+        mark(&mut context.extensions);
+    }
+    let written = || "cannot write the kubeconfig";
+    let mut context = serde_json::to_value(context).context(written)?;
+    if context["context"]["user"] == "" {
+        // Without a user there is no credential, as for the host.
+        context["context"].as_object_mut().map(|context| context.remove("user"));
+    }
+    Ok(MemberEntry { name, cluster: serde_json::to_value(named).context(written)?, context })
 }
 
 /// The mark of an entry that the plugin created.
@@ -62,7 +76,7 @@ pub(super) fn entries(
 pub(crate) struct Mark {
     /// The host's context; `None` in a pod.
     host: Option<String>,
-    pub(super) cluster: String,
+    cluster: String,
 }
 
 impl Mark {
@@ -72,6 +86,11 @@ impl Mark {
         let mark = extensions.find(|extension| extension["name"] == context::EXTENSION)?.get("extension")?;
         let text = |key: &str| mark.get(key).and_then(Value::as_str).map(str::to_owned);
         Some(Self { host: text("context"), cluster: text("cluster")? })
+    }
+
+    /// Whether the entry's member is not one of these. The fleet has any members.
+    pub(super) fn is_gone(&self, known: &[ClusterName]) -> bool {
+        self.cluster != ALL_MEMBERS && !known.iter().any(|name| name.as_str() == self.cluster)
     }
 
     /// Whether the entry belongs to a member of this host.

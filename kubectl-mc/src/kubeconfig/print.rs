@@ -9,9 +9,10 @@ use super::{merge, users};
 use crate::cli::{DataFormat, Flags, KubeconfigArgs};
 use crate::cluster::context::{ClusterContext, User};
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{Failure, mc};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
+use crate::settings::Settings;
 use crate::{json, yaml};
 
 pub(crate) fn run(
@@ -20,9 +21,19 @@ pub(crate) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let KubeconfigArgs { clusters, context_prefix, standalone, merge, prune, output } = arguments;
-    let Members { host, clusters, all } = Members::resolve(clusters, *prune, flags, env, printer)?;
-    let entries = entries::entries(&host, &clusters, context_prefix)?;
+    let KubeconfigArgs { clusters, context_prefix, standalone, merge, prune, fleet, output } = arguments;
+    let (host, entries, all) = match fleet {
+        Some(name) => {
+            let host = host_of_fleet(flags, env)?;
+            let entry = entries::fleet(&host, format!("{context_prefix}{name}"))?;
+            (host, vec![entry], None)
+        }
+        None => {
+            let Members { host, clusters, all } = Members::resolve(clusters, *prune, flags, env, printer)?;
+            let entries = entries::entries(&host, &clusters, context_prefix)?;
+            (host, entries, all)
+        }
+    };
     if *merge {
         let gone = prune.then_some(all).flatten();
         let report = merge::run(&host, &entries, gone.as_deref(), env)?;
@@ -44,6 +55,15 @@ pub(crate) fn run(
         DataFormat::Json => printer.out(&format!("{}\n", json::text(&document, 0))),
     }
     Ok(ExitStatus::Success)
+}
+
+/// The host, for a context that has all its members.
+fn host_of_fleet(flags: &Flags, env: &Env) -> Result<ClusterContext, Failure> {
+    if flags.chooses_clusters() {
+        return Err(Failure::usage("--fleet has all members that you may use: no cluster can be chosen")
+            .with_hint(mc("kubeconfig").after("writes a context for each chosen member")));
+    }
+    Ok(ClusterContext::load(&Settings::host_of(flags, env)?, env)?)
 }
 
 /// A kubeconfig with these entries. It sets a current context only if it is complete and has one context, so

@@ -100,6 +100,15 @@ pub(crate) fn entries(
     cluster: &ClusterId,
     name: String,
 ) -> (NamedCluster, NamedContext) {
+    entries_of_server(host, server(host, cluster), name)
+}
+
+/// The cluster and the context of a server behind the host, both with this name.
+pub(crate) fn entries_of_server(
+    host: &ClusterContext,
+    server: String,
+    name: String,
+) -> (NamedCluster, NamedContext) {
     let user = match &host.user {
         User::Named(user) => user.clone().unwrap_or_default(),
         User::Inline(name, ..) => name.clone(),
@@ -112,7 +121,7 @@ pub(crate) fn entries(
     });
     let entry = NamedCluster {
         name: name.clone(),
-        cluster: Some(Cluster { server: Some(server(host, cluster)), ..host.cluster.clone() }),
+        cluster: Some(Cluster { server: Some(server), ..host.cluster.clone() }),
         ..Default::default()
     };
     let context = Context {

@@ -34,6 +34,9 @@ fn install(bed: &Bed, version: &str) {
 fn healthy(path: &str) -> Answer {
     let path = path.strip_prefix("/pre").unwrap();
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    if path.starts_with(FLEET) {
+        return answer(400, &json!({"kind": "Status", "message": "invalid cluster name \"*\""}));
+    }
     if let Some((_, inner)) = path.split_once("/proxy/") {
         return of_member(inner);
     }
@@ -60,6 +63,7 @@ fn healthy(path: &str) -> Answer {
     }
 }
 
+const FLEET: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/*/proxy/version";
 const DISCOVERY: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1";
 
 fn of_member(path: &str) -> Answer {
@@ -176,7 +180,8 @@ fn healthy_fleet_takes_a_line_for_each_cluster() {
              Host \"host\" ({server}):\n  \
              ok       host     Kubernetes v1.36.3 in N ms\n  \
              ok       login    jane (dev, ops)\n  \
-             ok       sidecar  {version} in N ms\n\
+             ok       sidecar  {version} in N ms\n  \
+             skipped  fleet    the host does not serve its members as one cluster\n\
              m1: ok: a token, which expires soon; Kubernetes v1.36.3 in N ms; \
              streams not tried: no pod that you may list runs there\n\
              m2: ok: a token, which expires soon; Kubernetes v1.36.3 in N ms; \
@@ -187,6 +192,21 @@ fn healthy_fleet_takes_a_line_for_each_cluster() {
         "{ran:?}"
     );
     assert_eq!(ran.code, Some(0));
+}
+
+#[test]
+fn fleet_view_of_the_host_is_reported() {
+    let served: Script = |path| path.contains("/clusters/*/").then(|| ok(&json!({"gitVersion": "v1.36.3"})));
+    let ran = bed(served).run(&["doctor"]);
+    assert!(ran.out.contains("  ok       fleet    serves its members as one cluster\n"), "{ran:?}");
+    let forbidden: Script = |path| path.contains("/clusters/*/").then(|| answer(403, &refusal("no")));
+    let ran = bed(forbidden).run(&["doctor"]);
+    assert!(!ran.out.contains("fleet"), "{ran:?}");
+    let broken: Script =
+        |path| path.contains("/clusters/*/").then(|| answer(503, &refusal("no member answers")));
+    let (code, found) = finding(broken, &[]);
+    assert_eq!(code, Some(0));
+    assert!(found.starts_with("warning fleet 503: no member answers\nfix: see: kubectl "), "{found}");
 }
 
 #[test]

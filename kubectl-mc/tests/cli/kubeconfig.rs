@@ -108,6 +108,60 @@ fn selection_flags_match_other_verbs() {
 }
 
 #[test]
+fn fleet_is_one_context() {
+    let bed = bed();
+    let ran = bed.run(&["kubeconfig", "--fleet", "--context-prefix=prod/"]);
+    assert_snapshot!(whole(&bed, &ran), @r#"
+    exit 0
+    --- stdout
+    apiVersion: v1
+    clusters:
+    - cluster:
+        extensions:
+        - extension:
+            cluster: '*'
+            context: host
+          name: kubectl-mc.dev/host
+        server: http://host/pre/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/*/proxy
+      name: prod/fleet
+    contexts:
+    - context:
+        cluster: prod/fleet
+        extensions:
+        - extension:
+            cluster: '*'
+            context: host
+          name: kubectl-mc.dev/host
+        namespace: ns
+        user: u
+      name: prod/fleet
+    current-context: ""
+    kind: Config
+    --- stderr
+    "#);
+    assert_eq!(bed.requests().len(), 0);
+    for words in
+        [&["m1"][..], &["-C", "m1"], &["--all-clusters"], &["--merge", "--prune"], &["--hub=karmada"]]
+    {
+        let ran = bed.run(&[&["kubeconfig", "--fleet"], words].concat());
+        assert_eq!(ran.failed().0, 2, "{words:?}");
+    }
+}
+
+#[test]
+fn fleet_context_is_not_pruned() {
+    let bed = bed();
+    let contexts = || {
+        let config: serde_json::Value = serde_json::from_str(&bed.read("kubeconfig")).unwrap();
+        let contexts = config["contexts"].as_array().unwrap().clone();
+        contexts.iter().map(|context| context["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(bed.run(&["kubeconfig", "--merge", "--fleet=all"]).code, Some(0));
+    assert_eq!(bed.run(&["kubeconfig", "--merge", "--prune", "m1"]).code, Some(0));
+    assert_eq!(contexts(), ["host", "all", "m1"]);
+}
+
+#[test]
 fn unknown_cluster_is_an_error() {
     let bed = bed();
     for verb in ["kubeconfig", "env", "shell"] {

@@ -78,6 +78,31 @@ fn name_of_the_same_grant_is_accepted() {
     }
 }
 
+#[test]
+fn fleet_is_granted_and_revoked_with_the_clusters() {
+    let binding = "kubectl-mc-fleet:user:jane";
+    for (verb, method) in [("grant", "PATCH "), ("revoke", "DELETE ")] {
+        for (flags, is_written) in [(&["--fleet"][..], true), (&[], false)] {
+            let bed = Bed::serving(|path: &str| match path {
+                path if path.contains("/clusterrolebindings?") => answer(200, &json!({"items": []})),
+                path if path.contains("/clusterrolebindings/kubectl-mc-fleet") => {
+                    answer(200, &json!({"kind": "Status", "status": "Success"}))
+                }
+                _ => answer(
+                    404,
+                    &json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": "no"}),
+                ),
+            });
+            let ran =
+                bed.run(&[&["access", verb, "view", "--user=jane", "-C", "m1", "--dry-run"], flags].concat());
+            let written = bed.requests().into_iter().filter(|head| head.starts_with(method));
+            let is_found =
+                written.clone().any(|head| head.contains(binding) || head.contains("kubectl-mc-fleet%3A"));
+            assert_eq!(is_found, is_written, "{verb} {flags:?}: {ran:?}");
+        }
+    }
+}
+
 /// A host with the grant's binding, and a member that the sidecar cannot reach.
 fn revoke(flags: &[&str]) -> Ran {
     let deleted = AtomicBool::new(false);

@@ -8,6 +8,7 @@
 //! - [`direct`]: the sidecar's own address for clients, and the ConfigMap that publishes it
 //! - [`enrollment`]: the deadline until which a member's agent may enroll
 //! - [`environment_proxy`]: the proxy that the environment sets for a server
+//! - [`fleet`]: the view of all members as one cluster
 //! - [`go_duration`]: durations of flags and queries
 //! - [`hop`]: the steps of a request, and the header that names the one that responded
 //! - [`manifests`]: the objects of an installation
@@ -28,6 +29,7 @@ pub mod dialect;
 pub mod direct;
 pub mod enrollment;
 pub mod environment_proxy;
+pub mod fleet;
 pub mod go_duration;
 pub mod hop;
 pub mod manifests;

@@ -40,6 +40,9 @@ pub const ENROLLMENT: &str = "mc-agent-enrollment";
 /// request.
 pub const AUDIENCES: &str = "kubectl-mc-audiences";
 
+/// The ClusterRole that lets its subjects read the members as one cluster.
+pub const FLEET_ROLE: &str = "kubectl-mc-fleet";
+
 /// The API group of the registry.
 pub const FLEET_GROUP: &str = "fleet.kubectl-mc.dev";
 /// `<group>/<version>` of the registry.

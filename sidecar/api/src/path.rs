@@ -19,6 +19,9 @@ pub const SELF_REVIEWS: &str = "selfreviews";
 /// The collection of clusters, below the host's root.
 pub const CLUSTERS_PATH: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
 
+/// The API root of the fleet view below the host's, without a trailing slash.
+pub const FLEET_ROOT: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/*/proxy";
+
 /// The registry, below the host's root.
 pub const MEMBER_CLUSTERS_PATH: &str = "/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters";
 
@@ -59,6 +62,7 @@ mod tests {
     #[test]
     fn paths_are_consistent_with_each_other() {
         assert_eq!(PROXY_GROUP_VERSION, format!("{PROXY_GROUP}/{PROXY_VERSION}"));
+        assert_eq!(FLEET_ROOT, format!("{CLUSTERS_PATH}/{}/proxy", crate::fleet::names::ALL_MEMBERS));
         assert_eq!(MEMBER_CLUSTERS_PATH, format!("/apis/{}/memberclusters", names::FLEET_GROUP_VERSION));
         assert_eq!(CLUSTER_ACCESSES_PATH, format!("/apis/{}/clusteraccesses", names::FLEET_GROUP_VERSION));
         assert_eq!(CLUSTERS_PATH, format!("/apis/{PROXY_GROUP_VERSION}/{CLUSTERS}"));

@@ -73,7 +73,7 @@ pub fn named(query: Option<&str>) -> Option<String> {
 }
 
 /// Splits at commas without a backslash before them.
-fn split_terms(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn split_terms(text: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     text.split(move |character| {
         let separates = character == ',' && !escaped;
@@ -82,7 +82,8 @@ fn split_terms(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn unescape(value: &str) -> Result<String, String> {
+/// The value of a term.
+pub(crate) fn unescape(value: &str) -> Result<String, String> {
     let mut plain = String::with_capacity(value.len());
     let mut characters = value.chars();
     while let Some(character) = characters.next() {
@@ -98,6 +99,11 @@ fn unescape(value: &str) -> Result<String, String> {
         }
     }
     Ok(plain)
+}
+
+/// A value as part of a selector.
+pub(crate) fn escape(value: &str) -> String {
+    value.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=")
 }
 
 #[cfg(test)]

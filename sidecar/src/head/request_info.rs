@@ -5,16 +5,20 @@
 //! a raw one. A path is refused if the part that is parsed here could be read differently in these
 //! two forms.
 
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Version, header};
 use kubectl_mc_api::{ClusterName, InvalidClusterName, Origin, path};
 
 use crate::head::field_selector;
 use crate::head::protocol::{NotAllowed, Protocol};
 
+pub mod fleet;
+pub mod fleet_query;
 mod hub_objects;
 mod member_path;
 mod verb;
 
+pub use fleet::{FleetRoute, Question};
 pub use hub_objects::HubObjects;
 pub use member_path::{MemberPath, RequestedObject};
 pub use verb::Verb;
@@ -54,6 +58,8 @@ pub enum Route {
     Proxy(Origin, ClusterName, MemberPath),
     /// The tunnel of a member's agent.
     Attach(ClusterName),
+    /// The fleet view, by a path that names no member.
+    Fleet(Box<FleetRoute>),
     /// Objects in the API group of a hub, which the hub's own server serves.
     HubObjects(Box<HubObjects>),
 }
@@ -117,21 +123,42 @@ impl Debug {
 impl RequestInfo {
     /// Parses a request's head.
     pub fn parse<B>(request: &Request<B>) -> Result<Self, Error> {
-        if !METHODS.contains(request.method()) {
-            return Err(Error::Method(request.method().clone()));
+        check(request)?;
+        let uri = request.uri();
+        Self::routed(request, Route::parse(uri.path(), request.method(), uri.query())?)
+    }
+
+    /// Parses a request's head where the fleet view is served. A request to one member of the view gets the target of
+    /// the same request to that member, and the member is returned.
+    pub fn parse_with_fleet<B>(request: &mut Request<B>) -> Result<(Self, Option<ClusterName>), Error> {
+        let Some(rest) = fleet::below(request.uri().path()) else { return Ok((Self::parse(request)?, None)) };
+        check(request)?;
+        match fleet::route(rest, request.method(), request.uri().query())? {
+            fleet::Target::Fleet(route) => Ok((Self::routed(request, Route::Fleet(Box::new(route)))?, None)),
+            fleet::Target::Member(member, target) => Ok((Self::parse_at(request, target)?, Some(member))),
         }
-        let target = request.uri().path();
-        framing(request.version(), request.headers())?;
-        if request.version() < Version::HTTP_2 && request.uri().authority().is_some() {
-            return Err(Error::Framing("the target names a server, as to a forward proxy"));
-        }
-        if request.headers().len() > MAX_HEADERS {
-            return Err(Error::Framing("there are too many headers"));
-        }
-        if !target.is_ascii() {
-            return Err(Error::Framing("the target has characters that must be escaped"));
-        }
-        let route = Route::parse(target, request.method(), request.uri().query())?;
+    }
+
+    /// Parses a request to the fleet view whose member is known from its body as the one to that member.
+    pub fn parse_for_member<B>(
+        request: &mut Request<B>,
+        member: &ClusterName,
+        path: &MemberPath,
+    ) -> Result<Self, Error> {
+        let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
+        let target = format!("{}{}{query}", path::member_root(member), path.as_str());
+        let target = target.try_into().map_err(|_| Error::MemberPath("cannot be sent to a member"))?;
+        Self::parse_at(request, target)
+    }
+
+    fn parse_at<B>(request: &mut Request<B>, target: PathAndQuery) -> Result<Self, Error> {
+        let mut parts = std::mem::take(request.uri_mut()).into_parts();
+        parts.path_and_query = Some(target);
+        *request.uri_mut() = parts.try_into().map_err(|_| Error::MemberPath("cannot be sent to a member"))?;
+        Self::parse(request)
+    }
+
+    fn routed<B>(request: &Request<B>, route: Route) -> Result<Self, Error> {
         let upgrade = match &route {
             Route::Proxy(..) | Route::Attach(_) => {
                 Protocol::requested(request.version(), request.method(), request.headers())?
@@ -141,6 +168,7 @@ impl RequestInfo {
         let verb = match &route {
             Route::Proxy(..) | Route::Attach(_) => Verb::of_method(request.method()),
             Route::HubObjects(objects) => objects.verb,
+            Route::Fleet(_) => Verb::of_method(request.method()),
             Route::Clusters(name) => Verb::of_read(request.method(), name.is_some(), request.uri().query())
                 .ok_or_else(|| Error::Method(request.method().clone()))?,
             Route::Debug(Debug::LogLevel) if *request.method() == Method::PUT => Verb::Update,
@@ -156,6 +184,11 @@ impl RequestInfo {
                 let (verb, lasts) = path.resolve(request.method(), request.uri().query());
                 (verb, lasts || upgrade.is_some())
             }
+            Route::Fleet(fleet) => match fleet.question {
+                Question::List => (Verb::List, false),
+                Question::Watch => (Verb::Watch, true),
+                Question::Object | Question::Document | Question::Body => (verb, false),
+            },
             // A kube-apiserver treats any subresource of this name as long-running.
             Route::Attach(_) => (verb, true),
             _ => (verb, verb == Verb::Watch),
@@ -172,6 +205,7 @@ impl RequestInfo {
             {
                 Verb::Get
             }
+            Route::Fleet(fleet) if self.verb == Verb::Create && fleet.path.is_self_review() => Verb::Get,
             _ => self.verb,
         }
     }
@@ -199,7 +233,11 @@ impl RequestInfo {
     /// Whether this is one of kubectl's discovery calls to a member. kubectl hides a JSON Status that answers
     /// such a call, so errors of the sidecar are plain text there.
     pub fn is_member_discovery(&self) -> bool {
-        matches!(&self.route, Route::Proxy(_, _, path) if path.is_discovery())
+        match &self.route {
+            Route::Proxy(_, _, path) => path.is_discovery(),
+            Route::Fleet(fleet) => fleet.question == Question::Document,
+            _ => false,
+        }
     }
 }
 
@@ -288,6 +326,24 @@ impl Route {
     }
 }
 
+/// Refuses a head that two readers could understand differently.
+fn check<B>(request: &Request<B>) -> Result<(), Error> {
+    if !METHODS.contains(request.method()) {
+        return Err(Error::Method(request.method().clone()));
+    }
+    framing(request.version(), request.headers())?;
+    if request.version() < Version::HTTP_2 && request.uri().authority().is_some() {
+        return Err(Error::Framing("the target names a server, as to a forward proxy"));
+    }
+    if request.headers().len() > MAX_HEADERS {
+        return Err(Error::Framing("there are too many headers"));
+    }
+    if !request.uri().path().is_ascii() {
+        return Err(Error::Framing("the target has characters that must be escaped"));
+    }
+    Ok(())
+}
+
 /// A message must have exactly one length, or two readers may disagree about its end (RFC 9112, 6.3).
 fn framing(version: Version, headers: &HeaderMap) -> Result<(), Error> {
     let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
@@ -330,6 +386,8 @@ pub enum Error {
     Framing(&'static str),
     #[error(transparent)]
     Upgrade(#[from] NotAllowed),
+    #[error(transparent)]
+    Fleet(#[from] fleet::Error),
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use kubectl_mc_api::fleet::names::ALL_MEMBERS;
 use kubectl_mc_api::{ClusterName, Origin};
 use tracing::warn;
 
@@ -267,6 +268,7 @@ impl Attributes {
     fn of(info: &RequestInfo) -> impl Iterator<Item = Self> {
         let (first, second) = match &info.route {
             Route::Proxy(group, cluster, _) => Self::subresource(info, *group, cluster, "proxy"),
+            Route::Fleet(_) => (Self::fleet(info.authorized_verb()), None),
             Route::Attach(cluster) => Self::subresource(info, Origin::MemberCluster, cluster, "attach"),
             Route::Clusters(cluster) => {
                 let cluster = cluster.as_ref().or(info.selected.as_ref());
@@ -317,6 +319,18 @@ impl Attributes {
             subresource: subresource.into(),
             namespace: "".into(),
             name: cluster.map(|name| name.as_str().to_owned()).unwrap_or_default(),
+        }
+    }
+
+    /// The right to the fleet view. It opens no member.
+    fn fleet(verb: Verb) -> Self {
+        Self::Resource {
+            verb: verb.as_str(),
+            group: Origin::MemberCluster.grant_group(),
+            resource: Origin::MemberCluster.grant_resource(),
+            subresource: "proxy".into(),
+            namespace: "".into(),
+            name: ALL_MEMBERS.to_owned(),
         }
     }
 

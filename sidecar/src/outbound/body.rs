@@ -1,6 +1,7 @@
 //! The body of every response: a document of the sidecar, a stream of the sidecar, or the member's own bytes,
 //! forwarded unchanged.
 
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -22,6 +23,34 @@ pub enum Body {
     Stream(mpsc::Receiver<Bytes>),
     /// The member's body.
     Upstream(MemberBody),
+    /// A stream that the sidecar makes from members' bodies.
+    Made(Made),
+}
+
+/// A stream that the sidecar makes from members' bodies.
+pub struct Made(Pin<Box<dyn http_body::Body<Data = Bytes, Error = Error> + Send>>);
+
+/// Why a body breaks off.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Upstream(#[from] hyper::Error),
+    /// Members' answers that cannot be continued.
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl Body {
+    /// A stream that the sidecar makes from members' bodies.
+    pub fn made(body: impl http_body::Body<Data = Bytes, Error = Error> + Send + 'static) -> Self {
+        Self::Made(Made(Box::pin(body)))
+    }
+}
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Made")
+    }
 }
 
 /// A response of the sidecar.
@@ -59,13 +88,14 @@ impl From<Bytes> for Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         match &mut *self {
+            Self::Made(Made(body)) => body.as_mut().poll_frame(cx),
             Self::Empty => Poll::Ready(None),
             Self::Full(_) => {
                 let Self::Full(document) = std::mem::replace(&mut *self, Self::Empty) else {
@@ -83,7 +113,7 @@ impl http_body::Body for Body {
                 {
                     headers::clean_trailers(trailers);
                 }
-                Poll::Ready(frame)
+                Poll::Ready(frame.map(|frame| frame.map_err(Error::from)))
             }
         }
     }
@@ -93,6 +123,7 @@ impl http_body::Body for Body {
             Self::Empty => true,
             Self::Full(document) => document.is_empty(),
             Self::Stream(_) => false,
+            Self::Made(Made(body)) => body.is_end_stream(),
             Self::Upstream(incoming) => incoming.is_end_stream(),
         }
     }
@@ -101,7 +132,7 @@ impl http_body::Body for Body {
         match self {
             Self::Empty => SizeHint::with_exact(0),
             Self::Full(document) => SizeHint::with_exact(document.len() as u64),
-            Self::Stream(_) => SizeHint::default(),
+            Self::Stream(_) | Self::Made(_) => SizeHint::default(),
             Self::Upstream(incoming) => incoming.size_hint(),
         }
     }

@@ -175,6 +175,8 @@ pub struct Serve {
     pub rules: Rules,
     #[command(flatten)]
     pub limits: Limits,
+    #[command(flatten)]
+    pub fleet: FleetView,
     /// Addresses of the other replicas, or names that resolve to them (this replica's own address does no harm). A replica
     /// without a tunnel of a member's agent asks them. They verify each other's serving certificates.
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
@@ -205,6 +207,23 @@ pub struct Serve {
     pub audit: Audit,
     #[command(flatten)]
     pub authorization_webhook: AuthorizationWebhook,
+}
+
+/// The fleet view.
+#[derive(Debug, Args)]
+pub struct FleetView {
+    /// Serve all members as one cluster below clusters/*/proxy, with namespaces as <namespace>_<member>.
+    #[arg(long)]
+    pub fleet_view: bool,
+    /// Maximum number of requests to the whole fleet in progress, without watches. 0: no limit.
+    #[arg(long, value_name = "N", default_value_t = 64, requires = "fleet_view")]
+    pub max_merged_requests: usize,
+    /// Maximum number of watches at members for watches of the whole fleet.
+    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "fleet_view")]
+    pub max_merged_member_watches: usize,
+    /// Maximum number of watches at members for the watches of one caller.
+    #[arg(long, value_name = "N", default_value_t = 4_000, requires = "fleet_view")]
+    pub max_merged_member_watches_per_caller: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -22,6 +22,7 @@ use crate::limits::in_flight::Shares;
 use crate::members::inventory::Inventories;
 use crate::programs::args::{self, Delegated, LogFormat, Serve, Serving};
 use crate::request::cors::Cors;
+use crate::request::fleet;
 use crate::telemetry::spans;
 
 mod audit;
@@ -59,6 +60,8 @@ pub struct Config {
     pub(super) cors: Option<Cors>,
     pub(super) rules: member::Rules,
     pub(super) limits: args::Limits,
+    /// `None`: the fleet view is off.
+    pub(super) fleet: Option<fleet::Config>,
     pub(super) peers: Vec<Authority>,
     pub(super) request_timeout: Duration,
     pub(super) shutdown_delay: Duration,
@@ -100,6 +103,7 @@ impl TryFrom<Serve> for Config {
             cors_allowed_origins,
             rules,
             limits,
+            fleet,
             peers,
             peer_ca_file,
             request_timeout,
@@ -149,6 +153,7 @@ impl TryFrom<Serve> for Config {
             cors: cors(&cors_allowed_origins)?,
             goaway: goaway(goaway_chance)?,
             limits,
+            fleet: self::fleet(&fleet),
             peers,
             request_timeout,
             shutdown_delay: shutdown_delay_duration,
@@ -187,6 +192,14 @@ fn certificate(flags: Serving, peer_ca: Option<PathBuf>) -> Certificate {
         None if flags.rotate_server_certificates => Certificate::SelfManaged,
         None => Certificate::SelfSigned,
     }
+}
+
+fn fleet(flags: &args::FleetView) -> Option<fleet::Config> {
+    let by_caller = flags.max_merged_member_watches_per_caller;
+    flags.fleet_view.then_some(fleet::Config {
+        merged_requests: flags.max_merged_requests,
+        member_watches: [flags.max_merged_member_watches, by_caller],
+    })
 }
 
 fn cors(origins: &[String]) -> Result<Option<Cors>, Error> {

@@ -30,6 +30,7 @@ use crate::outbound::tunnel::accounts::Accounts;
 use crate::outbound::tunnel::peers::Peers;
 use crate::outbound::tunnel::registry::AgentTunnels;
 use crate::programs::config::Config;
+use crate::request::fleet::Fleet;
 use crate::request::services::Services;
 use crate::request::tunnels::Tunnels;
 use crate::server::admin;
@@ -109,6 +110,7 @@ impl Bound {
             registry: members.registry,
             documents,
             hub_server,
+            fleet: config.fleet.map(|fleet| Fleet::new(fleet, config.rules.clone())),
             rules: config.rules,
             request_timeout: config.request_timeout,
             tunnels: Tunnels::new(&mut start.metrics),

@@ -17,6 +17,7 @@ use crate::observe::panics;
 use crate::outbound::upstream;
 use crate::request::agent_handshake;
 use crate::request::cors;
+use crate::request::fleet;
 use crate::request::revalidation;
 use crate::telemetry::audit;
 
@@ -43,6 +44,8 @@ pub enum Error {
     Authorization(#[from] authorization::Error),
     #[error(transparent)]
     Clusters(clusters::Error),
+    #[error(transparent)]
+    Fleet(#[from] fleet::Error),
     #[error(transparent)]
     HubServer(#[from] hub_server::Error),
     #[error(transparent)]

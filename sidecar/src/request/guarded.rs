@@ -10,7 +10,7 @@ use http_body::{Body as _, Frame, SizeHint};
 
 use crate::limits::cutoff::Toward;
 use crate::observe::panics::{self, Panicked};
-use crate::outbound::body::Body;
+use crate::outbound::body::{self, Body};
 use crate::request::record::Record;
 
 mod small_pieces;
@@ -37,7 +37,7 @@ pub enum Error {
     #[error("the request was ended")]
     Over,
     #[error(transparent)]
-    Upstream(hyper::Error),
+    Body(body::Error),
     #[error(transparent)]
     Panicked(#[from] Panicked),
 }
@@ -45,7 +45,7 @@ pub enum Error {
 impl Guarded {
     pub fn new(body: Body, record: Record, version: Version) -> Self {
         let is_long_document = matches!(&body, Body::Full(document) if document.len() > SMALL);
-        let watched = is_long_document || matches!(body, Body::Upstream(_) | Body::Stream(_));
+        let watched = is_long_document || matches!(body, Body::Upstream(_) | Body::Stream(_) | Body::Made(_));
         let is_http2_stream = watched && version == Version::HTTP_2;
         let in_pieces = is_long_document || is_http2_stream;
         let body = SmallPieces::new(body, is_http2_stream);
@@ -81,7 +81,7 @@ impl<B: http_body::Body<Data = Bytes> + Unpin> Guarded<B> {
 
 impl<B> http_body::Body for Guarded<B>
 where
-    B: http_body::Body<Data = Bytes, Error = hyper::Error> + Unpin,
+    B: http_body::Body<Data = Bytes, Error: Into<body::Error>> + Unpin,
 {
     type Data = Bytes;
     type Error = Error;
@@ -100,7 +100,7 @@ where
             return Poll::Ready(Some(Ok(Frame::data(this.piece(rest)))));
         }
         let frame = match panics::caught_in(|| Pin::new(&mut this.body).poll_frame(cx)) {
-            Ok(frame) => frame.map_err(Error::Upstream),
+            Ok(frame) => frame.map_err(|error| Error::Body(error.into())),
             Err(panicked) => {
                 this.record.panicked();
                 return Poll::Ready(Some(Err(panicked.into())));

@@ -16,18 +16,20 @@ use crate::endpoints::clusters;
 use crate::endpoints::clusters::Viewer;
 use crate::head::audit_id::AuditId;
 use crate::head::deadline;
-use crate::head::request_info::{self, Health, RequestInfo, Route};
+use crate::head::request_info::{self, Health, HubObjects, RequestInfo, Route};
 use crate::identity::peer::{Peer, Waiting};
 use crate::limits::cutoff::Cutoff;
+use crate::limits::in_flight::{self, Caller, Permit};
 use crate::limits::upload::Upload;
 use crate::observe::metrics;
 use crate::observe::panics;
 use crate::outbound::body::{self, Body, TEXT};
 use crate::request::attach;
-use crate::request::authorized::authorize;
+use crate::request::authorized::{Authorized, authorize};
 use crate::request::cors;
 use crate::request::debug;
 use crate::request::error::Error;
+use crate::request::fleet;
 use crate::request::flow;
 use crate::request::guarded::Guarded;
 use crate::request::login;
@@ -121,7 +123,7 @@ async fn respond(
     record: &Record,
 ) -> Result<Response<Body>, Error> {
     head?;
-    let info = RequestInfo::parse(&request)?;
+    let (mut info, mut view) = fleet::understood(services, &mut request, record)?;
     record.understood(&info);
     if !services.documents.load().has_group(info.group()) {
         return Err(not_found(&request));
@@ -139,35 +141,32 @@ async fn respond(
     request.body().charge(user);
     let permit = match due {
         Some(due) => record.hold().queue(services.limits.admit(info.verb.is_read(), user, due)).await?,
-        None if matches!(info.route, Route::Attach(_)) => services.limits.admit_agent(user)?,
-        None if info.upgrade.is_some() => services.limits.admit_tunnel(user)?,
-        None => services.limits.admit_watch(user)?,
+        None => admit_long_running(services, &info, user)?,
     };
     if long_running {
         record.hold().charge(user, info.cluster());
     }
     let begun = record.store_beginning(permit, caller, due).await?;
+    if matches!(info.route, Route::Fleet(_)) {
+        Box::pin(fleet::find_member(&mut request, &mut info, &mut view, record)).await?;
+    }
     let authorized = authorize(services, begun, user, &info, request.headers_mut(), record).await?;
 
     let (group, name, path) = match &info.route {
         Route::Proxy(group, name, path) => (*group, name, path),
-        Route::Clusters(name) => {
-            let identity = authorized.revalidated(services, due, None, record).into_identity();
-            let viewer = Viewer { authorizer: services.authorizer.clone(), identity, caller: user };
-            let (parts, body) = request.into_parts();
-            record.hold().unread(body);
-            let (registry, verb) = (&services.registry, info.verb);
-            return Ok(Box::pin(clusters::respond(registry, viewer, verb, name.as_ref(), &parts)).await?);
+        Route::Fleet(route) => {
+            let answer = fleet::respond(services, route, request, authorized, (user, due), record);
+            return Box::pin(answer).await;
+        }
+        Route::Clusters(_) => {
+            return Box::pin(clusters(services, &info, request, authorized, (user, due), record)).await;
         }
         Route::Attach(name) => {
             return attach::respond(services, name, request, info.upgrade, authorized, record);
         }
         Route::HubObjects(objects) => {
-            let server = services.hub_server.as_ref().ok_or_else(|| not_found(&request))?;
-            record.hold().admitted_by_member(record.hold().queue(server.admit(user, due)).await?);
-            let revalidated = authorized.revalidated(services, due, None, record);
-            let answer = async { Ok(server.respond(objects, request, revalidated.identity(), due).await?) };
-            return Box::pin(record.hold().unless_over(answer)).await;
+            let answer = hub_objects(services, objects, request, authorized, (user, due), record);
+            return Box::pin(answer).await;
         }
         Route::Debug(debug) => {
             return Ok(Box::pin(debug::respond(services, *debug, authorized, request)).await);
@@ -182,7 +181,9 @@ async fn respond(
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
     let revalidated = authorized.revalidated(services, due, Some(&cluster.gone), record);
     let rules = &services.rules;
+    let renamed = fleet::renamed_body(&mut view, &mut request).await?;
     let draft = Draft::new(request, path, info.upgrade, user, revalidated, rules, record.to_member());
+    let draft = draft.with_document(renamed);
     let inventory = services.inventory.as_ref();
     let mut response = match (info.upgrade, downstream) {
         (Some(protocol), Some(downstream)) => {
@@ -199,7 +200,53 @@ async fn respond(
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         redirect::clean(&mut response, group, name, path, by)?;
     }
-    Ok(response)
+    fleet::renamed_answer(services, view, response, record)
+}
+
+/// Admits a request without a natural end, or refuses it at once.
+fn admit_long_running(
+    services: &Services,
+    info: &RequestInfo,
+    user: Caller,
+) -> Result<Permit, in_flight::Error> {
+    match info.route {
+        Route::Attach(_) => services.limits.admit_agent(user),
+        _ if info.upgrade.is_some() => services.limits.admit_tunnel(user),
+        _ => services.limits.admit_watch(user),
+    }
+}
+
+/// Answers from the read-only view of the inventory.
+async fn clusters(
+    services: &Services,
+    info: &RequestInfo,
+    request: Request<Upload>,
+    authorized: Authorized,
+    (user, due): (Caller, Option<Instant>),
+    record: &Record,
+) -> Result<Response<Body>, Error> {
+    let Route::Clusters(name) = &info.route else { return Err(not_found(&request)) };
+    let identity = authorized.revalidated(services, due, None, record).into_identity();
+    let viewer = Viewer { authorizer: services.authorizer.clone(), identity, caller: user };
+    let (parts, body) = request.into_parts();
+    record.hold().unread(body);
+    Ok(clusters::respond(&services.registry, viewer, info.verb, name.as_ref(), &parts).await?)
+}
+
+/// Passes a request on to the hub's own server.
+async fn hub_objects(
+    services: &Services,
+    objects: &HubObjects,
+    request: Request<Upload>,
+    authorized: Authorized,
+    (user, due): (Caller, Option<Instant>),
+    record: &Record,
+) -> Result<Response<Body>, Error> {
+    let server = services.hub_server.as_ref().ok_or_else(|| not_found(&request))?;
+    record.hold().admitted_by_member(record.hold().queue(server.admit(user, due)).await?);
+    let revalidated = authorized.revalidated(services, due, None, record);
+    let answer = async { Ok(server.respond(objects, request, revalidated.identity(), due).await?) };
+    record.hold().unless_over(answer).await
 }
 
 /// The answers that need neither the host nor a member nor a login.
@@ -211,6 +258,7 @@ fn public(services: &Services, route: &Route, headers: &HeaderMap) -> Option<Res
         | Route::Debug(_)
         | Route::Clusters(_)
         | Route::Proxy(..)
+        | Route::Fleet(_)
         | Route::Attach(_)
         | Route::HubObjects(_) => None,
     }

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -75,6 +76,27 @@ impl<'a> Draft<'a> {
             identity: revalidated.into_identity(),
             rules,
             to_member,
+        }
+    }
+
+    /// A read for one member's part of a merged answer, whose caller may use that member.
+    pub fn read(
+        parts: Parts,
+        path: &'a MemberPath,
+        caller: Caller,
+        identity: Arc<Identity>,
+        due: Instant,
+        rules: &'a member::Rules,
+    ) -> Self {
+        let (body, due) = (outgoing::nothing(), Some(due));
+        Self { parts, body, path, upgrade: None, caller, identity, due, rules, to_member: None }
+    }
+
+    /// Replaces the body.
+    pub fn with_document(self, document: Option<Bytes>) -> Self {
+        match document {
+            Some(document) => Self { body: outgoing::document(document.into()), ..self },
+            None => self,
         }
     }
 

@@ -121,7 +121,7 @@ impl Record {
         self.0.metrics.understood(kind);
         self.0.entry.with(|entry| {
             entry.kind = Some(kind);
-            entry.is_upgrade = info.upgrade.is_some();
+            entry.is_upgrade |= info.upgrade.is_some();
             entry.is_member_discovery = info.is_member_discovery();
             entry.cluster = info.cluster().cloned();
             if let Some(trail) = &mut entry.trail {
@@ -136,6 +136,33 @@ impl Record {
     /// Counts the request as one to a member. Its caller is authorized for that member.
     pub fn is_to(&self, member: &Arc<OfMember>) {
         self.0.entry.with(|entry| entry.member = Some(member.clone()));
+    }
+
+    /// Replaces the parsed request: the fleet view's request is one to this member.
+    pub fn is_for_member(&self, info: &RequestInfo) {
+        self.0.entry.with(|entry| {
+            entry.kind = Some(Kind::of(info));
+            entry.cluster = info.cluster().cloned();
+            if let Some(trail) = &mut entry.trail {
+                trail.is_for_member(info);
+            }
+            if let Some(span) = &mut entry.span {
+                span.understood(info);
+            }
+        });
+    }
+
+    /// Notes that the client asks for another protocol, although the request is forwarded without.
+    pub fn asks_to_switch(&self) {
+        self.0.entry.with(|entry| entry.is_upgrade = true);
+    }
+
+    /// Counts a member's part of a merged request.
+    pub fn part_ended(&self, member: &OfMember, code: StatusCode) {
+        let kind = self.0.entry.with(|entry| entry.kind);
+        if let Some(kind) = kind {
+            member.part_ended(kind, Outcome::new(Some(code), None));
+        }
     }
 
     /// Adds a failed login, and returns its error.

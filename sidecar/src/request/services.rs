@@ -23,6 +23,7 @@ use crate::observe::readiness::Readiness;
 use crate::outbound::tunnel::accounts::Accounts;
 use crate::outbound::tunnel::registry::AgentTunnels;
 use crate::request::cors::Cors;
+use crate::request::fleet::Fleet;
 use crate::request::tunnels::Tunnels;
 use crate::telemetry::audit::Auditor;
 use crate::telemetry::requests::Metrics;
@@ -40,6 +41,8 @@ pub struct Services {
     /// The server of the hub whose API group the sidecar took over.
     pub hub_server: Option<Arc<HubServer>>,
     pub rules: member::Rules,
+    /// `None`: the fleet view is off.
+    pub fleet: Option<Fleet>,
     pub request_timeout: Duration,
     pub tunnels: Tunnels,
     pub agent_tunnels: Arc<AgentTunnels>,

@@ -10,8 +10,10 @@ use kubectl_mc_api::Hop;
 use serde::Serialize;
 
 use crate::endpoints::clusters::Error as Clusters;
+use crate::fleet::bodies::Error as Bodies;
 use crate::head::headers;
 use crate::head::request_info::Error as RequestInfo;
+use crate::head::request_info::fleet::Error as FleetRoute;
 use crate::identity::authentication::Error as Authentication;
 use crate::identity::authorization::{Denied, Error as Authorization};
 use crate::identity::impersonation::{Error as Impersonation, member};
@@ -23,6 +25,7 @@ use crate::outbound::tunnel::registry::{DialError, Refused};
 use crate::outbound::upstream::Error as Upstream;
 use crate::request::agent_handshake::Error as Attach;
 use crate::request::error::Error;
+use crate::request::fleet::Error as Fleet;
 use crate::request::record::Record;
 use crate::request::revalidation::End;
 
@@ -75,6 +78,10 @@ fn hop(error: &Error) -> Hop {
         | Error::Origin(_)
         | Error::Loop(_)
         | Error::Clusters(_) => Hop::Request,
+        Error::Fleet(Fleet::TooMany) => Hop::Sidecar,
+        Error::Fleet(Fleet::Incomplete(_) | Fleet::Malformed(..)) => Hop::MemberUnreachable,
+        Error::Fleet(Fleet::Forbidden(_)) => Hop::Member,
+        Error::Fleet(_) => Hop::Request,
         Error::Authentication(_) => Hop::HostAuthentication,
         Error::Attach(Attach::NotItsAgent { .. } | Attach::Account(accounts::Unknown::Deleted(_))) => {
             Hop::HostAuthorization
@@ -136,6 +143,7 @@ impl Shape {
             Error::Head(_) => {
                 Self::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "RequestHeaderFieldsTooLarge")
             }
+            Error::RequestInfo(RequestInfo::Fleet(error)) => Self::of_fleet_route(error),
             Error::RequestInfo(_) | Error::Deadline(_) | Error::Loop(_) => Self::BAD_REQUEST,
             Error::Origin(_) => Self::FORBIDDEN,
             Error::Authentication(Authentication::TooManyReviews) | Error::Limits(_) => Self::TOO_MANY,
@@ -152,6 +160,7 @@ impl Shape {
             Error::Impersonation(Impersonation::Member(_) | Impersonation::LeftByHost(_)) => Self::INTERNAL,
             Error::Impersonation(_) => Self::BAD_REQUEST,
             Error::Clusters(error) => Self::of_clusters(error),
+            Error::Fleet(error) => Self::of_fleet(error),
             Error::Attach(error) => Self::of_attach(error),
             Error::HubServer(error) => Self::of_hub_server(error),
             Error::Inventory(Inventory::Unknown(..)) => Self::NOT_FOUND,
@@ -213,6 +222,39 @@ impl Shape {
             Attach::Handshake(_) => Self::BAD_REQUEST,
             Attach::Refused(Refused::Held(_)) => Self::new(StatusCode::CONFLICT, "AlreadyExists"),
             Attach::Refused(Refused::Full(_) | Refused::TooOften(_)) => Self::TOO_MANY,
+        }
+    }
+
+    fn of_fleet(error: &Fleet) -> Self {
+        match error {
+            Fleet::TooMany => Self::TOO_MANY,
+            Fleet::NotAcceptable => Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable"),
+            Fleet::Body(Bodies::Format(_)) => {
+                Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType")
+            }
+            Fleet::Body(Bodies::TooLarge) => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge")
+            }
+            Fleet::Body(_) | Fleet::Unnamed => Self::BAD_REQUEST,
+            Fleet::Several { .. } => Self::new(StatusCode::CONFLICT, "Conflict"),
+            Fleet::Off | Fleet::NotFound(_) => Self::NOT_FOUND,
+            Fleet::Incomplete(_) => Self::UNAVAILABLE,
+            Fleet::Forbidden(_) => Self::FORBIDDEN,
+            Fleet::Expired => Self::new(StatusCode::GONE, "Expired"),
+            Fleet::Malformed(..) => Self::BAD_GATEWAY,
+        }
+    }
+
+    fn of_fleet_route(error: &FleetRoute) -> Self {
+        match error {
+            FleetRoute::NotFound(_) => Self::NOT_FOUND,
+            FleetRoute::NotAllowed(_) => Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
+            FleetRoute::ForeignVersion(..) => Self::new(StatusCode::GONE, "Expired"),
+            FleetRoute::Path(_)
+            | FleetRoute::Legacy
+            | FleetRoute::TwoMembers(..)
+            | FleetRoute::Unqualified
+            | FleetRoute::Selector(..) => Self::BAD_REQUEST,
         }
     }
 

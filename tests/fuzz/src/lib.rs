@@ -8,6 +8,7 @@
 pub mod certificate_request;
 pub mod configuration;
 pub mod dialect;
+pub mod fleet_body;
 pub mod headers;
 mod lines;
 pub mod proxy_path;

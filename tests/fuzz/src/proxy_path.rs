@@ -3,6 +3,7 @@
 //! It may not contain a dot segment in any spelling, or lose a byte in between.
 
 use http::{Request, Uri, header};
+use kubectl_mc_api::fleet::names;
 use kubectl_mc_api::{Origin, path};
 use percent_encoding::percent_decode;
 use sidecar::head::request_info::{RequestInfo, Route, Verb};
@@ -18,6 +19,7 @@ pub fn run(input: &[u8]) {
     let Ok(uri) = target.parse::<Uri>() else { return };
     let request = Request::builder().method(method).uri(uri).header(header::HOST, "host").body(());
     let Ok(request) = request else { return };
+    in_the_fleet(&request, method);
     let Ok(info) = RequestInfo::parse(&request) else { return };
 
     let raw = request.uri().path();
@@ -33,6 +35,54 @@ pub fn run(input: &[u8]) {
     }
     // This must not panic for any input.
     info.is_member_discovery();
+}
+
+/// Where the fleet view is served, a request may become one to a member. It is the same request there, but for the suffix
+/// of that member.
+fn in_the_fleet(request: &Request<()>, method: &str) {
+    let mut routed = request.clone();
+    let Ok((info, member)) = RequestInfo::parse_with_fleet(&mut routed) else { return };
+    let raw = request.uri().path();
+    let decode = |path: &str| {
+        String::from_utf8_lossy(&percent_decode(path.as_bytes()).collect::<Vec<_>>()).into_owned()
+    };
+    let Some(inner) = ["*", "%2A", "%2a"]
+        .into_iter()
+        .find_map(|star| raw.strip_prefix(&format!("{}/{star}/proxy", path::CLUSTERS_PATH)))
+    else {
+        assert!(member.is_none() && !matches!(info.route, Route::Fleet(_)), "{raw} is not in the view");
+        return;
+    };
+    let before = decode(inner);
+    let before = Upstream::read(method, &before).expect("no member would read it at all");
+    match (&info.route, member) {
+        (Route::Fleet(_), None) => {
+            let is_create = method == "POST" && before.name.is_empty() && before.namespace.is_empty();
+            assert!(["GET", "HEAD"].contains(&method) || is_create, "{method} {raw} names no member");
+            assert_eq!(
+                names::split(before.namespace).filter(|_| before.resource != "namespaces"),
+                None,
+                "{raw}"
+            );
+            assert!(!["watch", "proxy"].contains(&before.verb), "{raw} is merged by its path");
+        }
+        (Route::Proxy(Origin::MemberCluster, name, at_member), Some(member)) => {
+            assert_eq!(*name, member);
+            let after = decode(at_member.as_str());
+            let after = Upstream::read(method, &after).expect("the member would not read it at all");
+            assert_eq!(before.resource_request, after.resource_request, "{raw}");
+            assert_eq!(
+                (before.verb, before.resource, before.subresource),
+                (after.verb, after.resource, after.subresource),
+                "{raw} became {}",
+                at_member.as_str()
+            );
+            for (before, after) in [(before.namespace, after.namespace), (before.name, after.name)] {
+                assert!(before == after || before == names::join(after, &member), "{raw}: {after}");
+            }
+        }
+        other => panic!("{raw} became {other:?}"),
+    }
 }
 
 fn agrees(info: &RequestInfo, method: &str, path: &str) {
@@ -51,6 +101,7 @@ fn agrees(info: &RequestInfo, method: &str, path: &str) {
             }
             assert_eq!(upstream.verb, info.verb.as_str());
         }
+        Route::Fleet(_) => panic!("the view is not served: {path}"),
         Route::Attach(name) => {
             assert!(of_clusters, "{upstream:?}");
             assert_eq!((upstream.name, upstream.subresource), (name.as_str(), "attach"));

@@ -2,7 +2,7 @@
 
 use kubectl_mc_api::access::subject::RBAC_GROUP;
 use kubectl_mc_api::cluster_access::RoleKind;
-use kubectl_mc_api::names::{HOST_GRANT, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT};
+use kubectl_mc_api::names::{FLEET_ROLE, HOST_GRANT, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
@@ -50,6 +50,14 @@ impl Grant<'_> {
         let kind = if namespace.is_some() { "RoleBinding" } else { "ClusterRoleBinding" };
         binding(kind, &name, namespace, &labels, self.role.reference(), subject)
     }
+}
+
+/// The host's binding for the members as one cluster. It does not depend on the clusters that are granted, because it
+/// grants access to none.
+pub(super) fn fleet_binding(subject: &GrantSubject) -> Value {
+    let name = format!("{FLEET_ROLE}:{}", subject.tag());
+    let role = json!({"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": FLEET_ROLE});
+    binding("ClusterRoleBinding", &name, None, &json!({MANAGED_BY: KUBECTL_MC}), role, subject.rbac())
 }
 
 fn binding(

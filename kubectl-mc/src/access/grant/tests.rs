@@ -11,6 +11,14 @@ fn read_only_role_grants_the_get_verb_alone() {
 }
 
 #[test]
+fn fleet_binding_grants_the_shipped_role() {
+    let binding = fleet_binding(&GrantSubject::user("jane").unwrap());
+    assert_eq!(binding["roleRef"]["name"], "kubectl-mc-fleet");
+    assert_eq!(binding["subjects"][0]["name"], "jane");
+    assert!(include_str!("../../../../sidecar/deploy/rbac.yaml").contains("\n  name: kubectl-mc-fleet\n"));
+}
+
+#[test]
 fn grant_names_only_its_cluster() {
     let cluster: ClusterName = "m1".parse().unwrap();
     let subject = GrantSubject::user("jane").unwrap();

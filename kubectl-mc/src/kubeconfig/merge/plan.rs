@@ -78,9 +78,7 @@ fn section<'a>(
         }
     }
     if let Some(known) = known {
-        let is_gone = |entry: &Value| {
-            mark(entry).is_some_and(|mark| !known.iter().any(|name| name.as_str() == mark.cluster))
-        };
+        let is_gone = |entry: &Value| mark(entry).is_some_and(|mark| mark.is_gone(known));
         let gone = list.iter().enumerate().filter(|(_, entry)| is_gone(entry));
         section.changed.extend(gone.map(|(at, _)| (at, None)));
     }

@@ -241,7 +241,7 @@ fn each_refusal_of_a_request_has_its_fix() {
 }
 
 fn version(path: &str, answer: fn() -> Answer) -> Option<Answer> {
-    path.ends_with("/proxy/version").then(answer)
+    (path.ends_with("/proxy/version") && !path.contains('*')).then(answer)
 }
 
 #[test]

@@ -108,6 +108,7 @@ fn container(parameters: &Parameters, container: &mut Value) {
     args.extend(parameters.direct_flag());
     let profiles = &values.cluster_profiles.server;
     args.extend(profiles.as_ref().map(|server| format!("--cluster-profile-server={server}")));
+    args.extend(values.fleet_view.then(|| "--fleet-view".to_owned()));
     args.extend(parameters.inventory_flags());
     args.extend(values.extra_args.iter().cloned());
     container["args"] = args.into();

@@ -24,6 +24,7 @@ pub struct Values {
     pub tls: Tls,
     pub direct: Direct,
     pub cluster_profiles: ClusterProfiles,
+    pub fleet_view: bool,
     pub list_for: Vec<String>,
     pub inventory: Vec<Origin>,
     pub karmada_namespace: String,

@@ -28,7 +28,7 @@ pub struct Viewer {
 
 /// The clusters that a viewer sees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Visible {
+pub(crate) enum Visible {
     #[default]
     All,
     Only(Arc<HashSet<Arc<str>>>),
@@ -36,7 +36,7 @@ pub(super) enum Visible {
 
 impl Viewer {
     /// Which of these clusters the viewer sees.
-    pub(super) async fn sees(
+    pub(crate) async fn sees(
         &self,
         clusters: impl Iterator<Item = (Arc<str>, Origin)>,
     ) -> Result<Visible, authorization::Error> {
@@ -107,7 +107,7 @@ impl Viewer {
 }
 
 impl Visible {
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         match self {
             Self::All => true,
             Self::Only(names) => names.contains(name),

@@ -58,7 +58,7 @@ impl MemberPath {
 
     /// Whether a POST of this path asks the member for the caller's identity or rights. The member stores
     /// nothing for it.
-    pub(super) fn is_self_review(&self) -> bool {
+    pub fn is_self_review(&self) -> bool {
         matches!(
             self.text.as_str(),
             "/apis/authentication.k8s.io/v1/selfsubjectreviews"

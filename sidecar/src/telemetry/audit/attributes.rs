@@ -39,6 +39,11 @@ impl Attributes {
                 let verb = verb.map_or_else(of_method, |verb: Verb| verb.as_str().to_owned());
                 (verb, Some(cluster.clone()), object, path.decoded())
             }
+            Route::Fleet(fleet) => {
+                let (verb, object) = fleet.path.object(method, query).unzip();
+                let verb = verb.map_or_else(of_method, |verb: Verb| verb.as_str().to_owned());
+                (verb, None, object, fleet.path.decoded())
+            }
             Route::Attach(cluster) => {
                 let object = own(Some(cluster), "attach");
                 (info.verb.as_str().to_owned(), Some(cluster.clone()), object, target.into())

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use jiff::Timestamp;
-use kubectl_mc_api::Hop;
+use kubectl_mc_api::{ClusterName, Hop};
 
 use super::attributes::Attributes;
 use super::auditor::{Auditor, NotStored};
@@ -42,6 +42,8 @@ pub struct Trail {
     refusal: Option<Refusal>,
     code: Option<StatusCode>,
     tunnel: Option<TunnelEnd>,
+    /// The members of a merged request, and those that are missing in the answer.
+    members: Option<[String; 2]>,
 }
 
 /// The host's decision about the request.
@@ -110,6 +112,7 @@ impl Trail {
             refusal: None,
             code: None,
             tunnel: None,
+            members: None,
         }
     }
 
@@ -117,6 +120,12 @@ impl Trail {
     pub fn understood(&mut self, info: &RequestInfo) {
         let (path, query) = (self.uri.path(), self.uri.query());
         self.attributes = Some(Attributes::new(info, &self.method, path, query));
+    }
+
+    /// Replaces the attributes by those of the request to the member that the body names.
+    pub fn is_for_member(&mut self, info: &RequestInfo) {
+        self.understood(info);
+        self.evaluate();
     }
 
     /// Adds the authenticated user.
@@ -162,6 +171,18 @@ impl Trail {
     /// Adds the host's decision.
     pub fn decided(&mut self, is_allowed: bool, reason: Arc<str>) {
         self.decision = Some(Decision { is_allowed, reason });
+    }
+
+    /// Adds the members of a merged request.
+    pub fn of_fleet<'a>(&mut self, members: impl Iterator<Item = &'a ClusterName>) {
+        self.members = Some([names(members), String::new()]);
+    }
+
+    /// Adds the members whose part is missing in a merged answer.
+    pub fn missing<'a>(&mut self, members: impl Iterator<Item = &'a ClusterName>) {
+        if let Some([_, missing]) = &mut self.members {
+            *missing = names(members);
+        }
     }
 
     /// Adds an error of the sidecar.
@@ -287,6 +308,12 @@ impl Trail {
         if let Some(cluster) = attributes.and_then(|attributes| attributes.cluster.as_ref()) {
             annotations.insert(CLUSTER, Cow::from(cluster.as_str()));
         }
+        if let Some([members, missing]) = &self.members {
+            annotations.insert(MEMBERS, Cow::from(members));
+            if !missing.is_empty() {
+                annotations.insert(MISSING, Cow::from(missing));
+            }
+        }
         let uri = match self.user {
             Some(_) => redact::request_uri(&self.uri, self.shown()),
             None => redact::strangers_uri(&self.uri, self.shown()),
@@ -323,6 +350,22 @@ impl Trail {
     }
 }
 
+/// Names of members, as many as an event may have.
+fn names<'a>(members: impl Iterator<Item = &'a ClusterName>) -> String {
+    let (mut text, mut more) = (String::new(), 0);
+    for member in members {
+        match text.len() {
+            0 => text.push_str(member.as_str()),
+            length if length < MAX_NAMES => text.extend([",", member.as_str()]),
+            _ => more += 1,
+        }
+    }
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
+}
+
 /// The addresses in `X-Forwarded-For`. The host appends the caller's address; earlier ones are the caller's
 /// own claim.
 fn forwarded_for(headers: &HeaderMap) -> Vec<String> {
@@ -336,6 +379,10 @@ fn forwarded_for(headers: &HeaderMap) -> Vec<String> {
 const DECISION: &str = "authorization.k8s.io/decision";
 const REASON: &str = "authorization.k8s.io/reason";
 const CLUSTER: &str = "kubectl-mc.dev/cluster";
+/// The members of a request to the fleet view.
+const MEMBERS: &str = "kubectl-mc.dev/clusters";
+/// Those of them that are missing in the answer.
+const MISSING: &str = "kubectl-mc.dev/missing-clusters";
 const HOP: &str = "kubectl-mc.dev/hop";
 const REPLICA: &str = "kubectl-mc.dev/replica";
 const DURATION: &str = "kubectl-mc.dev/duration-seconds";
@@ -344,6 +391,9 @@ pub const BYTES_TO_CALLER: &str = "kubectl-mc.dev/bytes-to-caller";
 /// For the tunnel of an agent, which is the caller.
 pub const BYTES_FROM_CALLER: &str = "kubectl-mc.dev/bytes-from-caller";
 const END: &str = "kubectl-mc.dev/end";
+
+/// A thousand members with short names.
+const MAX_NAMES: usize = 8 * 1024;
 
 /// More hops than any request has.
 const MAX_SOURCES: usize = 16;

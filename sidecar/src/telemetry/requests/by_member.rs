@@ -57,6 +57,13 @@ impl Outcome {
     }
 }
 
+impl OfMember {
+    /// Counts this member's part of a request to several members.
+    pub fn part_ended(&self, kind: Kind, outcome: Outcome) {
+        self.requests.count(kind, outcome);
+    }
+}
+
 #[derive(Debug, Default)]
 struct Counters(Locked<HashMap<(Kind, Outcome), Counter>>);
 

@@ -22,6 +22,7 @@ pub struct Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Object {
     Proxy(Origin),
+    Fleet,
     Attach,
     Cluster,
     Clusters,
@@ -35,6 +36,7 @@ impl Kind {
     pub fn of(info: &RequestInfo) -> Self {
         let object = match &info.route {
             Route::Proxy(group, ..) => Object::Proxy(*group),
+            Route::Fleet(_) => Object::Fleet,
             Route::Attach(_) => Object::Attach,
             Route::Clusters(Some(_)) => Object::Cluster,
             Route::Clusters(None) => Object::Clusters,
@@ -82,6 +84,8 @@ impl Object {
     const fn labels(self) -> (&'static str, &'static str) {
         match self {
             Self::Proxy(_) => ("resource", "proxy"),
+            // The scope tells it from a request to a member.
+            Self::Fleet => ("cluster", "proxy"),
             Self::Attach => ("resource", "attach"),
             Self::Cluster | Self::HubObjects(_) => ("resource", ""),
             Self::Clusters => ("cluster", ""),
@@ -102,7 +106,9 @@ impl EncodeLabelSet for Kind {
         let [group, version, resource] = match self.object {
             Object::Path(_) | Object::Unknown => [""; 3],
             Object::Proxy(group) | Object::HubObjects(group) => labels_of(group),
-            Object::Attach | Object::Cluster | Object::Clusters => labels_of(Origin::MemberCluster),
+            Object::Fleet | Object::Attach | Object::Cluster | Object::Clusters => {
+                labels_of(Origin::MemberCluster)
+            }
         };
         for label in [
             ("verb", label(self.verb)),

@@ -72,6 +72,7 @@ impl RequestSpan {
             Route::HubObjects(objects) if objects.object.name.is_empty() => ("", None),
             Route::HubObjects(_) => ("/{:name}", None),
             Route::Proxy(_, cluster, _) => ("/{:name}/proxy", Some(cluster)),
+            Route::Fleet(_) => ("/*/proxy", None),
             Route::Attach(cluster) => ("/{:name}/attach", Some(cluster)),
             Route::Discovery(_) | Route::Health(_) | Route::Metrics | Route::Debug(_) => return,
         };

@@ -8,7 +8,7 @@ pub(super) struct Upstream<'a> {
     group: &'a str,
     version: &'a str,
     pub(super) namespace: &'a str,
-    resource: &'a str,
+    pub(super) resource: &'a str,
     pub(super) name: &'a str,
     pub(super) subresource: &'a str,
 }

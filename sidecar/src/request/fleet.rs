@@ -1,0 +1,252 @@
+//! Serves the fleet view: all members that the caller may use as one cluster, below `clusters/*/proxy`.
+//!
+//! A request that names a member takes the path of every other request to that member; [`one_member`] renames its body
+//! and its answer. Reads without a member are merged: [`list`], [`watch`], [`object`] and [`document`] ask the
+//! [`members`] by [`ask`], each as the caller and within the member's own limits.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use kubectl_mc_api::ClusterName;
+
+use crate::fleet::{bodies, items};
+use crate::head::request_info::fleet::{FleetRoute, Question};
+use crate::head::request_info::{RequestInfo, Route};
+use crate::identity::impersonation::member::Rules;
+use crate::limits::in_flight::{Bound, Caller, Size};
+use crate::limits::upload::Upload;
+use crate::outbound::body::Body;
+use crate::request::authorized::Authorized;
+use crate::request::error::Error as RequestError;
+use crate::request::record::Record;
+use crate::request::services::Services;
+
+mod ask;
+mod document;
+mod failures;
+mod list;
+mod members;
+mod negotiated;
+mod object;
+mod one_member;
+mod review;
+mod stream;
+mod watch;
+mod web_socket;
+
+pub use one_member::OneMember;
+
+use ask::Asker;
+use failures::Failures;
+use members::Members;
+
+/// The fleet view's settings and limits.
+#[derive(Debug)]
+pub struct Fleet {
+    merged: Bound,
+    watches: watch::Watches,
+    rules: Arc<Rules>,
+}
+
+/// The sizes of the limits.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Merged requests at once, without watches.
+    pub merged_requests: usize,
+    /// Watches at members for merged watches, in all and by caller.
+    pub member_watches: [usize; 2],
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { merged_requests: 64, member_watches: [10_000, 4_000] }
+    }
+}
+
+/// A merged read, admitted and authorized.
+struct Read {
+    route: FleetRoute,
+    query: Option<String>,
+    headers: HeaderMap,
+    members: Members,
+    asker: Asker,
+    record: Record,
+}
+
+impl Fleet {
+    pub fn new(config: Config, rules: Rules) -> Self {
+        let merged = Bound::new(Size::without_queue(config.merged_requests));
+        Self { merged, watches: watch::Watches::new(config.member_watches), rules: Arc::new(rules) }
+    }
+}
+
+/// Answers a read of all members.
+///
+/// # Errors
+///
+/// Nothing was sent to the caller yet, and no member, or in a strict read not every member, can answer.
+pub async fn respond(
+    services: &Services,
+    route: &FleetRoute,
+    mut request: Request<Upload>,
+    authorized: Authorized,
+    (user, due): (Caller, Option<Instant>),
+    record: &Record,
+) -> Result<Response<Body>, RequestError> {
+    let web_socket = web_socket::asked(&mut request);
+    let fleet = services.fleet.as_ref().ok_or(Error::Off)?;
+    let permit = match route.question {
+        // Bounded by the number of its watches at members.
+        Question::Watch => None,
+        _ => Some(fleet.merged.admit_now(user).ok_or(Error::TooMany)?),
+    };
+    let identity = authorized.revalidated(services, due, None, record).into_identity();
+    let (parts, body) = request.into_parts();
+    record.hold().unread(body);
+    let headers = negotiated::json_only(&parts.headers).ok_or(Error::NotAcceptable)?;
+    let (inventory, authorizer) = (services.inventory.clone(), services.authorizer.clone());
+    let members = Members::of(inventory.clone(), authorizer, identity.clone(), user).await?;
+    let asker = Asker {
+        inventory,
+        rules: fleet.rules.clone(),
+        identity,
+        caller: user,
+        headers: headers.clone(),
+        version: parts.version,
+        record: record.clone(),
+        due,
+        _permit: permit.map(Arc::new),
+    };
+    record.audit(|trail| trail.of_fleet(members.names()));
+    let query = parts.uri.query().map(str::to_owned);
+    let read =
+        Read { route: route.clone(), query, headers: parts.headers, members, asker, record: record.clone() };
+    match route.question {
+        Question::List => Box::pin(list::respond(read)).await,
+        Question::Watch => {
+            let response = Box::pin(watch::respond(read, &fleet.watches)).await?;
+            Ok(web_socket::switch(response, web_socket, services, record))
+        }
+        Question::Object => Box::pin(object::respond(read)).await,
+        Question::Document => Box::pin(document::respond(read)).await,
+        Question::Body => match parts.extensions.get::<review::Unnamed>() {
+            Some(body) => Box::pin(review::respond(read, body.clone())).await,
+            None => Err(Error::Unnamed.into()),
+        },
+    }
+}
+
+/// Parses a request's head. A request of the view to one member becomes one to that member's own path, whose body and
+/// answer are renamed.
+pub fn understood(
+    services: &Services,
+    request: &mut Request<Upload>,
+    record: &Record,
+) -> Result<(RequestInfo, Option<Box<OneMember>>), RequestError> {
+    if services.fleet.is_none() {
+        return Ok((RequestInfo::parse(request)?, None));
+    }
+    let asks_to_switch = web_socket::take(request)?;
+    let (info, member) = RequestInfo::parse_with_fleet(request)?;
+    if asks_to_switch {
+        record.asks_to_switch();
+    }
+    let view = member.map(|member| OneMember::new(member, &info, request)).transpose()?;
+    Ok((info, view.map(Box::new)))
+}
+
+/// Reads the body of a request whose path names no member, and makes it a request to the member that the body names.
+///
+/// # Errors
+///
+/// The body cannot be read, or it names no member.
+pub async fn find_member(
+    request: &mut Request<Upload>,
+    info: &mut RequestInfo,
+    view: &mut Option<Box<OneMember>>,
+    record: &Record,
+) -> Result<(), RequestError> {
+    let path = match &info.route {
+        Route::Fleet(route) if route.question == Question::Body => &route.path,
+        _ => return Ok(()),
+    };
+    let object = path.object(request.method(), request.uri().query()).map(|(_, object)| object);
+    let text = bodies::read(request.body_mut()).await.map_err(Error::Body)?;
+    let object = object.unwrap_or_default();
+    let body = bodies::Body::parse(request.method(), request.headers(), &object, text.clone());
+    let body = body.map_err(Error::Body)?;
+    let Some(member) = body.named_member() else {
+        if !path.is_self_review() {
+            return Err(Error::Unnamed.into());
+        }
+        request.extensions_mut().insert(review::Unnamed(text));
+        return Ok(());
+    };
+    let at_member = RequestInfo::parse_for_member(request, &member, path)?;
+    record.is_for_member(&at_member);
+    *view = Some(Box::new(OneMember::new(member, &at_member, request)?.with_body(body)));
+    *info = at_member;
+    Ok(())
+}
+
+/// Renames the body of a request to one member. Returns the new one, if there is one.
+pub async fn renamed_body(
+    view: &mut Option<Box<OneMember>>,
+    request: &mut Request<Upload>,
+) -> Result<Option<Bytes>, RequestError> {
+    match view {
+        Some(view) => Box::pin(view.to_member(request)).await,
+        None => Ok(None),
+    }
+}
+
+/// Renames the answer of one member.
+pub fn renamed_answer(
+    services: &Services,
+    view: Option<Box<OneMember>>,
+    response: Response<Body>,
+    record: &Record,
+) -> Result<Response<Body>, RequestError> {
+    match view {
+        Some(mut view) => {
+            let web_socket = view.web_socket.take();
+            Ok(web_socket::switch(view.answer(response)?, web_socket, services, record))
+        }
+        None => Ok(response),
+    }
+}
+
+/// Why the fleet view does not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the fleet view is off")]
+    Off,
+    #[error("too many requests to the whole fleet are in progress, try again")]
+    TooMany,
+    #[error("only JSON is served for the fleet")]
+    NotAcceptable,
+    #[error("{0}")]
+    Body(#[from] bodies::Error),
+    #[error(
+        "the object must name a member: write its name, or the namespace that a review asks about, as <name>_<member>"
+    )]
+    Unnamed,
+    #[error("{resource} {name:?} is on the members {}: name one, as in {name}_{}", list_of(.members), .members[0])]
+    Several { resource: String, name: String, members: Vec<ClusterName> },
+    #[error("{0} is not found on any member")]
+    NotFound(String),
+    #[error("{0}")]
+    Incomplete(Failures),
+    #[error("no member allows it: {0}")]
+    Forbidden(Failures),
+    #[error("the resource version is too old, or of another set of members: list again")]
+    Expired,
+    #[error("member {0} sent an answer that the fleet view cannot use: {1}")]
+    Malformed(ClusterName, items::Error),
+}
+
+fn list_of(members: &[ClusterName]) -> String {
+    members.iter().map(ClusterName::as_str).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,342 @@
+//! A watch of all members: one upstream for each, merged by their arrival. Its bookmarks carry the versions of all
+//! members, so that a client can go on exactly where it was. A member that cannot be reached is named in bookmarks; its
+//! objects stay.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::Response;
+use kubectl_mc_api::ClusterName;
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
+
+use super::failures::{Failure, Failures};
+use super::list::{Question, answer_headers, is_strict, split, tell};
+use super::members::{Member, Members};
+use super::stream::{self, Out};
+use super::{Asker, Error, Read};
+use crate::base::random;
+use crate::fleet::renamer::Shown;
+use crate::fleet::vector::Vector;
+use crate::head::query::Query;
+use crate::outbound::body::{self, Body};
+use crate::request::error::Error as RequestError;
+
+mod limits;
+mod member;
+
+use limits::{First, Share, Shared};
+use member::{Follow, Report, Start};
+
+/// What merged watches hold.
+#[derive(Debug)]
+pub(super) struct Watches {
+    members: Arc<Shared>,
+    memory: Arc<Shared>,
+}
+
+impl Watches {
+    pub(super) fn new([all, by_caller]: [usize; 2]) -> Self {
+        Self { members: Shared::new(all, by_caller), memory: Shared::new(MEMORY, MEMORY_BY_CALLER) }
+    }
+}
+
+/// What the client asks of its watch.
+struct Options {
+    bookmarks: bool,
+    /// Whether a bookmark ends the objects that exist.
+    marks_end: bool,
+    until: Instant,
+}
+
+/// Answers a watch.
+pub(super) async fn respond(read: Read, watches: &Watches) -> Result<Response<Body>, RequestError> {
+    let Read { route, query, headers, members, asker, record } = read;
+    let query = Query::new(query.as_deref());
+    let question = Arc::new(Question::new(&route.path, &route.resource, query));
+    let (vector, start) = begin(query, &members)?;
+    let place = watches.members.hold(asker.caller, members.all.len().max(1), First::Newest);
+    let place = place.map_err(|_| Error::TooMany)?;
+    let seconds = query.first("timeoutSeconds").and_then(|text| text.parse().ok()).filter(|n| *n > 0);
+    let lasts = seconds.map_or_else(default_timeout, |n| Duration::from_secs(n).min(LONGEST));
+    let bookmarks = query.is_set("allowWatchBookmarks");
+    let marks_end = bookmarks && query.is_set("sendInitialEvents");
+    let options = Options { bookmarks, marks_end, until: Instant::now() + lasts };
+    let shown = Shown::new(question.with_cluster);
+    let (reports, received) = mpsc::channel(QUEUE);
+    let mut merge = Merge {
+        members,
+        vector,
+        place,
+        memory: watches.memory.clone(),
+        asker,
+        question,
+        shown,
+        options,
+        reports,
+        tasks: JoinSet::new(),
+        pending: BTreeSet::new(),
+        unreachable: BTreeSet::new(),
+        of: None,
+        has_marked_end: false,
+    };
+    let mut firsts = Vec::new();
+    for member in merge.members.all.clone() {
+        let start = match start {
+            Some(start) => start,
+            None => match merge.vector.get(&member.name) {
+                0 => Start::List,
+                version => Start::After(version),
+            },
+        };
+        firsts.push(merge.follow(member, start)?);
+    }
+    // Slow members join later.
+    let firsts = timeout(FIRST_TIMEOUT, join_all(firsts)).await.unwrap_or_default();
+    let mut failures = Failures::default();
+    firsts
+        .into_iter()
+        .filter_map(|first| first.ok()?.err())
+        .for_each(|failure: Failure| failures.push(failure));
+    let (failures, _) = split(failures, merge.members.all.len(), &route.resource)?;
+    if is_strict(&headers) && !failures.is_empty() {
+        return Err(Error::Incomplete(failures).into());
+    }
+    tell(&record, &failures);
+    let (out, body) = stream::channel();
+    let mut response = Response::new(body.run(merge.run(received, out)));
+    answer_headers(response.headers_mut());
+    failures.warn(response.headers_mut());
+    Ok(response)
+}
+
+/// Where each member's watch begins: at the versions of a token, or all alike.
+fn begin(query: Query<'_>, members: &Members) -> Result<(Vector, Option<Start>), Error> {
+    let names = || members.names().cloned();
+    let version = query.first("resourceVersion").unwrap_or_default();
+    let initial = query.boolean("sendInitialEvents");
+    match (&*version, initial) {
+        ("" | "0", Some(false)) => Ok((Vector::of(names()), Some(Start::Now))),
+        ("" | "0", _) => Ok((Vector::of(names()), Some(Start::List))),
+        (token, initial) => {
+            let vector = Vector::parse(token, names()).ok_or(Error::Expired)?;
+            match initial {
+                // The objects of now are not older than any version.
+                Some(true) => Ok((Vector::of(names()), Some(Start::List))),
+                _ => Ok((vector, None)),
+            }
+        }
+    }
+}
+
+/// Between half an hour and an hour, as a kube-apiserver (apiserver: `MinRequestTimeout`).
+fn default_timeout() -> Duration {
+    Duration::from_secs(30 * 60).mul_f64(1.0 + random::fraction())
+}
+
+/// Merges the members' events.
+struct Merge {
+    members: Members,
+    vector: Vector,
+    place: Share,
+    memory: Arc<Shared>,
+    asker: Asker,
+    question: Arc<Question>,
+    shown: Shown,
+    options: Options,
+    reports: mpsc::Sender<(ClusterName, Report)>,
+    tasks: JoinSet<()>,
+    /// Members whose existing objects are not all sent.
+    pending: BTreeSet<ClusterName>,
+    unreachable: BTreeSet<ClusterName>,
+    /// Kind and apiVersion of the objects, once there is one.
+    of: Option<(String, String)>,
+    has_marked_end: bool,
+}
+
+/// How a watch ends.
+enum End {
+    Time,
+    /// The client must list again.
+    Expired,
+    TooMany,
+}
+
+impl Merge {
+    /// Starts to follow a member.
+    fn follow(
+        &mut self,
+        member: Member,
+        start: Start,
+    ) -> Result<oneshot::Receiver<Result<(), Failure>>, Error> {
+        let (first, told) = oneshot::channel();
+        let memory = self.memory.hold(self.asker.caller, 0, First::Largest).map_err(|_| Error::TooMany)?;
+        if start == Start::List {
+            self.pending.insert(member.name.clone());
+        }
+        let follow = Follow {
+            asker: self.asker.clone(),
+            inventory: self.asker.inventory.clone(),
+            member,
+            question: self.question.clone(),
+            shown: self.shown.clone(),
+            reports: self.reports.clone(),
+            memory,
+            first: Some(first),
+        };
+        self.tasks.spawn(follow.run(start));
+        Ok(told)
+    }
+
+    async fn run(
+        mut self,
+        mut received: mpsc::Receiver<(ClusterName, Report)>,
+        out: Out,
+    ) -> Result<(), body::Error> {
+        let mut mark = Instant::now() + BOOKMARK_INTERVAL;
+        let mut recheck = interval_at(Instant::now() + RECHECK_INTERVAL, RECHECK_INTERVAL);
+        recheck.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let over = self.place.over().clone();
+        let end = loop {
+            // All of these are cancel-safe.
+            tokio::select! {
+                biased;
+                () = over.cancelled() => break End::TooMany,
+                () = sleep_until(self.options.until) => break End::Time,
+                () = sleep_until(mark) => {
+                    out.send(self.bookmark(false)).await?;
+                    mark = Instant::now() + BOOKMARK_INTERVAL;
+                }
+                Some((member, report)) = received.recv() => match self.take(&member, report, &out).await? {
+                    Taken::Expired => break End::Expired,
+                    Taken::Event => mark = mark.min(Instant::now() + AFTER_BURST),
+                    Taken::Nothing => {}
+                },
+                _ = recheck.tick() => if !Box::pin(self.keeps_members()).await {
+                    break End::Expired;
+                },
+            }
+        };
+        let last = match end {
+            End::Time => self.bookmark(false),
+            End::Expired => Bytes::from_static(EXPIRED),
+            End::TooMany => Bytes::from_static(TOO_MANY),
+        };
+        out.send(last).await
+    }
+
+    /// Takes a report, and passes its event on.
+    async fn take(&mut self, member: &ClusterName, report: Report, out: &Out) -> Result<Taken, body::Error> {
+        let mut taken = Taken::Nothing;
+        match report {
+            Report::Event { version, line, of } => {
+                if of.is_some() {
+                    self.of = of;
+                }
+                if !line.is_empty() {
+                    out.send(line.into()).await?;
+                    taken = Taken::Event;
+                }
+                if let Some(version) = version {
+                    self.vector.set(member, version);
+                }
+            }
+            Report::Version(version) => self.vector.set(member, version),
+            Report::Reachable => {
+                self.unreachable.remove(member);
+            }
+            Report::Synced => {
+                self.pending.remove(member);
+                self.unreachable.remove(member);
+            }
+            Report::Unreachable => {
+                self.pending.remove(member);
+                self.unreachable.insert(member.clone());
+            }
+            Report::Expired => return Ok(Taken::Expired),
+        }
+        if self.options.marks_end && !self.has_marked_end && self.pending.is_empty() && self.of.is_some() {
+            self.has_marked_end = true;
+            out.send(self.bookmark(true)).await?;
+        }
+        Ok(taken)
+    }
+
+    /// Whether the caller still has every member of the watch. New members join it.
+    async fn keeps_members(&mut self) -> bool {
+        // If the host does not answer, its previous decisions stay; the request's revalidation ends the watch if that
+        // lasts.
+        let Ok(now) = self.members.now().await else { return true };
+        let (names, before) = (Members::set(&now), Members::set(&self.members.all));
+        if before.iter().any(|member| !names.contains(member)) {
+            return false;
+        }
+        let new: Vec<_> = now.iter().filter(|member| !before.contains(&member.name)).cloned().collect();
+        self.members.all = now;
+        for member in new {
+            self.vector.0.insert(member.name.clone(), 0);
+            if self.place.resize(self.members.all.len(), First::Newest).is_err()
+                || self.follow(member, Start::List).is_err()
+            {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The versions of all members; empty if the client wants none, or the type is not known yet.
+    fn bookmark(&self, is_end: bool) -> Bytes {
+        let Some((kind, version)) = self.of.as_ref().filter(|_| self.options.bookmarks) else {
+            return Bytes::new();
+        };
+        if self.options.marks_end && !self.has_marked_end {
+            return Bytes::new();
+        }
+        let mut annotations = serde_json::Map::new();
+        if is_end {
+            annotations.insert(END_OF_LIST.to_owned(), "true".into());
+        }
+        if !self.unreachable.is_empty() {
+            let names: Vec<_> = self.unreachable.iter().map(ClusterName::as_str).collect();
+            annotations.insert(UNREACHABLE.to_owned(), names.join(",").into());
+        }
+        let metadata = json!({"resourceVersion": self.vector.token(), "creationTimestamp": null, "annotations": annotations});
+        let mut object = json!({"kind": kind, "apiVersion": version, "metadata": metadata});
+        if kind == "Table" {
+            object["columnDefinitions"] = serde_json::Value::Null;
+            object["rows"] = json!([]);
+        }
+        format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into()
+    }
+}
+
+/// What became of a report.
+enum Taken {
+    Nothing,
+    Event,
+    Expired,
+}
+
+const END_OF_LIST: &str = "k8s.io/initial-events-end";
+const UNREACHABLE: &str = "fleet.kubectl-mc.dev/unreachable";
+const EXPIRED: &[u8] = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"The resourceVersion for the provided watch is too old.","reason":"Expired","code":410}}
+"#;
+const TOO_MANY: &[u8] = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too many watches of members are open, and this caller holds most","reason":"TooManyRequests","code":429}}
+"#;
+/// Reports that wait for the client, besides one of each member.
+const QUEUE: usize = 16;
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(15);
+const AFTER_BURST: Duration = Duration::from_secs(1);
+/// The same interval as the revalidation of the watch itself.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(30);
+/// Longest wait for the first answers, before the head of the watch.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(3);
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// Unfinished events of all merged watches, and of those of one caller.
+const MEMORY: usize = 256 * 1024 * 1024;
+const MEMORY_BY_CALLER: usize = 64 * 1024 * 1024;

@@ -57,7 +57,6 @@ mod terminal;
 mod tls_server;
 mod tool_env;
 mod tool_shell;
-mod trace;
 mod union;
 mod unjoin;
 mod usage;

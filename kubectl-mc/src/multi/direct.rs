@@ -1,4 +1,4 @@
-//! Runs read commands (`get`, `logs`, `compare` and some others) on many clusters by direct requests, with
+//! Runs read commands (`get`, `logs`, `compare` and `auth can-i`) on many clusters by direct requests, with
 //! one login and one connection pool. Only a command with exactly the same result as in kubectl has a
 //! [`Plan`]; kubectl runs all others.
 //!
@@ -12,12 +12,13 @@
 //! - [`task`], [`text`]: what a plan works on, and where it writes lines
 //! - [`run_job`]: runs a plan for a job and returns its outcomes
 //! - [`logs`]: the logs of pods; [`compare`]: differences between clusters
-//! - [`report`]: commands with one text for each cluster
+//! - [`can_i`]: `auth can-i`
 //! - [`get`]: lists and watches; [`server_table`]: the rows of a server's table
 //! - [`printing`]: kubectl sorts and prints one list of all clusters
 
 mod answer;
 mod arrivals;
+mod can_i;
 mod compare;
 mod discovery;
 mod event_lines;
@@ -34,7 +35,6 @@ mod pages;
 mod path_name;
 mod pool;
 mod printing;
-mod report;
 mod run_job;
 mod server_table;
 mod task;
@@ -63,7 +63,7 @@ pub(crate) enum Plan {
     Logs(logs::LogsPlan),
     Tail(Box<TailPlan>),
     Compare(compare::ComparePlan),
-    Report(report::ReportPlan),
+    CanI(can_i::CanIPlan),
 }
 
 /// Until when kubectl may take over a command.
@@ -83,8 +83,7 @@ impl Plan {
         if let Some(tail) = Self::tail(scanned) {
             return Some(tail);
         }
-        // kubectl's tables of several clusters are merged from kubectl's text output.
-        Self::of(scanned, env).filter(|plan| !matches!(plan, Self::Report(report) if report.is_table()))
+        Self::of(scanned, env)
     }
 
     /// The plan for a command on one cluster, and until when kubectl can take over.
@@ -127,7 +126,7 @@ impl Plan {
         get::GetPlan::of(scanned)
             .map(Self::Get)
             .or_else(|| logs::LogsPlan::of(scanned).map(Self::Logs))
-            .or_else(|| report::ReportPlan::parse(scanned).map(Self::Report))
+            .or_else(|| can_i::CanIPlan::parse(scanned).map(Self::CanI))
     }
 
     /// Whether the plan streams, so that clusters can be added later.
@@ -136,7 +135,7 @@ impl Plan {
             Self::Get(plan) => plan.is_watch(),
             Self::Tail(plan) => plan.follows(),
             Self::Logs(plan) => plan.follows(),
-            Self::Compare(_) | Self::Report(_) => false,
+            Self::Compare(_) | Self::CanI(_) => false,
         }
     }
 
@@ -152,7 +151,7 @@ impl Plan {
             Self::Logs(plan) => logs::run(plan, task, text).await,
             Self::Tail(plan) => logs::run_tail(plan, task, text).await,
             Self::Compare(plan) => compare::run(plan, task).await,
-            Self::Report(plan) => report::run(plan, task, text).await,
+            Self::CanI(plan) => can_i::run(plan, task, text).await,
         };
         result.context(|| format!("cannot use {}", task.reach.describe()))
     }

@@ -15,7 +15,7 @@ mod compare;
 mod completion;
 mod contexts;
 mod direct;
-mod direct_reports;
+mod direct_can_i;
 mod doctor;
 mod documents;
 mod error_texts;

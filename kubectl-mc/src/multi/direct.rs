@@ -91,9 +91,8 @@ impl Plan {
         if let Some(tail) = Self::tail(scanned) {
             return Some((tail, TakeOver::Never));
         }
-        // kubectl itself sorts and prints the objects of one cluster.
-        let needs_kubectl =
-            |plan: &Self| matches!(plan, Self::Get(get) if get.needs_kubectl() && !get.is_own_format());
+        // kubectl itself sorts and formats the objects of one cluster.
+        let needs_kubectl = |plan: &Self| matches!(plan, Self::Get(get) if get.is_yaml() || get.needs_kubectl() && !get.is_own_format());
         let plan = Self::of(scanned, env).filter(|plan| !needs_kubectl(plan))?;
         let is_own_format = matches!(&plan, Self::Get(get) if get.is_own_format());
         if is_own_format || env.var(env::DIRECT).is_some_and(|direct| direct == "only") {

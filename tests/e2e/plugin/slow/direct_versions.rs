@@ -72,7 +72,6 @@ const OPTIONS: &[&str] = &[
     "",
     "-o wide",
     "-o json",
-    "-o yaml",
     "-o name",
     "--no-headers",
     "--show-labels",

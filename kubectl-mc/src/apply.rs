@@ -1,5 +1,5 @@
-//! Writes objects by server-side apply with the plugin's field manager, in order. Applying again changes
-//! nothing, and fields of other managers stay unless they are forced.
+//! Writes objects by server-side apply with the plugin's field manager, in order. Applying again
+//! changes nothing, and fields of other managers are kept unless they are forced.
 //!
 //! - [`object`]: an object as JSON, its displayed name and its place in the API
 //! - [`diff`]: a readable diff of the changes
@@ -75,8 +75,8 @@ impl Applied {
 }
 
 impl Apply {
-    /// Applies the objects in order. The first refusal stops; applied objects stay, and another apply
-    /// continues from there.
+    /// Applies the objects in order. It stops at the first refusal; applied objects stay, and
+    /// another apply continues from there.
     pub(crate) async fn all(
         self,
         to: NamedCluster<'_>,

@@ -1,9 +1,10 @@
 //! Splits the arguments of `kubectl mc …` into the plugin's flags, kubectl's verb, and the rest, which
 //! reaches kubectl byte for byte.
 //!
-//! Before the verb, the plugin reads all of its flags; after a verb of kubectl, those that kubectl does not
-//! have. After the verb of another plugin, it reads only the flags that choose clusters and the host. Words
-//! after `--` are not parsed, and the value of a kubectl flag is never mistaken for a flag of the plugin.
+//! Before the verb, the plugin reads all of its flags; after a kubectl verb, it reads those that
+//! kubectl does not have. After the verb of another plugin, it reads only the flags that choose
+//! clusters and the host. Words after `--` are not parsed, and the value of a kubectl flag is never
+//! mistaken for a flag of the plugin.
 
 mod flags;
 
@@ -65,7 +66,7 @@ impl Scanned {
         words.map(|at| (at, self.kubectl[at].as_os_str()))
     }
 
-    /// The words from the verb to the first flag, by which kubectl looks for a plugin.
+    /// The words from the verb to the first flag, with which kubectl looks for a plugin.
     pub(crate) fn plugin_words(&self) -> impl Iterator<Item = &OsStr> {
         let words = self.kubectl.iter().skip(self.verb.unwrap_or(usize::MAX));
         words.map(OsString::as_os_str).take_while(|word| !word.as_encoded_bytes().starts_with(b"-"))
@@ -202,7 +203,7 @@ impl Scanned {
         }
     }
 
-    /// The plugin's flags without those that choose clusters.
+    /// The plugin's flags except those that choose clusters.
     pub(crate) fn own_besides_choice(&self) -> Vec<&OsStr> {
         let mut words = self.own.iter();
         let mut kept = Vec::new();
@@ -222,7 +223,7 @@ impl Scanned {
         self.kubectl.push(word);
     }
 
-    /// Keeps a kubectl flag, and the next word if it is the flag's value.
+    /// Keeps a kubectl flag, together with the next word if that is the flag's value.
     fn keep_flag(
         &mut self,
         name: &str,

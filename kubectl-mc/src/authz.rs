@@ -1,19 +1,21 @@
 //! Implements `kubectl mc authz`: restricts the agents of another hub on this host to the objects of their
 //! own clusters.
 //!
-//! - [`policies`]: admission policies for what no authorizer sees: names of new objects, and owners
+//! - [`policies`]: admission policies for things that authorizers do not see: names of new objects,
+//!   and owners
 //! - [`webhook`]: the path from the host's kube-apiserver to the sidecar's webhooks
 //! - [`admission`]: the admission webhooks of the sidecar, for certificate requests and owners
-//! - [`keeper`]: the rights by which the sidecar keeps the RBAC of agents, and the policy that limits them
+//! - [`keeper`]: the rights with which the sidecar maintains the RBAC of agents, and the policy
+//!   that limits them
 //! - [`objects`]: all objects of the host
 //! - [`generate`]: prints them, and the files of a kube-apiserver
 //! - [`apply`], [`remove`]: writes and removes them
 //! - [`verify`]: queries the host for the rights of agents
-//! - [`compare`]: the policies on the host with those that `apply` writes
+//! - [`compare`]: compares the policies on the host with those that `apply` writes
 //! - [`dry_run`]: tries writes as an agent
 //! - [`cel`]: writes RBAC as CEL, for the policies
 //! - [`status`]: whether the restriction is in force, for `doctor`
-//! - [`arguments`], [`requests`]: what several of them read and ask
+//! - [`arguments`], [`requests`]: arguments and requests that several of them share
 //! - [`token`]: enrolls one cluster with the command of [`register_command`]
 
 mod admission;

@@ -1,6 +1,7 @@
-//! Manages the private cache folder: `$XDG_CACHE_HOME/kubectl-mc`, else `~/.cache/kubectl-mc`, else one among
-//! the temporary files if the home folder is missing or not writable. Only its owner can read it. The name of
-//! an overlay is the hash of its content, so two commands never write different content to one file.
+//! Manages the private cache folder: `$XDG_CACHE_HOME/kubectl-mc`, else `~/.cache/kubectl-mc`, else
+//! a folder for temporary files if the home folder is missing or not writable. Only its owner can
+//! read it. The name of an overlay is the hash of its content, so two commands never write
+//! different content to one file.
 
 mod run_folder;
 
@@ -63,7 +64,7 @@ impl Cache {
         (fresh && is_private_file(&path)).then(|| fs::read(&path).ok())?
     }
 
-    /// Loads the content with its age, however old it is.
+    /// Loads the content with its age, regardless of how old it is.
     pub(crate) fn load_aged(&self, kind: &str, name: &str, now: SystemTime) -> Option<(Vec<u8>, Duration)> {
         let path = self.named_path(kind, name);
         let written = path.metadata().and_then(|metadata| metadata.modified()).ok()?;
@@ -143,7 +144,7 @@ pub(crate) fn is_copy(path: &Path) -> bool {
     path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(COPY))
 }
 
-/// Begins the name of the copy of a kubeconfig that came through a pipe.
+/// Prefix of the name of a copy of a kubeconfig that came through a pipe.
 pub(crate) const COPY: &str = "kubeconfig-of-a-pipe-";
 
 /// Writes a temporary file, then renames it, so that readers never see a partial file.
@@ -165,8 +166,8 @@ pub(crate) fn hash(content: &[u8]) -> String {
     hash.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Where a folder of the plugin is: below the folder of the variable, else below one of the home folder
-/// (XDG Base Directory Specification).
+/// The location of a folder of the plugin: below the folder in the variable, else below one in the
+/// home folder (XDG Base Directory Specification).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base {
     name: &'static str,
@@ -209,7 +210,7 @@ pub(crate) fn existing_state_folder(env: &Env) -> Result<Option<PathBuf>, Failur
     found.map(|folder| check_private(&folder, STATE).map(|()| folder)).transpose()
 }
 
-/// The plugin's folder below that of the variable, else below a folder of the home folder.
+/// The plugin's folder below the one in the variable, else below a folder in the home folder.
 fn of_user(Base { variable, below_home, .. }: Base, env: &Env) -> Option<PathBuf> {
     let base = match env.var(variable).map(Path::new).filter(|base| base.is_absolute()) {
         Some(base) => base.to_owned(),
@@ -218,7 +219,7 @@ fn of_user(Base { variable, below_home, .. }: Base, env: &Env) -> Option<PathBuf
     Some(base.join("kubectl-mc"))
 }
 
-/// The folder, or one among the temporary files if it is not usable.
+/// The folder, or one for temporary files if it is not usable.
 fn private_folder(of: Base, env: &Env) -> Result<PathBuf, Failure> {
     let usable = of_user(of, env).filter(|folder| make_private(folder).is_ok() && is_writable(folder));
     let folder = match usable {
@@ -232,7 +233,7 @@ fn private_folder(of: Base, env: &Env) -> Result<PathBuf, Failure> {
     check_private(&folder, of).map(|()| folder)
 }
 
-/// The user's folder among the temporary files.
+/// The user's folder for temporary files.
 pub(crate) fn temporary(env: &Env) -> PathBuf {
     let base =
         env.var(env::TMPDIR).or_else(|| env.var(env::TEMP)).map_or_else(|| "/tmp".into(), PathBuf::from);

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Timeout of a program that cannot prompt at the terminal, as long as that of a login in a browser.
+/// Timeout of a program that cannot prompt at the terminal, as long as for a login in a browser.
 pub(crate) const LIMIT: Duration = Duration::from_secs(180);
 
 /// The standard output of the program. After the limit the program is killed.
@@ -23,7 +23,7 @@ pub(crate) fn output_within(command: &mut Command, limit: Option<Duration>) -> i
     }
 }
 
-/// Reads the output beside this thread, because a read has no timeout.
+/// Reads the output in another thread, because a read has no timeout.
 fn read_within(child: &mut Child, limit: Duration) -> io::Result<Vec<u8>> {
     let mut stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
     within(limit, move || {
@@ -32,7 +32,7 @@ fn read_within(child: &mut Child, limit: Duration) -> io::Result<Vec<u8>> {
     })
 }
 
-/// The result of the work, which is left alone after the limit.
+/// The result of the work, which is abandoned after the limit.
 pub(crate) fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,

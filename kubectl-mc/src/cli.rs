@@ -1,5 +1,5 @@
-//! Defines the flags of the plugin and their help, without behavior. The arguments of kubectl do not pass
-//! through this parser, because [`crate::argv`] removes them first.
+//! Defines the flags of the plugin and their help, without behavior. The arguments of kubectl do
+//! not go through this parser, because [`crate::argv`] removes them first.
 
 mod access;
 mod agent;

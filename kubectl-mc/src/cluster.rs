@@ -8,10 +8,10 @@
 //! - [`hop`]: which hop refused a request
 //! - [`hub`]: the kind of the host's hub
 //! - [`inventory`]: the list of clusters behind the host
-//! - [`route`]: through the host, or by the sidecar's direct endpoint
+//! - [`route`]: through the host, or through the sidecar's direct endpoint
 //! - [`named_file`]: a file that a kubeconfig names
 //! - [`reach`]: the routes to all clusters of a command
-//! - [`transport`]: what client-go's transport uses for a context
+//! - [`transport`]: the settings that client-go's transport would use for a context
 //! - [`pods`]: why pods are not ready
 
 pub(crate) mod client;

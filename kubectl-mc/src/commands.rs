@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Res
     })
 }
 
-/// The command line, in which an alias of the user's kuberc counts as a verb of kubectl.
+/// The command line, in which an alias from the user's kuberc counts as a kubectl verb.
 fn with_alias(mut scanned: Scanned, env: &Env) -> Scanned {
     let is_known = scanned.verb().is_none() || scanned.verb_is_builtin() || builtin::is_verb(&scanned);
     if !is_known && Kuberc::load(&scanned, env).is_some_and(|kuberc| kuberc.expanded(&scanned).is_some()) {
@@ -76,7 +76,7 @@ enum Parsed {
     Said(clap::Error, Scanned),
 }
 
-/// A command whose words are read and allowed.
+/// A parsed and permitted command.
 struct Command {
     /// The matches of a verb of the plugin; `None` if kubectl runs the command.
     builtin: Option<ArgMatches>,
@@ -106,8 +106,9 @@ impl Parsed {
 }
 
 impl Command {
-    /// Runs the command. `--hub=auto` assumes kubectl-mc's sidecar, which saves a request. If the host shows another hub
-    /// in its place, which it does before any output, the command goes there.
+    /// Runs the command. `--hub=auto` assumes kubectl-mc's sidecar, which saves a request. If it
+    /// turns out that the host has another hub, which happens before any output, the command uses
+    /// that hub.
     fn run_at_its_hub(mut self, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
         match self.run(env, printer) {
             Err(Failure { found_hub: Some(found), .. }) => {

@@ -19,7 +19,7 @@ pub(crate) fn confirm(question: &str, printer: &Printer) -> Result<(), Failure> 
     if is_yes(&answer) { Ok(()) } else { Err(Failure::new("nothing was changed")) }
 }
 
-/// Whether the answer is `y` or `yes`, in any case.
+/// Whether the answer is `y` or `yes`, in upper or lower case.
 pub(crate) fn is_yes(answer: &str) -> bool {
     matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }

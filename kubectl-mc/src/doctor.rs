@@ -3,7 +3,8 @@
 //!
 //! - [`machine`]: the plugin in `PATH`, kubectl, the configuration; [`krew`]: another plugin `mc` of krew
 //! - [`host`]: connection and login, the clock, the sidecar; [`registry`]: lost members; [`mod@hub`]: another project's hub instead
-//! - [`contexts`]: with `--contexts` the kubeconfig and its contexts in place of the host and its members
+//! - [`contexts`]: with `--contexts`, the kubeconfig and its contexts instead of the host and its
+//!   members
 //! - [`member`]: the sidecar's report, and a request through every hop; [`streams`]: WebSocket and SPDY
 //! - [`report`]: the findings as text and as JSON
 
@@ -128,7 +129,7 @@ struct Doctor<'a> {
 }
 
 impl Doctor<'_> {
-    /// Adds one section after the other, until a hop blocks the remaining checks.
+    /// Adds one section after another, until a hop blocks the remaining checks.
     fn examine(&mut self, choice: &Choice, settings: &Settings) -> Result<(), Failure> {
         let env = self.env;
         self.add(Section::new(Kind::Machine, "This machine", machine::check(self.kubectl.as_ref(), env)));

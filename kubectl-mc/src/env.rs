@@ -28,8 +28,8 @@ pub(crate) const COMPLETION_TIMEOUT: &str = "KUBECTL_MC_COMPLETION_TIMEOUT";
 pub(crate) const KUBECTL: &str = "KUBECTL_MC_KUBECTL";
 /// The kubectl that runs the plugin (set by kubectl 1.37 and later).
 pub(crate) const KUBECTL_PATH: &str = "KUBECTL_PATH";
-/// Whether commands that the plugin fully supports run by direct requests: 0 runs kubectl for all of them;
-/// `only`, for tests, never runs kubectl for one of them.
+/// Whether commands that the plugin fully supports use direct requests: 0 runs kubectl for all of
+/// them; `only`, for tests, never runs kubectl for them.
 pub(crate) const DIRECT: &str = "KUBECTL_MC_DIRECT";
 /// Rust's own report of a panic.
 pub(crate) const RUST_BACKTRACE: &str = "RUST_BACKTRACE";
@@ -82,7 +82,7 @@ pub(crate) const HTTP_PROXY: [&str; 2] = ["HTTP_PROXY", "http_proxy"];
 /// Servers that are reached without a proxy.
 pub(crate) const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// The environment. An empty variable counts as absent, as it does for kubectl.
+/// The environment. An empty variable counts as absent, as in kubectl.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Env(BTreeMap<OsString, OsString>);
 
@@ -108,7 +108,8 @@ impl Env {
     }
 }
 
-/// The name as it is kept. Windows ignores the case of variables, and calls `PATH` `Path`.
+/// The name under which it is stored. Windows ignores the case of variable names, and calls `PATH`
+/// `Path`.
 fn key(name: &OsStr) -> Cow<'_, OsStr> {
     if cfg!(windows) { Cow::Owned(name.to_ascii_uppercase()) } else { Cow::Borrowed(name) }
 }

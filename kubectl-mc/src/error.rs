@@ -1,6 +1,6 @@
-//! Represents a failed command for the user: what failed and why, a hint and an exit code. Code makes a
-//! [`Failure`] where the problem arises. A module has an error type of its own only if other code matches its
-//! variants; [`Explain`] adds the hint and the exit code to such a type.
+//! Represents a failed command for the user: what failed and why, a hint and an exit code. Code
+//! creates a [`Failure`] where the problem occurs. A module has its own error type only if other
+//! code matches its variants; [`Explain`] adds the hint and the exit code to such a type.
 
 mod hint;
 
@@ -12,7 +12,7 @@ use crate::exit::ExitStatus;
 
 pub(crate) use hint::{CommandLine, Hint, list_clusters, list_contexts, mc};
 
-/// An error type of its own, with a hint for the user.
+/// A separate error type, with a hint for the user.
 pub(crate) trait Explain: Error + Send + Sync + 'static {
     /// The next step, as a sentence or a command.
     fn hint(&self) -> Option<Hint> {
@@ -24,13 +24,14 @@ pub(crate) trait Explain: Error + Send + Sync + 'static {
         ExitStatus::Failed
     }
 
-    /// The hub with which the command would not have failed so.
+    /// The hub with which the command would not have failed like this.
     fn found_hub(&self) -> Option<&FoundHub> {
         None
     }
 }
 
-/// A failed command, ready to be printed. It is no [`Error`], so that [`Context`] keeps its hint and exit code.
+/// A failed command, ready to be printed. It is not an [`Error`], so that [`Context`] keeps its
+/// hint and exit code.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
     pub(crate) status: ExitStatus,
@@ -90,7 +91,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Says what failed, in front of the cause.
+/// Adds what failed, in front of the cause.
 pub(crate) trait Context<T> {
     /// `what: cause`
     fn context<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T, Failure>;
@@ -102,7 +103,7 @@ impl<T, E: Error + 'static> Context<T> for Result<T, E> {
     }
 }
 
-/// The hint and the exit code stay those of the cause.
+/// The hint and the exit code remain those of the cause.
 impl<T> Context<T> for Result<T, Failure> {
     fn context<W: Into<String>>(self, what: impl FnOnce() -> W) -> Self {
         self.map_err(|cause| cause.within(what()))
@@ -140,7 +141,7 @@ fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stati
     wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| error.source())
 }
 
-/// More levels than any library nests, so that a cyclic chain ends.
+/// More levels than any library nests; ends a cyclic chain.
 const MAX_CAUSES: usize = 32;
 
 #[cfg(test)]

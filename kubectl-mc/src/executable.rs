@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::env::{self, Env};
 
-/// The file that runs for this name: a path as it is, and else the first file in `PATH`. A file in the
-/// current folder runs only by its path, so that a folder cannot replace a program.
+/// The file that runs for this name: a path unchanged, otherwise the first file in `PATH`. A file
+/// in the current folder runs only if its path is given, so that a folder cannot replace a program.
 pub(crate) fn look_path(program: &OsStr, env: &Env) -> io::Result<PathBuf> {
     let path = Path::new(program);
     if path.components().count() > 1 {
@@ -39,7 +39,7 @@ fn in_path(names: &[std::ffi::OsString], env: &Env) -> impl Iterator<Item = Path
     folders.into_iter().flat_map(files).filter(|path| is_executable(path))
 }
 
-/// The endings of a program's file.
+/// The file extensions of programs.
 fn endings() -> &'static [&'static str] {
     if cfg!(windows) { &["", ".com", ".exe", ".bat", ".cmd"] } else { &[""] }
 }

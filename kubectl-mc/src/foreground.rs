@@ -1,4 +1,4 @@
-//! Runs a child that has the terminal, and waits for it. Signals are the child's.
+//! Runs a child that has the terminal, and waits for it. The child handles the signals.
 
 #[cfg(unix)]
 mod signals;
@@ -18,7 +18,8 @@ pub(crate) fn run(mut command: Command) -> io::Result<ExitStatus> {
     child.wait()
 }
 
-/// The exit code, as shells give it: a child that a signal killed has the signal's number and 128.
+/// The exit code, as in shells: for a child that was killed by a signal, 128 plus the signal's
+/// number.
 pub(crate) fn code(status: ExitStatus) -> Option<i32> {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {

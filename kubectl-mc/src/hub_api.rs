@@ -125,16 +125,17 @@ async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> R
     Ok(ExitStatus::Success)
 }
 
-/// The hub's own server, which `remove` restores. If the group leads to another sidecar, the annotation names
-/// it. If the hub has written its APIService since, the annotation has an old CA.
+/// The hub's own server, which `remove` restores. If the group points to another sidecar, the
+/// annotation contains the server. If the hub has written its APIService in the meantime, the
+/// annotation has an old CA.
 fn original(now: &Target, annotation: Option<&str>, group: Group) -> Result<Target, Failure> {
     let Some(text) = annotation else { return Ok(now.clone()) };
     let recorded = Record::read(text).ok_or_else(|| group.unknown_annotation())?.original;
     Ok(if recorded.service == now.service { now.clone() } else { recorded })
 }
 
-/// Restores an APIService that led to another sidecar, and that sidecar's right to it, unless it leads to a
-/// third server meanwhile.
+/// Restores an APIService that pointed to another sidecar, and that sidecar's right to it, unless
+/// it now points to a third server.
 async fn undo(
     before: &Target,
     wanted: &Target,
@@ -186,7 +187,7 @@ async fn remove(arguments: &HubApiRemoveArgs, host: &Side, printer: &Printer) ->
     Ok(ExitStatus::Success)
 }
 
-/// The patch that makes the APIService lead to this target, with this annotation.
+/// The patch that makes the APIService point to this target, with this annotation.
 fn patch_to(target: &Target, annotation: &Value) -> Value {
     let mut patch = target.patch();
     patch["metadata"] = json!({"annotations": {REPLACED: annotation}});
@@ -214,8 +215,8 @@ impl Group {
         format!("{}?dryRun=All", self.path())
     }
 
-    /// Patches the APIService as it was read, and reads it again if it has changed meanwhile. Returns whether
-    /// it was patched.
+    /// Patches the APIService in the version that was read, and reads it again if it has changed in
+    /// the meantime. Returns whether it was patched.
     async fn update(
         self,
         host: &Side,

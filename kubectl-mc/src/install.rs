@@ -8,7 +8,7 @@
 //! - [`remote`]: the cluster that runs the sidecars if the host has no nodes
 //! - [`wait`]: waits until the sidecars work, or reports why they do not
 //! - [`cleanup`]: finds the objects to delete
-//! - [`protection`]: lets the host delete what its policy protects
+//! - [`protection`]: lets the host delete objects that its policy protects
 
 pub(crate) mod certificate_rotation;
 pub(crate) mod cleanup;
@@ -36,7 +36,7 @@ pub(crate) async fn get(client: &kube::Client, path: &str) -> Result<Value, Fail
         .map_err(|error| Failure::new(format!("cannot get {path}: {}", apply::reason(error))))
 }
 
-/// The same, where the first request to a cluster may fail.
+/// The same for the first request to a cluster, which may fail.
 pub(crate) async fn get_from(cluster: NamedCluster<'_>, path: &str) -> Result<Value, Failure> {
     request(&cluster.at.client, path).await.map_err(|error| {
         let is_login = matches!(&error, kube::Error::Api(status) if status.code == 401);
@@ -59,7 +59,7 @@ async fn request(client: &kube::Client, path: &str) -> Result<Value, kube::Error
     }
 }
 
-/// The objects of a manifest, which is part of the program.
+/// The objects of a manifest that is built into the program.
 pub(crate) fn made<T>(objects: Result<T, manifests::Error>) -> Result<T, Failure> {
     objects.context(|| "cannot make the manifests")
 }

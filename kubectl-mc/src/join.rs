@@ -1,10 +1,11 @@
 //! Joins a cluster to a host, and removes it again.
 //!
-//! [`survey`] reads both sides, [`preflight`] concludes from it, [`steps`] writes: the registration without a
-//! credential, then (as soon as the sidecar reaches the member) the member's side, then the tokens. Each step
-//! is idempotent, and a failed join leaves its objects: the same command continues from there. [`switch`]
-//! changes the connection of a member in use. [`renew`] repeats only the last step. [`enroll`] writes the
-//! host's side alone. [`restore`] writes back the registrations of members that are [`lost`].
+//! [`survey`] reads both sides, [`preflight`] evaluates the result, and [`steps`] writes: the
+//! registration without a credential, then (as soon as the sidecar reaches the member) the member's
+//! side, then the tokens. Each step is idempotent, and a failed join leaves its objects: the same
+//! command continues from there. [`switch`] changes the connection of a member in use. [`renew`]
+//! repeats only the last step. [`enroll`] writes only the host's side. [`restore`] recreates the
+//! registrations of members that are [`lost`].
 
 pub(crate) mod address;
 pub(crate) mod agent;

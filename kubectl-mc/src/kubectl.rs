@@ -1,7 +1,7 @@
 //! Runs kubectl on one member through the host.
 //!
 //! - [`verb`]: the effect of a command on a cluster
-//! - [`overlay`]: the kubeconfig that leads kubectl to the member
+//! - [`overlay`]: the kubeconfig that directs kubectl to the member
 //! - [`preflight`]: one request that shows which hop refuses, if kubectl would hide it
 //! - [`rewrite`]: the command line for one run of kubectl
 //! - [`kuberc`]: the user's aliases, and defaults that do not apply

@@ -36,7 +36,7 @@ fn no_module_imports_one_below_it() {
     assert!(upward.is_empty(), "{upward:#?}");
 }
 
-/// kube runs the programs of a kubeconfig, and reads it by other rules than client-go.
+/// The kube crate runs the programs of a kubeconfig, and reads it with other rules than client-go.
 #[test]
 fn fault_81_kube_gets_no_kubeconfig() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -59,7 +59,7 @@ fn fault_81_kube_gets_no_kubeconfig() {
     assert!(files.is_empty(), "{files:?}");
 }
 
-/// The modules that a file imports by `crate::`, outside comments and tests.
+/// The modules that a file imports with `crate::`, outside comments and tests.
 fn imports(text: &str) -> Vec<String> {
     let text = text.split("#[cfg(test)]").next().unwrap_or_default();
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));

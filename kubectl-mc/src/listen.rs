@@ -3,13 +3,13 @@
 //!
 //! A request passes these steps, in the order of [`relay`]:
 //!
-//! - [`connection`]: TLS or plain HTTP on one port, with bounds on connections and heads
+//! - [`connection`]: TLS or plain HTTP on one port, with limits on connections and heads
 //! - [`admission`]: the names in `Host` and `Origin`, then the token
 //! - [`target`], [`path`]: the cluster, and its path
-//! - [`headers`]: what goes on to the cluster and back
+//! - [`headers`]: the headers that are forwarded to the cluster and back
 //! - [`session`]: the caller's own credential for the cluster
 //! - [`redirect`]: redirects stay on the listener
-//! - [`refusal`]: the response to a request that is not sent on
+//! - [`refusal`]: the response to a request that is not forwarded
 //!
 //! [`verb`] starts the listener, on the [`sockets`] with the [`certificate`] and the [`files`] for tools.
 

@@ -53,7 +53,7 @@ fn write(message: &str, fields: &[(&str, &dyn Display)]) {
     printer::log(&format!("I{now} {process:7} kubectl-mc] {message:?}{fields}"));
 }
 
-/// Prints a number as it is, and text in quotation marks.
+/// Prints numbers unchanged, and text in quotation marks.
 fn shown(value: &dyn Display) -> String {
     let text = value.to_string();
     if text.parse::<u128>().is_ok() { text } else { format!("{text:?}") }

@@ -1,7 +1,7 @@
 //! `kubectl mc`: kubectl for many clusters, through one host cluster.
 //!
-//! A command passes these steps, in the order of [`commands`]: scan argv → settings → host → overlay
-//! kubeconfig → preflight → rewrite → execve of kubectl.
+//! A command goes through these steps, in the order of [`commands`]: scan argv → settings → host →
+//! overlay kubeconfig → preflight → rewrite → execve of kubectl.
 
 mod access;
 mod apply;

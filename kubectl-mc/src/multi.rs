@@ -1,5 +1,5 @@
-//! Runs one command on several clusters: by direct requests if they have exactly the same result as kubectl,
-//! else by a kubectl process for each cluster.
+//! Runs one command on several clusters: with direct requests if they have exactly the same result
+//! as kubectl, else with a kubectl process for each cluster.
 
 mod batches;
 mod child;
@@ -165,7 +165,7 @@ fn again(scanned: &Scanned) -> String {
     format!("kubectl mc --retry-failed {}", shown(words))
 }
 
-/// Runs by direct requests if they have exactly the same result as kubectl, else by kubectl.
+/// Uses direct requests if they have exactly the same result as kubectl, else kubectl.
 async fn run_all(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>, Failure> {
     progress.wait_for(job.targets.names());
     let plan = Plan::for_many(job.scanned, job.env);
@@ -219,7 +219,8 @@ async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>
         };
         let stops = match ended {
             Ok(mut ended) => {
-                // A change that has not rolled out is no success, and the next batch would spread it.
+                // A change that has not rolled out is not a success, and the next batch would
+                // spread it.
                 let is_settled = job.options.batches.is_none() || settle(job, turn, &mut ended).await;
                 outcomes.extend(ended);
                 let is_failure = |outcome: &Outcome| outcome.result.as_ref().is_err_and(Fault::is_failure);
@@ -245,7 +246,8 @@ async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>
     Ok(outcomes)
 }
 
-/// Waits for the changes of a batch. Returns whether all have rolled out; where not, the cluster has failed.
+/// Waits for the changes of a batch. Returns whether all have rolled out; clusters where this is
+/// not the case have failed.
 async fn settle(job: &Job<'_>, batch: &[&SelectedCluster], outcomes: &mut [Outcome]) -> bool {
     let succeeded = |target: &&&SelectedCluster| {
         outcomes.iter().any(|outcome| outcome.cluster == target.name && outcome.result.is_ok())

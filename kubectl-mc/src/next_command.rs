@@ -62,7 +62,7 @@ impl GivenFlags {
         format!("kubectl mc{}{}{}{}", self.context, self.kubeconfig, self.dirs, self.hub)
     }
 
-    /// The command with the flags, if it does not name a host.
+    /// The command with the flags, unless it already names a host.
     pub(crate) fn command(&self, command: &str) -> String {
         let is_addressed = ["--context", "--kubeconfig", "--hub"].iter().any(|flag| command.contains(flag));
         let has_flags = |rest: &str| !is_addressed && rest != "--help";

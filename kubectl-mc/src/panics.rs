@@ -1,5 +1,5 @@
-//! Reports a panic, which is a bug of the plugin, in one line. The task that panicked has no result, so its
-//! cluster has failed; the others go on.
+//! Reports a panic, which is a bug of the plugin, in one line. The task that panicked has no
+//! result, so its cluster has failed; the others continue.
 
 use std::panic::{self, PanicHookInfo};
 

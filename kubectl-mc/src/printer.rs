@@ -151,17 +151,17 @@ impl Printer {
         if self.is_reader_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Writes one line of data, which may contain text of servers.
+    /// Writes one line of data, which may contain text from servers.
     pub(crate) fn out_line(&self, line: &str) {
         self.out(&format!("{}\n", escaped(line)));
     }
 
-    /// Writes a message beside the data.
+    /// Writes a message, separate from the data.
     pub(crate) fn note(&self, text: &str) {
         self.note_bytes(text.as_bytes());
     }
 
-    /// Writes one line beside the data, which may contain text of servers.
+    /// Writes one line, separate from the data. It may contain text from servers.
     pub(crate) fn note_line(&self, line: &str) {
         self.note(&format!("{}\n", escaped(line)));
     }
@@ -186,8 +186,8 @@ impl Piece {
 /// More than a readable list needs. Longer output is written directly.
 const MOST_HELD: usize = 8 * 1024 * 1024;
 
-/// Writes one log line, which may contain text of servers. It has no printer, so it does not hide the
-/// progress display.
+/// Writes one log line, which may contain text from servers. It has no printer, so it does not hide
+/// the progress display.
 pub(crate) fn log(line: &str) {
     ignore_broken_pipe(writeln!(io::stderr().lock(), "{}", escaped(line)));
 }

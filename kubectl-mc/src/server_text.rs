@@ -1,5 +1,5 @@
-//! Escapes control characters in text from a server: a hostile name or message must not move the cursor,
-//! write a second line or reverse the text beside it.
+//! Escapes control characters in text from a server: a hostile name or message must not move the
+//! cursor, write a second line or reverse the text next to it.
 //!
 //! cli-runtime's printers escape ESC and CR (`terminal.EscapeTerminal`). This module also escapes every C0,
 //! C1 and invisible format character.

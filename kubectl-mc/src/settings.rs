@@ -81,7 +81,7 @@ fn choice(flags: &Flags, env: &Env) -> Result<Option<Choice>, Failure> {
     Ok(Choice::filtered(choice, FieldFilter::parse(r#where).context(|| "--where")?))
 }
 
-/// Refuses flags that exclude each other; `terms` are the names and patterns of clusters.
+/// Refuses mutually exclusive flags; `terms` are the names and patterns of clusters.
 fn check_contradictions(flags: &Flags, terms: &[String]) -> Result<(), Failure> {
     let Flags { cluster, cluster_selector, r#where, all_clusters, exclude, retry_failed, .. } = flags;
     let of_contexts = flags.chooses_contexts();
@@ -229,7 +229,7 @@ fn text(env: &Env, name: &'static str) -> Result<Option<String>, Failure> {
         .map_err(|value| Failure::usage(format!("{name} is not UTF-8: {value:?}")))
 }
 
-/// The failure of folders for contexts in a command that chooses none.
+/// The failure of a command that gets folders for contexts but does not select contexts.
 pub(crate) fn dirs_without_contexts() -> Failure {
     Failure::usage("--kubeconfig-dir names files of contexts, and no context is chosen")
         .with_hint("add --contexts, or choose by -C context:NAME")

@@ -23,7 +23,7 @@ impl TabWriter {
     pub(crate) fn flush(&mut self) -> String {
         let lines = std::mem::take(&mut self.lines);
         let mut out = String::new();
-        // A line with a single cell does not take part in the columns around it, and ends them.
+        // A line with a single cell does not belong to the columns around it, and ends them.
         for lines in lines.split_inclusive(|line| line.len() == 1) {
             self.format(lines, &mut Vec::new(), &mut out);
         }

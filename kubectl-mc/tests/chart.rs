@@ -1,5 +1,5 @@
 //! Compares the Helm charts with the plugin: for each set of values, real Helm renders the objects that
-//! `kubectl mc install` prints, or that a join by an agent applies.
+//! `kubectl mc install` prints, or that a join with an agent applies.
 
 use std::collections::BTreeMap;
 use std::path::Path;

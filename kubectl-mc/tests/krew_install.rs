@@ -1,5 +1,5 @@
-//! Installs the plugin by krew itself: by its validator and its `install`, both built from its Go module,
-//! with an index in a folder and archives from a local server.
+//! Installs the plugin with krew itself: with its validator and its `install`, both built from its
+//! Go module, with an index in a folder and archives from a local server.
 #![cfg(unix)]
 
 use std::fs;
@@ -36,8 +36,8 @@ impl Krew {
         self.folder.path().join(name)
     }
 
-    /// A program with an environment of its own: kubectl, krew and the plugins that krew installed are in its
-    /// `PATH`.
+    /// A program with its own environment: kubectl, krew and the plugins that krew installed are in
+    /// its `PATH`.
     fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         let path = [self.path("krew/bin"), self.path("bin"), "/usr/bin".into(), "/bin".into()];
@@ -57,7 +57,7 @@ impl Krew {
         succeed(self.command(self.path("bin/kubectl")).args(words))
     }
 
-    /// Packs `program` for a target of rustc.
+    /// Packs `program` for a rustc target.
     fn package(&self, target: &str, program: &Path) -> Result<()> {
         let mut script = Command::new(script("package.sh"));
         script.arg(target).arg(program).env("KREW_OUT", self.path("dist")).env("RELEASE_URL", &self.url);
@@ -113,14 +113,15 @@ fn krew_installs_upgrades_and_removes_the_plugin() -> Result<()> {
     let target = if cfg!(target_os = "macos") { "apple-darwin" } else { "unknown-linux-musl" };
     let program = krew.path("program");
     fs::copy(env!("CARGO_BIN_EXE_kubectl-mc"), &program)?;
-    // Debug information takes long to pack.
+    // Packing debug information takes a long time.
     succeed(Command::new("strip").arg(&program))?;
     krew.package(&format!("{}-{target}", std::env::consts::ARCH), &program)?;
     krew.publish()?;
     krew.install_from_the_index()?;
     let installed = krew.path(concat!("krew/store/mc/v", env!("CARGO_PKG_VERSION")));
     ensure!(names(&installed)? == ["LICENSE", "kubectl-mc"], "{:?}", names(&installed));
-    // Another program finds this installation by the receipt that krew wrote. Without a kubeconfig it fails.
+    // Another program finds this installation through the receipt that krew wrote. Without a
+    // kubeconfig it fails.
     let found = krew.command(env!("CARGO_BIN_EXE_kubectl-mc")).arg("doctor").output()?;
     let found = String::from_utf8_lossy(&found.stdout).into_owned();
     let named = concat!("this plugin v", env!("CARGO_PKG_VERSION"), " of krew's index \"kubectl-mc\"");
@@ -205,7 +206,7 @@ fn serve(folder: PathBuf) -> Result<String> {
     let url = format!("http://{}", listener.local_addr()?);
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            // A client that disconnects is no error.
+            // A client that disconnects is not an error.
             let _ = answer(client, &folder);
         }
     });

@@ -28,7 +28,7 @@ fn merged_release_has_every_platform() {
     let components = release.read(&format!("kubectl-mc_v{VERSION}_windows_amd64.cdx.json"));
     assert!(components.contains("windows-sys") && !components.contains("pkg:deb/"), "{components}");
     assert!(sums.contains(&format!("kubectl-mc_v{VERSION}_darwin_arm64.cdx.json")), "{sums}");
-    // Nothing else is left in the folder, so each file has a checksum.
+    // The folder contains nothing else, so each file has a checksum.
     run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(release.dist()))
         .unwrap();
     assert_eq!(sums.lines().count() + 1, fs::read_dir(release.dist()).unwrap().count(), "{sums}");
@@ -179,7 +179,7 @@ impl Release {
         run(script("merge.sh").arg(self.dist()).arg(self.path("programs")))
     }
 
-    /// Publishes with programs that only write down how they are called; returns the outputs and the calls.
+    /// Publishes with programs that only record their calls; returns the outputs and the calls.
     fn publish(&self, answer_of_helm: &str) -> Result<(String, String), String> {
         let (bin, log) = (self.path("bin"), self.path("log"));
         fs::create_dir(&bin).unwrap();
@@ -215,7 +215,7 @@ fn script(name: &str) -> Command {
     Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../krew").join(name))
 }
 
-/// The standard output of a program, or all that a failed one wrote.
+/// The standard output of a program, or all output of a failed one.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().unwrap();
     if output.status.success() {

@@ -54,7 +54,7 @@ pub struct Config {
     pub enabled: Enabled,
     pub election: leader::Config,
     pub settings: Settings,
-    /// `--admin-groups`, by which members' rights are derived.
+    /// `--admin-groups`, which affect the rights on members.
     pub admin_groups: Arc<[String]>,
 }
 

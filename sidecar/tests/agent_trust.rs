@@ -1,5 +1,5 @@
-//! Tests which servers get an agent's token: with a pinned CA only the host, whatever other CAs the system
-//! trusts.
+//! Tests which servers get an agent's token: with a pinned CA only the host, regardless of other
+//! CAs that the system trusts.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,8 +16,8 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use rustls_pki_types::PrivateKeyDer;
 
-/// The server has the host's address, and its certificate is of a CA that the system trusts, as that of a
-/// thief of the host's DNS name.
+/// The server has the host's address, and its certificate comes from a CA that the system trusts,
+/// as if a thief had taken over the host's DNS name.
 #[test]
 fn fault_45_pinned_agent_sends_no_token_to_another_ca() {
     let (host, public) = (Authority::new("host"), Authority::new("public"));
@@ -31,7 +31,7 @@ fn fault_45_pinned_agent_sends_no_token_to_another_ca() {
     assert!(log.contains("UnknownIssuer") && !log.contains(UNPINNED), "{log}");
 }
 
-/// A rotation goes through a file with the old and the new CA.
+/// During a rotation, the file contains the old and the new CA.
 #[test]
 fn agent_follows_its_ca_file_without_a_restart() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
@@ -89,7 +89,7 @@ impl Authority {
 /// A server that takes the head of each request and then closes the connection.
 struct Server {
     address: SocketAddr,
-    /// The heads, or why a connection has none.
+    /// The heads, or the reason why a connection has none.
     attempts: Receiver<Result<String, String>>,
 }
 
@@ -166,7 +166,7 @@ impl Agent {
         Self { process, folder }
     }
 
-    /// Replaces a file of the connection at once, as a mounted Secret.
+    /// Replaces a file of the connection atomically, like a mounted Secret.
     fn write(&self, key: &str, value: &str) {
         let path = |name: &str| self.folder.path().join(name);
         fs::write(path("new"), value).unwrap();

@@ -30,7 +30,7 @@ use crate::multi::selection::SelectedCluster;
 use crate::printer::Printer;
 use crate::progress::Progress;
 
-/// One role for subjects on clusters. It lasts as long as the ClusterAccess exists.
+/// A role for subjects on clusters, for as long as the ClusterAccess exists.
 pub(super) struct MaintainedGrant<'a> {
     pub(super) role: GrantedRole<'a>,
     pub(super) subjects: &'a [GrantSubject],
@@ -75,7 +75,7 @@ impl MaintainedGrant<'_> {
         Ok(ExitStatus::Success)
     }
 
-    /// Whether the ClusterAccess exists. Fails if its name is given and it is another grant.
+    /// Whether the ClusterAccess exists. Fails if the name was given and belongs to another grant.
     pub(super) async fn exists(&self, host: &Side) -> Result<bool, Failure> {
         let path = path(&self.name());
         let Some(name) = self.name else {

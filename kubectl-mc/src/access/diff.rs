@@ -1,5 +1,5 @@
 //! Implements `kubectl mc access diff`: the rights that the access controller would add and remove on a
-//! member, each with the binding on the host that causes it. The controller decides by the same code.
+//! member, each with the binding on the host that causes it. The controller uses the same code.
 
 use std::collections::BTreeSet;
 
@@ -97,7 +97,8 @@ pub(super) async fn run(
     Ok(ExitStatus::Failed)
 }
 
-/// The message of the condition if a hub keeps the rights on its member, and not the access controller.
+/// The message of the condition if a hub, and not the access controller, maintains the rights on
+/// its member.
 fn kept_by_hub(member: &MemberCluster) -> Option<ServerText> {
     let mut conditions = member.status.iter().flat_map(|status| &status.conditions);
     let is_kept =

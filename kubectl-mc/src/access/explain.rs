@@ -1,5 +1,5 @@
-//! Implements `kubectl mc access explain`: checks a request hop by hop before it is made, and prints which
-//! hop refuses it, why, and the command that changes that.
+//! Implements `kubectl mc access explain`: checks a request hop by hop before it is made. It prints
+//! which hop refuses the request, why, and the command that fixes it.
 
 mod fix;
 mod hops;
@@ -69,7 +69,7 @@ pub(super) async fn run(
         }
     };
     let rules = Rules::of(host).await?;
-    // A caller's own request shows it: the sidecar makes the identity.
+    // A caller's own request shows this, because the sidecar builds the identity.
     let accounts = match user {
         Some(_) if who.depends_on_member() => grant::service_accounts(host, cluster).await,
         _ => Ok(ServiceAccounts::default()),

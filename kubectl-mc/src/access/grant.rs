@@ -1,5 +1,5 @@
 //! Implements `kubectl mc access grant` and `revoke`: writes the host's right on `clusters/proxy` and the
-//! member's binding together. The member's binding goes through the caller's proxy path.
+//! member's binding together. The request for the member's binding uses the caller's proxy path.
 
 mod objects;
 
@@ -218,7 +218,8 @@ impl ImmediateGrant<'_> {
     }
 }
 
-/// Deletes the bindings that are there and prints each with the name of its side. Returns whether there were any.
+/// Deletes the existing bindings and prints each with the name of its side. Returns whether there
+/// were any.
 async fn delete_from(
     side: &Side,
     name: &str,
@@ -274,8 +275,8 @@ async fn sweep(
     Ok(())
 }
 
-/// Under which name the host's service accounts act on a member. Without an answer nothing is granted: a binding could
-/// be for an account of the member.
+/// Under which name the host's service accounts act on a member. Without an answer, nothing is
+/// granted, because a binding could apply to an account of the member.
 pub(super) async fn service_accounts(host: &Side, cluster: &ClusterName) -> Result<ServiceAccounts, Failure> {
     let registered = host.get(&path::member_cluster(cluster)).await?;
     let setting = registered.as_ref().map(|cluster| &cluster["spec"]["impersonation"]["serviceAccounts"]);
@@ -320,7 +321,7 @@ fn no_role(role: GrantedRole<'_>, cluster: &ClusterName) -> Failure {
     )
 }
 
-/// The host's binding is deleted, and the member's is not.
+/// The host's binding is deleted, but the member's is not.
 fn left_on_member(cluster: &ClusterName, cause: &Failure, dry_run: bool) -> Failure {
     let ended = if dry_run { "would end" } else { "has ended" };
     let again = "run the same command again when the member answers";

@@ -1,4 +1,4 @@
-//! Predicts the caller's identity on the host and on a member, by the sidecar's rules
+//! Predicts the caller's identity on the host and on a member, with the sidecar's rules
 //! (docs/explanation/request-path.md).
 
 use std::borrow::Cow;
@@ -81,7 +81,8 @@ impl Identity {
         })
     }
 
-    /// The rights on a member that the impersonation of this identity needs, each as attributes of a review.
+    /// The rights on a member that are needed to impersonate this identity, each as attributes of a
+    /// review.
     pub(crate) fn rights(&self) -> Vec<Value> {
         let right = |group: &str, resource: &str, subresource: &str, namespace: &str, name: &str| {
             json!({

@@ -55,7 +55,7 @@ pub(crate) async fn find(
     let group = Some(wanted.group.as_str()).filter(|group| !group.is_empty());
     let served = |list: &Value, group: &str, root: &str| {
         let (resource, namespaced) = among(list, &wanted.resource)?;
-        // Also subresources that only this member serves.
+        // This includes subresources that only this member serves.
         let is_subresource = rest.is_some_and(|rest| has(list, &format!("{resource}/{rest}")));
         let (subresource, object) = if is_subresource { (rest, None) } else { (None, rest) };
         let (subresource, object) = (subresource.map(str::to_owned), object.map(str::to_owned));

@@ -23,7 +23,7 @@ pub(super) fn parse(text: &str) -> Result<LabelSelector, Failure> {
             _ => requirements.push(LabelSelectorRequirement { key, operator, values }),
         }
     }
-    // All requirements must hold, so their order is irrelevant.
+    // All requirements must be met, so their order is irrelevant.
     requirements.sort_by(|a, b| (&a.key, &a.operator, &a.values).cmp(&(&b.key, &b.operator, &b.values)));
     selector.match_labels = selector.match_labels.filter(|labels| !labels.is_empty());
     selector.match_expressions = Some(requirements).filter(|requirements| !requirements.is_empty());
@@ -132,7 +132,7 @@ mod tests {
                     {"key": "gpu", "operator": "Exists"}, {"key": "old", "operator": "DoesNotExist"},
                 ]}),
             ),
-            // Both requirements hold, so nothing matches; the object means the same.
+            // Both requirements apply, so nothing matches; the object means the same.
             (
                 "a=1,a=2",
                 json!({"matchLabels": {"a": "1"}, "matchExpressions": [expression("a", "In", &["2"])]}),

@@ -1,5 +1,5 @@
-//! Determines the clusters of a grant: resolved immediately from names and patterns, or selected by labels
-//! for as long as the grant lasts.
+//! Determines the clusters of a grant: resolved immediately from names and patterns, or selected by
+//! labels for as long as the grant exists.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kubectl_mc_api::ClusterName;

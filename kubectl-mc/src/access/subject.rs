@@ -13,7 +13,7 @@ use crate::cli::{Flags, GrantArgs, WhoArgs};
 use crate::error::Failure;
 use crate::next_command::quoted;
 
-/// Refuses `view jane`, where the name of a user stands in the place of the role.
+/// Refuses `view jane`, where a user name follows the role.
 pub(super) fn check_words(
     argument: Option<&str>,
     arguments: &GrantArgs,

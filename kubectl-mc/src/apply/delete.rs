@@ -86,7 +86,7 @@ impl Delete {
         match with_retries(async || api.delete(object.name(), &params).await).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-            // The deletion itself comes after the protection is lifted.
+            // The deletion itself follows after the protection is lifted.
             Err(kube::Error::Api(status)) if self.dry_run && is_of_policy(&status) => Ok(true),
             Err(source) => Err(object.refused("delete", from, source)),
         }
@@ -125,8 +125,8 @@ fn why_it_stays(object: &Value) -> String {
     }
 }
 
-/// Whether a refusal comes from the policy that protects the registry. An uninstall lifts it, and its dry run
-/// does not.
+/// Whether a refusal comes from the policy that protects the registry. An uninstall lifts it, but
+/// its dry run does not.
 fn is_of_policy(status: &Status) -> bool {
     status.is_forbidden()
         && status.message.contains(&format!("ValidatingAdmissionPolicy '{DELETION_POLICY}' "))

@@ -60,7 +60,7 @@ impl Explain for ApplyError {
     }
 }
 
-/// Why a request failed: the server's message, or the error before it.
+/// Why a request failed: the server's message, or the earlier error.
 pub(crate) fn reason(error: kube::Error) -> String {
     match error {
         kube::Error::Api(status) => said(&status),
@@ -77,5 +77,5 @@ fn said(status: &Status) -> String {
     }
 }
 
-/// The maximum time after which the kind of a definition is served.
+/// The maximum time until the kind of a definition is served.
 pub(super) const ESTABLISHED: Duration = Duration::from_secs(60);

@@ -1,5 +1,6 @@
-//! Represents an object as JSON, with its name for messages and its place in the API. The plural follows the
-//! rule of Kubernetes, and an object with a namespace names it, so no discovery request is needed.
+//! Represents an object as JSON, with its name for messages and its place in the API. The plural
+//! follows Kubernetes' rule, and namespaced objects contain their namespace, so no discovery
+//! request is needed.
 
 use std::fmt;
 use std::time::Duration;
@@ -74,7 +75,7 @@ impl Object {
         let api = self.api(at);
         match with_retries(async || api.get(self.name()).await).await {
             Ok(found) => serde_json::to_value(found).map(Some).map_err(|source| self.unreadable(source)),
-            // Also for an unknown kind, whose response is not a Status.
+            // This includes an unknown kind, whose response is not a Status.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(source) => Err(self.refused("get", at, source)),
         }

@@ -1,6 +1,6 @@
-//! Records the flags of a command in an annotation of an object that it applies. The next run of the command
-//! finds there the flags that it lacks, before it changes anything: without them it would take back what they
-//! did.
+//! Records the flags of a command in an annotation of an object that it applies. The next run of
+//! the command uses the record to find flags that it lacks, before it changes anything: without
+//! them it would undo their effect.
 
 use std::ffi::OsStr;
 
@@ -44,8 +44,8 @@ impl RecordedFlags {
         }
     }
 
-    /// The flags that the record on the host has and this command lacks. A flag that is given with another
-    /// value is not lacking.
+    /// The flags that are in the record on the host but not in this command. A flag that is given
+    /// with another value is not missing.
     pub(crate) fn lacking(&self, applied: &[Applied]) -> Self {
         let record = applied
             .iter()
@@ -72,7 +72,7 @@ impl std::fmt::Display for RecordedFlags {
     }
 }
 
-/// The flag without its value; of `--sidecar-flag=--max-tunnels=5`, the sidecar's flag too.
+/// The flag without its value; for `--sidecar-flag=--max-tunnels=5`, including the sidecar's flag.
 fn name(word: &str) -> &str {
     match word.split_once('=') {
         Some((_, value)) if value.starts_with("--") => {

@@ -68,7 +68,7 @@ const KUBECTL_SWITCHES: &[&str] = &["all-containers", "all-pods"];
 /// [`DRY_RUN_CLUSTERS`].
 const KUBECTL_TOO: &[&str] = &["dry-run", "v"];
 
-/// The plugin reads this word in any place, because kubectl has no such value.
+/// The plugin reads this word anywhere, because kubectl has no such value.
 pub(super) const DRY_RUN_CLUSTERS: &[u8] = b"--dry-run=clusters";
 
 /// Whether kubectl's flag `--name` takes the next word as its value.

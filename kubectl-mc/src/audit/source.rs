@@ -103,7 +103,7 @@ async fn in_pods(
             let request = request.map_err(|error| ClientError::Setup(Box::new(error)))?;
             let (head, mut body) = client.send(request).await.map_err(failed)?.into_parts();
             if !head.status.is_success() {
-                // Most containers have run once only, and a pod may start or end at this moment.
+                // Most containers have run only once, and a pod may start or end at this moment.
                 if previous.is_empty() {
                     let body = body.collect().await.map_err(failed)?.to_bytes();
                     unread = Some(client::Reply::new(&head, body).message());

@@ -1,5 +1,5 @@
-//! Prints the events of a request in readable form. Several requests can have one id: the client chooses it,
-//! and kubectl repeats some requests.
+//! Prints the events of a request in readable form. Several requests can have the same id: the
+//! client chooses it, and kubectl repeats some requests.
 
 use std::fmt::Write;
 

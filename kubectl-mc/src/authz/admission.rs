@@ -22,7 +22,8 @@ pub(super) enum To {
     Url(String),
 }
 
-/// The webhook for certificate requests, and the one that writes owners where the host has no policy for it.
+/// The webhook for certificate requests, and the one that writes owners if the host has no policy
+/// for this.
 pub(super) fn objects(route: &Route, has_stamp: bool) -> Vec<Value> {
     let mut objects = vec![json!({
         "apiVersion": ADMISSION, "kind": "ValidatingWebhookConfiguration", "metadata": metadata(ENROLLMENT),
@@ -100,8 +101,8 @@ pub(super) fn fault(found: &Value, bundle: Option<&str>) -> Option<&'static str>
     }
 }
 
-/// Matches agents and Karmada's tokens for any signer, and other bootstrap tokens for client certificates
-/// only: kubelets use a signer of their own.
+/// Matches agents and Karmada's tokens for any signer, and other bootstrap tokens only for client
+/// certificates: kubelets use a separate signer.
 fn enrolls() -> String {
     format!(
         "{} || (has(request.userInfo.groups) && request.userInfo.groups.exists(group, \
@@ -143,7 +144,7 @@ mod tests {
     fn weaker_registration_is_found() {
         let route = Route { to: To::Service("ns".to_owned()), ca_bundle: Some("QUJD".to_owned()) };
         for mut whole in objects(&route, false) {
-            // The defaults as a host adds them.
+            // The defaults that a host adds.
             whole["webhooks"][0]["rules"][0]["scope"] = "*".into();
             whole["webhooks"][0]["namespaceSelector"] = json!({});
             assert_eq!(fault(&whole, Some("QUJD")), None);

@@ -66,7 +66,7 @@ async fn enforced(host: &Side) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A load balancer may lead to a kube-apiserver that has not read the policy.
+/// A load balancer may forward to a kube-apiserver that has not read the policy yet.
 const REFUSALS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 pub(super) const ENFORCED: Duration = Duration::from_secs(60);

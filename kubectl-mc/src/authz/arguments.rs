@@ -24,7 +24,7 @@ pub(super) async fn clusters(arguments: &HubArgs, host: &Side) -> Result<Vec<Str
     checked(&names)
 }
 
-/// The names, if each is that of a cluster with objects of its own.
+/// The names, if each belongs to a cluster with its own objects.
 pub(super) fn checked(names: &[String]) -> Result<Vec<String>, Failure> {
     match names.iter().find(|name| !subject::is_cluster(name)) {
         Some(name) => {

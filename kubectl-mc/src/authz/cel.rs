@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// A value as a CEL expression. The place of the cluster's name is [`HOLE`].
+/// A value as a CEL expression. [`HOLE`] marks the place of the cluster's name.
 pub(super) fn cel(value: &Value) -> String {
     match value {
         Value::String(text) => {
@@ -23,7 +23,7 @@ fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// In the place of the cluster's name. No cluster has this name.
+/// A placeholder for the cluster's name. No cluster has this name.
 pub(super) const HOLE: &str = "\0";
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Compares the admission policies on the host with those that `apply` writes, and their bindings. Every difference is a
-//! fault, unless it is a default that the host fills in: a policy can lose its effect by each of its fields.
+//! Compares the admission policies on the host with those that `apply` writes, and their bindings.
+//! Every difference is a fault, unless it is a default that the host fills in, because a policy can
+//! become ineffective through any of its fields.
 
 use serde_json::{Map, Value};
 
@@ -61,7 +62,8 @@ fn plural(object: &Value) -> String {
     }
 }
 
-/// The spec without what the host adds (apiserver: `apis/admissionregistration/v1/defaults.go`).
+/// The spec without the fields that the host adds (apiserver:
+/// `apis/admissionregistration/v1/defaults.go`).
 fn without_defaults(spec: &Value) -> Value {
     let mut spec = spec.clone();
     for key in ["matchConstraints", "matchResources"] {
@@ -102,7 +104,7 @@ mod tests {
         [policies::objects(&layout, version), keeper::policy(&layout).to_vec()].concat()
     }
 
-    /// As a host stores it.
+    /// The form in which a host stores it.
     fn stored(object: &Value) -> Value {
         let mut stored = object.clone();
         if stored["spec"]["matchConstraints"].is_object() {

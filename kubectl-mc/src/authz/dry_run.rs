@@ -1,6 +1,6 @@
-//! Tries writes as an agent, by impersonation and a server-side dry run: they pass the host's authentication,
-//! authorizers and admission, and store nothing. Reviews do not pass admission, which decides about the names and the
-//! contents of new objects.
+//! Tries writes as an agent, with impersonation and a server-side dry run: they go through the
+//! host's authentication, authorizers and admission, but store nothing. Reviews do not go through
+//! admission, which decides about the names and contents of new objects.
 
 use http::StatusCode;
 use kubectl_mc_api::ownership::{Layout, subject};
@@ -21,7 +21,7 @@ struct Attempt {
     is_needed: bool,
 }
 
-/// Prints a line for each write with another outcome than it must have; returns their number.
+/// Prints a line for each write with a wrong outcome; returns the number of lines.
 pub(super) async fn check(
     layout: &Layout,
     (cluster, other): (&str, &str),
@@ -60,7 +60,7 @@ pub(super) async fn check(
     Ok(findings)
 }
 
-/// Why requests would not be those of the user.
+/// Why requests would not be made as the user.
 async fn not_impersonated(user: &str, host: &Side) -> Result<Option<ServerText>, Failure> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -127,7 +127,8 @@ mod tests {
     use super::*;
     use crate::join::side::fake;
 
-    /// The number of lines, on a host that takes every request for one of this user and answers writes so.
+    /// The number of lines, on a host that treats every request as one of this user and gives this
+    /// answer to writes.
     async fn findings(user: &'static str, secrets: u16, others: u16) -> usize {
         let (host, _requests) =
             fake::side("host", move |_, path| match path.rsplit('/').next().unwrap_or_default() {
@@ -140,12 +141,12 @@ mod tests {
         check(&Layout::default(), ("a", "b"), &host, &Printer::default()).await.unwrap()
     }
 
-    /// One line more says that the writes of the other user were not tried.
+    /// One more line says that the writes of the other user were not tried.
     #[tokio::test]
     async fn missing_refusal_or_answer_is_a_finding() {
         const A: &str = "system:karmada:agent:a";
         for (user, secrets, others, expected) in [
-            // The own Secret must be admitted, and the other writes refused.
+            // The agent's own Secret must be admitted, and the other writes refused.
             (A, 201, 403, 2),
             (A, 409, 403, 2),
             (A, 403, 403, 1),

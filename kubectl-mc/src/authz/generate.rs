@@ -59,7 +59,7 @@ pub(super) async fn run(
     Ok(ExitStatus::Success)
 }
 
-/// What a kube-apiserver of kubeadm needs in addition to the file.
+/// The changes that a kubeadm kube-apiserver needs in addition to the file.
 const CONFIG_NOTE: [&str; 3] = [
     "In /etc/kubernetes/manifests/kube-apiserver.yaml, --authorization-config=/etc/kubernetes/mc-authz.yaml",
     "takes the place of --authorization-mode, and a hostPath volume for each of the two files makes them visible.",

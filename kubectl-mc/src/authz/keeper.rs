@@ -1,5 +1,6 @@
-//! Defines the rights by which the sidecar keeps the RBAC of agents (`--karmada-agent-rbac`), the verbs `escalate`
-//! and `bind`, and the admission policy that restricts its account to the objects of agents.
+//! Defines the rights with which the sidecar maintains the RBAC of agents (`--karmada-agent-rbac`),
+//! the verbs `escalate` and `bind`, and the admission policy that restricts its account to the
+//! objects of agents.
 //!
 //! With these verbs, RBAC no longer compares the written rights with those of the account. The policy replaces this
 //! check for every RBAC object that the account writes. Roles and bindings of an agent must equal those of
@@ -46,7 +47,7 @@ pub(super) fn is_right(object: &Value) -> bool {
     is_rbac && object["metadata"]["name"] == NAME
 }
 
-/// A ClusterRole that no caller can create where the policy is in force.
+/// A ClusterRole that no caller can create while the policy is in force.
 pub(super) fn probe() -> Value {
     json!({
         "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": metadata(PROBE), "rules": [],
@@ -165,7 +166,7 @@ fn given(role: &Value, binding: &Value) -> String {
 /// The policy, the ClusterRole and their bindings.
 pub(super) const NAME: &str = "kubectl-mc-karmada-keeper";
 const PROBE: &str = "kubectl-mc-karmada-keeper-probe";
-/// The sidecar's account, in whatever namespace.
+/// The sidecar's account, in any namespace.
 const ACCOUNT: &str = "^system:serviceaccount:[^:]+:mc-sidecar$";
 const RBAC: &str = "rbac.authorization.k8s.io";
 

@@ -36,7 +36,7 @@ pub(super) async fn wanted(
     for cluster in clusters(&arguments.hub, host).await? {
         objects.extend(rbac::objects(&layout, &cluster));
     }
-    // Last: what limits them has to be in force.
+    // Last, because the policies that limit them must already be in force.
     if arguments.kept_by_sidecar {
         objects.extend(keeper::rights(&arguments.namespace));
     }

@@ -28,7 +28,7 @@ pub(super) fn all(layout: &Layout) -> Vec<Value> {
     objects(layout, MUTATING)
 }
 
-/// The two policies that judge, with their bindings.
+/// The two validating policies, with their bindings.
 pub(super) fn judging(layout: &Layout) -> Vec<Value> {
     [validating(AGENTS, &agents(layout)), validating(REGISTRATION, &registration(layout))].concat()
 }
@@ -253,7 +253,7 @@ fn cluster() -> String {
     format!("request.userInfo.username.startsWith('{PREFIX}') ? ({}) : ''", known(&part))
 }
 
-/// The name, if it is that of a cluster with objects of its own.
+/// The name, if it belongs to a cluster with its own objects.
 pub(super) fn known(part: &str) -> String {
     format!(
         "{part}.matches('^[a-z0-9]([-a-z0-9]{{0,46}}[a-z0-9])?$') && !{part}.endsWith('-impersonator') && \
@@ -286,7 +286,7 @@ pub(super) const NAMESPACE: &str =
 const KARMADA_SYSTEM: &str = "karmada.io/system";
 /// The type of the Secrets that agents write.
 pub(super) const OWN_TYPE: &str = "Opaque";
-/// Not a Secret that is written.
+/// Matches requests that do not write a Secret.
 const NO_SECRET: &str = "request.operation == 'DELETE' || request.resource.resource != 'secrets'";
 pub(super) const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 const AGENTS: &str = "kubectl-mc-karmada-agents";

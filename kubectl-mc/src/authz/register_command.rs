@@ -24,7 +24,7 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The address that the host publishes for bootstrap, or else that of the kubeconfig.
+    /// The address that the host publishes for bootstrap, or else the one in the kubeconfig.
     pub(super) async fn find(host: &Side, address: Option<&str>) -> Result<Self, Failure> {
         let published = host.readable("/api/v1/namespaces/kube-public/configmaps/cluster-info").await?;
         let published = published.unwrap_or_default();

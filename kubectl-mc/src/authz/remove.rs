@@ -47,8 +47,8 @@ pub(super) async fn run(
 
 /// The objects of `apply`, without the RBAC of agents.
 fn protection(layout: &Layout, namespace: &str) -> Vec<Value> {
-    // In the opposite order: the sidecar's account loses its rights before the policy that limits them is gone, and the
-    // host stops calling the webhooks before their Service is gone.
+    // In the reverse order: the sidecar's account loses its rights before the policy that limits
+    // them is gone, and the host stops calling the webhooks before their Service is gone.
     let mut objects = webhook::names(namespace).to_vec();
     objects.extend(admission::all(namespace));
     objects.extend(policies::all(layout));
@@ -57,7 +57,8 @@ fn protection(layout: &Layout, namespace: &str) -> Vec<Value> {
     objects
 }
 
-/// Stops the sidecars that keep the RBAC of these agents, which would write it again.
+/// Tells the sidecars to stop maintaining the RBAC of these agents; otherwise they would write it
+/// again.
 async fn stop_keeping(clusters: &[String], host: &Side) -> Result<(), Failure> {
     let rights = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{}", keeper::NAME);
     if clusters.is_empty() || host.readable(&rights).await?.is_none() {
@@ -73,8 +74,8 @@ async fn stop_keeping(clusters: &[String], host: &Side) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The RBAC of these agents, including what a registration wrote, and the tokens by which they could enroll
-/// again.
+/// The RBAC of these agents, including what a registration wrote, and the tokens with which they
+/// could enroll again.
 async fn rights(layout: &Layout, clusters: &[String], host: &Side) -> Result<Vec<Value>, Failure> {
     let mut objects = Vec::new();
     for cluster in clusters {

@@ -1,4 +1,4 @@
-//! Requests to the host of several commands.
+//! Requests to the host that several commands share.
 
 use kubectl_mc_api::ownership::subject;
 use serde_json::{Value, json};

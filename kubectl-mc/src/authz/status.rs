@@ -1,5 +1,5 @@
-//! Whether a host restricts agents to their own clusters, for `kubectl mc doctor`: a few requests where `verify` sends
-//! hundreds.
+//! Determines whether a host restricts agents to their own clusters, for `kubectl mc doctor`. This
+//! needs a few requests, while `verify` sends hundreds.
 
 use kubectl_mc_api::ownership::{Layout, subject};
 use serde_json::json;
@@ -9,7 +9,7 @@ use super::{admission, compare, objects, policies};
 use crate::error::Failure;
 use crate::join::side::Side;
 
-/// What the host has of Cluster Authorization.
+/// The state of Cluster Authorization on the host.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Restriction {
     /// Nothing, or the caller may not read it.
@@ -62,6 +62,6 @@ async fn read(host: &Side) -> Result<Restriction, Failure> {
     Ok(Restriction::InForce)
 }
 
-/// Clusters that need not exist: no right to all objects excludes their names.
+/// These clusters need not exist: a right to all objects includes their names.
 const AGENT: &str = "kubectl-mc-doctor";
 const OTHER: &str = "kubectl-mc-doctor-other";

@@ -1,7 +1,7 @@
-//! Implements `kubectl mc authz verify`: queries the host by SubjectAccessReviews for the rights of each
-//! cluster's agent, and compares them with the rights that an agent needs. The reviews pass every authorizer
-//! of the host, including the webhook. The admission policies are compared with those that `apply` writes, and some
-//! writes are tried by dry runs.
+//! Implements `kubectl mc authz verify`: uses SubjectAccessReviews to query the host for the rights
+//! of each cluster's agent, and compares them with the rights that an agent needs. The reviews go
+//! through every authorizer of the host, including the webhook. The admission policies are compared
+//! with those that `apply` writes, and some writes are tried by dry runs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -90,8 +90,8 @@ async fn of_policies(layout: &Layout, host: &Side, printer: &Printer) -> Result<
     Ok(lines.len())
 }
 
-/// Prints the fault of the policy on the sidecar's account, if the account may keep the RBAC of agents; returns the
-/// number of lines.
+/// Prints the fault of the policy on the sidecar's account, if the account may maintain the RBAC of
+/// agents; returns the number of lines.
 async fn of_keeper(layout: &Layout, host: &Side, printer: &Printer) -> Result<usize, Failure> {
     let rights = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{}", keeper::NAME);
     match host.get(&rights).await {
@@ -217,7 +217,7 @@ async fn ask(
             });
         }
         while let Some(answer) = asked.join_next().await {
-            // A review whose task has died has no answer below.
+            // A review whose task has died has no answer, which is handled below.
             let Ok(answer) = answer else { continue };
             if let (review, Some(answer)) = answer? {
                 answers.insert(review, answer);

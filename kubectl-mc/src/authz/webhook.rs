@@ -80,7 +80,8 @@ pub(super) fn config(version: KubernetesVersion) -> Value {
     })
 }
 
-/// The kubeconfig by which a kube-apiserver reaches the webhook; it authenticates as the front proxy.
+/// The kubeconfig with which a kube-apiserver reaches the webhook; it authenticates as the front
+/// proxy.
 pub(super) fn kubeconfig(server: &str, namespace: &str, ca_bundle: Option<&str>) -> Value {
     let mut cluster = json!({"server": format!("{}/authorize", server.trim_end_matches('/')),
         "tls-server-name": names::service(namespace)});
@@ -106,7 +107,7 @@ pub(super) const KUBECONFIG: &str = "/etc/kubernetes/mc-authz.kubeconfig";
 const AUTHORIZATION: u16 = 443;
 pub(super) const ADMISSION: u16 = 8443;
 const GENERAL: KubernetesVersion = KubernetesVersion::of(1, 32);
-/// The first version in which the tests saw the fields that switch the cache off.
+/// The first version in which the tests saw the fields that turn the cache off.
 const WITHOUT_CACHE: KubernetesVersion = KubernetesVersion::of(1, 35);
 
 #[cfg(test)]

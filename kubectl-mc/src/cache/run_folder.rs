@@ -60,7 +60,7 @@ impl Folder {
             make_private(&path)?;
             let file = path.join(LOCK);
             let Ok(lock) = create_private(&file) else { continue };
-            // Without locks in this file system no run removes the folder of another one.
+            // If the file system has no locks, no run removes the folder of another one.
             let is_taken = matches!(lock.try_lock(), Err(TryLockError::WouldBlock));
             // Another run may have removed the folder before the lock was held.
             if !is_taken && file.exists() {
@@ -77,7 +77,7 @@ impl Drop for Folder {
     }
 }
 
-/// Removes the folders whose run has ended without removing them: nothing holds their lock.
+/// Removes the folders whose run has ended without removing them, so that their lock is free.
 fn remove_abandoned(private: &Path) {
     let Ok(entries) = fs::read_dir(private) else { return };
     for entry in entries.flatten() {
@@ -130,7 +130,7 @@ mod tests {
         let killed = private.path().join("run-1");
         fs::create_dir(&killed).unwrap();
         fs::write(killed.join(LOCK), "").unwrap();
-        // As on another machine, where process ids mean nothing.
+        // This simulates another machine, where process ids have no meaning.
         let other = RunFolder::new(private.path());
         let file = other.write("m1.json", b"").unwrap();
         assert!(!killed.exists());

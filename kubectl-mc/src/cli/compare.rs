@@ -1,5 +1,5 @@
-//! Defines the help of `compare`. Its arguments are those of `kubectl get` and do not pass through the
-//! parser.
+//! Defines the help of `compare`. Its arguments are those of `kubectl get` and do not go through
+//! the parser.
 
 use std::ffi::OsString;
 

@@ -12,7 +12,7 @@ pub(crate) enum HubChoice {
     #[default]
     Auto,
     Is(Dialect),
-    /// The hub that this command found at its host; `Auto` at any other.
+    /// The hub that this command found on its host; `Auto` for any other host.
     Found(FoundHub),
 }
 

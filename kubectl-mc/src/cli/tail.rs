@@ -1,5 +1,5 @@
-//! Defines the help of `tail`. Its arguments are parsed like those of kubectl and do not pass through the
-//! parser.
+//! Defines the help of `tail`. Its arguments are parsed like those of kubectl and do not go through
+//! the parser.
 
 use std::ffi::OsString;
 

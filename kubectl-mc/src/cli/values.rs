@@ -11,7 +11,8 @@ pub(super) fn count<T: FromStr>(text: &str) -> Result<T, &'static str> {
     text.parse().map_err(|_| "expected a number of at least 1")
 }
 
-/// Refuses a blank selector, which would choose all clusters, as from an unset variable of a script.
+/// Refuses a blank selector, which would choose all clusters and may come from an unset variable in
+/// a script.
 pub(super) fn not_blank(text: &str) -> Result<String, &'static str> {
     match text.trim().is_empty() {
         true => Err("it is empty; --all-clusters chooses all clusters"),
@@ -42,7 +43,7 @@ pub(super) fn image(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses the host's URL, the only value of the user's in the kubeconfig of the sidecars.
+/// Parses the host's URL, the only value in the sidecars' kubeconfig that comes from the user.
 pub(super) fn host_server(text: &str) -> Result<String, &'static str> {
     let uri = text.parse::<http::Uri>().ok().filter(|uri| uri.authority().is_some());
     match uri {

@@ -103,7 +103,8 @@ pub(crate) fn runtime() -> Result<Runtime, ClientError> {
     runtime.map_err(|error| ClientError::Setup(Box::new(error)))
 }
 
-/// GETs a path with an existing client: one login and one connection pool for many requests.
+/// GETs a path with an existing client, so that many requests share one login and one connection
+/// pool.
 pub(crate) async fn get_by(client: &kube::Client, path: &str, accept: &str) -> Result<Reply, ClientError> {
     let request = Request::get(path)
         .header(header::ACCEPT, accept)
@@ -194,8 +195,8 @@ async fn with_credential(
     Ok((host, is_renewable.then_some((plugin, obtained))))
 }
 
-/// The connection of a context whose plugin has already run. kube gets no kubeconfig, so that it runs no program
-/// of one.
+/// The connection of a context whose plugin has already run. The kube crate does not get the
+/// kubeconfig, so that it cannot run a program from it.
 pub(crate) fn transport_of(
     host: &ClusterContext,
     scanned: &Scanned,
@@ -239,7 +240,7 @@ fn http_date(text: &str) -> Option<Timestamp> {
     jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp())
 }
 
-/// More than a list of 5,000 clusters or a discovery document needs.
+/// More than needed for a list of 5,000 clusters or a discovery document.
 const MAX_ANSWER: usize = 64 * 1024 * 1024;
 #[cfg(test)]
 mod tests {

@@ -32,12 +32,13 @@ impl KubeconfigContext {
         Self { name: name.to_owned(), label: escaped(name), cluster }
     }
 
-    /// Whether this is a file that cannot be read, in the place of its contexts.
+    /// Whether this is an unreadable file, which takes the place of its contexts.
     pub(crate) fn is_unread_file(&self) -> bool {
         self.cluster.context.is_none() && self.cluster.check_usable().is_err()
     }
 
-    /// The name as in the kubeconfig, behind that of the file where files of `--kubeconfig-dir` have equal names. It is unescaped, so never print it to a terminal.
+    /// The name as in the kubeconfig, prefixed with the file's name if files of `--kubeconfig-dir`
+    /// have equal names. It is unescaped, so never print it to a terminal.
     pub(crate) fn raw_name(&self) -> &str {
         &self.name
     }

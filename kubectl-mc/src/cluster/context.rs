@@ -1,5 +1,5 @@
-//! Loads the cluster of a kubeconfig context by the rules of kubectl (client-go: `ClientConfigLoadingRules`),
-//! or the cluster of the pod's service account.
+//! Loads the cluster of a kubeconfig context with kubectl's rules (client-go:
+//! `ClientConfigLoadingRules`), or the cluster of the pod's service account.
 
 mod all;
 pub(in crate::cluster) mod cluster_context;

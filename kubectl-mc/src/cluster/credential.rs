@@ -98,7 +98,7 @@ impl Plugin {
     /// The plugin that kubectl would run, if any.
     pub(crate) fn of(host: &ClusterContext, scanned: &Scanned, env: &Env) -> Option<Self> {
         let User::Named(named) = &host.user else { return None };
-        // client-go sends a credential by TLS only.
+        // client-go sends a credential only over TLS.
         if !host.server.starts_with("https://") {
             return None;
         }
@@ -136,7 +136,7 @@ impl Plugin {
         self.read(&output.map_err(|error| not_started(&self.exec, &error))?)
     }
 
-    /// Runs the plugin beside others. Dropping the future ends the plugin.
+    /// Runs the plugin concurrently with others. Dropping the future ends the plugin.
     pub(crate) async fn obtain_beside(&self) -> Result<Obtained, Box<dyn Error + Send + Sync>> {
         let mut command = tokio::process::Command::from(self.command()?);
         let output = match command.kill_on_drop(true).spawn() {
@@ -261,7 +261,7 @@ impl Obtained {
     }
 }
 
-/// Whether a request may begin with a credential that expires then.
+/// Whether a request may begin with a credential that expires at this time.
 pub(crate) fn is_valid(expires: Option<Timestamp>) -> bool {
     expires.is_none_or(|expires| Timestamp::now() < expires - MARGIN)
 }
@@ -273,7 +273,8 @@ fn program(user: &str, exec: &ExecConfig, scanned: &Scanned, env: &Env) -> Resul
     found.map_err(|error| PluginError::NotFound { reason: not_started(exec, &error) })
 }
 
-/// Whether the user's entry has a credential beside its plugin, which kubectl then does not run.
+/// Whether the user's entry has another credential besides its plugin; kubectl then does not run
+/// the plugin.
 fn has_credential(user: &AuthInfo) -> bool {
     let is_set = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
     let has_secret =
@@ -301,5 +302,5 @@ fn not_started(exec: &ExecConfig, error: &std::io::Error) -> String {
     format!("cannot run the credential plugin {program}: {error}{hint}")
 }
 
-/// A credential is replaced this long before it expires, for clocks that differ.
+/// A credential is replaced this long before it expires, to allow for clock differences.
 const MARGIN: SignedDuration = SignedDuration::from_secs(10);

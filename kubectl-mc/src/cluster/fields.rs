@@ -1,4 +1,4 @@
-//! Reads fields that objects of all kinds and lists have, in the JSON of a server.
+//! Reads fields that all kinds of objects and lists have, in JSON from a server.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ pub(crate) fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list["items"].as_array().into_iter().flatten()
 }
 
-/// Takes the objects out of a list.
+/// Moves the objects out of a list.
 pub(crate) fn into_items(mut list: Value) -> Vec<Value> {
     list.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default()
 }

@@ -34,8 +34,8 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// Reads an error response. `None` means the member's own response: kubectl prints those well, and a
-    /// member may refuse `/version` and allow other requests.
+    /// Reads an error response. `None` means the member's own response: kubectl prints those well,
+    /// and a member may refuse `/version` but allow other requests.
     pub(crate) fn of(status: StatusCode, hop: Option<Hop>, body: &[u8]) -> Option<Self> {
         let message = message(status, body);
         let hop = match hop {
@@ -105,7 +105,8 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// The message of a Status, or the text of any other answer; without one, client-go's sentence for the status.
+/// The message of a Status, or the text of any other answer; if there is none, client-go's sentence
+/// for the status.
 pub(crate) fn message(status: StatusCode, body: &[u8]) -> ServerText {
     let message = match serde_json::from_slice::<StatusBody>(body) {
         Ok(status) => short(&status.message),

@@ -3,8 +3,8 @@
 //!
 //! `--hub=auto` assumes kubectl-mc's own sidecar, without a request. If the host responds that it does not
 //! serve that API, or refuses it, one discovery response (`/apis`) shows whether it serves the API of another
-//! hub ([`Hub::find`]). The command then stops before any output with [`OtherHub`] and begins again with that hub,
-//! which is cached for an hour.
+//! hub ([`Hub::find`]). The command then stops before any output with [`OtherHub`] and restarts
+//! with that hub, which is cached for an hour.
 
 pub(crate) mod find;
 
@@ -49,7 +49,7 @@ pub(crate) enum Origin {
     Given,
     /// By discovery.
     Found,
-    /// Assumed to be kubectl-mc's own until the host denies that.
+    /// Assumed to be kubectl-mc's own until the host shows otherwise.
     Assumed,
 }
 
@@ -118,7 +118,8 @@ fn known(server: &str, env: &Env) -> Option<Dialect> {
     Dialect::HUBS.into_iter().find(|hub| hub.word() == word)
 }
 
-/// Stops a command that assumed kubectl-mc's own sidecar. The command begins again, so this error is not printed.
+/// Stops a command that assumed kubectl-mc's own sidecar. The command restarts, so this error is
+/// not printed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("the host is a hub of {}", .0.dialect.title())]
 pub(crate) struct OtherHub(pub(crate) FoundHub);
@@ -130,6 +131,6 @@ impl Explain for OtherHub {
 }
 
 const KIND: &str = "hub";
-/// After this time, a sidecar that was installed beside another hub is detected. `--hub=own` detects it
-/// immediately.
+/// After this time, a sidecar that was installed next to another hub is detected. `--hub=own`
+/// detects it immediately.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);

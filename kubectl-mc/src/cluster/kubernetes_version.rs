@@ -15,7 +15,7 @@ pub(crate) const HOST_MINIMUM: KubernetesVersion = KubernetesVersion { major: 1,
 /// The oldest supported member, which the tests cover. An older one joins with a warning.
 pub(crate) const MEMBER_MINIMUM: KubernetesVersion = KubernetesVersion { major: 1, minor: 30 };
 /// The oldest member that may join: the first with server-side apply, which the join uses, and
-/// `Impersonate-Uid`, by which the sidecar forwards the uids of callers.
+/// `Impersonate-Uid`, with which the sidecar forwards the uids of callers.
 pub(crate) const MEMBER_ADMITTED: KubernetesVersion = KubernetesVersion { major: 1, minor: 22 };
 
 impl KubernetesVersion {

@@ -1,11 +1,11 @@
-//! Reads a file that a kubeconfig names. The kubeconfig may be another person's, so the file may be one without an
-//! end, such as `/dev/zero`.
+//! Reads a file that a kubeconfig names. The kubeconfig may come from another person, so the file
+//! may be endless, such as `/dev/zero`.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The content of the file, if it is no longer than a certificate bundle can be.
+/// The content of the file, if it is not larger than a certificate bundle can be.
 pub(crate) fn read(file: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     File::open(file)?.take(LONGEST + 1).read_to_end(&mut content)?;
@@ -18,7 +18,7 @@ pub(crate) fn read(file: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Many times the bundle of a system's authorities.
+/// Many times the size of a system's CA bundle.
 const LONGEST: u64 = 8 * 1024 * 1024;
 
 #[cfg(all(test, unix))]

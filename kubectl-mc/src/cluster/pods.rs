@@ -118,7 +118,7 @@ pub(crate) fn not_replaced(deployment: &Value) -> Option<String> {
     (!is_replaced).then(|| format!("{before} of {} pods are not replaced yet", count("replicas")))
 }
 
-/// The pods of a Deployment's latest version, by the lists of all its ReplicaSets and pods.
+/// The pods of a Deployment's latest version, from the lists of all its ReplicaSets and pods.
 pub(crate) fn newest(sets: &Value, pods: Value) -> Vec<Value> {
     let revision = |set: &Value| {
         let revision = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();

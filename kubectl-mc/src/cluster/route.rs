@@ -1,5 +1,5 @@
-//! Chooses the route to members: through the host's kube-apiserver, or by the direct endpoint of the sidecar
-//! if the host publishes one and this machine reaches it.
+//! Chooses the route to members: through the host's kube-apiserver, or through the direct endpoint
+//! of the sidecar if the host publishes one and this machine can reach it.
 //!
 //! The findings are cached, so most commands only open a connection: the publication is cached for hours, a
 //! successful probe for a minute. With any problem of the direct endpoint, `--route=auto` goes through the

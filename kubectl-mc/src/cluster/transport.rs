@@ -1,12 +1,13 @@
-//! What client-go's transport uses for a context of a kubeconfig: server, trust, proxy, credential, identity and
-//! namespace (client-go: `DirectClientConfig.ClientConfig` and `rest.TransportFor`). Clients are built from this
-//! value only, so that each way of the plugin connects as kubectl does, or fails where kubectl does.
+//! The settings that client-go's transport would use for a kubeconfig context: server, trust,
+//! proxy, credential, identity and namespace (client-go: `DirectClientConfig.ClientConfig` and
+//! `rest.TransportFor`). Clients are built only from this value, so that the plugin always connects
+//! as kubectl does, or fails where kubectl does.
 //!
 //! - [`validate`]: the combinations of fields that client-go refuses
 //! - [`credential`]: the credential in `Authorization`
 //! - [`trust`], [`verifier`]: the certificates of the server that are accepted
 //! - [`identity`], [`pem`]: the client certificate
-//! - [`proxy`]: the proxy on the way to the server
+//! - [`proxy`]: the proxy in front of the server
 
 mod credential;
 mod identity;
@@ -42,7 +43,7 @@ pub(crate) struct Transport {
     pub(crate) server_name: Option<ServerName<'static>>,
     trust: Trust,
     identity: Option<Arc<CertifiedKey>>,
-    /// The user's entry, of which only the impersonation is left.
+    /// The user's entry, reduced to the impersonation.
     impersonation: AuthInfo,
 }
 
@@ -83,7 +84,7 @@ impl Transport {
             Some(url) => Some(proxy::of_kubeconfig(url).map_err(of_cluster)?),
             None => proxy::from_environment(&server, env).map_err(TransportError)?,
         };
-        // client-go reads the credential and the trust for TLS only.
+        // client-go reads the credential and the trust only for TLS.
         let (trust, identity, server_name) = match is_tls {
             true => (
                 Trust::of(&cluster).map_err(of_cluster)?,
@@ -98,7 +99,8 @@ impl Transport {
         Ok(Self { server, namespace, proxy, authorization, server_name, trust, identity, impersonation })
     }
 
-    /// A connection to a server of no kubeconfig, without a credential. `authorities` are certificates (DER).
+    /// A connection to a server that is not from a kubeconfig, without a credential. `authorities`
+    /// are certificates (DER).
     pub(crate) fn to(server: Uri, authorities: Option<Vec<Vec<u8>>>, proxy: Option<Uri>) -> Self {
         let roots = |ders: Vec<Vec<u8>>| ders.into_iter().map(CertificateDer::from).collect();
         Self {
@@ -164,7 +166,7 @@ impl Entries {
 fn server_name(cluster: &Cluster) -> Result<Option<ServerName<'static>>, String> {
     let Some(name) = cluster.tls_server_name.clone() else { return Ok(None) };
     let invalid = || format!("tls-server-name {name:?} is neither a DNS name nor an IP address");
-    // As Go, whose names of servers may be an address in brackets.
+    // As in Go, where server names may be an address in brackets.
     let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
     ServerName::try_from(address.to_owned()).map(Some).map_err(|_| invalid())
 }

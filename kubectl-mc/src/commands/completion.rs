@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &CompletionArgs, env: &Env, printer: &Printer) -> R
 pub(super) fn respond(mut words: Vec<OsString>, parser: Command, env: &Env, printer: &Printer) -> ExitStatus {
     words.remove(0);
     let end = Instant::now() + completion::budget(env);
-    // A later read of such a pipe would wait for ever.
+    // A later read of such a pipe would wait forever.
     let Ok(piped) = Piped::take_within(completion::budget(env), &words, env) else {
         printer.out(&Answer::default().text());
         return ExitStatus::Success;

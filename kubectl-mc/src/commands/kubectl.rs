@@ -37,7 +37,7 @@ use crate::multi::selection::{Choice, Kind, SelectedCluster, SelectionError};
 use crate::printer::Printer;
 use crate::settings::Settings;
 
-/// A command of kubectl, and what its steps read.
+/// A kubectl command, and the inputs of its steps.
 struct Run<'a> {
     scanned: &'a Scanned,
     settings: &'a Settings,
@@ -138,8 +138,8 @@ impl Run<'_> {
         route::Request { wanted, login: login.get()?, scanned, env, now }.choose()
     }
 
-    /// Looks up the clusters of a hub whose list decides how they are reached. A name that the list does not
-    /// contain, or leads elsewhere, is an error.
+    /// Looks up the clusters of a hub whose list decides how they are reached. A name that is not
+    /// in the list, or that points elsewhere, is an error.
     fn look_up<'a>(&self, clusters: impl IntoIterator<Item = &'a ClusterName>) -> Result<(), Failure> {
         let login = self.login.get()?;
         let host = login.found();
@@ -210,8 +210,8 @@ impl Run<'_> {
         Ok(kubectl.run(invocation, input)?)
     }
 
-    /// The overlay of a member, after the requests that show whether a hop refuses it; `by` is the way to the members
-    /// of `host`.
+    /// The overlay of a member, after the requests that show whether a hop refuses it; `by` is the
+    /// route to the members of `host`.
     fn checked_overlay(
         &self,
         cluster: &ClusterName,
@@ -241,8 +241,8 @@ fn members(list: &Value) -> Vec<ClusterName> {
     SelectedCluster::of_list(list).iter().filter_map(|cluster| cluster.member().cloned()).collect()
 }
 
-/// Refuses a credential plugin by the user's policy, which a kubectl before 1.35 does not keep. A command
-/// without a request runs no plugin.
+/// Refuses a credential plugin that the user's policy forbids, because kubectl before 1.35 does not
+/// enforce the policy. A command without a request does not run the plugin.
 fn check_policy(context: &ClusterContext, scanned: &Scanned, env: &Env) -> Result<(), Failure> {
     if preflight::needs_no_server(scanned) {
         return Ok(());

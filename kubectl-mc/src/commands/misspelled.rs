@@ -34,7 +34,7 @@ pub(super) fn check(scanned: &Scanned, env: &Env) -> Result<(), Failure> {
     Err(unknown(given, hint))
 }
 
-/// Refuses an unknown verb before the question for a cluster, which it would make useless.
+/// Refuses an unknown verb before the prompt for a cluster, which would be useless.
 pub(super) fn check_before_question(scanned: &Scanned, env: &Env) -> Result<(), Failure> {
     let Some(given) = scanned.verb().and_then(OsStr::to_str) else { return Ok(()) };
     let is_known = builtin::names().any(|known| known == given) || scanned.verb_is_builtin();
@@ -53,7 +53,7 @@ fn is_elsewhere(given: &str, scanned: &Scanned, env: &Env) -> bool {
     exec::has_plugin(scanned, env) || is_alias(given, scanned, env)
 }
 
-/// The same command, if the word in the place of the verb is a cluster.
+/// The corrected command, if the word in the place of the verb is a cluster.
 fn as_cluster(given: &str, scanned: &Scanned) -> Hint {
     let words = scanned.kubectl.iter().filter(|word| *word != given);
     let rest = shown(words.map(|word| word.as_os_str()));

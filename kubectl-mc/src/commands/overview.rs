@@ -1,10 +1,10 @@
-//! Prints what `kubectl mc` says without arguments.
+//! Prints the output of `kubectl mc` without arguments.
 
 use crate::cli;
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 
-/// The first commands to know, and where the rest is.
+/// The most important commands, and where to find the others.
 pub(super) fn print(verbs: impl Iterator<Item = &'static str>, printer: &Printer) -> ExitStatus {
     let names = verbs.collect::<Vec<_>>().join(", ");
     let verbs = cli::wrap(&format!("Commands of the plugin: {names}"));

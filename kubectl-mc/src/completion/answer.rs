@@ -2,8 +2,8 @@
 //! the directive as the last line.
 //!
 //! Members, files and other programs choose the text of candidates. The scripts of `kubectl completion` before
-//! 1.34 expand a candidate as bash would (`compgen -W`), and zsh inserts it without quotes. So a candidate has
-//! no character that any shell reads as more than text.
+//! 1.34 expand a candidate as bash would (`compgen -W`), and zsh inserts it without quotes. So a
+//! candidate contains no character that has a special meaning in any shell.
 
 use std::fmt::Write;
 
@@ -142,10 +142,11 @@ impl Answer {
         self
     }
 
-    /// Prefixes each word with the text before it in the word of the command line. The descriptions are
-    /// dropped: with them, kubectl's script for bash compares the quoted word, and it quotes commas.
+    /// Prefixes each candidate with the text before it in the word of the command line. The
+    /// descriptions are dropped: with them, kubectl's script for bash would compare the quoted
+    /// word, and it quotes commas.
     pub(super) fn behind(mut self, before: &str) -> Self {
-        // `!` excludes a cluster. It is never in a name.
+        // `!` excludes a cluster. Names never contain it.
         if !before.chars().all(|c| is_plain(c) || c == '!') {
             self.candidates.clear();
         }
@@ -156,7 +157,7 @@ impl Answer {
         self
     }
 
-    /// The candidates of both; the first of two equal words wins.
+    /// The candidates of both; of two equal words, the first is kept.
     pub(super) fn and(mut self, other: Self) -> Self {
         let new =
             other.candidates.into_iter().filter(|new| self.candidates.iter().all(|c| c.word != new.word));

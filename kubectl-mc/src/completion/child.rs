@@ -17,7 +17,7 @@ pub(super) fn output(mut command: Command, deadline: Instant) -> Option<Vec<u8>>
         let mut command = tokio::process::Command::from(command);
         let child = command.kill_on_drop(true).spawn().ok()?;
         let id = child.id();
-        // The child is not reaped before the group is killed, so the id is still its own.
+        // The child is not reaped before the group is killed, so the id still belongs to it.
         let mut ended = std::pin::pin!(child.wait_with_output());
         tokio::select! {
             output = &mut ended => {

@@ -80,7 +80,7 @@ pub(super) fn several(session: &Session<'_>, typed: &str) -> Answer {
     let (before, term) =
         typed.rsplit_once(',').map_or(("", typed), |(_, term)| typed.split_at(typed.len() - term.len()));
     let body = term.strip_prefix('!').unwrap_or(term);
-    // A regular expression may contain a comma, and the name of a context a slash.
+    // A regular expression may contain a comma, and a context's name may contain a slash.
     if typed.split(',').any(is_expression) || body.contains(['*', '?', '[']) {
         return Answer::default();
     }
@@ -106,7 +106,8 @@ fn is_expression(term: &str) -> bool {
     body.strip_prefix(CONTEXT_PREFIX).unwrap_or(body).starts_with('/')
 }
 
-/// The contexts of the kubeconfig, which needs no request. A name that a term cannot express is left out.
+/// The contexts of the kubeconfig, which needs no request. Names that a term cannot express are
+/// omitted.
 fn contexts(session: &Session<'_>, prefix: &str) -> Answer {
     let all = known_contexts(session);
     let candidate = |context: &KubeconfigContext| {
@@ -124,7 +125,7 @@ fn known_contexts(session: &Session<'_>) -> Vec<KubeconfigContext> {
     all
 }
 
-/// Whether a set names contexts, itself or by a set within it, at most `depth` sets down.
+/// Whether a set contains contexts, directly or through nested sets, down to a depth of `depth`.
 fn has_contexts(sets: &BTreeMap<String, ClusterSet>, set: &str, depth: usize) -> bool {
     let terms = sets.get(set).into_iter().flat_map(|set| &set.clusters).flat_map(|text| text.split(','));
     terms.into_iter().any(|term| match term.strip_prefix('@') {
@@ -146,14 +147,14 @@ fn names(clusters: &[SelectedCluster]) -> Answer {
 /// The command that lists the clusters, run by this program.
 fn command(session: &Session<'_>, selector: Option<&str>) -> Command {
     let mut command = Command::new(&session.program);
-    // Under the name of the completion, the program would complete again.
+    // Under the name of the completion program, it would complete again.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::arg0(&mut command, "kubectl-mc");
     command.args(["clusters", "--output=json"]).args(session.host_flags());
     if let Some(selector) = selector {
         command.arg(format!("--selector={selector}"));
     }
-    // A kubeconfig from a pipe has a copy.
+    // A kubeconfig from a pipe has been copied.
     if let Some(kubeconfig) = session.env.var(KUBECONFIG) {
         command.env(KUBECONFIG, kubeconfig);
     }
@@ -164,7 +165,7 @@ fn command(session: &Session<'_>, selector: Option<&str>) -> Command {
     command
 }
 
-/// The cache key: each caller has a list at each host.
+/// The cache key: there is a list for each caller on each host.
 fn key(host: &ClusterContext, selector: Option<&str>) -> String {
     let user = host.user_name().unwrap_or_default();
     let hub = host.hub.dialect.to_string();

@@ -1,5 +1,5 @@
-//! Completes the command line of a verb of kubectl: the plugin completes its own flags, and kubectl completes
-//! the rest with the kubeconfig that leads to the member.
+//! Completes the command line of a verb of kubectl: the plugin completes its own flags, and kubectl
+//! completes the rest with a kubeconfig for the member.
 
 use std::ffi::{OsStr, OsString};
 use std::time::SystemTime;
@@ -110,7 +110,7 @@ fn own_flags(parser: &Command, verb: Option<&OsStr>, typed: &str) -> Answer {
     own_verb::flags(parser.get_arguments().filter(is_ours), typed)
 }
 
-/// The flags of kubectl without those that the plugin handles or that conflict with a cluster.
+/// The flags of kubectl except those that the plugin handles or that conflict with a cluster.
 fn flags_of_kubectl(session: &Session<'_>, parser: &Command, before: &Scanned, typed: &str) -> Answer {
     let verb = before.verb();
     let is_refused = |word: &str| {
@@ -142,7 +142,8 @@ fn on_member(session: &Session<'_>, before: &Scanned, typed: &str) -> Answer {
         };
         credential::check_policy(&host, before, session.env).ok()?;
         clusters::learn_ids(session, &host);
-        // Not stored with the overlays of commands, because those mean that the cluster was reached.
+        // Not stored with the overlays of commands, because those indicate that the cluster was
+        // reached.
         let overlay = overlay::overlay_json(&host, &cluster).ok()?;
         let name = String::from_utf8_lossy(&overlay);
         let overlay =
@@ -157,7 +158,7 @@ fn on_member(session: &Session<'_>, before: &Scanned, typed: &str) -> Answer {
     Answer::parse(&String::from_utf8_lossy(&output().unwrap_or_default()), typed)
 }
 
-/// The chosen cluster, or the first of several that is ready as far as the host knows.
+/// The chosen cluster, or the first of several that is ready according to the host.
 fn cluster(session: &Session<'_>, host: impl FnOnce() -> Option<ClusterContext>) -> Option<ClusterId> {
     let Some(choice) = &session.choice else {
         // `kubectl mc use` chooses among members.

@@ -1,4 +1,4 @@
-//! Completes the command line of a plugin verb, by the rules of the parser.
+//! Completes the command line of a plugin verb, according to the parser.
 
 use std::ffi::{OsStr, OsString};
 

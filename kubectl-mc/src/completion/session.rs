@@ -1,4 +1,5 @@
-//! Reads what a completion needs from the command line: its host, the sets of clusters and the choice.
+//! Reads the input of a completion from the command line: its host, the sets of clusters and the
+//! selection.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -1,5 +1,5 @@
-//! Installs `kubectl_complete-mc`, the program that kubectl runs to complete `kubectl mc`. It is a link to
-//! this program beside it, so an update of the plugin also updates the completion.
+//! Installs `kubectl_complete-mc`, the program that kubectl runs to complete `kubectl mc`. It is a
+//! link to this program, next to it, so an update of the plugin also updates the completion.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::printer::Printer;
 /// The name that kubectl looks for in `PATH`.
 pub(super) const NAME: &str = "kubectl_complete-mc";
 
-/// Installs the link beside the plugin, or else in the first writable folder of `PATH`.
+/// Installs the link next to the plugin, or else in the first writable folder of `PATH`.
 pub(crate) fn install(arguments: &ShimArgs, env: &Env, printer: &Printer) -> Result<(), Failure> {
     let plugin = plugin(env)?;
     let installed: Vec<_> = in_path(env).collect();
@@ -144,7 +144,7 @@ fn is_writable(folder: &Path) -> bool {
     folder.is_dir() && rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// On other systems a link needs special rights, so this is a script.
+/// On other systems, a link needs special rights, so this is a script.
 #[cfg(not(unix))]
 fn write(file: &Path, plugin: &Path) -> io::Result<()> {
     fs::write(file, format!("@\"{}\" {} %*\r\n", plugin.display(), super::answer::VERB))

@@ -1,4 +1,5 @@
-//! Completes the values of the plugin's flags and arguments, by the parser's definition of them.
+//! Completes the values of the plugin's flags and arguments, according to their definition in the
+//! parser.
 
 use std::process::Command;
 
@@ -43,7 +44,7 @@ pub(super) fn of_argument(session: &Session<'_>, argument: &Arg, typed: &str) ->
         _ if id == "context_selector" => fields(typed),
         "CONTEXT" => contexts(session, typed),
         "CLUSTERS" => clusters::several(session, typed),
-        // The word before ROLE or VERB is the cluster, unless a flag names it.
+        // The word before ROLE or VERB is the cluster, unless a flag sets the cluster.
         "[CLUSTER] ROLE" => roles(typed).or_also(clusters::one(session, typed)),
         _ if id == "after_role" => roles(typed),
         "CLUSTER" | "[CLUSTER] VERB" => clusters::one(session, typed),

@@ -52,7 +52,7 @@ impl Doctor<'_> {
     }
 }
 
-/// The chosen contexts, and what there is to say of their files.
+/// The chosen contexts, and the findings about their files.
 fn chosen(settings: &Settings, env: &Env, findings: &mut Vec<Finding>) -> Vec<ClusterId> {
     let problem = |check, failure: Failure| {
         let fix = failure.hint.clone().unwrap_or_else(super::read_kubeconfig);

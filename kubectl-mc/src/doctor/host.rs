@@ -65,7 +65,7 @@ pub(super) fn reason(error: &ClientError) -> String {
     }
 }
 
-/// The step that helps against a request without a response of the host.
+/// The next step if the host did not respond to a request.
 pub(super) fn reach(host: &ClusterContext, error: &ClientError) -> String {
     let kubectl = host.kubectl();
     match error {
@@ -88,7 +88,7 @@ fn reached(host: &ClusterContext, reply: &Reply, took: Duration) -> Finding {
         (Some(refusal), _) if refusal.hop == Hop::HostAuthentication => {
             Finding::problem("host", refusal.to_string(), Some(refusal.hint(host, None, &Asked::default())))
         }
-        // The API server is not ready, or a proxy before it answers.
+        // The API server is not ready, or a proxy in front of it answers.
         _ if reply.status.is_server_error() => Finding::problem(
             "host",
             format!("GET /version: {}: {}", reply.status.as_u16(), reply.message()),
@@ -105,7 +105,7 @@ fn reached(host: &ClusterContext, reply: &Reply, took: Duration) -> Finding {
     }
 }
 
-/// Who the caller is for this server, which is the host or the cluster of a context.
+/// The caller's identity on this server, which is the host or the cluster of a context.
 pub(super) async fn login(host: &ClusterContext, client: &kube::Client, role: &str) -> Finding {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let reply = match post(client, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await {
@@ -180,8 +180,8 @@ pub(super) fn clock(here: Timestamp, there: Timestamp, role: &str) -> Finding {
     )
 }
 
-/// Checks the sidecar by a discovery request. The version is cached by the host, which lacks it for a while
-/// after an installation.
+/// Checks the sidecar with a discovery request. The host caches the version, and does not have it
+/// for a while after an installation.
 async fn sidecar(host: &ClusterContext, client: &kube::Client) -> Finding {
     let begin = Instant::now();
     let discovery = match client::get_by(client, &format!("/apis/{PROXY_GROUP_VERSION}"), JSON).await {
@@ -201,7 +201,8 @@ async fn sidecar(host: &ClusterContext, client: &kube::Client) -> Finding {
             return Finding::problem("sidecar", message, Some(fix));
         };
         if refusal.hop == Hop::HostAuthorization {
-            // A host refuses before it looks for the API, and commands on a member do not need this request.
+            // A host refuses the request before it looks for the API, and commands on a member do
+            // not need this request.
             return Finding::warning(
                 "sidecar",
                 refusal.to_string(),
@@ -267,8 +268,8 @@ async fn registration(host: &ClusterContext, client: &kube::Client) -> Option<Fi
     ))
 }
 
-/// Whether the agents of Karmada may use objects of their own clusters only, where the host has rules for that and the
-/// caller may read them.
+/// Whether the agents of Karmada may use only objects of their own clusters, if the host has rules
+/// for this and the caller may read them.
 async fn agents(host: &ClusterContext, client: &kube::Client) -> Option<Finding> {
     let side = Side { role: "host", at: Connection { client: client.clone(), cluster: host.clone() } };
     match Restriction::of(&side).await {

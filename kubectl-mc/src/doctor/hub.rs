@@ -33,7 +33,8 @@ pub(super) async fn check(
     findings
 }
 
-/// KubeAdmiral lists clusters by CRDs, but reaches them by an aggregated API that its releases do not serve.
+/// KubeAdmiral lists clusters with CRDs, but reaches them through an aggregated API that its
+/// releases do not serve.
 async fn aggregation(host: &ClusterContext, client: &kube::Client) -> Option<Finding> {
     let reply = client::get_by(client, AGGREGATED, "application/json").await.ok()?;
     (reply.status == StatusCode::NOT_FOUND).then(|| {

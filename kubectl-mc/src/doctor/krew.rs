@@ -1,5 +1,5 @@
-//! Reads krew's receipt of the plugin `mc`. krew's own index has another plugin of this name, and krew keeps
-//! one plugin of a name, whatever its index.
+//! Reads krew's receipt of the plugin `mc`. krew's own index has another plugin of this name, and
+//! krew installs only one plugin per name, across all indexes.
 //!
 //! Below its root, krew links `bin/kubectl-mc` into `store/mc`, and writes the manifest of the plugin and the
 //! name of its index to `receipts/mc.yaml` (krew: `internal/environment`, `pkg/index`).
@@ -15,14 +15,14 @@ use crate::env::{self, Env};
 pub(super) struct KrewPlugin {
     index: String,
     version: String,
-    /// Whether the manifest is this project's, of whatever version.
+    /// Whether the manifest belongs to this project, in any version.
     is_ours: bool,
     /// Whether krew knows the index with this plugin.
     has_our_index: bool,
 }
 
 impl KrewPlugin {
-    /// The plugin of krew that this program belongs to; `None` for a program from elsewhere.
+    /// The krew plugin to which this program belongs; `None` for a program from elsewhere.
     pub(super) fn of(program: &Path, env: &Env) -> Option<Self> {
         let root = root(env)?.canonicalize().ok()?;
         let is_linked = program.parent()?.canonicalize().ok()? == root.join("bin");
@@ -33,7 +33,7 @@ impl KrewPlugin {
         let text = std::fs::read_to_string(root.join("receipts/mc.yaml")).ok()?;
         let Receipt { spec, status } = serde_saphyr::from_str(&text).ok()?;
         Some(Self {
-            // krew reads a receipt without an index so.
+            // This is how krew reads a receipt without an index.
             index: if status.source.name.is_empty() { "default".to_owned() } else { status.source.name },
             version: spec.version,
             is_ours: spec.homepage.trim_end_matches('/') == env!("CARGO_PKG_REPOSITORY"),
@@ -47,7 +47,8 @@ impl KrewPlugin {
         format!("{name} {} of krew's index {:?}", self.version, self.index)
     }
 
-    /// The commands that replace another plugin by this one, or that uninstall another version of this one.
+    /// The commands that replace another plugin with this one, or that uninstall another version of
+    /// this one.
     pub(super) fn replace(&self) -> String {
         if self.is_ours {
             return UNINSTALL.to_owned();
@@ -66,7 +67,7 @@ fn root(env: &Env) -> Option<PathBuf> {
     env.var(env::KREW_ROOT).map(PathBuf::from).or_else(|| Some(env.home()?.join(".krew")))
 }
 
-/// What the plugin reads of krew's `index.Receipt`.
+/// The fields of krew's `index.Receipt` that the plugin reads.
 #[derive(Deserialize)]
 struct Receipt {
     #[serde(default)]

@@ -86,7 +86,7 @@ fn folder(file: &Path) -> String {
     file.parent().unwrap_or(file).display().to_string()
 }
 
-/// The path of another program, and the index that krew has it from.
+/// The path of another program, and the index from which krew installed it.
 fn described(other: &Path, env: &Env) -> String {
     match KrewPlugin::of(other, env) {
         Some(plugin) => format!("{} ({})", other.display(), plugin.describe()),
@@ -110,8 +110,8 @@ fn remove(other: &Path, env: &Env) -> String {
     }
 }
 
-/// Finds plugins that shadow verbs. kubectl prefers the plugin with the longest name: `kubectl-mc-get` takes
-/// over `kubectl mc get`.
+/// Finds plugins that shadow verbs. kubectl prefers the plugin with the longest name, so
+/// `kubectl-mc-get` would handle `kubectl mc get`.
 fn shadows(env: &Env) -> Vec<Finding> {
     let names = longer_names(env);
     names

@@ -35,9 +35,10 @@ pub(super) struct CheckContext {
 pub(super) async fn check(context: &CheckContext, name: &ClusterName, findings: &mut Vec<Finding>) {
     let CheckContext { host, host_client, client, kubectl_minor, with_streams } = context;
     if host.hub.is_foreign() {
-        // The list of another hub was already read for the choice, and the other checks use its responses.
+        // The list of another hub was already read for the selection, and the other checks use the
+        // hub's responses.
     } else if let Some(object) = listed(host_client, name).await {
-        // All else follows from it.
+        // All other findings would follow from it.
         if let Some(waiting) = enrollment(&object, host, name) {
             findings.push(waiting);
             return;
@@ -107,7 +108,7 @@ struct Fixes<'a> {
 }
 
 impl Fixes<'_> {
-    /// The check of a condition, and the command that repairs it for this reason
+    /// The check for a condition, and the command that repairs it for this reason
     /// (`docs/reference/conditions.md`).
     fn of(&self, condition: &str, reason: &str) -> Option<(&'static str, String)> {
         let Self { name, kubectl, kubectl_mc, by_agent, of_hub } = self;
@@ -149,7 +150,7 @@ impl Fixes<'_> {
             ("AuthSynced", "ManagerUnusable" | "Forbidden") => ("impersonation", join()),
             ("AuthSynced", "HostRBACUnreadable") => ("impersonation", describe()),
             ("AuthSynced", _) => ("impersonation", format!("{kubectl_mc} access diff {name}")),
-            // Ready follows from the other conditions.
+            // Ready is derived from the other conditions.
             _ => return None,
         };
         Some((check, fix))
@@ -161,7 +162,8 @@ fn of_condition(condition: &Value, fixes: &Fixes<'_>) -> Option<Finding> {
     let (check, fix) = fixes.of(condition["type"].as_str()?, text("reason").raw())?;
     let said = format!("{}: {}", text("reason"), text("message"));
     let is_credential = check == "credential";
-    // Requests go on; which of two registrations or Secrets is right, an administrator decides.
+    // Requests continue; an administrator must decide which of two registrations or Secrets is
+    // right.
     let is_choice = ["name", "secrets"].contains(&check);
     match (text("status").raw(), text("reason").raw()) {
         // Every other reason means that the credential will not be renewed in time.
@@ -199,7 +201,7 @@ fn read(
     }
     match reply.json()["gitVersion"].as_str() {
         Some(version) => Ok(version.into()),
-        // A response of the member itself: the request has passed every hop.
+        // A response of the member itself means that the request has passed every hop.
         None => Err(Finding::warning(
             "request",
             format!("the member answers GET /version without a version: {}", reply.message()),
@@ -216,8 +218,8 @@ pub(super) fn explain(host: &ClusterContext, name: &ClusterName, request: &str) 
     format!("{} access explain -C {name} {request}", host.kubectl_mc())
 }
 
-/// Checks the member's version. A member that enrolled, or joined by a printed manifest, was not checked by a
-/// join.
+/// Checks the member's version. If a member was enrolled, or joined with a printed manifest, no
+/// join has checked it.
 fn age(version: &ServerText, name: &ClusterName) -> Option<Finding> {
     let parsed = KubernetesVersion::parse(version.raw())?;
     (parsed < MEMBER_MINIMUM).then(|| {
@@ -246,7 +248,7 @@ pub(super) fn skew(kubectl: Option<u32>, member: Option<u32>, version: &ServerTe
     })
 }
 
-/// Checks the caller's rights on the host, beyond the read that succeeded.
+/// Checks the caller's rights on the host, in addition to the read that succeeded.
 async fn rights(host: &kube::Client, name: &ClusterName) -> Option<Finding> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
@@ -269,7 +271,7 @@ async fn member_rights(client: &kube::Client, host: &ClusterContext, name: &Clus
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": namespace}},
         });
-        // The other checks cover a member that does not answer this review.
+        // Other checks cover the case that the member does not answer this review.
         if post(client, &path, &review).await.ok()?.json()["status"]["allowed"].as_bool()? {
             return None;
         }

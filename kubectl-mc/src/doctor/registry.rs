@@ -1,5 +1,5 @@
-//! Checks the registry of the host: members whose MemberClusters are gone, and the policy that refuses to
-//! delete it. Callers who may not read Secrets or policies get no findings.
+//! Checks the registry of the host: members whose MemberClusters are missing, and the policy that
+//! forbids deleting it. Callers who may not read Secrets or policies get no findings.
 
 use std::fmt::Write as _;
 
@@ -28,8 +28,9 @@ pub(super) async fn check(host: &ClusterContext, client: &kube::Client) -> Vec<F
     findings
 }
 
-/// The members that a restore writes back. With a definition they are a warning: a Secret may be written
-/// before its MemberCluster, and an administrator may have deleted the MemberCluster alone.
+/// The members that a restore would recreate. If the definition exists, they are only a warning: a
+/// Secret may be written before its MemberCluster, and an administrator may have deleted only the
+/// MemberCluster.
 fn missing(lost: &Lost, kubectl_mc: &str) -> Option<Finding> {
     let first = lost.members.iter().take(SHOWN).map(|member| member.name.as_str()).collect::<Vec<_>>();
     if first.is_empty() {

@@ -91,7 +91,8 @@ impl Section {
         Self { kind, name: name.into(), findings }
     }
 
-    /// Adds the given flags to the commands of fixes that address no host. Fixes of the machine address none.
+    /// Adds the given flags to the commands of fixes that address no host. Fixes for the machine
+    /// address none.
     pub(super) fn with_flags(mut self, given: &GivenFlags) -> Self {
         if self.kind != Kind::Machine {
             for finding in &mut self.findings {

@@ -1,5 +1,6 @@
-//! Opens a port-forward to a running pod by WebSocket and by SPDY, as kubectl does, and closes it without
-//! data. This shows whether a hop refuses the upgrades that exec, attach, cp and port-forward need.
+//! Opens a port-forward to a running pod over WebSocket and over SPDY, as kubectl does, and closes
+//! it without sending data. This shows whether a hop refuses the upgrades that exec, attach, cp and
+//! port-forward need.
 
 use std::time::Duration;
 
@@ -111,7 +112,7 @@ struct Pod {
     path: String,
 }
 
-/// A pod of any namespace, or of the context's namespace if the caller may not list all.
+/// A pod in any namespace, or in the context's namespace if the caller may not list all.
 async fn running_pod(
     client: &kube::Client,
     root: &str,
@@ -191,9 +192,9 @@ fn request(path: &str, protocol: Protocol) -> Result<Request<Body>, http::Error>
 }
 
 const CHECK: &str = "streams";
-/// The first minor version that serves a port-forward by WebSocket without a feature gate.
+/// The first minor version that serves port-forward over WebSocket without a feature gate.
 const FIRST_WITH_WEB_SOCKET: u32 = 31;
-/// A kubelet responds immediately, but a hop that swallows upgrades never does.
+/// A kubelet responds immediately, but a hop that drops upgrades never does.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

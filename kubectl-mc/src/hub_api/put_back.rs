@@ -1,5 +1,5 @@
-//! Restores the APIService of a hub. If another program has written it since, its Service is left: the record
-//! may have an old CA.
+//! Restores the APIService of a hub. If another program has written it in the meantime, its Service
+//! is left unchanged: the record may have an old CA.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use crate::printer::Printer;
 pub(super) enum PutBack {
     /// `hub-api apply` did not write it.
     NotReplaced,
-    /// It leads to the hub's own server, and the sidecar has no right to it.
+    /// It points to the hub's own server, and the sidecar has no right to it.
     Restored(Target),
-    /// It is unchanged, because it leads to this third server.
+    /// It is unchanged, because it points to this third server.
     LeadsElsewhere(String),
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn put_back(
     Ok(result)
 }
 
-/// Restores the APIServices of hubs that lead to the sidecar, before the sidecar is removed.
+/// Restores the APIServices of hubs that point to the sidecar, before the sidecar is removed.
 pub(crate) async fn put_all_back(host: &Side, dry_run: bool, printer: &Printer) -> Result<(), Failure> {
     let group = Group::of(Hub::Karmada);
     if host.readable(&group.path()).await?.is_none() {

@@ -66,7 +66,7 @@ impl Target {
         Ok(Self { service, ca_bundle, insecure_skip_tls_verify: false })
     }
 
-    /// The JSON merge patch that makes an APIService lead to this target.
+    /// The JSON merge patch that makes an APIService point to this target.
     pub(super) fn patch(&self) -> Value {
         let Self { service, ca_bundle, insecure_skip_tls_verify } = self;
         let insecure = insecure_skip_tls_verify.then_some(true);

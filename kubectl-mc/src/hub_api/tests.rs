@@ -13,13 +13,13 @@ struct Host(Arc<watch::Sender<Stored>>);
 
 struct Stored {
     objects: [Value; 2],
-    /// How another program patches the APIService, just before the first request that begins like this.
+    /// How another program patches the APIService, just before the first request with this prefix.
     meanwhile: Option<(&'static str, Value)>,
 }
 
 impl Host {
-    /// The group leads to the Service of this namespace. A record names the original one, and `first` as that
-    /// of the sidecar.
+    /// The group points to the Service in this namespace. A record contains the original one, and
+    /// `first` as that of the sidecar.
     fn leading_to(namespace: &str, replaced: Option<&str>) -> Self {
         let record =
             |namespace| Record { original: target(namespace), sidecar: Some(target("first").service) };
@@ -40,7 +40,8 @@ impl Host {
         self
     }
 
-    /// Runs `hub-api apply` for the Service of this namespace, which serves the group or does not.
+    /// Runs `hub-api apply` for the Service in this namespace, which may or may not serve the
+    /// group.
     async fn apply(&self, namespace: &str, is_served: bool) -> Result<ExitStatus, Failure> {
         let arguments = HubApiApplyArgs {
             group_of: Hub::Karmada,
@@ -168,7 +169,7 @@ async fn second_apply_keeps_the_original_target() {
     let host = Host::leading_to("first", Some("karmada"));
     host.apply("second", true).await.unwrap();
     assert_eq!(host.namespaces(), some(["second", "karmada", "second"]));
-    // The hub has written its APIService since.
+    // The hub has written its APIService in the meantime.
     let host = Host::leading_to("karmada", Some("karmada"));
     host.apply("second", true).await.unwrap();
     assert_eq!(host.namespaces(), some(["second", "karmada", "second"]));
@@ -206,7 +207,7 @@ async fn remove_restores_the_original_target() {
 async fn remove_keeps_a_service_rewritten_by_the_hub() {
     for host in [
         Host::leading_to("first", Some("karmada")).with("GET ", rewritten()),
-        // Between the read and the write.
+        // This happens between the read and the write.
         Host::leading_to("first", Some("karmada")).with("PATCH ", rewritten()),
     ] {
         host.remove().await.unwrap();

@@ -1,8 +1,9 @@
-//! Changes the issuer of the serving certificate without losing requests. The host trusts both authorities
-//! from before the first new sidecar presents its certificate until the last old sidecar gets no more
-//! requests. Then the objects of the old issuer are deleted.
+//! Changes the issuer of the serving certificate without losing requests. The host trusts both
+//! authorities from before the first new sidecar presents its certificate until the last old
+//! sidecar no longer gets requests. Then the objects of the old issuer are deleted.
 //!
-//! The progress follows from the existing objects, so the next installation completes an interrupted one.
+//! The progress is determined from the existing objects, so the next installation completes an
+//! interrupted one.
 
 use std::time::Duration;
 
@@ -60,7 +61,8 @@ impl<'a> CertificateRotation<'a> {
                     Some(given) => given,
                     None => self.issued(deadline, step).await?,
                 };
-                // Sidecars with certificates of their own keep the host's bundle in sync with the Secret.
+                // Sidecars with self-managed certificates keep the host's bundle in sync with the
+                // Secret.
                 if let Some(both) = self.edit(&self.secret(AUTHORITY)?, |bundle| with(bundle, &new)).await? {
                     self.register(&both).await?;
                 }
@@ -78,8 +80,8 @@ impl<'a> CertificateRotation<'a> {
     pub(crate) async fn finish(&self, delete: Delete, report: impl FnMut(&Object)) -> Result<(), Failure> {
         let certificates = self.parameters.values.certificates;
         let is_change = self.is_due() && !delete.dry_run;
-        // Also without a change, because an interrupted run may have deleted the objects of the old issuer
-        // and left its authority in the host's bundle.
+        // This also runs without a change, because an interrupted run may have deleted the objects
+        // of the old issuer but left its authority in the host's bundle.
         let is_external = certificates != Certificates::SelfManaged && self.is_registered && !delete.dry_run;
         if is_change {
             sleep(LEAVING).await;

@@ -46,7 +46,7 @@ pub(crate) fn run(
     Ok(ExitStatus::Success)
 }
 
-/// The flags of an installation, without those that choose how this run goes.
+/// The flags of an installation, except those that only control this run.
 pub(crate) fn recorded(matches: &ArgMatches) -> RecordedFlags {
     let left_out = ["namespace", "dry-run", "diff", "output", "reset-flags", "force-conflicts", "timeout"];
     RecordedFlags::of(matches, &InstallArgs::augment_args(Command::new("install")), &left_out)
@@ -206,8 +206,8 @@ impl Install<'_> {
         Ok(unexposed.delete(delete, report).await?)
     }
 
-    /// Applies the objects, waits for the sidecars, and registers the API groups once a sidecar serves them, because an
-    /// APIService without a server disturbs every client.
+    /// Applies the objects, waits for the sidecars, and registers the API groups once a sidecar
+    /// serves them, because an APIService without a server affects every client.
     async fn apply(
         &self,
         mut objects: Vec<Value>,
@@ -264,8 +264,8 @@ fn split_off(objects: &mut Vec<Value>, kind: &str) -> Vec<Value> {
     objects.split_off(first.unwrap_or(objects.len()))
 }
 
-/// The objects of the cluster that runs the sidecars for another host, without the foreign namespaces, and the
-/// names of those.
+/// The objects of the cluster that runs the sidecars for another host, without the foreign
+/// namespaces, and the names of these namespaces.
 async fn objects_elsewhere(
     plan: &InstallPlan,
     kubeconfig: &str,

@@ -119,7 +119,7 @@ pub(crate) fn uninstall(host: &Connection, namespace: &str, run_on: Option<&str>
     format!("{} uninstall -n {namespace}{run_on}", host.cluster.kubectl_mc())
 }
 
-/// The namespace to which the plugin's registration leads, if it is not this one.
+/// The namespace to which the plugin's registration points, if it is not this one.
 async fn other_namespace(host: NamedCluster<'_>, namespace: &str) -> Result<Option<String>, Failure> {
     let registration = get_from(host, &host::registration()).await?;
     let installed = registration["spec"]["service"]["namespace"].as_str();

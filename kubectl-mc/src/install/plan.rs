@@ -83,8 +83,8 @@ impl InstallPlan {
     }
 }
 
-/// The sidecar refuses to start with a flag that is given twice: by the manifest itself, in `extraArgs` or by
-/// `--sidecar-flag`.
+/// The sidecar refuses to start if a flag is given twice: in the manifest itself, in `extraArgs` or
+/// with `--sidecar-flag`.
 fn each_sidecar_flag_once(object: &Value) -> Result<(), Failure> {
     let containers = object["spec"]["template"]["spec"]["containers"].as_array().into_iter().flatten();
     for container in containers {

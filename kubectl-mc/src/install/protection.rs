@@ -1,7 +1,7 @@
-//! Lifts and restores the protection of an installation against deletion. While there are members, policy
-//! `kubectl-mc-deletion` refuses to delete the objects that they depend on, unless an object has an annotation.
-//! `uninstall` sets the annotation, and `install` removes it, so a removal that was interrupted leaves no
-//! object unprotected after the next installation.
+//! Lifts and restores the protection of an installation against deletion. While there are members,
+//! policy `kubectl-mc-deletion` forbids deleting the objects that they depend on, unless an object
+//! has an annotation. `uninstall` sets the annotation, and `install` removes it, so after an
+//! interrupted removal the next installation protects all objects again.
 
 use kubectl_mc_api::names::{ALLOW_DELETION, API_SERVICE, DELETION_ALLOWED};
 use serde_json::{Value, json};
@@ -11,8 +11,8 @@ use crate::apply::{Applied, ApplyError};
 use crate::cluster::connection::NamedCluster;
 use crate::printer::Printer;
 
-/// Lets the host delete those of these existing objects that the policy protects. It does not need the
-/// policy, nor its removal, which kube-apiservers notice a second later.
+/// Lets the host delete existing objects that the policy protects. This works without the policy,
+/// and does not require its removal, which kube-apiservers notice only a second later.
 pub(crate) async fn lift(host: NamedCluster<'_>, objects: &[Value]) -> Result<(), ApplyError> {
     for object in objects.iter().filter(|object| is_protected(object)) {
         let patch = json!({"metadata": {"annotations": {ALLOW_DELETION: DELETION_ALLOWED}}});
@@ -24,7 +24,7 @@ pub(crate) async fn lift(host: NamedCluster<'_>, objects: &[Value]) -> Result<()
     Ok(())
 }
 
-/// Protects again what an uninstall or an administrator has left without protection.
+/// Protects objects again that an uninstall or an administrator has left without protection.
 pub(crate) async fn restore(
     host: NamedCluster<'_>,
     applied: &[Applied],

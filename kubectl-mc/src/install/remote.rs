@@ -1,5 +1,5 @@
-//! Connects to the cluster that runs the sidecars for a host without nodes, and builds the kubeconfig by
-//! which the sidecars reach the host from there.
+//! Connects to the cluster that runs the sidecars for a host without nodes, and builds the
+//! kubeconfig with which the sidecars reach the host from there.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ pub(crate) async fn connect(context: &str, host: &HostOptions, env: &Env) -> Res
     connection::to(cluster, env).await
 }
 
-/// Fails if the kubeconfig's address of the host is local to this machine: for the sidecars it would be their
-/// own.
+/// Fails if the kubeconfig's address of the host is local to this machine, because for the sidecars
+/// it would be their own.
 pub(crate) async fn check_server(host: &Connection, given: Option<&str>) -> Result<(), Failure> {
     let ClusterContext { server, context, .. } = &host.cluster;
     let Some(what) = address::local(server).filter(|_| given.is_none()) else { return Ok(()) };

@@ -78,7 +78,7 @@ async fn uninstall(
     }
     hub_api::put_all_back(&Side { role: HOST, at: host.clone() }, *dry_run, printer).await?;
     let step = progress.step("removing");
-    // Running programs are deleted first, so that they create nothing again.
+    // Running programs are deleted first, so that they do not recreate anything.
     let (running, resting): (Vec<_>, Vec<_>) =
         ours.into_iter().partition(|object| object["kind"] == "Deployment" || object["kind"] == "APIService");
     let mut is_installed =

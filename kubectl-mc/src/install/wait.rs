@@ -1,5 +1,5 @@
-//! Waits until the sidecars are available and the host reaches them, reports the progress, and stops early on
-//! problems that do not resolve by waiting.
+//! Waits until the sidecars are available and the host reaches them, reports the progress, and
+//! stops early on problems that waiting cannot solve.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -94,9 +94,9 @@ fn hint(runs_on: &Connection, namespace: &str, uninstall: &str) -> Hint {
         .then("`")
 }
 
-/// Waits until the host's kube-apiserver forwards requests to a sidecar. An APIService is Available as soon
-/// as the sidecar accepts a connection, whatever its certificate: only a response shows that the host also
-/// trusts its authority.
+/// Waits until the host's kube-apiserver forwards requests to a sidecar. An APIService is Available
+/// as soon as the sidecar accepts a connection, regardless of its certificate: only a response
+/// shows that the host also trusts its authority.
 pub(crate) async fn registration(
     client: &kube::Client,
     reach: Option<&Reach>,

@@ -65,7 +65,7 @@ pub(crate) fn listed(config_map: Option<&Value>) -> BTreeSet<String> {
     Policy::parse(&data.collect()).bindable_roles
 }
 
-/// The names of the bindings that the manager may write, by its ClusterRole of an earlier join.
+/// The names of the bindings that the manager may write, from its ClusterRole of an earlier join.
 pub(crate) fn bindings(manager: Option<&Value>) -> BTreeSet<String> {
     let rules = manager.and_then(|role| role["rules"].as_array()).into_iter().flatten();
     let names = rules.filter_map(|rule| rule["resourceNames"].as_array()).flatten().filter_map(Value::as_str);
@@ -205,7 +205,7 @@ mod tests {
              kubectl delete rolebindings --all-namespaces -l fleet.kubectl-mc.dev/access=true --field-selector='metadata.name!=kubectl-mc-bound:view'\n"
         );
         assert!(!shell("kubectl", &roles(&[])).contains("field-selector"));
-        // The Role is kept in its namespaces only.
+        // The Role is kept only in its namespaces.
         let of_role = shell("kubectl", &roles(&["shop/deployer", "web/deployer"]));
         assert_eq!(
             of_role.lines().last().unwrap(),

@@ -107,7 +107,7 @@ async fn strangers(member: &Side, namespace: &str, ours: &[Value]) -> Result<Vec
         for object in items(&list) {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let is_ours = ours.iter().any(|own| own["kind"] == *kind && own["metadata"]["name"] == name);
-            // Tokens of the plugin's accounts, made before Kubernetes 1.24 or by hand.
+            // Tokens of the plugin's accounts, created before Kubernetes 1.24 or by hand.
             let of_account =
                 object["metadata"]["annotations"]["kubernetes.io/service-account.name"].is_string();
             // Owned objects are deleted with their owners.

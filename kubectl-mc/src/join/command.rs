@@ -161,7 +161,7 @@ async fn join(
     let timeout = arguments.timeout(matches!(way, Way::Agent(_)));
     let is_local = matches!(&way, Way::Direct(endpoint) if endpoint.locality().is_some());
     let (on_host, on_member) = (HostSurvey::of(host).await?, MemberSurvey::of(member, is_local).await?);
-    // A change to an address that was interrupted may have left the account of the agent.
+    // An interrupted change to an address may have left the agent's account.
     let has_agent = agent::renew::is_by_agent(host, &on_host.namespace, name).await?
         || host.readable(&agent::account::path_of(name)).await?.is_some();
     let (endpoint, by_agent) = way.survey(host, member).await?;
@@ -241,7 +241,7 @@ impl Way {
     }
 }
 
-/// Both sides, as they are before the join.
+/// Both sides, in their state before the join.
 struct Surveys<'a> {
     host: &'a Side,
     member: &'a Side,
@@ -250,7 +250,7 @@ struct Surveys<'a> {
 }
 
 impl Surveys<'_> {
-    /// Prints what speaks for and against the join; see [`judge`].
+    /// Prints the findings for and against the join; see [`judge`].
     fn judge(
         &self,
         name: &ClusterName,

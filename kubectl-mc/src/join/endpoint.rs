@@ -143,7 +143,7 @@ pub(crate) fn checked(server: &str) -> Result<String, &'static str> {
     Ok(server.trim_end_matches('/').to_owned())
 }
 
-/// Whether a member's Secret says that its agent carries the connection.
+/// Whether the member's agent carries the connection, according to its Secret.
 pub(crate) fn is_via_agent(secret: &Value) -> bool {
     secret["data"][VIA].as_str() == Some(&STANDARD.encode(VIA_AGENT))
 }

@@ -169,7 +169,7 @@ impl Opening<'_> {
     }
 }
 
-/// The manifest is made without a look at the member.
+/// The manifest is generated without reading the member.
 const RESETS: &str = "warning: on a cluster that was a member before, the manifest resets the refused names and the bindable roles \
      in ConfigMap and ValidatingAdmissionPolicy kubectl-mc-manager: copy them into it first";
 

@@ -5,13 +5,14 @@ use serde_json::Value;
 
 use crate::apply::diff::documents;
 
-/// The text of the objects between `<<EOF` and `EOF`. `objects` receives the function that gives a shell
-/// variable's place; a place is a whole string. An unset variable is an error of the shell.
+/// The text of the objects between `<<EOF` and `EOF`. `objects` receives the function that returns
+/// the placeholder of a shell variable; a placeholder is a whole string. An unset variable is an
+/// error of the shell.
 pub(super) fn here_document(objects: impl Fn(&dyn Fn(&str) -> String) -> Vec<Value>) -> String {
     let text = |marker: &str| documents(&objects(&|variable| format!("{marker}{variable}:?}}")));
     let plain = text("");
     let mut marker = String::from("SHELL-VARIABLE-");
-    // No text of the objects can pass for a variable.
+    // No text in the objects can be mistaken for a variable.
     while plain.contains(&marker) {
         marker.push('-');
     }

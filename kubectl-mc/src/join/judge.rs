@@ -1,4 +1,4 @@
-//! Judges the findings of a preflight.
+//! Evaluates the findings of a preflight.
 
 use super::preflight::Finding;
 use crate::confirm::confirm;

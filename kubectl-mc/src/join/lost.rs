@@ -1,5 +1,5 @@
-//! Finds members whose Secrets are on the host and whose MemberClusters are not, as after the deletion of
-//! their definition. Reads the Secrets' metadata only, and no credential.
+//! Finds members whose Secrets are on the host but whose MemberClusters are not, as after the
+//! deletion of their definition. Reads only the Secrets' metadata, and no credentials.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,8 @@ pub(crate) struct Lost {
 ///
 /// The host does not answer, or the caller may not list its Secrets or MemberClusters.
 pub(crate) async fn find(host: &Side, namespace: &str) -> Result<Lost, SideError> {
-    // The Secrets come first: a member that is joined meanwhile has its Secret before its MemberCluster.
+    // The Secrets come first: a member that is joined in the meantime has its Secret before its
+    // MemberCluster.
     let secrets = format!("/api/v1/namespaces/{namespace}/secrets?fieldSelector=type%3D{SECRET_TYPE}");
     let secrets = metadata(host, &secrets).await?.unwrap_or_default();
     let registered = metadata(host, path::MEMBER_CLUSTERS_PATH).await?;

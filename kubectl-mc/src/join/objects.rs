@@ -67,8 +67,8 @@ pub(crate) fn obsolete(existing: &Value, endpoint: &Endpoint) -> Map<String, Val
     keys.map(|key| ((*key).to_owned(), Value::Null)).collect()
 }
 
-/// Whether an existing Secret holds another connection. Its credential must then not stay, or the sidecar
-/// would send it to the wrong server.
+/// Whether an existing Secret holds another connection. In that case its credential must not stay,
+/// or the sidecar would send it to the wrong server.
 pub(crate) fn leads_elsewhere(existing: &Value, endpoint: &Endpoint) -> bool {
     let mut connection = existing["data"].as_object().cloned().unwrap_or_default();
     let credential = CREDENTIAL.map(|key| connection.remove(key).is_some());
@@ -92,7 +92,7 @@ pub(crate) struct MemberSide<'a> {
     pub(crate) validates: bool,
     /// The member's namespace, if it exists and the plugin did not create it.
     pub(crate) foreign_namespace: bool,
-    /// Whether the member's administrators already have a policy ConfigMap, which then stays.
+    /// Whether the member's administrators already have a policy ConfigMap, which is then kept.
     pub(crate) keeps_policy: bool,
     /// The lifetime of the impersonator's token.
     pub(crate) token_life: Duration,
@@ -105,7 +105,7 @@ pub(crate) struct MemberSide<'a> {
 static NO_REFUSALS: Variables = Variables::new();
 
 impl<'a> MemberSide<'a> {
-    /// The options for a member that could not be read: as if it had none of the objects.
+    /// The options for a member that could not be read, as if it had none of the objects.
     pub(crate) fn unread(
         cluster: &'a ClusterName,
         host_uid: Option<&'a str>,
@@ -165,8 +165,8 @@ impl<'a> MemberSide<'a> {
         objects
     }
 
-    /// The objects of an earlier join that this join does not want: the binding of the host's administrators,
-    /// if it exists and belongs to the plugin.
+    /// The objects of an earlier join that this join no longer needs: the binding of the host's
+    /// administrators, if it exists and belongs to the plugin.
     pub(crate) fn surplus(&self, host_admins: Option<&Value>) -> Vec<Value> {
         let is_ours = |binding: &&Value| binding["metadata"]["labels"][MANAGED_BY] == KUBECTL_MC;
         let surplus = host_admins.filter(is_ours).filter(|_| !self.host_admins).map(|_| {

@@ -1,11 +1,11 @@
-//! Reads the certificates in a PEM file. Comments and other blocks, such as a key beside its certificate, stay
-//! out of Secrets and of printed commands.
+//! Reads the certificates in a PEM file. Comments and other blocks, such as a key next to its
+//! certificate, do not get into Secrets or printed commands.
 
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// The certificate authorities in a text, if it has one or several and each of them is usable.
+/// The certificate authorities in a text, if there are any and all of them are usable.
 pub(crate) fn authorities(text: &str) -> Option<String> {
     let pem = blocks(text, "CERTIFICATE");
     let mut roots = RootCertStore::empty();
@@ -13,7 +13,7 @@ pub(crate) fn authorities(text: &str) -> Option<String> {
     all.all(|certificate| roots.add(certificate).is_ok()).then_some(pem)
 }
 
-/// The certificates in a text, if it has one.
+/// The certificates in a text, if there are any.
 pub(crate) fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
     let all = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>().ok()?;
     Some(all).filter(|all| !all.is_empty())

@@ -93,7 +93,8 @@ fn sidecar(kubectl: &str, host: &HostSurvey) -> Finding {
     }
 }
 
-/// Refuses an address that is local to the caller's machine: for the sidecar it would be its own.
+/// Refuses an address that is local to the caller's machine, because for the sidecar it would be
+/// its own.
 pub(super) fn address(names: &Names<'_>, own_server: Option<&str>, endpoint: &Endpoint) -> Option<Finding> {
     let local = endpoint.locality()?;
     let guessed = names.member_context.and_then(address::of_context);
@@ -141,8 +142,8 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
     }
     let same = |entry: &&Value| objects::uid_of(entry) == Some(&member.uid);
     let by_uid = host.registered.iter().filter(same).find_map(|entry| entry["metadata"]["name"].as_str());
-    // The annotation is ignored if its registration was deleted, or if another cluster has joined with that
-    // name since.
+    // The annotation is ignored if its registration was deleted, or if another cluster has since
+    // joined with that name.
     let is_registered = |name: &ClusterName| {
         let registered = host.cluster(name);
         registered.is_some_and(|entry| objects::uid_of(entry).is_none_or(|uid| uid == member.uid))
@@ -172,8 +173,8 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
         };
         return Some(Finding::Refused(format!("the name {cluster} is taken: {what}"), hint.into()));
     }
-    // A join annotates the namespace before it creates the account, so these accounts were made by hand,
-    // perhaps for another host.
+    // A join annotates the namespace before it creates the account, so these accounts were created
+    // by hand, perhaps for another host.
     if member.has_account && note(HOST_UID).is_none() && !joined {
         return Some(Finding::Refused(
             format!(

@@ -1,5 +1,6 @@
-//! Carries over what a member's administrators refuse, as variables of the member's policy: manual changes of
-//! the policy survive a join, and names that only the ConfigMap lists are written into the policy.
+//! Preserves the refusals of a member's administrators, as variables of the member's policy: manual
+//! changes of the policy survive a join, and names that only the ConfigMap lists are written into
+//! the policy.
 
 use std::collections::BTreeMap;
 
@@ -40,8 +41,8 @@ pub(crate) fn set(object: &mut Value, chosen: &Variables) {
     }
 }
 
-/// Makes a shell run commands that write the ConfigMap and the policy of a new member, unless these have
-/// choices of the member's administrators. Without `sets_roles` the bindable roles are such a choice.
+/// Commands that write the ConfigMap and the policy of a new member, unless these contain choices
+/// of the member's administrators. Without `sets_roles`, the bindable roles are such a choice.
 pub(crate) fn shell(kubectl: &str, name: &ClusterName, sets_roles: bool, commands: &str) -> String {
     let keys = VARIABLES.iter().filter_map(|(_, key)| *key);
     let keys = [USERS].into_iter().chain(keys).chain((!sets_roles).then_some(BINDABLE_ROLES));

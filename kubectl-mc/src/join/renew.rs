@@ -1,7 +1,8 @@
 //! Implements `kubectl mc join --renew` and `--all-expired`: requests new tokens for members whose tokens
 //! expired while the host was off, or whose token lifetime changes. A member's kubeconfig context is found by
-//! the uid of its kube-system in the registration, so no token is requested from another cluster. An agent
-//! that was disconnected for too long gets a new token as well, and by a flag another CA of the host.
+//! the uid of its kube-system in the registration, so no token is requested from another cluster.
+//! An agent that was disconnected for too long also gets a new token and, with a flag, another CA
+//! of the host.
 
 use std::time::Duration;
 
@@ -77,9 +78,10 @@ struct Member {
 /// Why a member is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
-    /// Its tokens need renewal, by its name or its conditions.
+    /// Its tokens need renewal, because it was named or because of its conditions.
     Tokens,
-    /// Its agent is not connected. The agent's token may have expired, which only the member can tell.
+    /// Its agent is not connected. The agent's token may have expired, which only the member can
+    /// show.
     Agent,
 }
 
@@ -90,7 +92,7 @@ struct Renewed {
     agent: Option<AgentGranted>,
     /// The member, if its agent has to reconnect.
     waits_for: Option<Side>,
-    /// Whether the agent's pods are replaced, if it verifies the host in another way.
+    /// Whether the agent's pods are replaced, if the way it verifies the host has changed.
     replaces_pods: Option<bool>,
 }
 

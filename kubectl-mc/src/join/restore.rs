@@ -1,7 +1,7 @@
-//! Implements `kubectl mc join --restore`: writes back the MemberClusters that the host has lost, of the
-//! records that the leader keeps on the members' Secrets, and before them the definitions of the registry, if
-//! those are gone too. The members themselves are not asked: their Secrets, accounts and agents are still
-//! there.
+//! Implements `kubectl mc join --restore`: recreates the MemberClusters that the host has lost,
+//! from the records that the leader keeps on the members' Secrets. If the definitions of the
+//! registry are also missing, it first creates these. The members themselves are not contacted:
+//! their Secrets, accounts and agents are still there.
 
 use kubectl_mc_api::{ClusterName, Registration};
 use serde_json::{Value, json};
@@ -77,7 +77,7 @@ async fn restore(
         .with_hint(register.after("register it without labels and with the default settings, then set them")))
 }
 
-/// What is written back, and which members cannot be.
+/// The objects to recreate, and the members that cannot be restored.
 struct Plan {
     members: Vec<(ClusterName, Registration)>,
     /// Members without a valid record, with the reason.
@@ -85,8 +85,8 @@ struct Plan {
 }
 
 impl Plan {
-    /// A member without a record has unknown labels and settings, which decide on access: it is written back
-    /// without them only by its name.
+    /// The labels and settings of a member without a record are unknown, and they determine access.
+    /// It is restored without them only if it is named.
     fn of(lost: Vec<LostMember>, only: Option<&ClusterName>) -> Self {
         let mut plan = Self { members: Vec::new(), unrecorded: Vec::new() };
         for LostMember { name, record } in lost {

@@ -1,6 +1,6 @@
 //! Sets under which name the host's service accounts act on a member (`spec.impersonation.serviceAccounts`).
 //!
-//! The field has its own field manager, so that a later join without the flag leaves it as it is.
+//! The field has its own field manager, so that a later join without the flag does not change it.
 
 use http::Method;
 use kubectl_mc_api::ClusterName;
@@ -13,8 +13,8 @@ use super::here_document::here_document;
 use super::side::Side;
 use crate::error::{CommandLine, Failure};
 
-/// Writes the field of a registered member, and returns a line of output. The member's policy must allow the names
-/// already.
+/// Writes the field of a registered member, and returns a line of output. The member's policy must
+/// already allow the names.
 pub(crate) async fn write(
     host: &Side,
     name: &ClusterName,

@@ -41,7 +41,7 @@ pub(crate) struct Steps<'a> {
     pub(crate) member_objects: Vec<Value>,
     /// The patch of the list of bindable roles in an existing ConfigMap.
     pub(crate) bindable_roles: Option<Value>,
-    /// Under which name the host's service accounts shall act on the member.
+    /// Under which name the host's service accounts should act on the member.
     pub(crate) service_accounts: Option<ServiceAccounts>,
     /// The objects of an earlier join that are no longer wanted.
     pub(crate) surplus: Vec<Value>,
@@ -105,7 +105,7 @@ impl Steps<'_> {
         }
     }
 
-    /// Writes the objects; `is_mixed` is set while the Secrets may lead to different addresses.
+    /// Writes the objects; `is_mixed` is set while the Secrets may contain different addresses.
     async fn write(mut self, switch: Option<&Switch<'_>>, is_mixed: &Cell<bool>) -> Result<Joined, Failure> {
         let Self { name, host, member, endpoint, timeout, printer, .. } = self;
         let progress = Progress::new(printer);
@@ -216,7 +216,7 @@ impl Steps<'_> {
         }
         let delete = Delete { dry_run: false, timeout: *timeout };
         delete.print_each("member: ", member.target(), surplus.into_iter(), printer).await?;
-        // The member's policy of before would refuse the names.
+        // The member's previous policy would refuse the names.
         if let Some(accounts) = self.service_accounts {
             printer.out_line(&format!("host: {}", service_accounts::write(host, name, accounts).await?));
         }
@@ -224,7 +224,7 @@ impl Steps<'_> {
         Ok(policies)
     }
 
-    /// Writes the tokens, with the new connection of a member in use beside them.
+    /// Writes the tokens, together with the new connection of a member in use.
     async fn write_tokens(
         &self,
         policies: Vec<Value>,
@@ -236,8 +236,8 @@ impl Steps<'_> {
         Tokens { name, host, member, namespace, life, policies, beside, report: &report }.write().await
     }
 
-    /// Writes the connection into a Secret; an existing credential stays only with the same connection. Returns the name
-    /// of the Secret if it changed.
+    /// Writes the connection into a Secret; an existing credential is kept only with the same
+    /// connection. Returns the name of the Secret if it changed.
     async fn connection(&self, secret: &str) -> Result<Vec<String>, Failure> {
         let Self { host, namespace, endpoint, .. } = self;
         let path = path::secret(namespace, secret);
@@ -298,7 +298,7 @@ impl StepError {
         }
     }
 
-    /// The error after the connection of before was written back; `None` if a signal has come first.
+    /// The error after the previous connection was restored; `None` if there was a signal before.
     fn after_undo(self, undone: Option<Result<(), Failure>>) -> Self {
         match undone {
             Some(Ok(())) => Self::Undone(Box::new(self)),

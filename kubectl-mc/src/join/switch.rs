@@ -1,7 +1,7 @@
-//! Changes the connection of a member in use without a failed request: direct, through an agent, or at
-//! another address. First it prepares everything that the new connection needs; then it writes the connection
-//! and the token into each Secret in one request. If no request reaches the member this way, it restores the
-//! Secrets.
+//! Changes the connection of a member in use without failing requests: to a direct one, to an
+//! agent, or to another address. First it prepares everything that the new connection needs; then
+//! it writes the connection and the token into each Secret in one request. If no request reaches
+//! the member over the new connection, it restores the Secrets.
 
 use std::time::Duration;
 
@@ -47,8 +47,8 @@ impl<'a> Switch<'a> {
         Ok(is_due.then_some(Self { name, host, namespace, endpoint, before }))
     }
 
-    /// The patch of each Secret beside its token (RFC 7386): the new connection, with every previous key
-    /// removed.
+    /// The patch of each Secret, without its token (RFC 7386): the new connection, with every
+    /// previous key removed.
     pub(crate) fn patch(&self) -> Map<String, Value> {
         let mut patch: Map<_, _> = nothing();
         let data = self.endpoint.data().into_iter();

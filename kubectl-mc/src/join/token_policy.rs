@@ -26,8 +26,8 @@ pub(crate) fn set_audiences(policy: &mut Value, audiences: &[String]) {
     set(policy, "audiences", &json!(audiences).to_string());
 }
 
-/// Makes the policy check the audiences by RBAC, for an agent that writes them when it enrolls: a plugin that
-/// cannot reach the member does not know them. An empty list would allow all.
+/// Makes the policy check the audiences with RBAC, for an agent that writes them when it enrolls: a
+/// plugin that cannot reach the member does not know them. An empty list would allow all.
 pub(crate) fn set_enrolled(policy: &mut Value) {
     let asked = "object.spec.?audiences.orValue([])";
     let expression = format!(

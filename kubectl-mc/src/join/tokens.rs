@@ -29,7 +29,7 @@ pub(crate) struct Tokens<'a> {
     pub(crate) life: Duration,
     /// The member's policies on the manager's TokenRequests, without the audiences.
     pub(crate) policies: Vec<Value>,
-    /// What the Secrets get together with their token, as a merge patch (RFC 7386).
+    /// The fields that the Secrets get together with their token, as a merge patch (RFC 7386).
     pub(crate) beside: Map<String, Value>,
     /// Reports each policy once it is applied.
     pub(crate) report: &'a dyn Fn(&Applied),
@@ -71,7 +71,7 @@ impl Tokens<'_> {
 }
 
 impl Granted {
-    /// Describes how long the host may be off for this member.
+    /// Describes how long an outage of the host this member survives.
     pub(crate) fn outage(self) -> String {
         let (token, outage) = (human(self.impersonator), human(survived_outage(self.manager)));
         format!("its tokens live {token}; the host may be off for {outage} without losing the member")

@@ -130,7 +130,7 @@ async fn unjoin(
     Ok(ExitStatus::Success)
 }
 
-/// The sides on which the objects of this cluster and this name belong together.
+/// The sides on which the objects belong to both this cluster and this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Joined {
     host: bool,
@@ -138,12 +138,12 @@ struct Joined {
 }
 
 impl Joined {
-    /// Decides by the uid of the cluster, the registration of the name, and the annotations of a join on the
-    /// cluster: whether they exist, and whether they name this host and this name. `None` means that the
-    /// cluster and the name have nothing in common.
+    /// Decides by the uid of the cluster, the registration of the name, and the annotations of a
+    /// join on the cluster: whether they exist, and whether they contain this host and this name.
+    /// `None` means that the cluster and the name have nothing in common.
     ///
-    /// The name may meanwhile belong to another cluster, whose registration stays. And the cluster may be
-    /// joined to another host, or under another name; its objects for that join stay.
+    /// The name may now belong to another cluster, whose registration stays. The cluster may also
+    /// be joined to another host, or under another name; its objects for that join stay.
     fn of(uid: &str, registered: Registration<'_>, is_marked: bool, is_ours: bool) -> Option<Self> {
         let is_registered = registered == Registration::Of(uid);
         let joined = Self {
@@ -229,7 +229,7 @@ mod tests {
             // Remains of an old release, or of an incomplete removal.
             (Of("a"), false, false, both),
             (Registration::None, true, true, both),
-            // The member was removed by force, and another cluster has the name now.
+            // The member was removed by force, and another cluster now has the name.
             (Of("b"), true, true, member_only),
             // The name was since registered by hand.
             (Unknown, true, true, member_only),

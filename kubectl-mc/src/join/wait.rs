@@ -15,7 +15,7 @@ use crate::progress::Step;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     True,
-    /// `False: Reason: message`, or a text that the condition is not reported yet.
+    /// `False: Reason: message`, or a text saying that the condition is not reported yet.
     Not(String),
 }
 

@@ -1,6 +1,6 @@
-//! Edits the user's kubeconfig. Everything outside the changed entries, including comments, stays byte for
-//! byte: the edit changes the text, and the file is written only if the edited text has exactly the intended
-//! meaning.
+//! Edits the user's kubeconfig. Everything outside the changed entries, including comments, stays
+//! unchanged byte for byte: the edit changes the text, and the file is written only if the edited
+//! text has exactly the intended meaning.
 
 mod file;
 mod section;

@@ -80,8 +80,8 @@ impl Mark {
     }
 }
 
-/// Refuses names that another entry of the user's kubeconfig has: tools use the first of two entries with one
-/// name.
+/// Refuses names that another entry of the user's kubeconfig has: tools use the first of two
+/// entries with the same name.
 pub(super) fn check_names(entries: &[MemberEntry], host: &ClusterContext) -> Result<(), Failure> {
     let kubeconfig = &host.kubeconfig;
     let is_foreign = |extensions: Option<&[NamedExtension]>| {

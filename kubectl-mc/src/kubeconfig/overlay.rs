@@ -1,6 +1,6 @@
 //! Builds the overlay kubeconfig of a shell, which comes before the user's own files in `KUBECONFIG`. It
 //! is stored in the plugin's private folder. It contains no secret, except for contexts of several files of
-//! `--kubeconfig-dir`, whose users may have one name.
+//! `--kubeconfig-dir`, whose users may have the same name.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

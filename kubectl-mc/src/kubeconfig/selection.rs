@@ -57,7 +57,7 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Resolves the clusters; without a choice, the cluster of `kubectl mc use`.
+    /// Resolves the clusters; without a selection, the cluster of `kubectl mc use`.
     pub(crate) fn resolve(
         terms: &[String],
         flags: &Flags,
@@ -84,7 +84,7 @@ impl Chosen {
         }
     }
 
-    /// The user's kubeconfig files, in which the overlay's users are.
+    /// The user's kubeconfig files, which contain the overlay's users.
     pub(super) fn files(&self) -> &[PathBuf] {
         let reached = self.reached();
         let copies = self.has_copies();
@@ -92,7 +92,8 @@ impl Chosen {
         by_name.map_or(&[], |(through, _)| &through.files)
     }
 
-    /// Whether the overlay has a copy of each user of `--kubeconfig-dir`: users of different files may have one name.
+    /// Whether the overlay has a copy of each user of `--kubeconfig-dir`: users in different files
+    /// may have the same name.
     pub(super) fn has_copies(&self) -> bool {
         let reached = self.reached();
         let first = reached.first().map(|(through, _)| &through.files);

@@ -48,7 +48,8 @@ impl Kubectl {
         resolve(OsStr::new(PROGRAM), env).map(|path| Self { path, cache }).ok_or(KubectlError::NotInPath)
     }
 
-    /// Lets kubectl cache in a folder of this run: its cache is by address, and a proxy's address is new.
+    /// Lets kubectl cache in a folder of this run: its cache is keyed by address, and a proxy's
+    /// address is new.
     pub(crate) fn cache_in(&mut self, folder: &Path) {
         self.cache = Some(folder.join("kube"));
     }
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(error.to_string(), "KUBECTL_MC_KUBECTL names no executable: /nowhere/kubectl");
     }
 
-    /// Tests the Windows code with a program of Unix as kubectl.
+    /// Tests the Windows code with a Unix program as kubectl.
     #[cfg(unix)]
     #[test]
     fn child_gets_input_and_environment_and_returns_its_code() {

@@ -1,8 +1,9 @@
-//! Reads the aliases and defaults of a kuberc by the rules of kubectl (`pkg/kuberc`): an alias stands for a command with
-//! more arguments, and options that the user did not give have the default of the file.
+//! Reads the aliases and defaults of a kuberc with kubectl's rules (`pkg/kuberc`): an alias stands
+//! for a command with more arguments, and options that the user did not give get the file's
+//! defaults.
 //!
-//! kubectl applies both itself. On several clusters the plugin has to know the command behind an alias, and runs kubectl
-//! without defaults where it parses the output.
+//! kubectl applies both itself. On several clusters the plugin has to know the command behind an
+//! alias, and runs kubectl without defaults if it parses the output.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -27,10 +28,10 @@ impl Kuberc {
         Some(Self { file, preferences })
     }
 
-    /// The command that the alias in the place of the verb stands for.
+    /// The command for which the alias in the place of the verb stands.
     pub(crate) fn expanded(&self, scanned: &Scanned) -> Option<Scanned> {
         let verb = scanned.verb()?.to_str()?;
-        // kubectl takes a word behind a flag for a plugin.
+        // kubectl treats a word after a flag as a plugin.
         if argv::is_builtin(verb) || scanned.kubectl.first()? != verb {
             return None;
         }
@@ -45,7 +46,7 @@ impl Kuberc {
         let given = scanned.kubectl.iter().skip(1).cloned();
         let after = words(alias, "appendArgs").map(OsString::from);
         let mut expanded = argv::scan(before.map(OsString::from).chain(given).chain(after).collect());
-        // The words of a file choose no cluster.
+        // Words from a file must not choose a cluster.
         expanded.own.is_empty().then(|| {
             expanded.own.clone_from(&scanned.own);
             expanded

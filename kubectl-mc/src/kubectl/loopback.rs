@@ -1,4 +1,5 @@
-//! Serves kubectl on a loopback address by TLS: with a certificate and a token that are made for this command.
+//! Serves kubectl on a loopback address over TLS, with a certificate and a token that are created
+//! for this command.
 
 use std::error::Error;
 use std::future::Future;
@@ -120,7 +121,7 @@ async fn connection(stream: TcpStream, tls: &TlsAcceptor, answers: Arc<impl Answ
 
 /// More than kubectl opens.
 const CONNECTIONS: usize = 1024;
-/// For a handshake and the head of a first request, by another process of this machine.
+/// For a handshake and the head of a first request, from another process on this machine.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -36,9 +36,9 @@ pub(crate) fn is_needed(
     !seen || cache.is_none_or(|cache| !is_warm(&discovery_folder(&cache, &server), now))
 }
 
-/// Sends the request. Only a refusal by a hop before the member is an error, and a key of the host that the
-/// plugin refuses on every way. If the request fails otherwise, or the
-/// member itself responds, kubectl reports the result.
+/// Sends the request. The only errors are a refusal by a hop before the member, and a key of the
+/// host that the plugin always refuses. If the request fails otherwise, or the member itself
+/// responds, kubectl reports the result.
 pub(crate) fn run(
     host: &ClusterContext,
     cluster: &ClusterName,

@@ -20,9 +20,9 @@ pub(crate) enum RawPath {
 }
 
 impl RawPath {
-    /// Before 1.34, kubectl replaced the server's path by that of `--raw`, so `get --raw /version` reached
-    /// the host instead of the member. Since 1.34 it joins the two, and a path rewritten for older versions
-    /// would be doubled.
+    /// Before 1.34, kubectl replaced the server's path with that of `--raw`, so
+    /// `get --raw /version` reached the host instead of the member. Since 1.34 it joins the two,
+    /// and a path rewritten for older versions would be doubled.
     pub(crate) fn of_minor_version(minor: u32) -> Self {
         if minor >= 34 { Self::Joined } else { Self::Replaces }
     }
@@ -63,8 +63,9 @@ pub(crate) fn rewrite(
     {
         scanned.set_value("raw", &below_member(&given, host, cluster)?);
     }
-    // kubectl skips an overlay that is gone, and a kuberc may name a context: without the flag, the command
-    // would run on another cluster. kubectl's plugins do not take it, and local commands do not need it.
+    // kubectl skips a missing overlay, and a kuberc may set a context: without the flag, the
+    // command would run on another cluster. kubectl's plugins do not take it, and local commands do
+    // not need it.
     if scanned.verb_is_builtin() && !verb::is_local(&scanned) {
         scanned.insert_after_verb(format!("--context={}", overlay::context_name(cluster)).as_ref());
     }

@@ -1,9 +1,10 @@
-//! Routes the reviews of `auth can-i` and `auth whoami`. Both send a review by POST, for which the host's
-//! kube-apiserver requires the right to create. All users have it below a member's `selfreviews` (ClusterRole
-//! `kubectl-mc-self-reviews`), and the sidecar treats the review as a read; so kubectl uses that path. If the
-//! host's administrator has revoked the right, callers with read-only access are refused at `proxy`, and
-//! kubectl hides the refusal: `whoami` reports that the API is not enabled. The plugin then names a command
-//! that answers the question by reads. At the direct endpoint no check is needed, because the sidecar alone
+//! Routes the reviews of `auth can-i` and `auth whoami`. Both send a review as a POST, for which
+//! the host's kube-apiserver requires the right to create. All users have this right below a
+//! member's `selfreviews` (ClusterRole `kubectl-mc-self-reviews`), and the sidecar treats the
+//! review as a read, so kubectl uses that path. If the host's administrator has revoked the right,
+//! callers with read-only access are refused at `proxy`, and kubectl hides the refusal: `whoami`
+//! reports that the API is not enabled. The plugin then suggests a command that answers the
+//! question with reads. On the direct endpoint no check is needed, because only the sidecar
 //! decides.
 
 use std::ffi::OsStr;
@@ -107,7 +108,7 @@ async fn may_create(host: &kube::Client, subresource: &str, cluster: Option<&Clu
     (answer.status == StatusCode::CREATED).then(|| answer.json()["status"]["allowed"].as_bool()).flatten()
 }
 
-/// The command that answers the question by reads.
+/// The command that answers the question with reads.
 fn hint(scanned: &Scanned, host: &ClusterContext, cluster: &ClusterName) -> String {
     if scanned.word_after_verb().is_some_and(|word| word == "whoami") {
         return format!("{cluster} sees the user that the host sees: {} auth whoami", host.kubectl());

@@ -23,7 +23,7 @@ pub(crate) fn effect(scanned: &Scanned) -> Effect {
     }
     let word = scanned.word_after_verb().and_then(OsStr::to_str).unwrap_or_default();
     match (verb, word) {
-        // As with `exec`, what it sends can change anything.
+        // As with `exec`, the data that it sends can change anything.
         ("attach", _) if scanned.has("stdin") && !scanned.has("help") => Effect::Writes,
         ("port-forward" | "attach", _) => Effect::Opens,
         _ if scanned.has("help") || READS.contains(&verb) || verb.starts_with("__complete") => Effect::Reads,
@@ -32,7 +32,7 @@ pub(crate) fn effect(scanned: &Scanned) -> Effect {
         }
         ("cp", _) if download(scanned).is_some() => Effect::Opens,
         ("exec" | "cp" | "debug" | "edit" | "proxy", _) => Effect::Writes,
-        // kubectl ignores --dry-run beside these flags.
+        // kubectl ignores --dry-run together with these flags.
         ("create" | "replace" | "delete", _) if scanned.value("raw").is_some() || edits(scanned) => {
             Effect::Writes
         }
@@ -70,7 +70,7 @@ pub(crate) fn needs_one_cluster(scanned: &Scanned) -> Option<&'static str> {
     }
 }
 
-/// The words of a `delete` that names no object, which kubectl refuses too.
+/// The words of a `delete` without an object, which kubectl also refuses.
 pub(crate) fn deletes_nothing(scanned: &Scanned) -> Option<String> {
     let chooses = ["filename", "kustomize", "raw", "selector", "field-selector", "all", "help"];
     let is_chosen = chooses.iter().any(|flag| scanned.has(flag));
@@ -108,7 +108,7 @@ pub(crate) fn is_local(scanned: &Scanned) -> bool {
     let verb = scanned.verb().unwrap_or_default();
     let local =
         ["help", "options", "completion", "__complete", "__completeNoDesc", "plugin", "kustomize", "kuberc"];
-    // In the words of another plugin, `-h` is that plugin's own.
+    // In the arguments of another plugin, `-h` belongs to that plugin.
     local.iter().any(|local| verb == *local) || (scanned.has("help") && scanned.verb_is_builtin())
 }
 

@@ -1,16 +1,17 @@
-//! Decides which requests may enter: those that name this listener, that no page of another origin makes, and that
-//! have the token. Only a request to a loopback name can be one of a tool: the page of an attacker's site keeps that
-//! site's name when DNS leads it here (DNS rebinding).
+//! Decides which requests are admitted: those that are addressed to this listener, do not come from
+//! a page of another origin, and have the token. Only a request to a loopback name can come from a
+//! tool: the page of an attacker's site keeps that site's name if DNS directs it here (DNS
+//! rebinding).
 
 use http::header::{self, HeaderMap, HeaderName};
 
 use super::refusal::Refusal;
 use crate::kubectl::loopback::Token;
 
-/// What the name of a host stands for.
+/// The meaning of a host name.
 #[derive(Debug, PartialEq)]
 pub(super) enum Host {
-    /// The listener, whatever the cluster.
+    /// The listener, for any cluster.
     Loopback,
     /// `NAME.localhost`
     Cluster(String),
@@ -39,17 +40,17 @@ impl Scheme {
     }
 }
 
-/// What a request must have.
+/// The requirements for a request.
 pub(super) struct Admission {
     pub(super) port: u16,
-    /// The addresses of the listener as in a URL.
+    /// The addresses of the listener, as written in a URL.
     pub(super) addresses: Vec<String>,
     /// `None` with `--no-token`.
     pub(super) token: Option<Token>,
 }
 
 impl Admission {
-    /// The host that an admitted request names.
+    /// The host to which an admitted request is addressed.
     pub(super) fn check(&self, headers: &HeaderMap, scheme: Scheme) -> Result<Host, Refusal> {
         let host = only(headers, &header::HOST).ok_or(Refusal::Host)?.to_ascii_lowercase();
         let named = self.named(&host, scheme).ok_or(Refusal::Host)?;
@@ -59,7 +60,7 @@ impl Admission {
                 return Err(Refusal::Origin);
             }
         }
-        // A browser sends no Origin with the GET of an image or a link of another page.
+        // A browser does not send an Origin with the GET for an image or a link on another page.
         if headers.get_all(SITE).iter().any(|site| site != "none" && site != "same-origin") {
             return Err(Refusal::Origin);
         }
@@ -71,7 +72,8 @@ impl Admission {
         }
     }
 
-    /// What a host in lower case stands for; `None` for every name that is not a loopback one with the own port.
+    /// The meaning of a host in lower case; `None` for every name that is not a loopback name with
+    /// the listener's port.
     fn named(&self, host: &str, scheme: Scheme) -> Option<Host> {
         let is_default = self.port == scheme.default_port();
         let name = host.strip_suffix(&format!(":{}", self.port)).or_else(|| is_default.then_some(host))?;
@@ -95,7 +97,7 @@ pub(super) fn host_of(cluster: &str) -> String {
     format!("{cluster}.{LOCALHOST}")
 }
 
-/// The value of a header that a request has exactly once.
+/// The value of a header, if a request has it exactly once.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -137,7 +139,7 @@ mod tests {
         }
     }
 
-    /// As the page of a site whose name DNS leads to this machine.
+    /// Like the page of a site whose name DNS resolves to this machine.
     #[test]
     fn every_other_host_is_refused_before_the_token() {
         for host in [

@@ -1,5 +1,6 @@
-//! Makes the certificate of the listener, which is new in each run and stays in memory. client-go sends a token by TLS
-//! only. The key of its authority is dropped at once, so the authority can sign nothing else.
+//! Creates the certificate of the listener, which is new in each run and stays in memory. client-go
+//! sends a token only over TLS. The key of its authority is dropped at once, so the authority can
+//! sign nothing else.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -15,7 +16,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use super::admission::{LOCALHOST, host_of};
 use super::clusters::Clusters;
 
-/// The listener's certificate, and the authority by which tools verify it (PEM).
+/// The listener's certificate, and the authority with which tools verify it (PEM).
 pub(super) struct Certificate {
     pub(super) authority: String,
     pub(super) config: Arc<ServerConfig>,

@@ -1,4 +1,4 @@
-//! The clusters of the listener: the name of each as a host, and the way to it.
+//! The clusters of the listener: the host name of each, and how to reach it.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct Served {
     pub(super) root: String,
 }
 
-/// The clusters of the listener, in the order of the choice.
+/// The clusters of the listener, in the order of the selection.
 pub(super) struct Clusters(Vec<Served>);
 
 impl Clusters {

@@ -1,6 +1,7 @@
-//! Accepts connections, by TLS or in plain HTTP as their first byte shows. A connection must prove itself soon, by a
-//! request that is admitted. Those that have not yet are few: the oldest of them closes for a new one, so that another
-//! user of this machine takes no place of the user's tools.
+//! Accepts connections with TLS or plain HTTP, depending on their first byte. A connection must
+//! soon prove itself with an admitted request. Only a few may be unproven: the oldest of them is
+//! closed for a new one, so that another user of this machine cannot take the places of the user's
+//! tools.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -75,7 +76,7 @@ struct Unproven(VecDeque<oneshot::Sender<()>>);
 impl Unproven {
     /// Adds a connection; the result resolves when it must close.
     fn admit(&mut self) -> oneshot::Receiver<()> {
-        // A connection that has proven itself or ended has dropped its end.
+        // A connection that has proven itself or ended has dropped its end of the channel.
         self.0.retain(|connection| !connection.is_closed());
         if self.0.len() >= UNPROVEN {
             self.0.pop_front();
@@ -86,14 +87,14 @@ impl Unproven {
     }
 }
 
-/// The places of connections that have proven themselves, and the one of this connection.
+/// The places of proven connections, and the place of this connection.
 struct Places {
     places: Arc<Semaphore>,
     proof: Arc<Notify>,
     place: OnceLock<Arc<OwnedSemaphorePermit>>,
 }
 
-/// A connection as the relay sees it.
+/// A connection, as seen by the relay.
 pub(super) struct Connection {
     /// The server name of TLS; the outer `None` is plain HTTP.
     tls: Option<Option<String>>,
@@ -157,13 +158,14 @@ where
 const TLS_HANDSHAKE: u8 = 22;
 /// More than tools of one user open. Each takes two file descriptors, of which a process usually has 1024.
 const CONNECTIONS: usize = 384;
-/// A tool proves itself within milliseconds, so few are here at one time.
+/// A tool proves itself within milliseconds, so only a few are unproven at a time.
 const UNPROVEN: usize = 64;
-/// For a handshake and the first request, by a process of this machine.
+/// For a handshake and the first request, from a process on this machine.
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
 /// For each head, and for a connection between two requests: longer than clients keep one.
 const HEAD: Duration = Duration::from_secs(100);
-/// A long command of `exec` is in the query. hyper lets a head pass that ends in the read that goes beyond it.
+/// The query may contain a long command of `exec`. hyper accepts a head that ends in the read that
+/// exceeds this.
 const LARGEST_HEAD: usize = 128 * 1024;
 
 #[cfg(test)]
@@ -178,7 +180,7 @@ mod tests {
         assert!(oldest.try_recv() == Err(oneshot::error::TryRecvError::Empty));
         waiting.push_back(unproven.admit());
         assert_eq!(oldest.try_recv(), Err(oneshot::error::TryRecvError::Closed));
-        // One that has proven itself makes room, and no other one closes.
+        // A connection that proves itself makes room, so no other one is closed.
         drop(waiting.pop_back());
         waiting.push_back(unproven.admit());
         assert!(waiting.iter_mut().all(|one| one.try_recv() == Err(oneshot::error::TryRecvError::Empty)));

@@ -1,4 +1,5 @@
-//! Writes the files with which tools use the listener, for their owner only. They go away with the listener.
+//! Writes the files with which tools use the listener, readable only by their owner. They are
+//! removed with the listener.
 
 use std::fs;
 use std::io::{self, Write};
@@ -27,8 +28,8 @@ pub(super) struct Kubeconfig<'a> {
 }
 
 impl Kubeconfig<'_> {
-    /// Each context has the name of its cluster. The server is an address, because not every resolver knows
-    /// NAME.localhost; the server name of TLS is the cluster's.
+    /// Each context has the name of its cluster. The server is an address, because not every
+    /// resolver knows NAME.localhost; the TLS server name is the cluster's.
     fn text(&self) -> String {
         let names: Vec<_> = self.clusters.iter().map(|served| served.name.as_str()).collect();
         let cluster = |name: &str| {
@@ -93,7 +94,7 @@ impl Files {
     }
 }
 
-/// A new file in a place that the user chose.
+/// A new file at a path that the user chose.
 struct ChosenFile {
     path: PathBuf,
     content: Vec<u8>,

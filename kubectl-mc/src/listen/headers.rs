@@ -1,5 +1,6 @@
-//! Selects the headers of requests and responses by an allow rule, as the sidecar does: those of the Kubernetes API.
-//! The caller's `Authorization`, `Cookie` and `Host`, and the headers of one connection (RFC 9110, 7.6.1), stay here.
+//! Selects the headers of requests and responses with an allow list, as the sidecar does: those of
+//! the Kubernetes API. The caller's `Authorization`, `Cookie` and `Host`, and the headers of one
+//! connection (RFC 9110, 7.6.1), are not forwarded.
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use kubectl_mc_api::{api_headers, hop};
@@ -26,7 +27,7 @@ impl Protocol {
         }
     }
 
-    /// The protocol that a message names; `None` for every other one, which a server may ignore.
+    /// The protocol that a message requests; `None` for every other one, which a server may ignore.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         let is_upgrade = tokens(headers, &header::CONNECTION).any(|token| token == "upgrade");
         let mut upgrades = headers.get_all(header::UPGRADE).iter();
@@ -42,11 +43,11 @@ impl Protocol {
     }
 }
 
-/// The headers of a request that go on to the cluster.
+/// The headers of a request that are forwarded to the cluster.
 pub(super) fn of_request(headers: &HeaderMap, upgrade: Option<Protocol>) -> Result<HeaderMap, Refusal> {
     let is_ordinary = |token: String| OF_CONNECTION.contains(&&*token);
     if !tokens(headers, &header::CONNECTION).all(is_ordinary) {
-        // A header that the next hop would drop, as one that narrows what the request may do.
+        // A header that the next hop would drop and that restricts what the request may do.
         return Err(Refusal::Head("names a header in Connection that belongs to the request"));
     }
     if headers.keys().any(|name| name.as_str().starts_with("impersonate-") && !is_impersonation(name)) {
@@ -61,12 +62,12 @@ pub(super) fn of_request(headers: &HeaderMap, upgrade: Option<Protocol>) -> Resu
     Ok(sent)
 }
 
-/// Whether a request names another user to act as.
+/// Whether a request impersonates another user.
 pub(super) fn impersonates(headers: &HeaderMap) -> bool {
     headers.keys().any(is_impersonation)
 }
 
-/// The headers of a response that go back to the tool.
+/// The headers of a response that are forwarded to the tool.
 pub(super) fn of_response(headers: &HeaderMap, upgrade: Option<Protocol>) -> HeaderMap {
     let passes = |name: &HeaderName| {
         let name = name.as_str();
@@ -78,7 +79,7 @@ pub(super) fn of_response(headers: &HeaderMap, upgrade: Option<Protocol>) -> Hea
     match upgrade {
         Some(protocol) => protocol.request(&mut sent),
         None => {
-            // A member's page has no part in the listener's origin, where other clusters are.
+            // A member's page must not belong to the listener's origin, which has other clusters.
             sent.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
             sent.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
         }
@@ -94,7 +95,8 @@ fn selected(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> Header
     selected
 }
 
-/// The comma-separated tokens of all lines of a header, in lower case. A line that is no text is one token.
+/// The comma-separated tokens of all lines of a header, in lower case. A line that is not text is
+/// one token.
 fn tokens(headers: &HeaderMap, name: &HeaderName) -> impl Iterator<Item = String> {
     let lines = headers.get_all(name).iter().map(|line| String::from_utf8_lossy(line.as_bytes()));
     let tokens = lines
@@ -108,7 +110,8 @@ fn is_impersonation(name: &HeaderName) -> bool {
         || name.starts_with("impersonate-extra-")
 }
 
-/// The tokens of `Connection` that clients send and that name no header of the request itself.
+/// The tokens of `Connection` that clients send and that do not name a header of the request
+/// itself.
 const OF_CONNECTION: &[&str] = &["close", "http2-settings", "keep-alive", "te", "upgrade"];
 
 #[cfg(test)]

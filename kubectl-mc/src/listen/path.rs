@@ -1,13 +1,15 @@
-//! Judges the paths that go on to a cluster. A cluster behind a host is a part of the host's own path, so a path that
-//! any server on the way could read as one outside this part is refused.
+//! Checks the paths that are forwarded to a cluster. A cluster behind a host is a part of the
+//! host's own path space, so a path is refused if any server in between could read it as one
+//! outside this part.
 
 use percent_encoding::percent_decode_str;
 
 use super::refusal::Refusal;
 
-/// The path, if no reading of it leaves the cluster: not after any number of decodings, and not with `\` for `/`.
+/// The path, if no interpretation of it leaves the cluster: not after any number of decodings, and
+/// not with `\` for `/`.
 pub(super) fn checked(path: &str) -> Result<&str, Refusal> {
-    // As `//host/`, it is a name of another server for readers of URLs.
+    // As in `//host/`, URL parsers would read it as the name of another server.
     if !path.starts_with('/') || path.starts_with("//") {
         return Err(Refusal::Path("begins with an empty segment"));
     }
@@ -26,7 +28,7 @@ pub(super) fn checked(path: &str) -> Result<&str, Refusal> {
             return Err(Refusal::Path("has a dot segment"));
         }
         let decoded: Vec<u8> = percent_encoding::percent_decode(&read).collect();
-        // Each decoding makes the text shorter, or is the last one.
+        // Each decoding either makes the text shorter or is the last one.
         if decoded == read {
             return Ok(path);
         }
@@ -55,7 +57,7 @@ pub(super) fn split_first(path: &str) -> (&str, &str) {
     }
 }
 
-/// A segment as text for a message.
+/// A segment, as text for a message.
 pub(super) fn shown(segment: &str) -> String {
     percent_decode_str(segment).decode_utf8_lossy().chars().take(MOST_SHOWN).collect()
 }

@@ -1,6 +1,6 @@
-//! Rewrites the `Location` of a response, so that the tool stays on the listener and on its cluster. The token of the
-//! listener and the method of the request would go wherever a redirect leads, so one that leaves the cluster is an
-//! error (CVE-2022-3172).
+//! Rewrites the `Location` of a response, so that the tool stays on the listener and on its
+//! cluster. A redirect would send the listener's token and the request's method to its target, so
+//! one that leaves the cluster is an error (CVE-2022-3172).
 
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, StatusCode};
@@ -21,7 +21,7 @@ pub(super) fn rewritten(
     if rewritten.is_none() && status.is_redirection() {
         return Err(Refusal::Redirect { cluster: target.cluster.name.clone() });
     }
-    // Of a created object it is only information.
+    // For a created object, it is only information.
     Ok(rewritten)
 }
 

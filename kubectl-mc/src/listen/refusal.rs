@@ -1,4 +1,5 @@
-//! Creates the responses to requests that the listener does not send on: a `metav1.Status` that names this hop.
+//! Creates the responses to requests that the listener does not forward: a `metav1.Status` that
+//! names this hop.
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
@@ -6,7 +7,7 @@ use http::{Response, StatusCode};
 use kube::client::Body;
 use serde_json::json;
 
-/// Why a request is not sent on, or its response not sent back.
+/// Why a request or its response is not forwarded.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error(

@@ -1,5 +1,6 @@
-//! Sends a request on to its cluster and the response back, and carries upgraded connections (RFC 9110, 7.8).
-//! Bodies stream in both directions: each side reads as fast as the other one takes.
+//! Forwards a request to its cluster and the response back, and carries upgraded connections (RFC
+//! 9110, 7.8). Bodies are streamed in both directions: each side reads as fast as the other one
+//! accepts data.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -27,7 +28,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// The cluster's response, or a Status that says why there is none.
+    /// The cluster's response, or a Status with the reason why there is none.
     pub(super) async fn answer(&self, request: Request<Incoming>, connection: &Connection) -> Response<Body> {
         self.pass_on(request, connection).await.unwrap_or_else(|refusal| refusal.response())
     }
@@ -37,7 +38,8 @@ impl Relay {
         mut request: Request<Incoming>,
         connection: &Connection,
     ) -> Result<Response<Body>, Refusal> {
-        // As to a forward proxy; a target without a path is CONNECT's or `*`.
+        // This is the form for a forward proxy; a target without a path belongs to CONNECT or is
+        // `*`.
         if request.uri().authority().is_some() || !METHODS.contains(request.method()) {
             return Err(Refusal::Head("has a method or a target that this listener does not serve"));
         }
@@ -104,7 +106,7 @@ fn uri(target: &Target<'_>, query: Option<&str>) -> Result<Uri, Refusal> {
     Ok(text.into())
 }
 
-/// The same body as one of kube's client, which makes such a body only for a response.
+/// The same body, with the type of kube's client, which creates such a body only for a response.
 async fn streamed(body: Incoming) -> Result<Body, kube::Error> {
     if body.is_end_stream() {
         return Ok(Body::empty());

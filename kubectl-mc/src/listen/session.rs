@@ -1,6 +1,6 @@
-//! Sends requests to a server with the caller's own credential. A listener outlasts credentials: a token that expires
-//! is replaced by the client itself, and after a refusal the connection is set up anew, for a client certificate of a
-//! credential plugin.
+//! Sends requests to a server with the caller's own credential. A listener may outlast its
+//! credentials: the client itself replaces an expired token, and after a refusal the connection is
+//! set up again, in case a credential plugin has a new client certificate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Session {
         self.context.server.strip_suffix(self.context.prefix()).unwrap_or(&self.context.server)
     }
 
-    /// Whether the kubeconfig's user acts as another one.
+    /// Whether the kubeconfig's user impersonates another user.
     pub(super) fn impersonates(&self) -> bool {
         let user = match &self.context.user {
             User::Inline(_, user, _) | User::ServiceAccount(user) => Some(&**user),
@@ -117,7 +117,8 @@ fn is_impersonating(user: &AuthInfo) -> bool {
     user.impersonate.as_deref().is_some_and(|user| !user.is_empty())
 }
 
-/// A credential plugin does not run more often than this, whatever a tool without rights sends.
+/// A credential plugin does not run more often than this, regardless of what a tool without rights
+/// sends.
 const RENEWAL: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

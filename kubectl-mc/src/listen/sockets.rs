@@ -1,5 +1,6 @@
-//! Binds the port on the loopback addresses. `NAME.localhost` may resolve to `127.0.0.1` and to `::1`, so both are
-//! taken: a program of another user on the free one would get the token.
+//! Binds the port on the loopback addresses. `NAME.localhost` may resolve to `127.0.0.1` and to
+//! `::1`, so the listener binds both: another user's program on the free address would get the
+//! token.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -22,7 +23,7 @@ impl Sockets {
         loop {
             attempts -= 1;
             match Self::try_bind(address, port).await {
-                // A free port of one address may be taken on the other one.
+                // A port that is free on one address may be in use on the other.
                 Err((_, error)) if attempts > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
                 done => return done.map_err(|((address, port), error)| not_bound(address, port, &error)),
             }
@@ -56,7 +57,7 @@ impl Sockets {
         SocketAddr::new(first, self.port).to_string()
     }
 
-    /// The addresses by which a request may name the listener, as hosts of a URL.
+    /// The addresses with which a request may refer to the listener, as hosts of a URL.
     pub(super) fn hosts(&self) -> Vec<String> {
         let host = |address: &IpAddr| match address {
             IpAddr::V4(address) => address.to_string(),
@@ -72,7 +73,7 @@ fn not_bound(address: IpAddr, port: u16, error: &io::Error) -> Failure {
 }
 
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-/// For a free port that is taken on the other address.
+/// Attempts to find a free port, in case it is in use on the other address.
 const ATTEMPTS: usize = 16;
 
 #[cfg(test)]
@@ -84,7 +85,8 @@ mod tests {
         let sockets = Sockets::bind(None, 0).await.unwrap();
         let again = Sockets::bind(None, sockets.port).await.err().unwrap();
         assert!(again.to_string().contains(&sockets.port.to_string()) && again.hint.is_some(), "{again}");
-        // Taken by another program on the second address only, if this machine has IPv6.
+        // The port is in use by another program only on the second address, if this machine has
+        // IPv6.
         if let Ok(other) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await {
             assert_eq!(sockets.addresses, LOOPBACK);
             let port = other.local_addr().unwrap().port();

@@ -1,5 +1,6 @@
 //! Finds the cluster of a request: by the host's name, by the server name of TLS, or by the first segment of the
-//! path. A name in the host goes before a path: the whole path is then the cluster's.
+//! path. A name in the host takes precedence over the path: the whole path then belongs to the
+//! cluster.
 
 use super::admission::{Host, cluster_of};
 use super::clusters::{Clusters, Served};
@@ -11,7 +12,7 @@ pub(super) struct Target<'a> {
     pub(super) cluster: &'a Served,
     /// The path of the cluster's API.
     pub(super) path: &'a str,
-    /// What comes before it on the listener: empty, or `/NAME`.
+    /// The prefix on the listener: empty, or `/NAME`.
     pub(super) base: &'a str,
 }
 
@@ -38,7 +39,7 @@ pub(super) fn find<'a>(
     if name.is_empty() {
         return Err(Refusal::NoCluster { served: clusters.names() });
     }
-    // The name is compared as it is: an escaped one is no name.
+    // The name is compared literally: an escaped one is not a name.
     let cluster = clusters.find(name).ok_or_else(|| not_served(name))?;
     Ok(Target { cluster, path: path::checked(rest)?, base: path.get(..=name.len()).unwrap_or_default() })
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(
     let clusters = Clusters::new(&chosen.reached(), env)?;
     let runtime = client::runtime()?;
     let served = runtime.block_on(until_signal(serve(arguments, clusters, env, printer)));
-    // Open connections are not waited for.
+    // It does not wait for open connections.
     runtime.shutdown_background();
     served.unwrap_or(Ok(ExitStatus::Interrupted))
 }

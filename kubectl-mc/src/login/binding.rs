@@ -1,5 +1,6 @@
 //! Binds a credential to a server: its address, the certificate authority, and the name in its certificate.
-//! The credential is returned for no other server, so that a foreign kubeconfig cannot send it elsewhere.
+//! The credential is not returned for any other server, so that another person's kubeconfig cannot
+//! send it elsewhere.
 
 use aws_lc_rs::digest;
 use base64::Engine;
@@ -14,7 +15,7 @@ use crate::cluster::credential;
 use crate::error::{CommandLine, Failure, Hint, mc};
 use crate::log::without_credential;
 
-/// A login: its name, and the host that its credential is bound to.
+/// A login: its name, and the host to which its credential is bound.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Binding {
     /// Distinguishes two contexts of one host with different users.
@@ -126,7 +127,7 @@ fn digest_of(data: &str) -> Result<String, Failure> {
     Ok(hex(context.finish().as_ref()))
 }
 
-/// The failure of a request without the cluster that it is for.
+/// The failure of a request that does not name its cluster.
 pub(super) fn no_server() -> Failure {
     Failure::usage("the request names no server, and a login is for one server only").with_hint(
         Hint::from("the user's entry of the kubeconfig needs provideClusterInfo: true, as `")

@@ -12,12 +12,12 @@ use super::jwt;
 pub(super) struct Record {
     /// For users who inspect the stored data.
     pub(super) server: String,
-    /// The arguments of the credential plugin. They must match, because otherwise a foreign kubeconfig could
-    /// send the refresh token to another issuer.
+    /// The arguments of the credential plugin. They must match, because otherwise another person's
+    /// kubeconfig could send the refresh token to another issuer.
     pub(super) arguments: Vec<String>,
     pub(super) credential: Credential,
-    /// The variables of a wrapped credential plugin. They are not in the kubeconfig, because those of a foreign
-    /// one would count too.
+    /// The variables of a wrapped credential plugin. They are not in the kubeconfig, because then
+    /// those of another person's kubeconfig would also be used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) variables: Vec<(String, String)>,
     /// For OpenID Connect.

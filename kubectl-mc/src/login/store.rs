@@ -102,8 +102,9 @@ impl Store {
                 }
             }
         };
-        // On several lines: kubectl sends the content of a tokenFile to the server, and a kubeconfig of another
-        // person can name this file. A header has one line, so the content is none.
+        // It has several lines: kubectl sends the content of a tokenFile to the server, and another
+        // person's kubeconfig can name this file. A header has only one line, so the content is not
+        // a valid header.
         let text = serde_json::to_vec_pretty(record).map_err(|_| StoreError::Unwritable)?;
         cache::replace(&self.file, &text)
             .map_err(|source| StoreError::File { file: self.file.clone(), source })?;

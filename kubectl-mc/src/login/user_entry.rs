@@ -41,7 +41,7 @@ pub(super) fn login(host: &ClusterContext) -> String {
     present.or_else(|| host.context.clone()).unwrap_or_default()
 }
 
-/// What a wrapped credential plugin needs besides its command.
+/// The data that a wrapped credential plugin needs in addition to its command.
 pub(super) struct Wrapped {
     pub(super) api_version: Option<String>,
     pub(super) variables: Vec<(String, String)>,
@@ -53,7 +53,7 @@ impl Wrapped {
         let variables = exec.env.iter().flatten();
         let variables =
             variables.filter_map(|variable| Some((text(variable, "name")?, text(variable, "value")?)));
-        // The request is that of each run.
+        // The request is set for each run.
         let variables = variables.filter(|(name, _)| name != env::KUBERNETES_EXEC_INFO).collect();
         Self { api_version: exec.api_version.clone(), variables }
     }

@@ -1,5 +1,5 @@
-//! Implements `kubectl mc login`: gets a credential, tries it at the host, stores it, and makes the
-//! kubeconfig use it. A failure before the last steps changes nothing.
+//! Implements `kubectl mc login`: gets a credential, tests it with the host, stores it, and makes
+//! the kubeconfig use it. A failure before the last steps changes nothing.
 
 use std::io::{IsTerminal, Read};
 use std::path::Path;
@@ -118,8 +118,8 @@ fn source(arguments: &LoginArgs, host: &ClusterContext) -> Result<(Source, Optio
     }
 }
 
-/// Keeps the user's policy for credential plugins. It holds for a command from the kubeconfig, and not for one
-/// that the user has typed, now or at the stored login.
+/// Enforces the user's policy for credential plugins. It applies to a command from the kubeconfig,
+/// but not to one that the user has typed, now or for the stored login.
 fn check_policy(
     arguments: &LoginArgs,
     source: &Source,
@@ -266,7 +266,7 @@ fn with_user(host: &ClusterContext, user: AuthInfo) -> ClusterContext {
     host
 }
 
-/// The name of the user for the trial.
+/// The name of the user for the test.
 const NAME: &str = "kubectl-mc/login";
 /// Maximum number of bytes from standard input.
 const LONGEST_TOKEN: u64 = 1024 * 1024;

@@ -88,7 +88,8 @@ async fn pass(
         let read = tokio::select! {
             biased;
             read = from.read_buf(&mut chunk) => read,
-            // A flood does not keep this from its turn: tokio lets a task read only so much at a time.
+            // A flood of output cannot starve this, because tokio limits how much a task reads at a
+            // time.
             () = &mut after_end => return first,
         };
         match read {
@@ -103,7 +104,7 @@ async fn pass(
     }
 }
 
-/// Ends some time after the child, whose output can be read at once by then.
+/// Ends some time after the child, when its output can be read at once.
 async fn after_end(mut is_over: watch::Receiver<bool>) {
     let _ = is_over.wait_for(|is_over| *is_over).await;
     tokio::time::sleep(AFTER_END).await;
@@ -147,7 +148,7 @@ impl Drop for Group {
     }
 }
 
-/// What the child wrote before its end can be read at once; this is for a busy machine.
+/// The child's last output can be read at once; this allows for a busy machine.
 const AFTER_END: Duration = Duration::from_secs(1);
 const CHUNK: usize = 16 * 1024;
 /// Enough for the first error of kubectl.
@@ -165,7 +166,7 @@ const CAUSES: &[(&str, &str)] = &[
     ("Unable to connect to the server", "unreachable"),
     ("The connection to the server", "unreachable"),
 ];
-/// The beginnings of kubectl's error lines.
+/// The prefixes of kubectl's error lines.
 const ERRORS: &[&str] =
     &["error: ", "Error from server", "Unable to connect", "The connection to the server"];
 
@@ -180,7 +181,7 @@ mod tests {
     async fn background_process_with_the_output_delays_no_end() {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 1000 & echo said; echo 'error: no' >&2; exit 1"]);
-        // More than a pipe holds, which nothing reads.
+        // More than fits into a pipe that is not read.
         let input = Some(Arc::from(vec![b'x'; 1 << 20]));
         let (events, mut received) = tokio::sync::mpsc::channel(8);
         let child = Child { command, input, timeout: None, may_say_no: false };

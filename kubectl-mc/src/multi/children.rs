@@ -140,8 +140,8 @@ impl<'a> Children<'a> {
             ordered_output::run_unordered(ready, Start::run, &mut sink).await;
         } else {
             let (at_once, progress) = (ready.len(), progress.clone());
-            // A child never waits before it writes, because its timeout runs. Tables and documents are read
-            // whole.
+            // A child never waits before it writes, because its timeout is running. Tables and
+            // documents are read completely.
             let way =
                 Concurrency { at_once, ahead: Semaphore::MAX_PERMITS, grace: GRACE, stalled: None, progress };
             ordered_output::run(ready, &way, Start::run, &mut sink).await;
@@ -204,7 +204,7 @@ struct Start {
 
 /// How a child reaches its cluster.
 enum Way {
-    /// With the credential that the command began with, until it expires.
+    /// With the credential with which the command began, until it expires.
     Member {
         name: ClusterName,
         invocation: Invocation,
@@ -242,7 +242,7 @@ impl Start {
             (result, _) => result,
         };
         if result.is_ok() {
-            // Not only when its output is printed, which waits for the clusters before it.
+            // Not only when its output is printed, because that waits for the previous clusters.
             self.progress.succeeded(&self.cluster);
         }
         // Without a receiver, the command is ending.
@@ -254,7 +254,7 @@ impl Start {
         if let Some(invocation) = self.renewed().await? {
             return Ok((invocation, Instant::now()));
         }
-        // A context always has an invocation of its own.
+        // A context always has its own invocation.
         let Way::Member { name, invocation, .. } = &self.way else { return Err(Fault::NotBegun) };
         let _ask = self.asks.clone().acquire_owned().await;
         let begin = Instant::now();
@@ -262,8 +262,8 @@ impl Start {
         Ok((invocation.clone(), begin))
     }
 
-    /// The run of kubectl with the present credential of a plugin; `None` if that of the command's start is
-    /// still valid.
+    /// The run of kubectl with the plugin's current credential; `None` if the one from the
+    /// command's start is still valid.
     async fn renewed(&self) -> Result<Option<Invocation>, Fault> {
         let context = match &self.way {
             Way::Member { expires, .. } if credential::is_valid(*expires) => return Ok(None),
@@ -281,7 +281,7 @@ impl Start {
     }
 }
 
-/// A child tells its result by an event; without one, the cluster has failed.
+/// A child reports its result with an event; without one, the cluster has failed.
 impl TaskResult for () {
     fn died() -> Self {}
 }
@@ -296,7 +296,7 @@ impl ForCluster for Start {
 struct Results<'a, 'o> {
     children: &'a Children<'a>,
     targets: &'a [&'a SelectedCluster],
-    /// The positions of the children that run.
+    /// The positions of the running children.
     ready: Vec<usize>,
     results: Vec<Option<Result<(), Fault>>>,
     output: &'a mut Output<'o>,
@@ -362,7 +362,7 @@ async fn refusal(
     let Some((client, through)) = client else { return Ok(()) };
     let asked = async {
         let refusal = preflight::refusal(through, client, cluster).await;
-        // Such a key is refused by direct requests too.
+        // Direct requests also refuse such a key.
         match (refusal.map_err(|error| Fault::Other(error.reason()))?, host) {
             (None, Some(host)) => Ok::<_, Fault>(self_review::refusal(host, cluster).await),
             (refusal, _) => Ok(refusal),

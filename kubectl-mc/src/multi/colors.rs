@@ -1,5 +1,5 @@
-//! Decides about colors of cluster names: by `--color`, else `NO_COLOR`, else whether the output is a
-//! terminal.
+//! Decides about colors of cluster names, based on `--color`, else `NO_COLOR`, else whether the
+//! output is a terminal.
 
 use std::io::{self, IsTerminal};
 

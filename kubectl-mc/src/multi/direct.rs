@@ -7,9 +7,9 @@
 //! - [`member`], [`member_deadline`], [`failure`]: one member, its timeout, and its error
 //! - [`answer`]: answers that name their type
 //! - [`arrivals`]: clusters that become Ready while a command runs
-//! - [`discovery`], [`member_types`]: the type that a word stands for
+//! - [`discovery`], [`member_types`]: resolve a word to a type
 //! - [`lasting`]: work that runs until it is interrupted
-//! - [`task`], [`text`]: what a plan works on, and where it writes lines
+//! - [`task`], [`text`]: the input of a plan, and its output of lines
 //! - [`run_job`]: runs a plan for a job and returns its outcomes
 //! - [`logs`]: the logs of pods; [`compare`]: differences between clusters
 //! - [`can_i`]: `auth can-i`
@@ -66,7 +66,7 @@ pub(crate) enum Plan {
     CanI(can_i::CanIPlan),
 }
 
-/// Until when kubectl may take over a command.
+/// The point until which kubectl may take over a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TakeOver {
     Never,
@@ -86,7 +86,7 @@ impl Plan {
         Self::of(scanned, env)
     }
 
-    /// The plan for a command on one cluster, and until when kubectl can take over.
+    /// The plan for a command on one cluster, and the point until which kubectl can take over.
     pub(crate) fn for_one(scanned: &Scanned, env: &Env) -> Option<(Self, TakeOver)> {
         if let Some(tail) = Self::tail(scanned) {
             return Some((tail, TakeOver::Never));
@@ -98,7 +98,7 @@ impl Plan {
         if is_own_format || env.var(env::DIRECT).is_some_and(|direct| direct == "only") {
             return Some((plan, TakeOver::Never));
         }
-        // From level 6 on, kubectl logs its requests.
+        // From level 6, kubectl logs its requests.
         let level = scanned.value("v").map(|level| level.to_str().and_then(|level| level.parse::<u8>().ok()));
         let logs = level.is_some_and(|level| level.is_none_or(|level| level > 5));
         (!plan.lasts() && !logs).then_some((plan, TakeOver::BeforeOutput))
@@ -138,8 +138,8 @@ impl Plan {
         }
     }
 
-    /// Runs the plan. Returns a result of each cluster in their order, then those of clusters that joined.
-    /// Lines of text go to `text`.
+    /// Runs the plan. Returns the result of each cluster in order, then those of clusters that
+    /// joined later. Lines of text go to `text`.
     pub(crate) async fn run(&self, task: &Task<'_>, text: &mut dyn Text) -> Result<Vec<Ended>, Failure> {
         let result = match self {
             Self::Get(plan) => match get::run(plan, task, text).await {

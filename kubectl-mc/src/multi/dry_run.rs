@@ -1,4 +1,4 @@
-//! Implements `--dry-run=clusters`: prints the targets, and for each the command to copy.
+//! Implements `--dry-run=clusters`: prints the targets, with a command to copy for each.
 
 use crate::argv::Scanned;
 use crate::cluster::cluster_id::ClusterId;
@@ -31,7 +31,7 @@ pub(crate) fn show(
     writer.flush()
 }
 
-/// The plugin with the flags that lead to the cluster's host or file.
+/// The plugin with the flags that select the cluster's host or file.
 pub(super) fn program(reach: &Reach, cluster: &ClusterId) -> String {
     reach.of(cluster).map_or_else(
         |_| "kubectl mc".to_owned(),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::cluster::client;
 
-/// Resolves at SIGINT, SIGTERM, SIGHUP or SIGQUIT. If it is dropped before, these have their default action
-/// again.
+/// Resolves on SIGINT, SIGTERM, SIGHUP or SIGQUIT. If it is dropped before that, these have their
+/// default action again.
 #[cfg(unix)]
 pub(super) async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
@@ -35,8 +35,8 @@ pub(super) async fn interrupted() {
     }
 }
 
-/// Ends the process shortly after a signal, even if a blocked reader delays a write. Only for commands that
-/// leave nothing behind.
+/// Ends the process shortly after a signal, even if a blocked reader delays a write. Only for
+/// commands that need no cleanup.
 pub(super) fn end_soon_after() {
     let wait = || {
         let Ok(runtime) = client::runtime() else { return };

@@ -1,4 +1,4 @@
-//! A command and its clusters, which all ways of running it read.
+//! A command and its clusters, shared by all ways of running it.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Remembers the clusters on which the last command failed, for `--retry-failed`, together with their host.
 //!
-//! Every command of the user writes the same file, also in another shell. So a command that may change a
-//! cluster has a file of its own, with its words: only the same command is retried.
+//! All commands of the user write the same file, even from different shells. So a command that may
+//! change a cluster has a separate file with its arguments: only the same command is retried.
 
 use std::ffi::OsString;
 use std::fs;
@@ -76,8 +76,8 @@ pub(super) fn forget(private: &Path, effect: Effect) -> io::Result<()> {
     Ok(())
 }
 
-/// The clusters that failed in the last command, or for a change in the last change, which must be the same.
-/// Uses `host` if there are members among them.
+/// The clusters that failed in the last command or, for a change, in the last change, which must be
+/// the same. Uses `host` if there are members among them.
 pub(crate) fn recall<'a>(
     private: &Path,
     words: &[OsString],

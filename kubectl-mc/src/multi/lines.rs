@@ -1,5 +1,5 @@
-//! Prints text of several clusters as whole lines with the cluster's name before each. A missing last line
-//! break is added, and a long line is printed in parts.
+//! Prints text of several clusters as whole lines, each prefixed with the cluster's name. A missing
+//! last line break is added, and a long line is printed in parts.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use super::shape;
 use crate::printer::Printer;
 use crate::server_text::escaped;
 
-/// Prints lines with the cluster before each.
+/// Prints lines prefixed with the cluster.
 pub(crate) struct Lines<'a> {
     printer: &'a Printer,
     /// The prefixes of each cluster for standard output and standard error.
@@ -159,7 +159,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Longer lines are printed in parts, so that an endless line needs no memory.
+/// Longer lines are printed in parts, so that an endless line does not need unlimited memory.
 pub(super) const LONGEST_LINE: usize = 1024 * 1024;
 
 /// The prefixes of a cluster's lines.

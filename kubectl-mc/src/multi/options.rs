@@ -17,7 +17,7 @@ pub(crate) struct Options {
     /// Roll a change out in batches.
     pub(crate) batches: Option<Batches>,
     pub(crate) pause_on_failure: bool,
-    /// How each batch is waited for.
+    /// How to wait for each batch.
     pub(crate) rollout: Rollout,
     /// Skip the confirmation of a change.
     pub(crate) yes: bool,

@@ -1,6 +1,6 @@
 //! Runs work on many clusters in parallel and passes the output on in the order of the clusters, or as it
-//! arrives. A cluster that is silent while others wait comes last. Waiting output is buffered in a channel of
-//! limited size.
+//! arrives. A cluster that is silent while others wait is moved to the end. Waiting output is
+//! buffered in a channel of limited size.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,7 +24,7 @@ pub(super) trait Sink<P> {
     /// Marks the end of the cluster at this position.
     fn end(&mut self, _place: usize) {}
 
-    /// When held output must be shown, if there is any: [`HELD`] after it began.
+    /// When held output must be shown, if there is any: [`HELD`] after its start.
     fn due(&self) -> Option<Instant> {
         None
     }
@@ -157,7 +157,7 @@ where
     Some(results)
 }
 
-/// Waits for the future until `due`. A receiver loses nothing if the wait is cancelled.
+/// Waits for the future until `due`. A receiver loses no data if the wait is cancelled.
 async fn until<T>(due: Option<Instant>, what: impl Future<Output = T>) -> Option<T> {
     match due {
         Some(due) => tokio::time::timeout_at(due, what).await.ok(),
@@ -238,7 +238,7 @@ impl<P, R> Queue<P, R> {
     fn is_silent(&self, first: &Running<P, R>) -> bool {
         match (first.spoke, self.stalled) {
             (Some(_), None) => false,
-            // A cluster that has lost its place once neither waits nor delays others.
+            // A cluster that has lost its place no longer waits or delays others.
             _ if first.passed_over => true,
             (Some(spoke), Some(stalled)) => spoke.elapsed() >= stalled,
             (None, _) => self.quiet.over() <= Instant::now(),

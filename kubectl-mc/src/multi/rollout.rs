@@ -1,6 +1,6 @@
 //! Waits after a batch until the workloads that it changed have rolled out: an API server accepts a change long
 //! before it is known whether its pods run. kubectl itself finds the workloads (`get` of the objects of the
-//! command) and waits for them (`rollout status`); a check of the user's own may follow.
+//! command) and waits for them (`rollout status`); a check that the user specifies may follow.
 
 mod command;
 pub(super) mod rule;
@@ -74,7 +74,7 @@ async fn changed(
     Ok(workloads::of(&output.into_list(), batch.iter().map(|target| &target.name)))
 }
 
-/// Runs kubectl on these clusters, and prints what it says.
+/// Runs kubectl on these clusters, and prints its output.
 async fn run(
     job: &Job<'_>,
     words: Vec<OsString>,
@@ -117,7 +117,7 @@ fn undo(job: &Job<'_>, workload: &Workload, clusters: &[ClusterId]) {
     job.printer.note(&format!("undo with: {program} {words}\n"));
 }
 
-/// The first answer of `rollout status` is of no use without some time.
+/// `rollout status` needs at least some time for its first answer.
 const LEAST: Duration = Duration::from_secs(1);
 /// kubectl reports the end of its own timeout by itself.
 const GRACE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! The format of the output of a command of kubectl on one cluster.
+//! The output format of a kubectl command on one cluster.
 
 use super::document::Format;
 use crate::argv::Scanned;
@@ -35,7 +35,8 @@ pub(super) fn shape(scanned: &Scanned) -> OutputShape {
     }
 }
 
-/// Whether kubectl sorts the output, or prints it by a template: one of each cluster, if several run it.
+/// Whether kubectl sorts the output or prints it with a template, separately for each cluster if
+/// several run it.
 pub(super) fn is_of_one_cluster(scanned: &Scanned) -> bool {
     let output = scanned.value("output").unwrap_or_default().to_string_lossy();
     let is_template = output.contains("jsonpath") || output.contains("template");

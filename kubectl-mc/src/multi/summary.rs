@@ -92,7 +92,7 @@ fn counted(what: &str, names: &[String]) -> String {
     format!("{} {what} ({shown}{more})", names.len())
 }
 
-/// Limits the names in the line, because each cluster also has a line of its own above.
+/// Limits the names in the line, because each cluster also has its own line above.
 const NAMES: usize = 12;
 
 #[cfg(test)]

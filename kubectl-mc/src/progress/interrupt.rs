@@ -13,7 +13,7 @@ use signal_hook::low_level::emulate_default_handler;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// From now on a signal clears this progress display.
+/// From now on, a signal clears this progress display.
 pub(super) fn clears(bar: Option<ProgressBar>) {
     SHOWN.send_replace(bar);
 }

@@ -1,5 +1,5 @@
-//! Resolves the clusters of a plugin verb that accepts the whole choice: names and patterns, as an argument
-//! or by `--cluster`, or a label selector that the host stores.
+//! Resolves the clusters of a plugin verb that accepts the whole choice: names and patterns, in an
+//! argument or in `--cluster`, or a label selector that the host stores.
 
 use crate::cli::Flags;
 use crate::error::{Context, Failure, Hint, list_clusters};
@@ -77,12 +77,12 @@ pub(crate) fn cluster_choice(
     Ok(Some(ClusterChoice::Selector(cluster_selector.clone())))
 }
 
-/// The failure of a command that takes clusters, and got none.
+/// The failure of a command that needs clusters but got none.
 pub(crate) fn no_cluster() -> Failure {
     choose("no cluster named")
 }
 
-/// The failure of a command that cannot retry another one.
+/// The failure of a command that cannot be used with a retry.
 pub(crate) fn takes_no_retry() -> Failure {
     choose("the command takes no --retry-failed")
 }

@@ -1,4 +1,4 @@
-//! Resolves the exact cluster names of a plugin verb: as an argument or by `--cluster`.
+//! Resolves the exact cluster names of a plugin verb: in an argument or in `--cluster`.
 
 use kubectl_mc_api::{ClusterName, InvalidClusterName};
 

@@ -1,5 +1,5 @@
-//! Tests `kubectl mc join --agent` where no cluster is needed: flags that exclude each other, and the printed
-//! commands for two administrators.
+//! Tests `kubectl mc join --agent` where no cluster is needed: mutually exclusive flags, and the
+//! printed commands for two administrators.
 
 use std::fs;
 
@@ -79,7 +79,7 @@ fn flags_of_an_agent_need_the_agent() {
     }
 }
 
-/// What `--renew` changes on an agent.
+/// The effect of `--renew` on an agent.
 const RENEWED: [&str; 3] = ["--agent-token=forever", "--agent-server-ca=file", "--agent-trust-system-roots"];
 
 #[test]
@@ -313,7 +313,7 @@ fn enrollment_refuses_the_name_of_another_hubs_member() {
     assert_eq!(writes, 0, "something was written");
 }
 
-/// The Secret has the address already, and the agent is still there.
+/// The Secret already has the address, but the agent is still there.
 #[test]
 fn agent_of_an_interrupted_change_is_noticed() {
     let authority = Authority::new();
@@ -364,7 +364,7 @@ fn enrollment_warns_that_the_manifest_resets_refusals() {
 #[test]
 fn enrollment_without_the_host_prints_no_manifest() {
     let bed = bed();
-    // The authority of the kubeconfig is no certificate.
+    // The authority in the kubeconfig is not a certificate.
     let kubeconfig = bed.read("kubeconfig").replace(r#", "certificate-authority-data": "UEVN""#, "");
     fs::write(bed.path("kubeconfig"), kubeconfig).unwrap();
     let ran = bed.run(&["join", "m1", "--agent", "--enroll", "--agent-image=i"]);

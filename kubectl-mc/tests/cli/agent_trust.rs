@@ -8,7 +8,7 @@ use crate::agent_join::{bed, enrolling, join};
 use crate::bed::Bed;
 use crate::tls_server::Authority;
 
-/// A host whose server has a certificate of a public CA: its kubeconfig names none.
+/// A host whose server has a certificate from a public CA: its kubeconfig contains no CA.
 #[test]
 fn fault_45_enrollment_without_a_known_ca_is_refused() {
     let bed = enrolling();

@@ -1,5 +1,5 @@
-//! An answer that is not what was asked for is a failure of its cluster, never an empty result: gateways and
-//! servers that answer a list with `200 {}`, with another kind, or with half of it.
+//! Tests that an unexpected answer is a failure of its cluster, never an empty result: gateways and
+//! servers may answer a list with `200 {}`, with another kind, or with half of it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -100,7 +100,7 @@ fn fault_81_poisoned_object_of_a_member_is_its_failure() {
     }
 }
 
-/// The agent is there, and reports that the member is not.
+/// The agent is connected, but reports that the member is unreachable.
 #[test]
 fn summary_names_the_agent_as_the_way() {
     let said = "agent: member m2 is unreachable: the agent cannot connect to the member: connection refused";
@@ -115,7 +115,8 @@ fn summary_names_the_agent_as_the_way() {
     assert!(ran.err.contains("1 of 2 clusters failed: 1 unreachable through the agent (m2)\n"), "{ran:?}");
 }
 
-/// As client-go, the plugin asks for gzip. A cut answer and one that is a bomb fail their cluster alone.
+/// Like client-go, the plugin requests gzip. A truncated answer or a decompression bomb fails only
+/// its own cluster.
 #[test]
 fn fault_81_broken_compressed_answer_fails_its_cluster() {
     let bed = Bed::serving(|path| {
@@ -143,7 +144,8 @@ fn fault_81_broken_compressed_answer_fails_its_cluster() {
     assert!(of_member.all(|head| head.to_lowercase().contains("accept-encoding: gzip")), "{requests:?}");
 }
 
-/// Logs arrive line by line, so they are not compressed; and nothing is that the kubeconfig does not want.
+/// Logs arrive line by line, so they are not compressed; neither is anything if the kubeconfig
+/// disables compression.
 #[test]
 fn streams_are_requested_uncompressed() {
     let bed = Bed::serving(|path| ok(&good(path)));
@@ -194,7 +196,7 @@ fn endless_retry_after_ends() {
     assert_eq!(bed.requests().iter().filter(|head| head.contains("/m1/")).count(), 11);
 }
 
-/// With one cluster kubectl has the last word.
+/// With one cluster, kubectl decides about the result.
 #[test]
 fn fault_81_poisoned_answer_of_one_cluster_is_left_to_kubectl() {
     for poison in POISON {

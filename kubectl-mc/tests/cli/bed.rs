@@ -52,7 +52,7 @@ impl Answer {
         self
     }
 
-    /// Compresses the body, and leaves out its last bytes.
+    /// Compresses the body, and omits its last bytes.
     pub(crate) fn gzipped(self, cut: usize) -> Self {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(&self.body).unwrap();
@@ -61,12 +61,12 @@ impl Answer {
         Self { body, ..self }.with("Content-Encoding", "gzip")
     }
 
-    /// The same answer from a member, as the sidecar passes it on.
+    /// The same answer from a member, as the sidecar forwards it.
     pub(crate) fn sent_by_member(self) -> Self {
         Self { headers: String::new(), ..self }.of("member")
     }
 
-    /// Marks the answer as one of this hop, as the sidecar does.
+    /// Marks the answer as coming from this hop, as the sidecar does.
     pub(crate) fn of(self, hop: &str) -> Self {
         self.with("X-Kubectl-Mc-Hop", hop)
     }
@@ -118,12 +118,12 @@ impl Bed {
         Self::new(port, Some(requests))
     }
 
-    /// The host answers each request by this script, on a thread of its own.
+    /// The host answers each request with this script, in a separate thread.
     pub(crate) fn streaming(script: impl Fn(&str, &mut Stream) + Send + Sync + 'static) -> Self {
         Self::scripted(move |head, stream| script(head.split(' ').nth(1).unwrap_or_default(), stream))
     }
 
-    /// The same, by the whole head of the request.
+    /// The same, with access to the whole head of the request.
     pub(crate) fn scripted(script: impl Fn(&str, &mut Stream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -202,7 +202,7 @@ impl Bed {
         self
     }
 
-    /// Gives the user a credential plugin in place of the token.
+    /// Gives the user a credential plugin instead of the token.
     pub(crate) fn credential_plugin(&self, script: &str) {
         if self.secure.get().is_none() {
             self.secure();
@@ -247,8 +247,8 @@ impl Bed {
         self.script("bin/kubectl", &format!("#!/bin/sh\n{cluster}\n{script}\n"));
     }
 
-    /// The files that the plugin left in its cache folder, without `last-failed.json` and the overlays, which
-    /// hold no secret.
+    /// The files that the plugin left in its cache folder, without `last-failed.json` and the
+    /// overlays, which contain no secrets.
     pub(crate) fn left(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path("home/.cache/kubectl-mc")) else { return Vec::new() };
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -260,7 +260,7 @@ impl Bed {
         self.requests.iter().flat_map(Receiver::try_iter).collect()
     }
 
-    /// `kubectl-mc` with these arguments, in an environment of its own.
+    /// `kubectl-mc` with these arguments, in a separate environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-mc"));
         command
@@ -275,7 +275,7 @@ impl Bed {
             command.env("KUBECTL_MC_DIRECT", "0");
         }
         if self.secure.get().is_some() {
-            // Only a host with TLS is asked for a direct endpoint, which this one has not.
+            // The plugin looks for a direct endpoint only on a host with TLS; this one has none.
             command.env("KUBECTL_MC_ROUTE", "host");
         }
         command
@@ -302,12 +302,12 @@ impl Ran {
         Self { code: Some(code), out: out.to_owned(), err: err.to_owned() }
     }
 
-    /// The arguments that the fake kubectl got.
+    /// The arguments that the fake kubectl received.
     pub(crate) fn arguments(&self) -> Vec<&str> {
         self.out.lines().filter_map(|line| line.strip_prefix('[')?.strip_suffix(']')).collect()
     }
 
-    /// The `KUBECONFIG` that the fake kubectl got: the overlay, then the rest.
+    /// The `KUBECONFIG` that the fake kubectl received: the overlay, then the rest.
     pub(crate) fn kubeconfig(&self) -> (&str, &str) {
         let list = self.out.lines().find_map(|line| line.strip_prefix("KUBECONFIG=")).unwrap();
         list.split_once(':').unwrap_or((list, ""))

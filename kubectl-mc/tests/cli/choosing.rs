@@ -1,4 +1,4 @@
-//! Tests the selection of clusters, and that the plugin sends the host no needless request.
+//! Tests the selection of clusters, and that the plugin sends no unnecessary request to the host.
 
 use std::fs;
 

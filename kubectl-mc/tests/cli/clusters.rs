@@ -168,7 +168,7 @@ fn label_selector_is_passed_on() {
 fn empty_list_message_goes_to_stderr() {
     let bed = answering(r#"{"kind": "Table", "columnDefinitions": [{"name": "Name"}], "rows": []}"#);
     let ran = bed.run(&["clusters"]);
-    // A caller without rights gets an empty list too.
+    // A caller without rights also gets an empty list.
     let said = format!(
         "No clusters found: {} has none (add one: kubectl mc --context=host join NAME --member-context=CONTEXT), or none \
          that you may use (an admin grants access: kubectl mc --context=host access grant view --user=NAME -C CLUSTER)\n",

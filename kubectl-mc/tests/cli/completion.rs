@@ -70,7 +70,7 @@ fn clusters_complete_wherever_they_are_named() {
         ("get --exclude=|eu-2", "eu-2 :4"),
         ("-C|u", "-Cus-1 :4"),
         ("-C |@", "@europe :4"),
-        // A list continues with the names that it does not have yet.
+        // Completion of a list offers only names that it does not contain yet.
         ("-C |eu-1,", "eu-1,eu-2 eu-1,us-1 eu-1,@europe :4"),
         ("-C |@europe,!eu-1,!", "@europe,!eu-1,!eu-2 @europe,!eu-1,!us-1 :4"),
         // A pattern has no candidates.
@@ -81,7 +81,7 @@ fn clusters_complete_wherever_they_are_named() {
         ("unjoin |us", "us-1 :4"),
         ("access explain |us", "us-1 :4"),
         ("access grant us-1 |", "view edit admin cluster-admin :4"),
-        // Words after `--` are not the plugin's.
+        // Words after `--` do not belong to the plugin.
         ("exec web -- sh -C |", "__complete+exec+web+--+sh+-C++on:eu-1 :4"),
     ] {
         let line = if line.contains("-- sh") { format!("-C eu-1 {line}") } else { line.to_owned() };
@@ -113,7 +113,7 @@ fn verbs_and_flags_come_from_the_parser() {
         (&["--"], &["--cluster", "--batch", "--dry-run="], &["-C"]),
         (&["-"], &["--cluster", "-C"], &[]),
         (&["get", "--"], &["--cluster", "--yes"], &["--dry-run=", "--version"]),
-        // After the verb of another plugin only these are ours.
+        // After the verb of another plugin, only these belong to this plugin.
         (&["neat", "--"], &["--cluster", "--context"], &["--yes"]),
         (&["install", "--"], &["--image", "--context"], &["--cluster", "--batch"]),
         (&["access", "grant", ""], &["view", "edit", "admin", "cluster-admin", "eu-1"], &[":1"]),

@@ -297,7 +297,7 @@ fn members_and_contexts_mix_in_one_command() {
     arn:aws:eks:eu-1:1:cluster/B   web-of-b
     ----- stderr -----
     ");
-    // A set mixes them too.
+    // A set can also mix them.
     fs::create_dir_all(bed.path("home/.config/kubectl-mc")).unwrap();
     fs::write(bed.path("home/.config/kubectl-mc/config.yaml"), "sets: {all: [m1, 'context:arn:*']}").unwrap();
     assert_eq!(bed.run(&["-C", "@all", "get", "pods"]).out, ran.out);

@@ -1,4 +1,5 @@
-//! Tests `get` and `logs` on one cluster by direct requests; kubectl runs what does not succeed.
+//! Tests `get` and `logs` on one cluster with direct requests; kubectl runs commands that do not
+//! succeed.
 
 use serde_json::json;
 

@@ -32,7 +32,7 @@ fn fleet(m3: impl Fn() -> Answer + Send + 'static) -> Bed {
     bed
 }
 
-/// The same command by direct requests, and by a kubectl for each cluster.
+/// The same command with direct requests, and with a kubectl for each cluster.
 fn both_ways(bed: &Bed, words: &[&str]) -> [Ran; 2] {
     ["", "0"].map(|native| bed.run_with("KUBECTL_MC_DIRECT", native, words))
 }

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::bed::{Answer, Bed, Ran, status};
 
-/// A caller who may only read: the host refuses every POST to the member, and the member lets them list pods.
+/// A read-only caller: the host refuses every POST to the member, and the member lets them list
+/// pods.
 fn bed() -> Bed {
     Bed::serving(|path| {
         let ok = |body: Value| Answer::from((200, "application/json", body.to_string()));
@@ -117,7 +118,7 @@ fn unknown_verb_and_resource_are_named() {
     assert!(ran.out.contains("host authorization    no") && !ran.out.contains("access grant"), "{ran:?}");
 }
 
-/// A caller whom host and member let do everything but what a path of `refused` names.
+/// A caller to whom host and member allow everything except the paths in `refused`.
 fn bed_of_an_editor(hidden: bool) -> Bed {
     Bed::serving(move |path| {
         let created = |body: Value| Answer::from((201, "application/json", body.to_string()));
@@ -195,7 +196,7 @@ fn explain_takes_the_words_of_kubectl() {
 
 #[test]
 fn exec_without_its_right_names_the_right() {
-    // This caller may only read: the host refuses the upgrade, and the member was not asked.
+    // This caller is read-only: the host refuses the upgrade, and the member was not asked.
     let ran = explain(&["exec", "web", "-n", "shop"]);
     assert!(!ran.out.contains("serves no resource"), "{ran:?}");
     assert!(ran.out.contains("member authorization  ?    the request does not reach the member"), "{ran:?}");
@@ -214,7 +215,7 @@ fn refusal_without_known_groups_is_unknown() {
         "{ran:?}"
     );
     assert!(!ran.out.contains("access grant"), "{ran:?}");
-    // With all groups named, a refusal is one.
+    // If all groups are given, a refusal counts.
     let ran = explain(&["--as=eve", "--as-group=system:authenticated", "get", "pods", "-n", "shop"]);
     assert!(ran.out.contains("host authorization    no   may not get"), "{ran:?}");
     assert!(ran.out.contains("access grant view --user=eve -n shop -C m1"), "{ran:?}");

@@ -1,5 +1,5 @@
-//! Tests the mistakes of a first contact: a cluster in the place of the verb, flags and names that are almost right, and
-//! commands that name no object.
+//! Tests typical mistakes of new users: a cluster in the place of the verb, flags and names that
+//! are almost right, and commands without an object.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Tests one command on several clusters: its output, its errors and its exit code. A fake kubectl gives the
-//! members' answers.
+//! Tests one command on several clusters: its output, its errors and its exit code. A fake kubectl
+//! returns the members' answers.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

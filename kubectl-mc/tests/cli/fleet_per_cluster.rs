@@ -1,4 +1,5 @@
-//! Tests arguments that differ from cluster to cluster, and commands that are refused because they cannot.
+//! Tests arguments that differ between clusters, and commands that are refused because theirs
+//! cannot differ.
 
 use std::io::{Read, Write};
 

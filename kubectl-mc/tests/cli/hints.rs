@@ -1,4 +1,5 @@
-//! Tests that the hint of an error fits what was seen: it names the right person, the command that ran and the file.
+//! Tests that the hint of an error fits the situation: it names the right person, the command that
+//! ran and the file.
 
 use std::fs;
 

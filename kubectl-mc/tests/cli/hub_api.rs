@@ -22,7 +22,7 @@ fn api_service(namespace: &str, annotations: &str) -> String {
     )
 }
 
-/// A host with these two APIServices, if they are there.
+/// A host with these two APIServices, if given.
 fn host(own: Option<String>, karmada: Option<String>) -> Bed {
     Bed::serving(move |path| {
         let found = if path.contains("v1alpha1.proxy.kubectl-mc.dev") { &own } else { &karmada };

@@ -10,7 +10,7 @@ use crate::hubs::paths;
 
 const LIST: &str = "/pre/apis/multicluster.x-k8s.io/v1alpha1/clusterprofiles";
 
-/// A host with ClusterProfiles of m1 and m2, and of m3 and m4, which lead elsewhere.
+/// A host with ClusterProfiles of m1 and m2, and of m3 and m4, which point elsewhere.
 fn bed() -> Bed {
     let server = Arc::new(OnceLock::<String>::new());
     let of_host = server.clone();

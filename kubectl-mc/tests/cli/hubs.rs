@@ -248,7 +248,7 @@ fn kubectl_gets_the_path_of_each_hub() {
     }
 }
 
-/// kubectl reads from the server for it too.
+/// kubectl also reads from the server for it.
 #[test]
 fn client_side_dry_run_gets_the_path_of_each_hub() {
     for fake in every() {
@@ -323,7 +323,7 @@ fn named_hub_needs_no_discovery() {
     bed.requests();
     assert_eq!(bed.run(&["clusters"]).code, Some(0));
     assert_eq!(paths(&bed), [format!("/pre{}", fake.list)]);
-    // The flag demands the own sidecar, which is missing; no other hub is tried.
+    // The flag requires kubectl-mc's own sidecar, which is missing; no other hub is tried.
     let bed = fake.bed();
     let ran = bed.run(&["--hub=own", "clusters"]);
     assert!(ran.failed().1.contains("sidecar not installed: 404 page not found"), "{ran:?}");
@@ -340,7 +340,7 @@ fn label_selector_needs_a_hub_with_labels() {
         let bed = fake.clone().bed();
         let ran = bed.run(&["--cluster-selector=env=prod", "get", "pods", "--no-headers"]);
         if fake.word == "cluster-gateway" {
-            // Its list ignores a selector: all clusters would be chosen.
+            // Its list ignores a selector, so all clusters would be chosen.
             let (code, err) = ran.failed();
             assert_eq!(code, 2);
             assert!(err.starts_with("error: cluster-gateway of host \"host\""), "{err}");

@@ -13,8 +13,8 @@ const INSTALL: [&str; 3] = ["--context=host", "install", "--image=i"];
 /// The end of a path, and the object there.
 type Found = (&'static str, fn() -> Value);
 
-/// A host with these objects by the ends of their paths. Every other object has the keys of the host's front
-/// proxy and of a token, and not the plugin's label.
+/// A host with these objects by the ends of their paths. Every other object has the keys of the
+/// host's front proxy and of a token, but not the plugin's label.
 fn host(found: &'static [Found]) -> Bed {
     Bed::serving(move |path| {
         let path = path.split('?').next().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Kinds of input on which plugins of kubectl and tools for many clusters differ from kubectl. Each runs by the real
-//! kubectl and by the plugin in every way against one server: both succeed with the same output, or both fail,
-//! and the server sees the same credentials.
+//! Kinds of input for which kubectl plugins and multi-cluster tools often differ from kubectl. Each
+//! runs with the real kubectl and, in every way, with the plugin against one server: both must
+//! succeed with the same output, or both must fail, and the server must see the same credentials.
 
 mod table;
 
@@ -117,7 +117,7 @@ impl Trial {
                 differences.push(format!("a panic: {ours:?}"));
             }
         }
-        // Without the flag the other file is read too.
+        // Without the flag, the other file is also read.
         if self.kind.flags.is_empty() {
             let two = format!("{plugin} --contexts -C '{},good' {get}", self.kind.context);
             for way in [&[][..], &[("KUBECTL_MC_DIRECT", "0")]] {
@@ -138,7 +138,7 @@ impl Trial {
         (!differences.is_empty()).then(|| format!("{}:\n{}", self.kind.name, differences.join("\n")))
     }
 
-    /// Runs words of a shell, and returns the credentials that the server has seen.
+    /// Runs a shell command line, and returns the credentials that the server has seen.
     fn run(&self, words: &str, more: &[(&str, &str)]) -> (Ran, BTreeSet<String>) {
         let mut command = Command::new("bash");
         command.args(["-c", &format!("{words} {}", self.kind.flags)]);
@@ -150,7 +150,7 @@ impl Trial {
         command.env("PATH", format!("{}:/usr/bin:/bin", self.bed.path("bin").display()));
         command.envs(self.kind.environment.iter().copied()).envs(more.iter().copied());
         let ran = command.current_dir(self.bed.path("")).stdin(std::process::Stdio::null()).output().unwrap();
-        // What was discovered is not reused by the next way.
+        // Cached discovery must not be reused by the next way.
         let _ = std::fs::remove_dir_all(self.bed.path("home"));
         self.good.requests();
         let heads = self.bed.requests();

@@ -258,7 +258,7 @@ fn merge_adds_updates_and_prunes() {
       user:
         token: secret
     "#);
-    // The current context is a member now, and the plugin still finds its host.
+    // The current context is now a member, and the plugin still finds its host.
     fs::write(
         bed.path("kubeconfig"),
         bed.read("kubeconfig").replace("current-context: host", "current-context: m1"),

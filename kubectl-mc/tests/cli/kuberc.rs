@@ -25,13 +25,13 @@ fn bed() -> Bed {
 #[test]
 fn alias_of_a_given_kuberc_works_on_one_and_on_several_clusters() {
     let bed = bed();
-    // Similar verbs are no mistakes.
+    // Similar verbs are not mistakes.
     let ran = bed.run(&["-C", "m1", "gett", "--kuberc", "rc"]);
     assert_eq!((ran.out.as_str(), ran.err.as_str()), ("gett --context=mc/m1 --kuberc rc own\n", ""));
     let ran = bed.run(&["-C", "m1,m2", "descr", "pods", "--kuberc=rc"]);
     let line = |name: &str| format!("{name} | descr --context=mc/{name} pods --kuberc=rc own\n");
     assert_eq!(ran.out, line("m1") + &line("m2"), "{ran:?}");
-    // A table is merged, by kubectl without the preferences.
+    // A table is merged; kubectl runs without the preferences.
     let ran = bed.run(&["-C", "m1,m2", "gett", "--kuberc=rc"]);
     assert!(ran.out.starts_with("CLUSTER   get --context=mc/m1 nodes"), "{ran:?}");
     let ran = bed.run(&["-C", "m1,m2", "gett", "--kuberc=missing"]);

@@ -37,7 +37,7 @@ fn every_form_of_a_name_leads_to_its_cluster() {
             assert!(request.starts_with(&target), "{host}{path}: {request}");
         }
     }
-    // The server name of TLS chooses where the host is an address, as a kubeconfig has it.
+    // If the host is an address, as in a kubeconfig, the TLS server name selects the cluster.
     let host = format!("127.0.0.1:{port}");
     let answer = listener.send_by_tls("m2.localhost", &get(&host, "/api/v1/pods", &listener.token));
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");

@@ -72,7 +72,7 @@ impl Scene {
         file.unwrap_or_else(|| "no file".to_owned())
     }
 
-    /// Makes the stored credential an expired one.
+    /// Replaces the stored credential with an expired one.
     fn expire(&self) {
         let file = self.file().unwrap();
         let mut record: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -217,7 +217,7 @@ fn fault_81_other_servers_get_no_credential() {
         assert!(ran.code != Some(0) && ran.out.is_empty(), "{info}: {ran:?}");
         assert!(ran.err.contains(words) && !ran.err.contains("secret-token"), "{info}: {ran:?}");
     }
-    // A kubeconfig that names the other server as that of the login.
+    // A kubeconfig that declares the other server to be that of the login.
     let other = format!("--server={}", evil.url);
     let ran = scene.bed.run_with(
         "KUBERNETES_EXEC_INFO",

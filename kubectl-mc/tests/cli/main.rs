@@ -1,5 +1,5 @@
-//! Runs the plugin as a process in a temporary folder, with a fake kubectl that prints its arguments and a
-//! fake host that gives the answers of each test.
+//! Runs the plugin as a process in a temporary folder, with a fake kubectl that prints its
+//! arguments and a fake host that returns the answers of each test.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,5 @@
-//! Tests `kubectl mc join` for a member with an older Kubernetes than the tests run.
+//! Tests `kubectl mc join` for a member with a Kubernetes version that is older than those in the
+//! tests.
 
 use std::fs;
 

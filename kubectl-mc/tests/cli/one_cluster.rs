@@ -1,5 +1,5 @@
-//! Tests kubectl on one cluster: the arguments and the kubeconfig that it gets, and that input, output and
-//! exit code are kubectl's own.
+//! Tests kubectl on one cluster: the arguments and the kubeconfig that it receives, and that input,
+//! output and exit code are kubectl's own.
 
 use std::io::Write;
 use std::process::Stdio;

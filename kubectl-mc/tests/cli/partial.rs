@@ -1,4 +1,4 @@
-//! Tests that a command that fails in the middle has printed what it has changed until then.
+//! Tests that a command that fails midway has printed its changes up to that point.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ fn failed_install_names_what_it_applied() {
         if path.contains("/deployments/mc-sidecar?") && !path.contains("dryRun=All") {
             return refusal(403, "Forbidden");
         }
-        // As an existing object, the front proxy of the host, or a served kind.
+        // The answer can be an existing object, the host's front proxy, or a served kind.
         let found = json!({
             "data": {
                 "requestheader-client-ca-file": "x", "requestheader-username-headers": "x",

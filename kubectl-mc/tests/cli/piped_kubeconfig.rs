@@ -1,4 +1,4 @@
-//! Tests kubeconfigs that come through a pipe, which can be read once.
+//! Tests kubeconfigs from a pipe, which can be read only once.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ fn bed() -> Bed {
     bed
 }
 
-/// The plugin, where `file` is a pipe; `words` are those of a shell.
+/// The plugin, with a pipe as `file`; `words` is a shell command line.
 fn run(bed: &Bed, words: &str) -> Ran {
     let script = format!(
         "rm -f pipe; mkfifo pipe; cat piped >pipe & {words}; code=$?; kill $! 2>/dev/null; exit $code"
@@ -31,7 +31,7 @@ fn run(bed: &Bed, words: &str) -> Ran {
     command.current_dir(bed.path("")).output().unwrap().into()
 }
 
-/// The copies that are left.
+/// The remaining copies.
 fn left(folder: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let paths = entries.map(|entry| entry.unwrap().path());

@@ -1,4 +1,5 @@
-//! Tests the user's policy for credential plugins in a kuberc, as kubectl 1.35 and later keep it.
+//! Tests the user's policy for credential plugins in a kuberc, as kubectl 1.35 and later enforce
+//! it.
 
 use std::fs;
 use std::path::PathBuf;

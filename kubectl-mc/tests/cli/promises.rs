@@ -1,5 +1,5 @@
 //! Pins the output of one command on several clusters word for word: exit code, standard output and standard
-//! error. A fake host and fake members give the answers.
+//! error. A fake host and fake members return the answers.
 
 use std::fs;
 

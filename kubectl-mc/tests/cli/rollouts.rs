@@ -1,5 +1,5 @@
-//! Batches wait until what they changed has rolled out; one that does not is the last. kubectl is a script here, and a
-//! real one in `tests/e2e/plugin/slow/rollouts.rs`.
+//! Tests that batches wait until their changes have rolled out, and that no batch follows one that
+//! fails. Here kubectl is a script; `tests/e2e/plugin/slow/rollouts.rs` uses the real one.
 
 use std::fs;
 

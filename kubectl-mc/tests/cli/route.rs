@@ -1,4 +1,5 @@
-//! Tests the route to members: by the direct endpoint that the host publishes, or through the host.
+//! Tests the route to members: through the direct endpoint that the host publishes, or through the
+//! host.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use tokio::sync::watch;
 use crate::bed::{Bed, Ran};
 use crate::tls_server::{Authority, TlsServer};
 
-/// A host that publishes what is in `published`, and a bed whose kubeconfig leads to it.
+/// A host that publishes the content of `published`, and a bed whose kubeconfig points to it.
 struct Scene {
     host: TlsServer,
     published: watch::Sender<Option<Value>>,

@@ -109,7 +109,8 @@ fn server_text_in_json_is_unchanged() {
     assert_eq!(document["items"][0]["metadata"]["name"], HOSTILE, "{ran:?}");
 }
 
-/// Asserts that the output has nothing that a terminal interprets, and that the escaped text is in it.
+/// Asserts that the output contains nothing that a terminal interprets, and that it contains the
+/// escaped text.
 fn assert_escaped(what: &str, ran: &Ran) {
     for text in [&ran.out, &ran.err] {
         assert_eq!(acted_on(text, false), None, "{what}: {text:?}");
@@ -158,7 +159,7 @@ fn unready() -> Value {
     json!({"kind": "ClusterList", "items": [member("m1"), member("m2")]})
 }
 
-/// An answer to a review, which also serves as every other object.
+/// An answer to a review, which is also used as every other object.
 fn review() -> Value {
     json!({"status": {"allowed": false, "reason": HOSTILE, "userInfo": {"username": HOSTILE},
         "conditions": [{"type": "Ready", "status": "False", "reason": HOSTILE, "message": HOSTILE}]}})

@@ -59,7 +59,7 @@ impl Running {
         assert_eq!(self.child.wait().unwrap().code(), Some(130));
     }
 
-    /// Kills the plugin, whatever it does, by dropping it.
+    /// Kills the plugin in any state, by dropping it.
     pub(crate) fn end(self) {}
 }
 
@@ -106,8 +106,8 @@ fn followed_logs_show_an_error_at_once() {
 
 #[test]
 fn deleted_pod_ends_followed_log_without_error() {
-    // Either the log breaks off and the pod is gone afterwards, or the log ends and the pod is marked as
-    // deleted.
+    // Either the log is interrupted and the pod is gone afterwards, or the log ends and the pod is
+    // marked as deleted.
     for broken in [true, false] {
         let gone = [AtomicBool::new(false), AtomicBool::new(false)];
         let bed = Bed::streaming(move |path, stream: &mut Stream| match path {
@@ -128,13 +128,13 @@ fn deleted_pod_ends_followed_log_without_error() {
         let mut lines: Vec<_> = ran.out.lines().collect();
         lines.sort_unstable();
         assert_eq!((ran.code, lines), (Some(0), vec!["m1 | here", "m2 | here"]), "{ran:?}");
-        // A log that breaks off is requested again; one that ends is not.
+        // A log that is interrupted is requested again; one that ends is not.
         let lost = ran.err.lines().filter(|line| line.contains("trying again")).count();
         assert_eq!((lost, ran.err.lines().count()), if broken { (2, 2) } else { (0, 0) }, "{ran:?}");
     }
 }
 
-/// The element for the cluster of a path.
+/// The element for the cluster in a path.
 fn of_cluster<'a, T>(each: &'a [T; 2], path: &str) -> &'a T {
     &each[usize::from(path.contains("/m2/"))]
 }

@@ -154,7 +154,7 @@ fn new_pods_and_restarts_are_followed_without_repeated_lines() {
         Some("web-1") => {
             stream.begin();
             match asked.fetch_add(1, Ordering::SeqCst) {
-                // The log breaks off, and the next request returns the rest.
+                // The log is interrupted, and the next request returns the rest.
                 0 => stream.piece("2026-01-01T00:00:01Z one\n2026-01-01T00:00:02Z two\n2026-01-01T00"),
                 1 => {
                     assert!(path.contains("sinceTime=2026%2D01%2D01T00%3A00%3A02Z"), "{path}");
@@ -304,7 +304,7 @@ fn log_above_the_limit_waits_for_one_that_ends() {
             stream.piece(&format!("2026-01-01T00:00:01Z {name}\n"));
             match name {
                 "b" => stream.hold(),
-                // After its end the next log can be followed.
+                // After it ends, the next log can be followed.
                 _ => drop(ends.wait()),
             }
             stream.end();

@@ -20,7 +20,7 @@ const LIST: &str = r#"{"kind": "ClusterList", "apiVersion": "proxy.kubectl-mc.de
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A host with three clusters, and kubectl runs `script`.
+/// A host with three clusters, and a kubectl that runs `script`.
 fn fleet(script: &str) -> Bed {
     let bed = Bed::serving(|path| {
         let body = if path.contains("/clusters/") { "{}" } else { LIST };
@@ -306,7 +306,7 @@ fn signal_clears_the_step_of_an_installation() {
 fn direct_requests_show_progress() {
     let (go, gone) = channel::<()>();
     let bed = Bed::serving(move |path| {
-        // The host answers nothing until the test drops the sender, and then every request.
+        // The host does not answer until the test drops the sender, and then answers every request.
         let _ = gone.recv();
         let row = if path.contains("/eu-1/") { "a" } else { "b" };
         let table = format!(

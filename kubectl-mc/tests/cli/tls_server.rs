@@ -1,4 +1,4 @@
-//! An HTTPS server that answers each request by a function of its path, and records the requests.
+//! An HTTPS server that answers each request with a function of its path, and records the requests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

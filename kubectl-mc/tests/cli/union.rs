@@ -1,5 +1,5 @@
-//! Tests `--sort-by` and templates on several clusters by the real kubectl, which sees the objects of all of them
-//! as one list, and `-o ndjson`.
+//! Tests `--sort-by` and templates on several clusters with the real kubectl, which sees the
+//! objects of all clusters as one list. Also tests `-o ndjson`.
 
 use serde_json::{Value, json};
 
@@ -193,7 +193,7 @@ fn warning_appears_once_for_each_cluster() {
     let bed = Bed::serving(move |path| match path.ends_with("/api") || path.ends_with("/apis") {
         true => Answer::from((200, "application/json", discovery(path).to_string())).of("member"),
         false if path.contains("continue") || !path.contains("/pods") => answer(path),
-        // Two requests to each cluster, of which each has the warning.
+        // Two requests to each cluster, each of which has the warning.
         false => answer(path).with("Warning", "299 - \"old\""),
     });
     let short = "Warning: short name \"po\" could also match lower priority resource podracers.x.example\n";
@@ -207,7 +207,7 @@ fn warning_appears_once_for_each_cluster() {
         }
     }
     assert_eq!(warnings.len(), 4, "{ran:?}");
-    // One cluster has no name before it, as with kubectl.
+    // For one cluster there is no prefix, as in kubectl.
     let ran = bed.run(&["-C", "m1", "get", "po", "-o", "name"]);
     assert!(ran.err.contains(short) && !ran.err.contains("m1 | "), "{ran:?}");
 }
@@ -228,7 +228,7 @@ fn ndjson_is_one_object_a_line_with_its_cluster() {
         "m3 | error: member unreachable: connection refused\n1 of 3 clusters failed: 1 unreachable (m3)\n";
     let all = lines("m1", M1) + &lines("m2", M2);
     assert_eq!(get(&bed, "m1,m2,m3", &["-o", "ndjson"]), Ran::new(4, &all, error));
-    // Also on one cluster, and where kubectl should run every command.
+    // This also works on one cluster, and if kubectl should run every command.
     assert_eq!(get(&bed, "m1", &["-o", "ndjson"]), Ran::new(0, &lines("m1", M1), ""));
     let by_kubectl = bed.run_with("KUBECTL_MC_DIRECT", "0", &["-C", "m2", "get", "pods", "-ondjson"]);
     assert_eq!(by_kubectl, Ran::new(0, &lines("m2", M2), ""));

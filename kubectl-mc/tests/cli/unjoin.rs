@@ -1,4 +1,5 @@
-//! Tests `kubectl mc unjoin` without the member's context: the registration on the host decides what is said.
+//! Tests `kubectl mc unjoin` without the member's context: the registration on the host determines
+//! the message.
 
 use serde_json::{Value, json};
 

@@ -15,7 +15,7 @@ fn help_before_the_verb_is_the_plugins() {
     for page in [&help, &bed.run(&["join", "--help"]), &bed.run(&["help", "install"])] {
         assert!(page.out.lines().all(|line| line.chars().count() <= 80), "{}", page.out);
     }
-    // Without a word, an overview fits the screen.
+    // Without arguments, an overview is printed that fits the screen.
     let overview = bed.run(&[]);
     assert_eq!((overview.code, overview.err.as_str()), (Some(0), ""));
     let lines: Vec<_> = overview.out.lines().collect();

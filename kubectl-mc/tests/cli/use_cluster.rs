@@ -1,4 +1,4 @@
-//! Tests `kubectl mc use`, which chooses a cluster for the later commands of one kubeconfig context.
+//! Tests `kubectl mc use`, which sets a cluster for later commands with one kubeconfig context.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ fn bed() -> Bed {
     Bed::answering((200, "application/json", LIST.to_owned()))
 }
 
-/// The cluster that the overlay of kubectl leads to.
+/// The cluster to which kubectl's overlay points.
 fn cluster(bed: &Bed, words: &[&str]) -> String {
     let ran = bed.run(words);
     let overlay = fs::read_to_string(ran.kubeconfig().0).unwrap();

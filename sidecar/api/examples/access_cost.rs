@@ -15,7 +15,7 @@ use serde_json::json;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "| | all | each |\n|---|---|---|")?;
-    // Each member has a role and a binding of its own, with ten users.
+    // Each member has its own role and binding, with ten users.
     let roles: Vec<_> =
         (0..MEMBERS).map(|n| role(&format!("r{n}"), &[format!("m{n}")])).collect::<Result<_, _>>()?;
     let bindings: Vec<_> =

@@ -1,5 +1,6 @@
-//! The headers that pass between a client of the Kubernetes API and a cluster, as the sidecar and the local listener of
-//! the plugin allow them. Any other header is dropped. Names are in lower case, as HTTP/2 has them.
+//! The headers that the sidecar and the plugin's local listener forward between a client of the
+//! Kubernetes API and a cluster. Any other header is dropped. Names are in lower case, as in
+//! HTTP/2.
 
 /// Whether the Kubernetes API and its clients use the header in requests.
 pub fn is_of_requests(name: &str) -> bool {

@@ -3,7 +3,7 @@
 //! ([`View`]) differ between hubs.
 //!
 //! Names and ids in a hub's list come from the hub. A value that is not one plain path segment (RFC 3986,
-//! 3.3) is refused, so an object of a hub cannot lead a request out of the hub's proxy.
+//! 3.3) is refused, so an object of a hub cannot direct a request out of the hub's proxy.
 
 mod kind;
 mod profile;

@@ -1,5 +1,5 @@
-//! The proxy that the environment names for a server, by the rules of Go (`golang.org/x/net/http/httpproxy`), which
-//! kubectl and other programs of Kubernetes keep.
+//! The proxy that the environment sets for a server, by the rules of Go
+//! (`golang.org/x/net/http/httpproxy`), which kubectl and other Kubernetes programs follow.
 
 use std::net::IpAddr;
 

@@ -9,7 +9,7 @@ use std::fmt;
 /// proxy in front of the host.
 pub const HEADER: &str = "x-kubectl-mc-hop";
 
-/// The step of a request that a response comes from.
+/// The step of a request from which a response comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hop {
     /// The host does not answer. Only the plugin sees this.

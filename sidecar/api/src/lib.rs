@@ -7,14 +7,14 @@
 //! - [`dialect`]: the paths and the lists of other projects' hubs
 //! - [`direct`]: the sidecar's own address for clients, and the ConfigMap that publishes it
 //! - [`enrollment`]: the deadline until which a member's agent may enroll
-//! - [`environment_proxy`]: the proxy that the environment names for a server
+//! - [`environment_proxy`]: the proxy that the environment sets for a server
 //! - [`go_duration`]: durations of flags and queries
 //! - [`hop`]: the steps of a request, and the header that names the one that responded
 //! - [`manifests`]: the objects of an installation
 //! - [`name`]: validated cluster names
 //! - [`member_cluster`]: the `MemberCluster` custom resource
 //! - [`names`]: the names of objects, labels and accounts
-//! - [`origin`]: the inventories that members are registered in
+//! - [`origin`]: the inventories in which members are registered
 //! - [`ownership`]: the decision whether a request of a Karmada agent is about its own cluster
 //! - [`path`]: the paths of members below the host's API
 //! - [`registration`]: the record of a `MemberCluster` on its Secret

@@ -52,8 +52,8 @@ const DEPLOYMENT: &str = include_str!("../../deploy/deployment.yaml");
 const REGISTRATION: &str = include_str!("../../deploy/apiservice.yaml");
 
 impl Parameters {
-    /// All objects on a host that runs the sidecar itself, in the order to apply them. The APIServices come
-    /// last, kubectl-mc's own group after a hub's.
+    /// All objects on a host that runs the sidecar itself, in the order in which they are applied.
+    /// The APIServices come last, kubectl-mc's own group after a hub's.
     pub fn host(&self) -> Result<Vec<Value>, Error> {
         let mut objects = self.registry()?;
         objects.extend(self.pod_monitor()?);

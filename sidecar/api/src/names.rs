@@ -25,7 +25,7 @@ pub const API_SERVICE: &str = "v1alpha1.proxy.kubectl-mc.dev";
 /// The ValidatingAdmissionPolicy that refuses to delete the registry while there are members, and its binding.
 pub const DELETION_POLICY: &str = "kubectl-mc-deletion";
 
-/// The namespace of the agents' accounts on the host. An account is named as its cluster.
+/// The namespace of the agents' accounts on the host. An account has the name of its cluster.
 pub const AGENTS: &str = "kubectl-mc-agents";
 /// The ClusterRole that lets the accounts of [`AGENTS`] attach to clusters, and its binding.
 pub const AGENT_ROLE: &str = "kubectl-mc-agent";
@@ -36,7 +36,8 @@ pub const AGENT: &str = "mc-agent";
 
 /// The agent's rights on a member until it has enrolled: a Role, a ClusterRole and their bindings.
 pub const ENROLLMENT: &str = "mc-agent-enrollment";
-/// The Role on an enrolled member that names the audiences of the tokens which the manager may request.
+/// The Role on an enrolled member that names the audiences of the tokens that the manager may
+/// request.
 pub const AUDIENCES: &str = "kubectl-mc-audiences";
 
 /// The API group of the registry.
@@ -63,7 +64,7 @@ pub const ON_DEMAND: &str = "fleet.kubectl-mc.dev/learnt";
 pub const INVENTORY: &str = "fleet.kubectl-mc.dev/inventory";
 /// Label of the RBAC of a Karmada agent on the host: the name of its cluster.
 pub const KARMADA_AGENT: &str = "fleet.kubectl-mc.dev/karmada-agent";
-/// Label of the RBAC of a Karmada agent that the leader keeps: the namespace of the sidecar.
+/// Label of the RBAC of a Karmada agent that the leader maintains: the namespace of the sidecar.
 pub const KEPT_BY: &str = "fleet.kubectl-mc.dev/kept-by";
 /// Annotation of a Karmada Cluster: with the value [`NO_AGENT_RBAC`] its agent gets no RBAC from the leader.
 pub const AGENT_RBAC: &str = "fleet.kubectl-mc.dev/agent-rbac";
@@ -95,12 +96,12 @@ pub const ENROLLMENT_UNTIL: &str = "fleet.kubectl-mc.dev/enrollment-until";
 /// The Service of the sidecar's webhooks for the agents of Karmada, and its NetworkPolicy.
 pub const WEBHOOK_SERVICE: &str = "mc-sidecar-authorization";
 
-/// The DNS name of the Service of the webhooks, which the serving certificate is for, too.
+/// The DNS name of the Service of the webhooks, which the serving certificate also covers.
 pub fn webhook_service(namespace: &str) -> String {
     format!("{WEBHOOK_SERVICE}.{namespace}.svc")
 }
 
-/// The DNS name of the sidecar's Service, which its serving certificate is for.
+/// The DNS name of the sidecar's Service, which its serving certificate covers.
 pub fn service(namespace: &str) -> String {
     format!("{SIDECAR}.{namespace}.svc")
 }

@@ -1,8 +1,9 @@
 //! Decides whether a request of a Karmada agent touches only objects of its own cluster. The decision is a
 //! pure function of the caller and the request. It does no lookups, so it never depends on stale data.
 //!
-//! It denies or has no opinion, and never allows: RBAC grants. A request that matches no row of the table is
-//! denied. The attributes are those of a SubjectAccessReview (authorization.k8s.io/v1).
+//! It denies or has no opinion, and never allows: granting is left to RBAC. A request that matches
+//! no row of the table is denied. The attributes are those of a SubjectAccessReview
+//! (authorization.k8s.io/v1).
 //!
 //! - [`subject`]: the user names of agents, as `karmadactl register` writes them into certificates
 //! - [`table`]: the requests that an agent needs, by kind, verb, place and name

@@ -1,6 +1,6 @@
-//! The record of a MemberCluster on its Secret `<name>.member` (annotation [`REGISTRATION`]): its labels, its
-//! annotations of our group and its spec, as JSON. The leader writes the record, and `join --restore` makes
-//! the MemberCluster of it again after the host has lost the registry.
+//! The record of a MemberCluster on its Secret `<name>.member` (annotation [`REGISTRATION`]): its
+//! labels, its annotations in our group and its spec, as JSON. The leader writes the record, and
+//! `join --restore` recreates the MemberCluster from it after the host has lost the registry.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,17 @@ use serde_json::{Value, json};
 use crate::names::{FLEET_GROUP, FLEET_GROUP_VERSION, REGISTRATION};
 use crate::{ClusterName, MemberCluster, Origin};
 
-/// What a MemberCluster consists of, besides its name and status.
+/// The content of a MemberCluster, without its name and status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Registration {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// The annotations of [`FLEET_GROUP`]. Those of other programs are theirs to restore.
+    /// The annotations in [`FLEET_GROUP`]. Other programs must restore theirs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// As JSON, so that a field that this version does not know reaches the host, which decides on it.
+    /// As JSON, so that fields that this version does not know reach the host, which decides about
+    /// them.
     #[serde(default)]
     pub spec: Value,
 }
@@ -55,7 +56,8 @@ impl Registration {
         Some(parsed.and_then(Self::checked))
     }
 
-    /// A writer of the Secret may write its annotations, so only what a leader writes is accepted.
+    /// Whoever can write the Secret can write its annotations, so only content that a leader writes
+    /// is accepted.
     fn checked(self) -> Result<Self, Invalid> {
         if let Some(key) = self.annotations.keys().find(|key| !is_ours(key)) {
             return Err(Invalid(format!("annotation {key:?} is not of {FLEET_GROUP}")));
@@ -97,13 +99,13 @@ fn is_ours(key: &str) -> bool {
 )]
 pub struct TooLarge(usize);
 
-/// Why a record is not one of a leader.
+/// Why a record was not written by a leader.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid record of the registration: {0}")]
 pub struct Invalid(String);
 
-/// All annotations of an object together have 256 KiB
-/// (apimachinery `pkg/api/validation/objectmeta.go` `TotalAnnotationSizeLimitB`). Half is left to others.
+/// All annotations of an object together may have 256 KiB (apimachinery
+/// `pkg/api/validation/objectmeta.go` `TotalAnnotationSizeLimitB`). Half is left for others.
 const LONGEST: usize = 128 * 1024;
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use std::time::Duration;
 pub const DEFAULT: Duration = Duration::from_secs(30 * DAY);
 /// Kubernetes grants no shorter lifetime.
 pub const SHORTEST: Duration = Duration::from_secs(600);
-/// Part of a token's life after which the leader renews it.
+/// Part of a token's lifetime after which the leader renews it.
 pub const RENEWAL_FRACTION: f64 = 0.33;
-/// The longest outage to expect of a host that is switched off from Friday evening to Monday morning.
+/// The longest expected outage: a host that is switched off from Friday evening to Monday morning.
 pub const WEEKEND: Duration = Duration::from_secs(3 * DAY);
 
 /// The lifetime of the manager's token, which renews both tokens. It outlives the impersonator's token, so a
@@ -23,19 +23,19 @@ pub fn of_impersonator(manager: Duration) -> Duration {
     manager.div_f64(1.5)
 }
 
-/// The longest outage of the host after which a manager's token of this life can still renew, when the outage
-/// begins just before a renewal.
+/// The longest outage of the host after which a manager's token with this lifetime can still be
+/// used for renewal, if the outage begins just before a renewal.
 pub fn survived_outage(manager: Duration) -> Duration {
     manager.mul_f64(1.0 - RENEWAL_FRACTION)
 }
 
 /// The lifetime that is requested for an agent's token. A host may grant less.
 pub const AGENT_DEFAULT: Duration = Duration::from_secs(30 * DAY);
-/// Part of the life of an agent's token after which the host renews it.
+/// Part of an agent's token's lifetime after which the host renews it.
 pub const AGENT_RENEWAL_FRACTION: f64 = 2.0 / 3.0;
 
-/// The longest time that an agent with a token of this lifetime may be disconnected, when it disconnects just
-/// before a renewal.
+/// The longest time that an agent with a token of this lifetime may be disconnected, if it
+/// disconnects just before a renewal.
 pub fn survived_absence(agent: Duration) -> Duration {
     agent.mul_f64(1.0 - AGENT_RENEWAL_FRACTION)
 }

@@ -79,14 +79,14 @@ fn kind(field: &Value) -> String {
     shown
 }
 
-/// What the API server checks beyond the type.
+/// The rules that the API server checks in addition to the type.
 fn rules(before: &str, schema: &Value) -> Option<String> {
     let rules = schema["x-kubernetes-validations"].as_array()?;
     let messages: Vec<_> = rules.iter().map(|rule| text(rule, "message")).collect();
     Some(format!("{before}Checked: {}", sentence(&messages.join("; "))))
 }
 
-/// One line that ends with a full stop, and that a table can hold.
+/// One line that ends with a full stop and fits into a table cell.
 fn sentence(words: &str) -> String {
     let line =
         words.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|").replace('<', "&lt;");

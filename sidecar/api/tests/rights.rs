@@ -59,8 +59,8 @@ fn compare(manifests: &[&str], kept: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A line `subject | namespace | verbs | resources | names` for each rule and each subject of its bindings. A
-/// role without a binding is for people to bind, and is listed by its name.
+/// A line `subject | namespace | verbs | resources | names` for each rule and each subject of its
+/// bindings. Roles without a binding are meant to be bound by people, and are listed by name.
 fn rights(objects: &[Value]) -> BTreeSet<String> {
     let of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut lines = BTreeSet::new();
@@ -191,7 +191,7 @@ fn member_lists_no_bindable_roles_as_shipped() -> Result<(), Box<dyn Error>> {
         }
     }
     assert!(validations.contains(&format!("variables.isAccess && key == '{}'", names::ACCESS)));
-    // The policy checks the subjects of a binding as it checks the names of a rule.
+    // The policy checks the subjects of a binding in the same way as the names of a rule.
     for (variable_name, kind) in
         [("userNames", "User"), ("groupNames", "Group"), ("accountNamespaces", "ServiceAccount")]
     {

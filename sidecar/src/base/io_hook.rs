@@ -22,7 +22,8 @@ pub(crate) trait IoHook: Unpin {
         read.map(|()| self.arrived(&buf.filled()[before..]))
     }
 
-    /// Whether nothing may be read now. The owner of the hook polls again when that ends.
+    /// Whether reads are currently not allowed. The owner of the hook polls again when this
+    /// changes.
     fn delays_reads(&self) -> bool {
         false
     }
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
     use crate::base::last_words::closed_peer::closed_peer;
 
-    /// Counts what was written, and hides failures.
+    /// Counts the written bytes, and hides failures.
     #[derive(Default)]
     struct Forgiving(usize);
 

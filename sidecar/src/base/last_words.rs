@@ -21,9 +21,9 @@ use crate::base::io_hook::{Hooked, IoHook};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Broken {
     has_broken: CancellationToken,
-    /// Set when a broken side is read: the other side may be slow to accept its last bytes.
+    /// Notes that a broken side was read: the other side may be slow to accept its last bytes.
     goes_on: Arc<AtomicBool>,
-    /// Set when reading a side failed. Writing can also fail at a normal end.
+    /// Set when reading from a side has failed. Writing can also fail at a normal end.
     is_cut_off: Arc<AtomicBool>,
 }
 
@@ -97,7 +97,7 @@ mod tests {
     use super::closed_peer::closed_peer;
     use super::*;
 
-    /// Starts a copy from a closed peer, which has said `said`, to a stream that the test holds.
+    /// Starts a copy from a closed peer, which has sent `said`, to a stream that the test holds.
     fn copy_from(said: &'static [u8]) -> (DuplexStream, JoinHandle<()>) {
         let (ours, mut near) = duplex(64);
         let task = tokio::spawn(async move {
@@ -111,7 +111,7 @@ mod tests {
         (ours, task)
     }
 
-    /// A copy from a closed peer to a reader, which has written more than the peer read.
+    /// A copy from a closed peer to a reader that has written more than the peer read.
     async fn copy() -> (DuplexStream, JoinHandle<()>) {
         let (mut reader, task) = copy_from(SAID);
         reader.write_all(b"more").await.unwrap();

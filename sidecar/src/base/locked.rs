@@ -1,5 +1,5 @@
-//! State that many tasks change for a few steps at a time. Other shared state is a snapshot (`ArcSwap`), or a
-//! watch channel with one writer.
+//! State that many tasks lock and change briefly. Other shared state is a snapshot (`ArcSwap`), or
+//! a watch channel with one writer.
 
 use std::sync::PoisonError;
 
@@ -13,7 +13,8 @@ impl<T> Locked<T> {
         Self(value.into())
     }
 
-    /// Reads or changes the value, which stays usable if another thread panicked with the lock.
+    /// Reads or changes the value. It stays usable if another thread panicked while holding the
+    /// lock.
     pub(crate) fn with<R>(&self, on: impl FnOnce(&mut T) -> R) -> R {
         on(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

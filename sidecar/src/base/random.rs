@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// 64 random bits: a counter, hashed with keys that are random in each process.
+/// 64 random bits: a counter, hashed with random keys of this process.
 pub(crate) fn bits() -> u64 {
     static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     static COUNTED: AtomicU64 = AtomicU64::new(0);

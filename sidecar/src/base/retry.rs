@@ -97,8 +97,8 @@ mod tests {
     use super::*;
     use crate::host::fake::host;
 
-    /// A host that fails this many times and then answers: whether the answer arrived, after how many
-    /// requests, and how long it took.
+    /// Sends a review to a host that fails this many times and then answers. Returns whether the
+    /// answer arrived, after how many requests, and how long it took.
     async fn asked(failures: usize, failure: (u16, Value)) -> (bool, usize, Duration) {
         let count = AtomicUsize::new(0);
         let (client, asked) = host(move |_| match count.fetch_add(1, Ordering::SeqCst) {

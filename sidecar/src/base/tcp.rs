@@ -37,7 +37,8 @@ pub(crate) fn prepare_timed(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the peer of a connection read nothing for as long as it wants, and still detects a dead one.
+/// Lets the peer of a connection pause reading for as long as it wants, but still detects a dead
+/// peer.
 pub(crate) fn let_pause(socket: &Socket) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(None)?;
@@ -104,7 +105,7 @@ pub(crate) fn assert_prepared(stream: &TcpStream) {
     assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEPALIVE_INTERVAL);
 }
 
-/// Asserts that the peer of a connection may read nothing for as long as it wants.
+/// Asserts that the peer of a connection may pause reading for as long as it wants.
 #[cfg(test)]
 pub(crate) fn assert_untimed(stream: &TcpStream) {
     assert_prepared(stream);

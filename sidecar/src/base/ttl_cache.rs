@@ -32,7 +32,7 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
     /// A cache of up to `capacity` answers, each kept for `time`.
     pub(crate) fn new(capacity: usize, time: Duration) -> Self {
         let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
-        // Created without a bound first, so that it does not allocate its full capacity at once.
+        // Created without a bound at first, so that it does not allocate its full capacity at once.
         let mut answers = LruCache::unbounded_with_hasher(RandomState::new());
         answers.resize(capacity);
         Self { answers: Locked::new(answers), time }

@@ -64,7 +64,8 @@ impl Workers {
             started.threads.push(thread.spawn(move || {
                 CURRENT.set(number);
                 runtime.block_on(stop.cancelled());
-                // A lookup of a name may block one of its threads for long, and cannot be interrupted.
+                // A DNS lookup may block one of these threads for a long time, and cannot be
+                // interrupted.
                 runtime.shutdown_background();
             })?);
         }

@@ -77,7 +77,7 @@ impl Places {
         Some(Place { places: self.clone(), address, held: Locked::new(held) })
     }
 
-    /// Usage by all connections, by the front proxy's, and by unknown peers'.
+    /// Usage by all connections, by the front proxy's connections, and by those of unknown peers.
     pub fn usage(&self) -> [Usage; 3] {
         let [mut connections, front_proxy, strangers] =
             [&self.connections, &self.front_proxy, &self.strangers].map(Bound::usage);
@@ -139,8 +139,8 @@ const MAX_CONNECTIONS: usize = 16_384 - FRONT_PROXYS - PROVING;
 /// For the tunnels of a host's users, and a few other connections.
 const FRONT_PROXYS: usize = 2_560;
 const PROVING: usize = 64;
-/// One address may have a quarter of these. After its handshake each takes about 20 KiB, and the bytes that
-/// it may send before it is known (64 KiB).
+/// One address may have a quarter of these. After its handshake, each takes about 20 KiB plus the
+/// bytes that it may send before it is known (64 KiB).
 const STRANGERS: usize = 2_048;
 /// Requests of unknown peers in total: each takes up to 40 KiB with its head.
 const REQUESTS: usize = 2_048;

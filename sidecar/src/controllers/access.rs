@@ -2,7 +2,7 @@
 //! subjects that may use the member's proxy on the host (`kubectl_mc_api::access`).
 //!
 //! - [`host`]: watches the host's ClusterRoles and ClusterRoleBindings; a change names the affected members
-//! - [`observed_users`]: users without a binding of their own, as long as the host authorizes them
+//! - [`observed_users`]: users whom no binding names, as long as the host authorizes them
 //! - [`reviews`]: the host's answers about these users
 //! - [`member`]: reads and writes a member's roles and bindings as its manager
 //! - [`sync`]: one sync of one member
@@ -167,7 +167,7 @@ impl Access {
         }
     }
 
-    /// A user was recorded. The host's answers about the others stay.
+    /// A user was recorded. The host's answers about the others are kept.
     fn due(&mut self, cluster: &ClusterName, at: Instant) {
         if let Some(member) = self.members.get_mut(cluster) {
             member.turn.hurry(at);

@@ -1,13 +1,16 @@
-//! Keeps the RBAC of Karmada's agents on the host (`--karmada-agent-rbac`): for each Cluster in pull mode the roles and
-//! bindings that `kubectl mc authz apply` writes, and none for a Cluster that is gone.
+//! Maintains the RBAC of Karmada's agents on the host (`--karmada-agent-rbac`): for each Cluster in
+//! pull mode, the roles and bindings that `kubectl mc authz apply` writes, and none for a deleted
+//! Cluster.
 //!
-//! - [`state`]: the Clusters and the kept objects as the host has them, and the writes of one cluster's sync
+//! - [`state`]: the Clusters and the maintained objects on the host, and the writes of one
+//!   cluster's sync
 //! - [`host`]: the watches and the writes
 //!
-//! The names are those of `karmadactl register`, so writing them narrows the rights of a registration. Deleted are only
-//! objects with the label of this sidecar and the name of an agent. The sidecar writes rights that it does not have
-//! itself: `kubectl mc authz apply --kept-by-sidecar` grants this, and an admission policy restricts the account to
-//! these objects.
+//! The names are those of `karmadactl register`, so writing them narrows the rights of a
+//! registration. Only objects with the label of this sidecar and the name of an agent are deleted.
+//! The sidecar writes rights that it does not have itself:
+//! `kubectl mc authz apply --kept-by-sidecar` grants this, and an admission policy restricts the
+//! account to these objects.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -28,7 +31,7 @@ mod state;
 use host::Failure;
 use state::Agents;
 
-/// Keeps the RBAC until this replica leads no more.
+/// Maintains the RBAC until this replica loses leadership.
 pub(super) async fn run(context: Context) {
     let Some(layout) = context.settings.agent_rbac.clone() else {
         return std::future::pending().await;
@@ -58,7 +61,7 @@ pub(super) async fn run(context: Context) {
                         turns.remove(&cluster);
                     }
                 }
-                // A controller that ended is begun again, with all of this.
+                // A controller that ends is restarted with a new state.
                 Err(error) => return warn!(error = %error, "a sync of an agent's RBAC failed"),
             },
             () = sleep_until(next.unwrap_or_else(|| Instant::now() + LONG)) => {}
@@ -66,7 +69,7 @@ pub(super) async fn run(context: Context) {
         for cluster in agents.changed() {
             turns.entry(cluster).or_insert_with(Turn::now).restart();
         }
-        // Before all was read, Clusters and objects seem to be missing.
+        // Until everything is read, Clusters and objects seem to be missing.
         if !agents.is_read() {
             continue;
         }
@@ -86,14 +89,14 @@ pub(super) async fn run(context: Context) {
     }
 }
 
-/// A sync of one cluster that is over: the number of writes, or why the agent's RBAC is not as it should be.
+/// A finished sync of one cluster: the number of writes, or why the agent's RBAC is not correct.
 struct Done {
     cluster: String,
     work: Working,
     result: Result<usize, Failure>,
 }
 
-/// The last failure of each cluster: the log names it once.
+/// The last failure of each cluster, so that it is logged only once.
 #[derive(Default)]
 struct Failures(BTreeMap<String, String>);
 
@@ -119,9 +122,9 @@ impl Failures {
     }
 }
 
-/// A host with 1,000 Clusters is followed in some seconds.
+/// With 1,000 Clusters, this takes some seconds.
 const MAX_UNDER_WAY: usize = 8;
-/// The interval of syncs without a change, which the watches report.
+/// The interval of syncs without a change; the watches report changes.
 const LONG: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ struct Controller {
     accesses: BTreeMap<String, Arc<ClusterAccess>>,
     /// The names of `accesses`. Nothing is removed before these and all members are read.
     listing: Listing<String>,
-    /// The ClusterAccesses that were changed by a user. Their members are synced, whatever the change was.
+    /// The ClusterAccesses that were changed by a user. Their members are synced after any change.
     written: HashSet<String>,
     is_fleet_known: bool,
     /// Whether something changed since `wanted` was computed.

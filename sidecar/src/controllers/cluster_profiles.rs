@@ -1,6 +1,6 @@
 //! Writes a ClusterProfile for each member (SIG Multicluster's Cluster Inventory API, KEP-4322), so that
-//! other controllers find the members and reach them through the host. A profile holds no credential: a
-//! consumer uses its own credential for the host.
+//! other controllers find the members and reach them through the host. A profile contains no
+//! credential: a consumer uses its own credential for the host.
 //!
 //! Profiles are in the sidecar's namespace and are owned by their MemberCluster, with which the host deletes
 //! them. Profiles of other cluster managers are not changed. Without the CRD nothing is written.
@@ -88,7 +88,7 @@ impl Profiles {
             return Ok(());
         }
         let Some(found) = self.found().await? else { return Ok(()) };
-        // One profile that the host refuses does not hold up the others.
+        // A profile that the host refuses does not block the others.
         let mut failed = None;
         for (name, profile) in &wanted {
             match found.get(name) {

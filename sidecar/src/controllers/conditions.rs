@@ -1,12 +1,13 @@
-//! Writes the status of each MemberCluster; no other code does. Controllers report findings, and a status is
-//! written when it differs from the current one. A new time alone is not written, except `lastSeen` every
-//! [`kubectl_mc_api::SEEN_INTERVAL`]. A changed condition also creates an Event.
+//! Writes the status of each MemberCluster; no other code does this. Controllers report findings,
+//! and a status is written when it differs from the current one. If only a time has changed,
+//! nothing is written, except `lastSeen` every [`kubectl_mc_api::SEEN_INTERVAL`]. A changed
+//! condition also creates an Event.
 //!
 //! Findings within a short time are combined in one write. The first status of a member waits until all
 //! controllers have reported, so hundreds of new members need only one write each.
 //!
-//! `Ready` is derived from the other conditions ([`status`]). Members of another sidecar on this host, which
-//! has their Secrets in its own namespace, are not written.
+//! `Ready` is derived from the other conditions ([`status`]). The status of members whose Secrets
+//! are in the namespace of another sidecar on this host is not written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -82,7 +83,7 @@ impl Conditions {
     }
 }
 
-/// The findings that the first status of a member waits for.
+/// The findings for which the first status of a member waits.
 #[derive(Clone, Debug)]
 pub struct Awaited {
     /// The aspects that the enabled controllers report.
@@ -123,7 +124,7 @@ impl Writer {
                 },
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             }
-            // Before the reports, because it removes those of a member that was replaced.
+            // This comes before the reports, because it removes those of a replaced member.
             if self.fleet.has_changed().is_ok_and(|changed| changed) {
                 self.follow();
             }

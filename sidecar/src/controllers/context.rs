@@ -1,4 +1,4 @@
-//! Holds what every controller needs.
+//! Holds the state that every controller needs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub struct Settings {
     pub member_monitor_period: Duration,
     /// Interval (plus up to 50 % jitter) between re-syncs of a member, which repair drift.
     pub member_resync_period: Duration,
-    /// The part of a token's life after which it is renewed.
+    /// The part of a token's lifetime after which it is renewed.
     pub token_renewal_fraction: f64,
     /// Whether the host publishes a direct endpoint (`--direct-server`).
     pub publishes_direct_endpoint: bool,
@@ -57,7 +57,8 @@ pub struct Settings {
     pub cluster_profile_server: Option<Server>,
     /// The hub on whose members the impersonation rights are written (`--karmada-member-rbac`).
     pub hub_with_rights: Option<Origin>,
-    /// Where Karmada has the objects of its agents, if their RBAC is kept (`--karmada-agent-rbac`).
+    /// Where Karmada has the objects of its agents, if their RBAC is maintained
+    /// (`--karmada-agent-rbac`).
     pub agent_rbac: Option<Arc<Layout>>,
 }
 

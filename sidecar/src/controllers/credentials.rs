@@ -1,12 +1,14 @@
 //! Reports condition `CredentialValid` and renews the members' tokens. If a member has a Secret
-//! `<name>.manager`, the manager's token requests new tokens for both Secrets from the member (TokenRequest),
-//! after a third of their life. The rest of the life is the outage of the host that the member survives. A
-//! new token is tried on the member before it is written to the host, and only over the version of the Secret
-//! that it renews. All replicas learn of it by their watch.
+//! `<name>.manager`, the manager's token is used to request new tokens for both Secrets from the
+//! member (TokenRequest), after a third of their lifetime. The rest of the lifetime is the longest
+//! outage of the host that the member survives. A new token is tested on the member before it is
+//! written to the host, and it replaces only the version of the Secret that it renews. All replicas
+//! receive it through their watch.
 //!
-//! The life of a token is in the member's time, and clocks can be changed or wrong. A clock that is set back
-//! delays no renewal (`Held::latest`), one that is ahead causes no renewal storm (`APART`), and the member,
-//! not the clock, decides whether a token may renew.
+//! A token's lifetime is in the member's time, and clocks can be changed or wrong. A clock that is
+//! set back does not delay a renewal (`Held::latest`), a clock that is ahead does not cause a
+//! renewal storm (`APART`), and the member, not the clock, decides whether a token may be used for
+//! a renewal.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Enrolls members. While a member's Secrets have no credential and their annotation opens the enrollment,
 //! the leader requests the CA and the tokens from the member's agent and writes them to the Secrets.
-//! Condition `CredentialValid` has the reason of a failure ([`Context::enrollments`]).
+//! Condition `CredentialValid` shows why an enrollment failed ([`Context::enrollments`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Writes Events on MemberClusters when the status or reason of a condition changes. A new condition without
-//! a warning creates no Event. They are written one after the other, and nothing waits for them: large hosts
-//! keep Events in an etcd of their own, which can fail alone.
+//! a warning creates no Event. They are written one after the other, and nothing waits for them:
+//! large hosts keep Events in a separate etcd, which can fail alone.
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 //! A single failed probe of a reachable member does not change the condition, and neither does a single
 //! successful probe of an unreachable one: the condition changes after [`DOWN`] or [`UP`] results in a row.
 //! The first result counts immediately. A renewed credential is probed at once, and does not reset the counts
-//! of condition `Reachable`: one lost probe after a renewal is still one.
+//! of condition `Reachable`: one lost probe after a renewal still counts as one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -212,8 +212,8 @@ struct Asked {
     turns: Arc<Turns>,
 }
 
-/// Limits the concurrent probes. Members that do not answer have turns of their own: each of their probes lasts
-/// until its timeout, and the others would be probed too rarely.
+/// Limits the concurrent probes. Members that do not answer have separate turns: each of their
+/// probes lasts until its timeout, and otherwise the others would be probed too rarely.
 struct Turns {
     answering: Semaphore,
     silent: Semaphore,
@@ -287,8 +287,8 @@ impl Asked {
     }
 }
 
-/// Probes with the current credential. `None` if it is renewed in between: a refusal of the old one means
-/// nothing.
+/// Probes with the current credential. `None` if it is renewed in the meantime: a refusal of the
+/// old one means nothing.
 async fn probe_current(upstream: &mut watch::Receiver<Arc<Upstream>>) -> Option<Probe> {
     let current = upstream.borrow_and_update().clone();
     tokio::select! {

@@ -1,8 +1,8 @@
 //! Registers the members of a hub's inventory: one MemberCluster for each registration, with its labels and
-//! label `fleet.kubectl-mc.dev/inventory`. One collection thus has every member with one resourceVersion, and
-//! the status of all members is in one place. A MemberCluster has no address and no credential: each replica
-//! reads these from the hub's objects of the same name, so the right to write MemberClusters does not allow
-//! requests to be redirected.
+//! label `fleet.kubectl-mc.dev/inventory`. One collection thus contains all members, with one
+//! resourceVersion, and the status of all members is in one place. A MemberCluster has no address
+//! and no credential: each replica reads these from the hub's objects of the same name, so requests
+//! cannot be redirected with the right to write MemberClusters.
 //!
 //! The controller changes no MemberCluster without this label. If the hub registers a member of the same
 //! name, condition `UniqueName` reports the conflict.

@@ -1,11 +1,12 @@
-//! Reads a watch as objects that are there or gone. Objects that a new list does not have are gone, too.
+//! Reads a watch as existing and deleted objects. Objects that are missing in a new list are
+//! deleted, too.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 
 use kube::runtime::watcher::Event;
 
-/// The keys of the objects of one kind that a watch has shown.
+/// The keys of the objects of one kind that a watch has reported.
 pub(super) struct Listing<K> {
     known: HashSet<K>,
     /// The keys in the current list so far.
@@ -13,7 +14,7 @@ pub(super) struct Listing<K> {
     is_complete: bool,
 }
 
-/// What an event shows.
+/// The meaning of an event.
 pub(super) enum Seen<K, T> {
     There(T),
     Gone(Vec<K>),
@@ -26,7 +27,7 @@ impl<K> Default for Listing<K> {
 }
 
 impl<K: Clone + Eq + Hash> Listing<K> {
-    /// Whether a list was read to its end.
+    /// Whether a list was read completely.
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -66,7 +67,7 @@ impl<K: Clone + Eq + Hash> Listing<K> {
 mod tests {
     use super::*;
 
-    /// The keys that are gone after the event.
+    /// The keys of objects that are deleted after the event.
     fn gone(listing: &mut Listing<&'static str>, event: Event<&'static str>) -> Vec<&'static str> {
         match listing.take(event, |object| object) {
             Seen::There(_) => Vec::new(),
@@ -81,7 +82,7 @@ mod tests {
             assert_eq!(gone(&mut listing, event), [""; 0]);
         }
         assert!(!listing.is_complete());
-        // The list broke off.
+        // The list was interrupted.
         for event in [Event::Init, Event::InitApply("b")] {
             assert_eq!(gone(&mut listing, event), [""; 0]);
         }

@@ -1,6 +1,7 @@
-//! Records each MemberCluster on its Secret `<name>.member` ([`Registration`]), so that `kubectl mc join
-//! --restore` can make the MemberClusters again after the host has lost them, as by the deletion of their
-//! definition. A record stays when its MemberCluster is gone; an unjoin deletes it with the Secret.
+//! Records each MemberCluster on its Secret `<name>.member` ([`Registration`]), so that
+//! `kubectl mc join --restore` can recreate the MemberClusters after the host has lost them, for
+//! example because their definition was deleted. A record stays when its MemberCluster is deleted;
+//! an unjoin deletes it with the Secret.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -98,8 +99,8 @@ impl Records {
     }
 }
 
-/// The Secret of a member and the record that it lacks. A member of a hub has none, and one whose Secret is
-/// in another namespace belongs to the sidecars there.
+/// The Secret of a member and the record that it lacks. A member of a hub has no record, and a
+/// member whose Secret is in another namespace belongs to the sidecars there.
 fn difference<'a>(
     cluster: &ClusterName,
     registered: &'a Registered,
@@ -113,7 +114,8 @@ fn difference<'a>(
 }
 
 const SETTLE: Duration = Duration::from_secs(1);
-/// The shortest interval between writes of one record, which another program may remove again and again.
+/// The shortest interval between writes of one record, because another program may repeatedly
+/// remove it.
 const APART: Duration = Duration::from_secs(30);
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(600);
@@ -157,7 +159,7 @@ mod tests {
     /// The path and body of each patch.
     type Patches = Arc<Mutex<Vec<(String, Value)>>>;
 
-    /// The records of a host that answers each patch so, and the patches.
+    /// The records of a host that answers each patch like this, and the patches.
     fn records(code: u16) -> (Records, Patches) {
         let patches = Arc::new(Mutex::new(Vec::new()));
         let seen = patches.clone();
@@ -191,7 +193,7 @@ mod tests {
         assert!(patches.lock().unwrap().is_empty());
     }
 
-    /// Another program removes the annotation again and again, or the host refuses it.
+    /// Another program repeatedly removes the annotation, or the host refuses it.
     #[tokio::test(start_paused = true)]
     async fn writes_of_one_record_are_apart() {
         for (code, pause) in [(404, APART), (422, AFTER_FAILURE)] {

@@ -41,12 +41,12 @@ impl Turn {
         (!self.under_way).then_some(self.due)
     }
 
-    /// Makes the task due at this time at the latest.
+    /// Makes the task due at this time or earlier.
     pub(super) fn hurry(&mut self, at: Instant) {
         self.due = self.due.min(at);
     }
 
-    /// Makes the task due at this time at the earliest.
+    /// Makes the task due at this time or later.
     pub(super) fn postpone(&mut self, at: Instant) {
         self.due = self.due.max(at);
         self.queued = None;

@@ -143,7 +143,8 @@ impl Drop for Queued {
 }
 
 impl Working {
-    /// Counts a finished reconciliation. `retry`: it failed, in part or as a whole, and is retried.
+    /// Counts a finished reconciliation. `retry` means that it failed, partly or completely, and is
+    /// retried.
     pub(super) fn done(self, retry: bool) {
         self.queue.0.worked.observe(self.begun.elapsed().as_secs_f64());
         if retry {

@@ -4,9 +4,9 @@
 //! - [`enrollment`]: decides about certificate requests, which [`certificate_request`] parses
 //! - [`owner`]: sets the owner on objects that an agent creates
 //!
-//! Callers are not authenticated, because a kube-apiserver sends webhooks no certificate. An answer depends
-//! on the review alone, and contains nothing that the caller does not know. An invalid review gets 400, which
-//! a kube-apiserver treats as a failed webhook.
+//! Callers are not authenticated, because a kube-apiserver does not present a certificate to
+//! webhooks. An answer depends only on the review, and contains nothing that the caller does not
+//! already know. An invalid review gets 400, which a kube-apiserver treats as a failed webhook.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};

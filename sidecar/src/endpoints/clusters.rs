@@ -83,7 +83,7 @@ pub async fn respond(
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
-    // A kube-apiserver sends the same type for tables and watches.
+    // A kube-apiserver sends the same content type for tables and watches.
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     Ok(response)

@@ -1,6 +1,6 @@
 //! Serves discovery for the host's aggregator and for clients: groups and resources, OpenAPI and the version.
-//! The host needs these before it deletes a namespace, so every document is built in advance and no request
-//! waits. The documents of another server's group are those that this server sent last.
+//! The host needs these before it deletes a namespace, so every document is built in advance and no
+//! request waits. For another server's group, the last documents that this server sent are used.
 
 use http::{HeaderMap, Response, StatusCode};
 use kubectl_mc_api::Origin;

@@ -1,7 +1,7 @@
 //! Forwards requests to a hub's own API server. The sidecar serves the whole API group, answers the proxy to
-//! members itself, and forwards all other requests with the caller's identity. The server accepts this
-//! identity from the sidecar as from the host's front proxy: by a client certificate of a CA that only this
-//! server trusts.
+//! members itself, and forwards all other requests with the caller's identity. The server accepts
+//! this identity from the sidecar as it does from the host's front proxy, because of a client
+//! certificate from a CA that only this server trusts.
 //!
 //! - [`agents`]: limits what an agent of Karmada may do
 //! - [`agent_writes`]: sends the writes of agents in the form that these limits allow
@@ -139,7 +139,8 @@ impl HubServer {
         Ok(response)
     }
 
-    /// Sends a request. A read is sent once more if the connection had been closed before (RFC 9112, 9.3.1).
+    /// Sends a request. A read is sent once more if the connection had already been closed (RFC
+    /// 9112, 9.3.1).
     async fn forward(
         &self,
         parts: &Parts,
@@ -242,7 +243,7 @@ fn upstream(name: ClusterName, files: &Data, tunnels: &Arc<AgentTunnels>) -> Res
 }
 
 impl Config {
-    /// The files in the form of a member's Secret.
+    /// The files, in the format of a member's Secret.
     fn read(&self) -> Result<Data, ConfigError> {
         let file = |key: &str, flag: &'static str, path: &Path| {
             let read = std::fs::read(path);

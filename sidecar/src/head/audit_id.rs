@@ -28,7 +28,7 @@ impl AuditId {
 
     /// Sets the id in a head and replaces an existing one.
     pub fn tell(&self, headers: &mut HeaderMap) {
-        // Only a map at its maximum size has no room, and such a request is not served.
+        // This fails only for a map at its maximum size, and such a request is not served.
         let _ = headers.try_insert(AUDIT_ID, self.0.clone());
     }
 }

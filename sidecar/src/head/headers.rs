@@ -1,6 +1,6 @@
-//! Filters request headers before they go to a member. An allow rule selects the headers, so an unknown one
-//! is dropped. These are pure functions; [`crate::outbound::upstream::prepared`] adds identity and credential
-//! afterwards.
+//! Filters request headers before they go to a member. An allow list selects the headers, so
+//! unknown ones are dropped. These are pure functions; [`crate::outbound::upstream::prepared`] adds
+//! identity and credential afterwards.
 
 use std::borrow::Cow;
 
@@ -14,8 +14,8 @@ pub use response::{HOP, clean_response, clean_trailers, switching_protocols};
 /// The headers of a request that a member may see.
 ///
 /// `inner_proxy` means that the member forwards the request to a program of its users (a pod, a service or a
-/// node). The headers of such a program cannot be listed, so every end-to-end header passes except those that
-/// could carry identity.
+/// node). The headers of such a program cannot be listed, so every end-to-end header is forwarded
+/// except those that could carry an identity.
 pub fn forwarded(headers: &HeaderMap, inner_proxy: bool) -> HeaderMap {
     let nominated = Nominated::by(headers);
     let passes = |name: &HeaderName| {
@@ -67,8 +67,9 @@ pub struct Loop;
 /// `Connection` lines.
 enum Nominated {
     Names(Vec<HeaderName>),
-    /// Too many names, or a line that is not text, which no honest client sends. Then every header counts as
-    /// nominated, so a megabyte of tokens costs little and an unreadable line hides nothing.
+    /// Too many names, or a line that is not text, which no honest client sends. Then every header
+    /// counts as nominated, so a megabyte of tokens is cheap to handle, and an unreadable line
+    /// cannot hide anything.
     All,
 }
 
@@ -133,9 +134,9 @@ fn bears_identity(name: &HeaderName) -> bool {
 const PSEUDONYM: &str = "kubectl-mc";
 /// Capacity for the identity headers that are added later, so that the map need not grow.
 const ROOM_FOR_IDENTITY: usize = 12;
-/// Upper bound of the reserved capacity: a map grows by itself, and reserving too much panics.
+/// Upper bound of the reserved capacity: a map grows when needed, and reserving too much panics.
 const MAX_RESERVED: usize = 256;
-/// More than any client or proxy names in `Connection`.
+/// More names than any client or proxy sends in `Connection`.
 const MAX_NOMINATED: usize = 64;
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl Offer {
 /// apimachinery: `util/httpstream.HeaderProtocolVersion`
 const STREAM_PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 
-/// Why a member's answer to an upgrade is not passed on.
+/// Why a member's answer to an upgrade is not forwarded.
 #[derive(Debug, thiserror::Error)]
 pub enum NotAccepted {
     #[error("member {0} switched to another protocol than {1}")]

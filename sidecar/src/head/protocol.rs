@@ -1,4 +1,4 @@
-//! Finds the protocol that a request asks to upgrade its connection to (RFC 9110, 7.8).
+//! Finds the protocol to which a request asks to upgrade its connection (RFC 9110, 7.8).
 
 use http::{HeaderMap, HeaderValue, Method, Version, header};
 

@@ -27,8 +27,8 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// A boolean. Every value is true, also the empty one, except `0` and `false` in any case (apimachinery:
-    /// `conversion.Convert_Slice_string_To_bool`).
+    /// A boolean. Every value is true, including the empty one, except `0` and `false` in any case
+    /// (apimachinery: `conversion.Convert_Slice_string_To_bool`).
     pub(crate) fn boolean(self, key: &str) -> Option<bool> {
         self.first(key).map(|value| value != "0" && !is_false(&value))
     }

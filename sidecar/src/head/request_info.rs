@@ -1,8 +1,9 @@
 //! Parses what a request asks for, from its head alone (apiserver: `endpoints/request/requestinfo.go`).
 //!
-//! Routing, authorization and forwarding share this one strict parse, so they cannot disagree. There are two
-//! entry paths: the host's aggregator sends a decoded path, and direct callers a raw one. A path is refused
-//! if the two could be read differently in the part that is parsed here.
+//! Routing, authorization and forwarding share this one strict parse, so they cannot disagree.
+//! Requests arrive in two ways: the host's aggregator sends a decoded path, and direct callers send
+//! a raw one. A path is refused if the part that is parsed here could be read differently in these
+//! two forms.
 
 use http::{HeaderMap, Method, Request, Version, header};
 use kubectl_mc_api::{ClusterName, InvalidClusterName, Origin, path};

@@ -34,8 +34,9 @@ pub async fn new(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Client> {
     over_tcp(config).context("the host cannot be reached with this kubeconfig")
 }
 
-/// Like kube's own client, which has no proxies without its features for them, but a host that is gone without
-/// a word is noticed, and no request waits for a head without an end.
+/// Like kube's own client, but it detects a host that has silently disappeared, and no request
+/// waits for an endless head. kube's client has no proxies unless its features for them are
+/// enabled.
 fn over_tcp(config: kube::Config) -> kube::Result<kube::Client> {
     if config.proxy_url.is_some() {
         return kube::Client::try_from(config);
@@ -60,7 +61,7 @@ fn over_tcp(config: kube::Config) -> kube::Result<kube::Client> {
 /// As long as a kube-apiserver works on a request (`--request-timeout`). A watch is answered at once.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Passes 2xx and error statuses; a kube-apiserver never redirects the sidecar's requests.
+/// Accepts 2xx and error statuses; a kube-apiserver never redirects the sidecar's requests.
 ///
 /// # Errors
 /// If the answer is a redirect.
@@ -98,7 +99,8 @@ mod tests {
         (host, asked)
     }
 
-    /// The kernel's table has the timer of each connection: 2 is that of keepalive (proc_pid_net(5)).
+    /// The kernel's table shows the timer of each connection: 2 is the keepalive timer
+    /// (proc_pid_net(5)).
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn connection_to_the_host_detects_a_dead_host() {

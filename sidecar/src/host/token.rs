@@ -1,5 +1,5 @@
-//! Reads the owner and the lifetime of a credential from the credential itself. These are not verified, and
-//! only determine when to request the next one.
+//! Reads the owner and the lifetime of a credential from the credential itself. They are not
+//! verified, and only determine when to request the next credential.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -28,7 +28,8 @@ pub(crate) struct Token {
     /// The token's service account.
     pub(crate) account: Option<Account>,
     pub(crate) life: Option<Life>,
-    /// Constant for one token: it shifts the renewal, so that similar tokens are not renewed together.
+    /// Constant for a given token. It shifts the renewal, so that similar tokens are not renewed at
+    /// the same time.
     jitter: u64,
 }
 
@@ -77,7 +78,7 @@ impl Token {
         Self { account: claims.account(), life: claims.life(), jitter }
     }
 
-    /// When to renew it: at `part` of its life, or up to a tenth of that time earlier.
+    /// When to renew it: after `part` of its lifetime, or up to a tenth of that time earlier.
     pub(crate) fn due(&self, part: f64) -> Option<Timestamp> {
         #[expect(clippy::cast_precision_loss, reason = "any number from 0 to 1 will do")]
         let jitter = self.jitter as f64 / u64::MAX as f64;
@@ -86,7 +87,7 @@ impl Token {
 }
 
 impl Life {
-    /// When this part of the life has passed.
+    /// When this part of its lifetime has passed.
     pub(crate) fn at(self, part: f64) -> Timestamp {
         let length = self.length().as_secs_f64() * part;
         self.begins.checked_add(SignedDuration::from_secs_f64(length)).unwrap_or(self.ends)
@@ -144,7 +145,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A token with these claims, as far as this module parses it.
+    /// A token with these claims, limited to what this module parses.
     pub(crate) fn token(claims: &Value) -> String {
         format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
     }

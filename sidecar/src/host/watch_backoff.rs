@@ -1,5 +1,5 @@
-//! The backoff between attempts to watch on the host. kube's own grows to 30 s, and a member or a right that
-//! was deleted in an outage would stay valid for that long after it.
+//! The backoff between attempts to watch on the host. kube's own backoff grows to 30 s. A member or
+//! right that was deleted during an outage would then stay valid for up to 30 s after it.
 
 use std::time::Duration;
 
@@ -36,14 +36,14 @@ impl Iterator for WatchBackoff {
 }
 
 impl Backoff for WatchBackoff {
-    /// One success does not reset it: if lists succeed and their watches fail, the list would be repeated
-    /// without a pause.
+    /// A single success does not reset it: if lists succeed but their watches fail, the list would
+    /// be repeated without a pause.
     fn reset(&mut self) {}
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
-/// Without a failure for this long, the pauses start small again.
+/// After this time without a failure, the pauses start small again.
 const QUIET: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

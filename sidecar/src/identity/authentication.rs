@@ -56,12 +56,12 @@ impl Authenticator {
         self.tokens.forget_expired();
     }
 
-    /// Whether the peer is the host's front proxy, by the CAs that are trusted now.
+    /// Whether the peer is the host's front proxy, according to the currently trusted CAs.
     pub fn is_front_proxy(&self, peer: &Peer) -> bool {
         peer.proven(&self.trust.load_full()).front_proxy
     }
 
-    /// The identity that a peer's certificates prove, by the CAs that are trusted now.
+    /// The identity that a peer's certificates prove, according to the currently trusted CAs.
     pub fn proof(&self, peer: &Peer) -> Proof {
         proof(&peer.proven(&self.trust.load_full()))
     }
@@ -125,9 +125,9 @@ fn proof(proven: &Proven) -> Proof {
 }
 
 /// The bearer token of the first `Authorization` header (RFC 6750, 2.1; Go: `Header.Get`). The scheme is
-/// case-insensitive. A single word must follow it: a kube-apiserver uses the first of several words, so any
-/// text after it would be another spelling of the same token. A token need not be token68, because some
-/// clusters use a colon.
+/// case-insensitive. A single word must follow it: a kube-apiserver uses the first of several
+/// words, so the same token could be spelled with any text after it. A token need not be token68,
+/// because some clusters use a colon.
 fn bearer_token(headers: &HeaderMap) -> Option<Result<String, Error>> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes().trim_ascii();
     let (scheme, token) = value.split_at(value.iter().position(|byte| *byte == b' ')?);

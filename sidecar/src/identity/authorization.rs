@@ -77,7 +77,8 @@ pub struct Allowed {
     identity: Arc<Identity>,
     /// All rights that the request needed, including the caller's rights to impersonate `identity`.
     rights: Arc<[Right]>,
-    /// The only inventory whose members the permit is for, if a right is not in kubectl-mc's own group.
+    /// The inventory to whose members the permit is limited, if a right is not in kubectl-mc's own
+    /// group.
     only_for: Option<Origin>,
     /// The reason that the host gives, if any.
     reason: Arc<str>,
@@ -164,8 +165,9 @@ impl Authorizer {
         Ok(Allowed { identity, rights: rights.into(), only_for, reason })
     }
 
-    /// The alternative right in a hub's group, which counts for members of the hub. It is checked even if the
-    /// member is not in the hub, so the time of a refusal reveals nothing about the member.
+    /// The alternative right in a hub's group, which applies to members of the hub. It is checked
+    /// even if the member is not in the hub, so the time of a refusal reveals nothing about the
+    /// member.
     pub fn of_hub(&self, attributes: &Attributes) -> Option<(Origin, Attributes)> {
         self.hub.and_then(|hub| Some((hub, attributes.of_hub(hub)?)))
     }
@@ -185,7 +187,7 @@ impl Authorizer {
         self.reviews.forget_expired();
     }
 
-    /// Checks again the rights of a permit.
+    /// Checks the rights of a permit again.
     pub async fn renew(&self, allowed: &Allowed) -> Result<(), Error> {
         for Right { holder, attributes } in &*allowed.rights {
             self.check(holder, attributes, Asker::Renewal).await?;
@@ -252,7 +254,7 @@ impl Allowed {
         &self.reason
     }
 
-    /// The only inventory whose members the permit is for; `None` means every member.
+    /// The inventory to whose members the permit is limited; `None` means every member.
     pub fn only_for(&self) -> Option<Origin> {
         self.only_for
     }
@@ -260,7 +262,8 @@ impl Allowed {
 
 impl Attributes {
     /// The rights that a request needs. An upgrade needs `create` for every method: it allows exec and
-    /// similar access, and a WebSocket's method is GET. It also needs the method's own verb, as on the host.
+    /// similar access, and a WebSocket's method is GET. It also needs the verb of its method, as on
+    /// the host.
     fn of(info: &RequestInfo) -> impl Iterator<Item = Self> {
         let (first, second) = match &info.route {
             Route::Proxy(group, cluster, _) => Self::subresource(info, *group, cluster, "proxy"),

@@ -220,8 +220,8 @@ mod tests {
         assert!(matches!(asked, Err(Error::WithoutUser)));
     }
 
-    /// The rights that are checked when an identity is requested, and the effective user. The host denies one
-    /// name only.
+    /// The rights that are checked when an identity is requested, and the effective user. The host
+    /// denies only one name.
     async fn check(requested: Identity, denied: &'static str) -> (Vec<String>, Result<EffectiveUser, Error>) {
         let (sender, asked) = channel();
         let (client, _) = host(move |review| {

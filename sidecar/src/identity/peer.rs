@@ -1,8 +1,8 @@
 //! The client's end of a connection: its address and its certificates.
 //!
-//! The handshake proves only that the peer holds the leaf's key. Whether the chain leads to a trusted root is
-//! verified for each request against the current roots. The result is cached only while the roots stay the
-//! same and for a minute at most, so that expiry is noticed on a long connection.
+//! The handshake proves only that the peer holds the leaf's key. The chain is verified for each
+//! request against the current roots. The result is cached only while the roots stay the same, and
+//! for at most a minute, so that an expiry is noticed on a long-lived connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -44,9 +44,9 @@ pub fn identity(names: &HeaderNames, headers: &HeaderMap) -> Result<Option<Ident
     Ok(Some(identity))
 }
 
-/// The unescaped key of an extra header; a key with an invalid escape stays escaped. Escaped letters are
-/// lower case too: a member reads the key from a header name in lower case, so decisions here must be about
-/// the same key.
+/// The unescaped key of an extra header; a key with an invalid escape stays escaped. Escaped
+/// letters are also converted to lower case: a member reads the key from a header name in lower
+/// case, so decisions here must use the same key.
 pub fn extra_key(escaped: &str) -> String {
     let lower = escaped.to_lowercase();
     match unescape(&lower).as_deref().map(std::str::from_utf8) {

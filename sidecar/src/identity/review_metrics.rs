@@ -15,7 +15,7 @@ use crate::observe::metrics::{Counted, Labels, own};
 /// The reviews of one kind.
 #[derive(Clone, Debug)]
 pub struct ReviewMetrics {
-    /// By the status code of the host's answer, or `<error>`.
+    /// By status code of the host's answer, or `<error>`.
     requests: Family<Labels<1, String>, Counter>,
     duration: Family<Labels<1, String>, Histogram, fn() -> Histogram>,
     running: Gauge,

@@ -6,8 +6,9 @@
 //!
 //! A request that can still end by itself does so first: the cutoff comes [`GRACE`] after the deadline, or
 //! after a long-running request lost its right. A request with a deadline is also cut off if its client reads
-//! nothing of the answer for [`UNREAD_TIMEOUT`]. A long-running one may pause for hours (`kubectl logs | less`)
-//! while what all paused requests hold fits their shares: see [`paused`].
+//! nothing of the answer for [`UNREAD_TIMEOUT`]. A long-running one may pause for hours
+//! (`kubectl logs | less`) while the memory of all paused requests stays within their shares: see
+//! [`paused`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +60,7 @@ struct Entry {
     cutoff: Arc<Cutoff>,
     /// `None` for a long-running request, which its revalidation ends.
     due: Option<Instant>,
-    /// Who is charged for what a long-running request holds.
+    /// Who is charged for the memory that a long-running request holds.
     holder: Holder,
 }
 
@@ -86,12 +87,13 @@ impl Cutoff {
         if self.cut.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Notes that the client was given a part of the answer and has not asked for the next.
+    /// Notes that a part of the answer was handed to the client's connection, which has not polled
+    /// for the next one.
     pub fn given(&self) {
         self.unread.restart();
     }
 
-    /// Notes that the client took every part that it was given.
+    /// Notes that the client's connection has written every part that it was given.
     pub fn taken(&self) {
         self.unread.stop();
     }
@@ -101,7 +103,7 @@ impl Cutoff {
         self.of(toward).begin();
     }
 
-    /// Notes that a write of an upgraded connection went on.
+    /// Notes that a write of an upgraded connection continued.
     pub fn unblocked(&self, toward: Toward) {
         self.of(toward).stop();
     }
@@ -117,7 +119,7 @@ impl Cutoff {
         self.unread.elapsed(now).is_some_and(|unread| unread >= UNREAD_TIMEOUT)
     }
 
-    /// For how long either side has read nothing.
+    /// How long either side has not read anything.
     fn paused(&self, now: Instant) -> Option<Duration> {
         self.unread.elapsed(now).max(self.unread_by_member.elapsed(now))
     }
@@ -136,8 +138,8 @@ impl Cutoffs {
         Arc::new(Self { sheets, cancelled: Cancelled::default() })
     }
 
-    /// Lists a request that must be over when it is `due`. `None` means no deadline. A client that sends the
-    /// next request on an HTTP/1.1 connection has read the answer before it.
+    /// Lists a request that must be over when it is `due`. `None` means no deadline. A client that
+    /// sends the next request on an HTTP/1.1 connection has read the previous answer.
     pub fn list(self: &Arc<Self>, cutoff: Arc<Cutoff>, due: Option<Instant>) -> Listed {
         cutoff.taken();
         let worker = workers::current();
@@ -188,7 +190,7 @@ impl Listed {
         });
     }
 
-    /// Charges what a long-running request holds while it is paused.
+    /// Charges the memory that a long-running request holds while it is paused.
     pub fn charge(&self, caller: Caller, cluster: Option<&ClusterName>) {
         let holder = Holder { caller: Some(caller), cluster: cluster.cloned() };
         self.cutoffs.sheets[self.worker].with(|requests| {
@@ -213,12 +215,12 @@ impl Drop for Listed {
 /// Time for a request to end by itself: with an answer that names the reason, or with a body that breaks off.
 pub const GRACE: Duration = Duration::from_millis(250);
 const PACE: Duration = Duration::from_millis(250);
-/// After this time without a read the client's connection counts as lost.
+/// After this time without a read, the client's connection counts as lost.
 pub const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 impl Cutoff {
-    /// Whether the client took every part that it was given.
+    /// Whether the client's connection has written every part that it was given.
     pub(crate) fn is_taken(&self) -> bool {
         self.unread.elapsed(Instant::now()).is_none()
     }

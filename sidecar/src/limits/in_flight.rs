@@ -6,8 +6,8 @@
 //! does not count, have separate bounds: tunnels in total, and everything else (watches, followed logs) in
 //! total and per member. These have no levels.
 //!
-//! The same bounds limit connections and requests by address before a caller is known
-//! ([`crate::server::listener`]) and the reviews at the host. Any key can identify a holder.
+//! The same kind of bound limits connections and requests by address before a caller is known
+//! ([`crate::server::listener`]), and the reviews at the host. Any key can identify a holder.
 
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -19,7 +19,7 @@ pub mod small_frames;
 use direct::ConnectionFrames;
 use small_frames::{SmallFrames, is_small};
 
-/// Where the small frames of an HTTP/2 connection count.
+/// How the small frames of an HTTP/2 connection are counted.
 #[derive(Clone, Debug)]
 pub enum Account {
     /// By stream, on the front proxy's connection.
@@ -29,7 +29,7 @@ pub enum Account {
 }
 
 impl Account {
-    /// What ends the connection. The streams of the front proxy's have their own.
+    /// Ends the connection. The streams of the front proxy's connection have their own cutoffs.
     pub fn cutoff(&self) -> Arc<Cutoff> {
         match self {
             Self::Streams(_) => Arc::default(),
@@ -63,7 +63,7 @@ impl<B: Body<Data = Bytes> + Unpin> Upload<B> {
         Self { body, counted }
     }
 
-    /// Charges what is not read to the caller, who is known now.
+    /// Charges unread bytes to the caller, who is now known.
     pub fn charge(&self, caller: Caller) {
         match &self.counted {
             Some(Counted::Stream(counted)) => counted.charge(caller),
@@ -115,7 +115,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Upload<B> {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Drop for Upload<B> {
-    /// h2 drops what has arrived, so it must not count as unread on its connection.
+    /// h2 drops the bytes that have arrived, so they must not count as unread on the connection.
     fn drop(&mut self) {
         if !matches!(self.counted, Some(Counted::Connection(_))) || std::thread::panicking() {
             return;

@@ -12,11 +12,11 @@ use crate::members::waiter_limit::WaiterLimit;
 use crate::outbound::upstream::Upstream;
 use crate::telemetry::requests::OfMember;
 
-/// A member that requests can be sent to.
+/// A member to which requests can be sent.
 #[derive(Debug)]
 pub struct Cluster {
     pub name: ClusterName,
-    /// The inventory that the member is served from.
+    /// The inventory from which the member is served.
     pub origin: Origin,
     pub forwarded: Forwarded,
     pub upstream: Arc<Upstream>,

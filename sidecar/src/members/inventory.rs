@@ -1,5 +1,5 @@
-//! Keeps a snapshot of the members that requests can be sent to. [`watch`] reads them from the host's
-//! MemberClusters and Secrets, and from the objects of a [`hub`].
+//! Keeps a snapshot of the members to which requests can be sent. [`watch`] reads them from the
+//! host's MemberClusters and Secrets, and from the objects of a [`hub`].
 
 use std::sync::Arc;
 

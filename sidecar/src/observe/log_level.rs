@@ -38,7 +38,8 @@ impl LogLevel {
             Ok(verbosity) => of_verbosity(verbosity),
             Err(_) => wanted,
         };
-        // A single word would be a target with everything logged, so a misspelled level must be refused.
+        // A single word would be read as a target that logs everything, so a misspelled level must
+        // be refused.
         let is_level = |word: &str| !word.is_empty() && word.parse::<LevelFilter>().is_ok();
         let misread = directives.split(',').find(|part| !part.contains('=') && !is_level(part.trim()));
         if let Some(part) = misread {
@@ -68,7 +69,7 @@ impl fmt::Debug for LogLevel {
     }
 }
 
-/// A kube-apiserver logs each request from 3 on, and bytes from 8 on.
+/// A kube-apiserver logs each request from level 3, and bytes from level 8.
 fn of_verbosity(verbosity: u8) -> &'static str {
     match verbosity {
         0..3 => DEFAULT,

@@ -6,7 +6,8 @@
 //! HTTP/2 gives each connection its own flow control, half-closes and resets. The window of the whole tunnel
 //! is the sum of its streams' windows, so that no stream can use up another's.
 //!
-//! [`registry`] holds the open tunnels by cluster: soft state that an agent restores when it dials again.
+//! [`registry`] holds the open tunnels by cluster. This is soft state: an agent restores it when it
+//! dials again.
 
 pub mod accounts;
 pub(crate) mod agent_tunnel;

@@ -225,8 +225,8 @@ impl Upstream {
     }
 
     /// Tries to connect to a member that was unreachable. The attempt may use the whole connect timeout, but
-    /// the caller gets an answer after [`TRIAL_WAIT`]. Otherwise one caller in each pause would wait for a
-    /// dead member.
+    /// the caller gets an answer after [`TRIAL_WAIT`]. Otherwise one caller would wait for a dead
+    /// member after each pause.
     async fn try_out(&self, attempt: &mut Attempt<'_>) -> Result<(), Error> {
         let connector = self.connector.clone();
         attempt.hand_over();

@@ -2,8 +2,8 @@
 //! through the host's API or directly, and carries connections from there to one target, the member's own API
 //! server.
 //!
-//! It makes no decisions and does not read the traffic. Its credential on the host has one right: to attach
-//! the cluster that it is named after.
+//! It makes no decisions and does not read the traffic. Its credential on the host has one right:
+//! to attach the cluster whose name it has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,20 +45,20 @@ struct Agent {
     enrollment: Enrollment,
     /// Identifies this run of the program, so that a replica recognizes a second tunnel of the same agent.
     instance: String,
-    /// The replicas that this agent has tunnels to.
+    /// The replicas to which this agent has tunnels.
     held: ArcSwap<Vec<Arc<str>>>,
     /// Ends the tunnels gracefully.
     leave: CancellationToken,
     /// Work of tunnels after their slot is free for the next one.
     tasks: TaskTracker,
-    /// Bounds the tunnels to replicas that shut down, whose open connections continue: no sidecar can make
-    /// the agent keep more.
+    /// Limits the tunnels to replicas that are shutting down, whose open connections continue, so
+    /// that a sidecar cannot make the agent keep more.
     drained: Arc<Semaphore>,
     /// Limits the unread bytes of all connections.
     unread: Arc<UnreadLimit>,
 }
 
-/// A replica that the agent has a tunnel to.
+/// A replica to which the agent has a tunnel.
 struct Held {
     agent: Arc<Agent>,
     replica: Arc<str>,
@@ -111,7 +111,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
     Ok(())
 }
 
-/// Keeps one tunnel, to a replica that no other tunnel of this agent leads to.
+/// Keeps one tunnel, to a replica to which this agent has no other tunnel.
 async fn keep_tunnel(agent: Arc<Agent>) {
     let mut backoff = Backoff::default();
     loop {

@@ -33,9 +33,9 @@ pub fn start(format: LogFormat) -> LogLevel {
     LogLevel::new(shown, Box::new(move |filter| handle.reload(filter).map_err(|error| error.to_string())))
 }
 
-/// kube's client logs an answer that it cannot parse as a warning with its whole text, and the host's answers
-/// contain the members' credentials. This is a separate filter and not a directive, so `RUST_LOG` cannot
-/// re-enable it, neither by a level nor by a span.
+/// kube's client logs an answer that it cannot parse as a warning with its whole text, and the
+/// host's answers contain the members' credentials. This is a separate filter and not a directive,
+/// so `RUST_LOG` cannot re-enable these warnings, neither by a level nor by a span.
 fn without_answers() -> FilterFn {
     fn allowed(event: &Metadata<'_>) -> bool {
         event.target() != "kube_client::client" || *event.level() == Level::ERROR

@@ -205,7 +205,7 @@ impl Bound {
         tokio::join!(serving, webhooks, told, gave_up);
         drop(watch);
         close(&services, &connections, shutdown_grace).await;
-        // Open requests end here, and queue their events.
+        // Open requests end here and queue their events.
         drop(workers);
         if let Some(auditor) = &services.auditor {
             auditor.flush(FLUSH_TIMEOUT).await;

@@ -1,5 +1,5 @@
-//! Checks whether a request for a tunnel comes from a member's agent. An agent can attach only the cluster
-//! that its account is named after.
+//! Checks whether a request for a tunnel comes from a member's agent. An agent can attach only the
+//! cluster whose name its account has.
 
 use http::{HeaderMap, HeaderValue, header};
 use kubectl_mc_api::ClusterName;

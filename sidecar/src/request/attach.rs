@@ -114,7 +114,8 @@ fn reason(ended: link::End, end: Option<End>) -> &'static str {
     }
 }
 
-/// Longest interval between two questions to the host whether the account may still attach. It is random,
-/// because the agents of a lost replica reconnect together. A deletion of the account or of the member ends
-/// the tunnel at once, so thousands of tunnels need less frequent questions than other long-running requests.
+/// Longest interval between two reviews of whether the account may still attach. It is random,
+/// because the agents of a lost replica reconnect together. A deletion of the account or of the
+/// member ends the tunnel at once, so thousands of tunnels need less frequent reviews than other
+/// long-running requests.
 const INTERVAL: Duration = Duration::from_secs(300);

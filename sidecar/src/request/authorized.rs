@@ -1,5 +1,6 @@
-//! The right of a request: [`authorize`] asks the host for it, and [`Authorized::revalidated`] has it revalidated
-//! for as long as the request runs. What forwards or answers a request takes one of the two values.
+//! The right of a request: [`authorize`] checks it on the host, and [`Authorized::revalidated`]
+//! revalidates it for as long as the request runs. Code that forwards or answers a request takes
+//! one of the two values.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +23,8 @@ use crate::request::services::Services;
 #[derive(Debug)]
 pub struct Authorized(Allowed);
 
-/// Proof that an authorized request ends when it must: at its deadline, or without one when it loses its right.
+/// Proof that an authorized request ends when it must: at its deadline or, without a deadline, when
+/// it loses its right.
 #[derive(Debug)]
 pub struct Revalidated {
     identity: Arc<Identity>,
@@ -54,12 +56,12 @@ impl Authorized {
         self.0.identity()
     }
 
-    /// The only inventory whose members the right is for; `None` means every member.
+    /// The inventory to whose members the right is limited; `None` means every member.
     pub fn only_for(&self) -> Option<Origin> {
         self.0.only_for()
     }
 
-    /// Starts the revalidation of a request that is not `due` at any time. `gone` also ends such a request.
+    /// Starts the revalidation of a request without a `due` time. `gone` also ends such a request.
     pub fn revalidated(
         self,
         services: &Services,

@@ -1,6 +1,6 @@
 //! Lets pages of other origins use the API from a browser (apiserver: `server/filters/cors.go`). This needs
-//! `--cors-allowed-origins` and applies to direct callers only: the host has its own policy and removes these
-//! headers.
+//! `--cors-allowed-origins` and applies only to direct callers: the host has its own policy and
+//! removes these headers.
 //!
 //! Without CORS a browser hides the answer from the page, but still sends some requests, with the user's client
 //! certificate: WebSocket handshakes (cross-site WebSocket hijacking), and a POST whose body has no content type,
@@ -58,11 +58,12 @@ impl Origin {
     }
 }
 
-/// Refuses an upgrade or a change that a page of another origin makes a browser send. Allowed are no Origin, which
-/// no browser omits here, the server's own, and those of `--cors-allowed-origins`.
+/// Refuses an upgrade or a change that a page of another origin makes a browser send. Allowed are
+/// requests without an Origin, which browsers never omit here, with the server's own, and with
+/// those of `--cors-allowed-origins`.
 ///
-/// The own origin has no scripts: pages of a member's programs are sandboxed, which makes their origin `null`.
-/// Some clients other than browsers send it (Python's `websocket-client`).
+/// The server's own origin has no scripts: pages of a member's programs are sandboxed, so their
+/// origin is `null`. Some clients other than browsers send it (Python's `websocket-client`).
 pub fn check_origin<B>(
     cors: Option<&Cors>,
     request: &Request<B>,
@@ -88,7 +89,7 @@ pub fn check_origin<B>(
     }
 }
 
-/// Whether an origin is the name by which the client addresses the server.
+/// Whether an origin is the name with which the client addresses the server.
 fn is_own<B>(request: &Request<B>, origin: &HeaderValue) -> bool {
     let host = match request.uri().authority() {
         Some(authority) => authority.as_str().as_bytes(),

@@ -1,5 +1,5 @@
-//! All errors of a request. They stay values until [`crate::request::status`] turns them into a response,
-//! which names the hop.
+//! All errors of a request. They remain values until [`crate::request::status`] turns them into a
+//! response, which names the hop.
 
 use crate::connection::head_limit;
 use crate::endpoints::clusters;

@@ -1,7 +1,8 @@
 //! Assigns each login its priority level and its share in the limits (apiserver: `util/flowcontrol`, with the
-//! subjects of `apis/flowcontrol/bootstrap`). The impersonated user does not count, or made-up users would
-//! have their own shares. Through the host the login is the user that the host names: the host already
-//! applied impersonation, as in a kube-apiserver's own limits.
+//! subjects of `apis/flowcontrol/bootstrap`). The impersonated user does not count, because
+//! otherwise made-up users would have their own shares. Through the host, the login is the user
+//! that the host names: the host already applied impersonation, as in a kube-apiserver's own
+//! limits.
 
 use kubectl_mc_api::access::sent;
 use kubectl_mc_api::names;

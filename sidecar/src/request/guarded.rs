@@ -30,8 +30,8 @@ pub struct Guarded<B = Body> {
     record: Record,
 }
 
-/// Why a response breaks off. It ends with an error, because a clean end would mean that a log or a watch is
-/// complete.
+/// Why a response is cut off. It ends with an error, because a clean end would mean that a log or a
+/// watch is complete.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the request was ended")]
@@ -63,10 +63,10 @@ impl<B> Guarded<B> {
 }
 
 impl<B: http_body::Body<Data = Bytes> + Unpin> Guarded<B> {
-    /// The next piece of `data` for the client. hyper waits for a window of at least one byte, and then moves
-    /// a whole chunk into HTTP/2's buffers. After the last chunk the request is over for the sidecar, while
-    /// its bytes stay in memory for as long as the client wants. So chunks are small, and the last byte of a
-    /// body waits until the rest fits the window.
+    /// The next piece of `data` for the client. hyper waits for a window of at least one byte, and
+    /// then moves a whole chunk into HTTP/2's buffers. After the last chunk the sidecar considers
+    /// the request finished, but its bytes stay in memory for as long as the client wants. So
+    /// chunks are small, and the last byte of a body waits until the rest fits the window.
     fn piece(&mut self, mut data: Bytes) -> Bytes {
         let is_last = self.body.is_end_stream();
         let length = match data.len() {

@@ -1,7 +1,7 @@
-//! Handles a request from top to bottom. The place in the limits (`Permit`), the stored beginning of the audit
-//! (`Begun`), the right (`Authorized`) and its revalidation (`Revalidated`) are values: each step returns the one that
-//! the next step takes, so none of them can be left out. `docs/explanation/request-path.md` describes the same path in
-//! prose.
+//! Handles a request from top to bottom. The place in the limits (`Permit`), the stored beginning
+//! of the audit (`Begun`), the right (`Authorized`) and its revalidation (`Revalidated`) are
+//! values. Each step returns the value that the next step takes, so no step can be left out.
+//! `docs/explanation/request-path.md` describes the same path in prose.
 
 use std::cell::LazyCell;
 use std::future::ready;
@@ -50,7 +50,7 @@ pub struct Arrival {
     pub cutoff: Arc<Cutoff>,
 }
 
-/// Answers one request. Every failure, also a panic, becomes a response or a broken stream.
+/// Answers one request. Every failure, including a panic, becomes a response or a broken stream.
 pub async fn handle(
     services: Arc<Services>,
     peer: Arc<Peer>,
@@ -89,7 +89,7 @@ pub async fn handle(
     if let Some(origin) = origin {
         origin.tell(response.headers_mut());
     }
-    // After a refused upgrade the client may go on in the protocol that it asked for.
+    // After a refused upgrade, the client may continue in the protocol that it requested.
     if (is_last || record.is_upgrade()) && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -133,7 +133,8 @@ async fn respond(
     let due = record.hold().due_within(longest_duration(services, &info, request.uri())?);
     let caller = login::authenticate(services, peer, waiting, &mut request, record).await?;
     let by = caller.by;
-    // The login is admitted before any review at the host for it, and impersonation does not change that.
+    // The authenticated user is admitted before any review at the host, and impersonation does not
+    // change this.
     let user = flow::caller(&services.limits, &caller.identity);
     request.body().charge(user);
     let permit = match due {
@@ -201,7 +202,7 @@ async fn respond(
     Ok(response)
 }
 
-/// The answers that need neither the host nor a member, and no login.
+/// The answers that need neither the host nor a member nor a login.
 fn public(services: &Services, route: &Route, headers: &HeaderMap) -> Option<Response<Body>> {
     match route {
         Route::Discovery(document) => Some(services.documents.load().respond(*document, headers)),

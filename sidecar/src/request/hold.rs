@@ -1,5 +1,5 @@
-//! Holds a request's resources until it is over: its permits, its connection's place, and its deadline, or
-//! for a long-running request the revalidation of its right.
+//! Holds a request's resources until it is over: its permits, its connection's place, and its
+//! deadline or, for a long-running request, the revalidation of its right.
 
 use std::future::pending;
 use std::pin::{Pin, pin};
@@ -70,7 +70,8 @@ impl Hold {
         self.permits.with(|permits| permits.sidecar = Some(permit));
     }
 
-    /// Charges what a long-running request holds while it is paused to its caller and its member.
+    /// Charges the memory that a long-running request holds while it is paused to its caller and
+    /// its member.
     pub fn charge(&self, caller: Caller, cluster: Option<&ClusterName>) {
         self.listed.charge(caller, cluster);
     }
@@ -80,8 +81,8 @@ impl Hold {
         self.permits.with(|permits| permits.member = Some(permit));
     }
 
-    /// Keeps a body that is not read until the request is over. If it were dropped, the client could go on
-    /// sending without a window.
+    /// Keeps a body that is not read until the request is over. If it were dropped, the client
+    /// could continue sending without a window.
     pub fn unread(&self, body: Upload) {
         drop(self.unread.set(body));
     }
@@ -176,7 +177,7 @@ impl Hold {
     }
 }
 
-/// Adds its own duration on drop, so a wait counts also if the caller disconnects.
+/// Adds its own duration on drop, so a wait also counts if the caller disconnects.
 struct Waiting<'a> {
     total: &'a AtomicU64,
     begun: tokio::time::Instant,

@@ -47,8 +47,8 @@ pub async fn authenticate(
         // The front proxy's connection carries all callers, and its heads may be large because of identities.
         HeadLimit::CALLER.check(request.headers())?;
     } else {
-        // The host decides about the pages of its own callers. After the login, so that the audit names the user
-        // whose browser was abused.
+        // The host decides about the pages of its own callers. This check comes after the login, so
+        // that the audit names the user whose browser was abused.
         cors::check_origin(services.cors.as_ref(), request, record.is_upgrade())?;
     }
     Ok(caller)

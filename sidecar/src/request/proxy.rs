@@ -37,7 +37,7 @@ pub struct Draft<'a> {
     body: Outgoing,
     path: &'a MemberPath,
     upgrade: Option<Protocol>,
-    /// Charged for what an agent's tunnel holds of the answer.
+    /// Charged for the bytes of the answer in an agent's tunnel.
     caller: Caller,
     identity: Arc<Identity>,
     due: Option<Instant>,
@@ -183,9 +183,9 @@ pub async fn forward(
     Ok(answer.map(Body::Upstream))
 }
 
-/// Sends a request. It is sent once more if the connection had been closed before, and once more with another
-/// credential if the member refused the sidecar's one and there is another. A request with a body is not
-/// repeated, because its body was already sent.
+/// Sends a request. It is sent once more if the connection had been closed before, and once more
+/// with another credential if the member refused the sidecar's credential and there is another one.
+/// A request with a body is not repeated, because its body was already sent.
 async fn exchange(
     inventory: &Inventory,
     cluster: &Cluster,

@@ -146,14 +146,15 @@ impl Record {
         failed.error
     }
 
-    /// Adds the login, before impersonation.
+    /// Adds the authenticated user, before impersonation.
     pub fn logged_in(&self, login: &Arc<Identity>) {
         self.audit(|trail| trail.logged_in(login));
         self.trace(|span| span.logged_in(login));
     }
 
-    /// Keeps the request's place, and stores the first audit event before the sidecar acts for the caller. The place
-    /// precedes it, so that one caller cannot fill a slow audit log. Exempt callers have no share.
+    /// Keeps the request's place, and stores the first audit event before the sidecar acts for the
+    /// caller. The place comes first, so that one caller cannot fill a slow audit log. Exempt
+    /// callers have no share.
     ///
     /// # Errors
     ///

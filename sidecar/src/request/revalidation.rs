@@ -1,7 +1,7 @@
-//! Revalidates the right of a long-running request. The request was allowed when it began; afterwards the
-//! sidecar asks the host again at an interval. The right ends on a denial, after ten minutes without an
-//! answer, when the member is deleted, when its connection changes to another address, and when the process
-//! ends.
+//! Revalidates the right of a long-running request. The request was allowed when it began;
+//! afterwards the sidecar repeats the review at an interval. The right ends on a denial, after ten
+//! minutes without an answer, when the member is deleted, when its connection changes to another
+//! address, and when the process ends.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ pub struct Revalidation {
     _task: AbortOnDropHandle<()>,
 }
 
-/// Why a long-running request may not go on.
+/// Why a long-running request may not continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum End {
     #[error("the sidecar is shutting down, try again")]
@@ -116,7 +116,7 @@ async fn lapsed(authorizer: &Authorizer, allowed: &Allowed, interval: Duration) 
                 warn!(error = %error, "authorization not confirmed by the host for too long");
                 return End::Unconfirmed;
             }
-            // A failure of the host is not a denial. New requests are refused meanwhile.
+            // A failure of the host is not a denial, but new requests are refused in the meantime.
             Err(error) => debug!(error = %error, "authorization not confirmed yet"),
         }
     }
@@ -166,8 +166,8 @@ mod tests {
         Arc::new(Identity { user: user.to_owned(), groups, ..Identity::default() })
     }
 
-    /// A revalidation of jane's watch, or of bob's watch as jane, and the token that ends it. The host's
-    /// later answers about `verb` are `then`; other rights stay.
+    /// A revalidation of jane's watch, or of bob's watch as jane, and the token that ends it. The
+    /// host's later answers about `verb` are `then`; other rights do not change.
     async fn revalidation(verb: &'static str, then: Then, by: By) -> (Revalidation, CancellationToken) {
         let granted = AtomicBool::new(false);
         let (client, _) = host(move |review| {

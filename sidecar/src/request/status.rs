@@ -1,8 +1,9 @@
 //! Turns errors into responses. Only this module chooses status codes and names the hop that refused.
 //!
 //! The body is `metav1.Status` as a kube-apiserver writes it (apimachinery: `api/errors`). kubectl hides a
-//! JSON Status that answers one of its discovery calls to a member, and prints plain text. So the answer to
-//! these is plain text, with 403 if the caller is refused and 502 for any other failure.
+//! JSON Status that answers one of its discovery calls to a member, and prints plain text. So
+//! discovery calls are answered in plain text, with 403 if the caller is refused and 502 for any
+//! other failure.
 
 use http::{HeaderValue, Response, StatusCode, header};
 use kubectl_mc_api::Hop;
@@ -59,7 +60,7 @@ pub fn response(error: &Error, record: &Record) -> Response<Body> {
         headers.insert(REPLICA_HEADER, replica);
     }
     if shape.code == StatusCode::BAD_REQUEST {
-        // The sender may mean something else by the bytes that follow on this connection.
+        // The sender may interpret the following bytes on this connection differently.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
@@ -156,8 +157,8 @@ impl Shape {
             Error::Inventory(Inventory::Unknown(..)) => Self::NOT_FOUND,
             Error::Closing | Error::Inventory(Inventory::NotSynced) => Self::SOON_AVAILABLE,
             Error::Ended(End::Denied) => Self::FORBIDDEN,
-            // The member may have done a part of it. So there is no Retry-After, which makes clients repeat a
-            // request.
+            // The member may have executed a part of it. So there is no Retry-After, which would
+            // make clients repeat the request.
             Error::Ended(End::Stopped | End::MemberGone | End::Unconfirmed) => Self::UNAVAILABLE,
             Error::Inventory(Inventory::ProxyOff { .. }) => Self::UNAVAILABLE,
             Error::Upstream(

@@ -103,9 +103,9 @@ fn tunnel_end(ended: splice::Ended, end: Option<End>) -> TunnelEnd {
     TunnelEnd { bytes: [(BYTES_TO_MEMBER, to_member), (BYTES_TO_CALLER, to_caller)], reason }
 }
 
-/// Asks the member for the upgrade. It asks once more with another credential if the member refused the
-/// sidecar's one and there is another, or after the member has just granted impersonation. Nothing of the
-/// client's stream was sent yet.
+/// Asks the member for the upgrade. It asks once more if the member refused the sidecar's
+/// credential and there is another one, or after the member has just granted impersonation. Nothing
+/// of the client's stream was sent yet.
 async fn exchange(
     inventory: &Inventory,
     cluster: &Cluster,

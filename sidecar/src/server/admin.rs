@@ -1,7 +1,7 @@
 //! Serves `/livez` and `/readyz` over plain HTTP on a separate port, for probes.
 //!
-//! `/metrics` contains the names of members, so this port serves it on a loopback address only. Otherwise the
-//! secure port serves it, to callers whom the host authorizes.
+//! `/metrics` contains the names of members, so this port serves it only on a loopback address.
+//! Otherwise the secure port serves it, to callers whom the host authorizes.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -28,8 +28,8 @@ use crate::request::services::Services;
 /// Answers a request without waiting.
 pub type Respond = dyn Fn(&Request<Incoming>) -> Response<Body> + Send + Sync;
 
-/// Serves connections until `stop`. A new one is always accepted: if there are too many, the oldest is closed,
-/// since a client that sends its request is answered at once.
+/// Serves connections until `stop`. A new one is always accepted: if there are too many, the oldest
+/// is closed, because a client that has sent its request is answered at once.
 pub async fn run(listener: TcpListener, respond: Arc<Respond>, tasks: TaskTracker, stop: CancellationToken) {
     let mut connections: VecDeque<AbortHandle> = VecDeque::with_capacity(MAX_CONNECTIONS);
     while let Some((stream, _)) = tcp::accept(&listener, &stop).await {
@@ -93,8 +93,8 @@ mod tests {
     use super::*;
     use crate::request::handler::tests::chain::any_app;
 
-    /// The answer of an admin port bound to this address, requested over loopback beside idle connections, the
-    /// oldest of which is closed.
+    /// The answer of an admin port bound to this address, requested over loopback while there are
+    /// idle connections, the oldest of which is closed.
     async fn get(address: IpAddr, path: &str, idle: usize) -> String {
         let listener = TcpListener::bind(SocketAddr::new(address, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();

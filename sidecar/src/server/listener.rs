@@ -1,5 +1,6 @@
 //! Serves the secure port: accepts connections, performs the TLS handshake, and serves HTTP/1.1 or HTTP/2.
-//! The limits are those of a kube-apiserver (`server/secure_serving.go`), also where hyper's are lower.
+//! The limits are those of a kube-apiserver (`server/secure_serving.go`), even where hyper's are
+//! lower.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -132,8 +133,9 @@ async fn serve(
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     #[cfg(target_os = "linux")]
     if !is_http2 {
-        // Its client may pause a log or an upgraded connection, and TCP_USER_TIMEOUT also ends a connection
-        // whose client is alive and reads nothing (tcp(7)). HTTP/2 stops single streams, and has pings.
+        // The client may pause a log or an upgraded connection, and TCP_USER_TIMEOUT also ends a
+        // connection whose client is alive but does not read (tcp(7)). HTTP/2 can pause single
+        // streams, and has pings.
         SockRef::from(stream.get_ref().0).set_tcp_user_timeout(None)?;
     }
     let account = is_http2.then(|| match proof {
@@ -214,10 +216,10 @@ async fn idle(peer: &Peer) {
 
 /// Resolves when a connection must take no more requests: at the shutdown, when a request retires it (a
 /// refused login over HTTP/2, `--goaway-chance`), after a minute without a login, or after about ten minutes,
-/// so that a host's only connection does not stay with one replica forever.
+/// so that a host's only connection does not stay with the same replica forever.
 ///
-/// Over HTTP/1.1 age only makes the next answer the last one. GOAWAY names the requests that will still be
-/// answered; a closed HTTP/1.1 connection does not.
+/// Over HTTP/1.1, age only makes the next answer the last one. GOAWAY names the requests that will
+/// still be answered; a closed HTTP/1.1 connection does not.
 async fn retirement(peer: &Peer, shutdown: &CancellationToken, is_http2: bool) {
     let age = CONNECTION_AGE.mul_f64(1.0 + CONNECTION_AGE_JITTER * 2.0f64.mul_add(random::fraction(), -1.0));
     let aged = async {

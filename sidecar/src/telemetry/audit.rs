@@ -6,7 +6,7 @@
 //! - [`policy`]: which requests are recorded
 //! - [`trail`]: the state of one request, and its events
 //! - [`event`]: the format of an event; [`redact`]: redacted texts of a request
-//! - [`auditor`]: hands the events to the backends
+//! - [`auditor`]: passes the events to the backends
 //! - [`backend`]: a [`queue`] with upstream's modes; [`log_file`] and [`webhook`] store the events
 
 mod attributes;

@@ -32,7 +32,7 @@ pub use request::{RequestSpan, ToMember};
 
 use export::{Metrics, Queue};
 
-/// Creates the spans of requests. It does not exist without a configuration.
+/// Creates the spans of requests. It exists only if tracing is configured.
 #[derive(Debug)]
 pub struct Tracer {
     tracer: SdkTracer,

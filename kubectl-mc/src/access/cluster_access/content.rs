@@ -1,5 +1,6 @@
-//! The content of a grant: what a stored ClusterAccess and a command line with its name must have in common.
-//! Its end may differ, and so may the verbs on the proxy, which follow from the role.
+//! The content of a grant: the part that a stored ClusterAccess and a command line with its name
+//! must have in common. The expiry may differ, and so may the verbs on the proxy, which are derived
+//! from the role.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -56,7 +56,7 @@ fn different_grants_have_different_names() {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         assert!(name.len() < 100 && name.bytes().all(plain) && !name.contains("--"), "{name}");
     }
-    // The same pattern gives the same name even after another cluster joined.
+    // The same pattern gives the same name even after another cluster has joined.
     let pattern = ["eu-*".to_owned()];
     let (before, after) = (named_clusters(&["eu-1"]), named_clusters(&["eu-1", "eu-2"]));
     let name = |clusters| MaintainedGrant { terms: &pattern, ..grant(&jane, clusters) }.name();

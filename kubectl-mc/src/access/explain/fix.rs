@@ -1,5 +1,5 @@
-//! Finds the command that grants what an authorizer refuses: with the first default role that includes the
-//! right, or else with a new role.
+//! Finds the command that grants what an authorizer refuses, using the first default role that
+//! includes the right, or else a new role.
 
 use http::Method;
 use kubectl_mc_api::ClusterName;
@@ -23,7 +23,8 @@ pub(super) struct Fix {
 }
 
 impl Fix {
-    /// Checks the member's default roles, or the built-in knowledge of them if the caller may not read them.
+    /// Checks the member's default roles, or built-in copies of them if the caller may not read
+    /// them.
     pub(super) async fn find(question: &Question<'_>) -> Self {
         let attributes: Vec<Value> = question.rights.iter().map(|right| right.attributes.clone()).collect();
         let mut role = None;
@@ -94,7 +95,7 @@ impl Fix {
     }
 }
 
-/// The words in their order, each once, as a list for a flag.
+/// The words in order and without duplicates, as a list for a flag.
 fn unique<'a>(words: impl Iterator<Item = &'a str>) -> String {
     let mut all: Vec<&str> = Vec::new();
     for word in words {

@@ -32,9 +32,9 @@ pub(super) struct Question<'a> {
     pub(super) learns: bool,
     /// The inventory that lists the member.
     pub(super) origin: Origin,
-    /// Whether the groups of the user are unknown, so that no rule's silence is a refusal.
+    /// Whether the groups of the user are unknown, so that a missing rule does not mean a refusal.
     pub(super) has_unknown_groups: bool,
-    /// What the command needs, in the order of its requests.
+    /// The rights that the command needs, in the order of its requests.
     pub(super) rights: Vec<Right>,
     /// The resource as typed, if the member does not serve it.
     pub(super) unknown: Option<String>,
@@ -104,7 +104,7 @@ impl Question<'_> {
         self.unknown = is_unserved.then(|| typed.clone());
         self.rights = hops::attributes(&named, namespace, &resource).into_iter().map(right).collect();
         if is_unserved {
-            // The member answers for the resource itself.
+            // The member's answer covers the resource itself.
             self.rights.truncate(1);
         }
     }
@@ -120,7 +120,7 @@ impl Question<'_> {
         verbs
     }
 
-    /// Checks by SubjectAccessReviews: for the sidecar's account and for the impersonated user.
+    /// Checks with SubjectAccessReviews, for the sidecar's account and for the impersonated user.
     pub(super) async fn of_another(
         &self,
         accounts: ServiceAccounts,
@@ -146,7 +146,7 @@ impl Question<'_> {
         let impersonation = if missing.is_empty() {
             Verdict::yes(format!("the sidecar may impersonate {} on {cluster}", there.in_words()))
         } else if learns {
-            // On-demand access covers names and groups, and no other part of an identity.
+            // On-demand access covers only names and groups of an identity.
             Verdict::yes(format!(
                 "on-demand access: the first request lets the sidecar impersonate {}",
                 missing.join(", ")
@@ -165,8 +165,8 @@ impl Question<'_> {
         Ok(vec![("member impersonation", impersonation), ("member authorization", authorization)])
     }
 
-    /// Checks by a SelfSubjectAccessReview, which every user may make. A review that reaches the member
-    /// proves the impersonation.
+    /// Checks with a SelfSubjectAccessReview, which every user may create. A review that reaches
+    /// the member proves that impersonation works.
     pub(super) async fn of_oneself(&self, grant: &impl Fn() -> String) -> Result<Verdicts, Failure> {
         if let Err(why) = self.who.on_member(self.rules, ServiceAccounts::default()) {
             return Ok(without_identity(why));
@@ -189,7 +189,7 @@ impl Question<'_> {
         if is_just_granted(&answer) {
             answer = ask().await?;
         }
-        // A review is a POST. For callers with read-only access the read itself is made instead.
+        // A review is a POST. For callers with read-only access, the read itself is sent instead.
         let only_reads = answer.refusal().is_some_and(|refusal| refusal.hop == Hop::HostAuthorization);
         let read = right.read.as_ref().filter(|_| only_reads);
         if let Some(path) = read {
@@ -276,7 +276,7 @@ impl Question<'_> {
         if allowed {
             return Verdict::yes(hops::with_reason("allowed", reason));
         }
-        // One of several rights is named.
+        // If there are several rights, the message names this one.
         let what = match self.rights.len() {
             1 => "it".to_owned(),
             _ => hops::attributes_in_words(&right.attributes),
@@ -285,7 +285,8 @@ impl Question<'_> {
         self.refused(why, grant)
     }
 
-    /// A refusal by an authorizer, which counts only if it was asked about the user's groups too.
+    /// A refusal by an authorizer, which counts only if the review also contained the user's
+    /// groups.
     pub(super) fn refused(&self, why: String, grant: &impl Fn() -> String) -> Verdict {
         if !self.has_unknown_groups {
             return Verdict::no(why, grant());

@@ -1,5 +1,5 @@
-//! Maps a command of kubectl to the rights that it needs on the member, as kubectl's source sends its requests: `exec`
-//! gets the pod, then creates `pods/exec`. A verb of RBAC needs itself.
+//! Maps a kubectl command to the rights that it needs on the member, according to the requests in
+//! kubectl's source: `exec` gets the pod, then creates `pods/exec`. An RBAC verb needs itself.
 
 use crate::cli::ExplainArgs;
 
@@ -11,7 +11,7 @@ pub(super) struct Need {
     pub(super) subresource: &'static str,
 }
 
-/// What a right is on.
+/// The object of a right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NeededObject {
     /// The resource of the command.

@@ -1,6 +1,7 @@
 //! Checks the host's right on a member's proxy, and names the API group of the grant. For members of a hub's
-//! inventory, a grant in the hub's group counts too, but only at the sidecar's direct endpoint or on the
-//! hub's own path: the host's kube-apiserver checks the group of the path before it forwards a request.
+//! inventory, a grant in the hub's group also counts, but only on the sidecar's direct endpoint or
+//! on the hub's own path: the host's kube-apiserver checks the group of the path before it forwards
+//! a request.
 
 use http::Method;
 use kubectl_mc_api::{ClusterName, Origin};
@@ -32,7 +33,8 @@ enum Answer {
 }
 
 impl ProxyRight<'_> {
-    /// The verdict about several verbs is that about the first one that is not allowed, or about the last.
+    /// The verdict for several verbs: that of the first one that is not allowed, or of the last
+    /// one.
     pub(super) async fn verdict_of_all(
         &self,
         verbs: &[&'static str],
@@ -58,7 +60,7 @@ impl ProxyRight<'_> {
         Ok(of_both(&own, self.origin, &by_hub, &what, grant))
     }
 
-    /// Upgrades need create, whatever their method is.
+    /// Upgrades need create, regardless of their method.
     async fn ask(&self, needed: &str, group: Origin) -> Result<Answer, Failure> {
         let attributes = json!({"resourceAttributes": {
             "group": group.grant_group(), "version": group.grant_version(), "resource": group.grant_resource(),

@@ -3,7 +3,8 @@ use std::path::Path;
 use super::*;
 use crate::apply::diff::documents;
 
-/// The policy and the rights as a host gets them, for a reviewer to read. `UPDATE=1` writes the file anew.
+/// The policy and the rights that a host receives, for reviewers to read. `UPDATE=1` regenerates
+/// the file.
 #[test]
 fn objects_are_those_of_the_golden_file() {
     let objects = [policy(&Layout::default()), rights("kubectl-mc-system")].concat();

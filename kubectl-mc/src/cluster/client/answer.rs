@@ -1,5 +1,5 @@
-//! Reads the body of an answer, of a bounded size and in bounded time: a server that sends a byte now and then has
-//! no pause that a timeout for each read would see.
+//! Reads the body of an answer with a limit on size and time. A timeout for each read would not be
+//! enough, because a server can send a byte now and then.
 
 use std::error::Error;
 use std::time::Duration;
@@ -39,7 +39,8 @@ pub(super) async fn body<B: Body<Data = Bytes> + Unpin>(
     }
 }
 
-/// Bytes a second after the first [`READ_TIMEOUT`]: far less than the slowest link that a user would bear.
+/// Minimum bytes per second after the first [`READ_TIMEOUT`]: far less than the slowest link that a
+/// user would tolerate.
 const SLOWEST: u64 = 1024;
 
 /// Longer than the sidecar needs to detect that a member does not respond.
@@ -56,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of pieces of this size, one each second.
+    /// A body of pieces of this size, one per second.
     struct Pieces {
         clock: Interval,
         size: usize,

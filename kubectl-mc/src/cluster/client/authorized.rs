@@ -1,6 +1,6 @@
-//! Sets the caller's credential on each request. A command may outlast the credential, as an installation or a
-//! followed log does: a file with a token is read again after a minute, and the credential plugin runs again when
-//! its token expires.
+//! Sets the caller's credential on each request. A command, such as an installation or a followed
+//! log, may take longer than the credential is valid: a file with a token is read again after a
+//! minute, and the credential plugin runs again when its token expires.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ impl Source {
                 if read.elapsed() < REREAD {
                     return Ok(header);
                 }
-                // A file that is gone leaves its last token in force.
+                // If the file is gone, its last token stays in use.
                 let header = transport::token_of_file(file).unwrap_or(header);
                 current.send_replace((header.clone(), Instant::now()));
                 Ok(header)

@@ -41,7 +41,7 @@ impl ClientError {
         }
     }
 
-    /// Whether kubectl would connect where the plugin refuses the server's key.
+    /// Whether the plugin refuses the server's key but kubectl would connect.
     pub(crate) fn is_of_a_key(&self) -> bool {
         matches!(self, Self::Tls(error) if error.downcast_ref().is_some_and(Refused::is_of_a_key))
     }

@@ -1,5 +1,5 @@
-//! Applies kubectl's flags for the caller and for the trust in the host to the plugin's own requests, so that
-//! they have the same result as those of kubectl.
+//! Applies kubectl's flags for the caller and for the trust in the host to the plugin's own
+//! requests, so that these have the same result as kubectl's requests.
 
 use std::error::Error;
 

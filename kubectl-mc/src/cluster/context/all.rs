@@ -17,7 +17,7 @@ use crate::env::Env;
 pub(crate) struct Contexts {
     /// Sorted by name.
     pub(crate) all: Vec<KubeconfigContext>,
-    /// The files of `--kubeconfig-dir` that are no kubeconfigs, each with the reason.
+    /// The files of `--kubeconfig-dir` that are not kubeconfigs, each with the reason.
     pub(crate) skipped: Vec<String>,
     /// Why contexts of the files of the host are missing.
     pub(crate) unusable: Vec<HostError>,
@@ -31,7 +31,7 @@ impl Contexts {
     }
 }
 
-/// The contexts in the files of `options` and `env`. That no file exists is an error.
+/// The contexts in the files of `options` and `env`. It is an error if no file exists.
 pub(crate) fn contexts(options: &HostOptions, env: &Env) -> Result<Contexts, HostError> {
     if !options.kubeconfig_dirs.is_empty() {
         return islands::contexts(&options.kubeconfig_dirs);
@@ -66,7 +66,7 @@ pub(super) fn is_of_overlay(context: &Context) -> bool {
     mark.is_some_and(|mark| mark.extension.get("cluster").is_none())
 }
 
-/// The clusters and users that contexts name.
+/// The clusters and users to which contexts refer.
 pub(super) struct Entries {
     clusters: HashMap<String, NamedCluster>,
     users: HashMap<String, NamedAuthInfo>,
@@ -80,7 +80,8 @@ impl Entries {
         }
     }
 
-    /// The kubeconfig with this context only. Keeping all entries in each copy would need quadratic memory.
+    /// The kubeconfig with only this context. Keeping all entries in each copy would need quadratic
+    /// memory.
     pub(super) fn alone(&self, name: &str, context: &Context) -> Kubeconfig {
         let user = context.user.as_ref().and_then(|user| self.users.get(user));
         Kubeconfig {

@@ -1,4 +1,4 @@
-//! The cluster of a kubeconfig context, and how it is called.
+//! The cluster of a kubeconfig context, and its names.
 
 use std::path::PathBuf;
 
@@ -191,8 +191,9 @@ impl ClusterContext {
     }
 }
 
-/// The URL of a server without a trailing slash, a query and a fragment (client-go: `DefaultServerURL`). A server
-/// may be written `host:port`: client-go then uses http, whatever the entry says of TLS.
+/// The URL of a server without a trailing slash, a query and a fragment (client-go:
+/// `DefaultServerURL`). A server may be written as `host:port`: client-go then uses http,
+/// regardless of the entry's TLS settings.
 pub(super) fn base_url(server: &str) -> Option<String> {
     let (address, path) = match server.split_once("://") {
         Some((scheme, rest))
@@ -217,5 +218,5 @@ fn is_scheme(scheme: &str) -> bool {
 
 /// The default role of a context.
 pub(super) const HOST: &str = "host";
-/// The role of a context that is a cluster of its own.
+/// The role of a context that is used as a separate cluster.
 pub(super) const CLUSTER: &str = "cluster";

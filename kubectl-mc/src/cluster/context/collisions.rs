@@ -1,5 +1,5 @@
-//! Finds the entries of `KUBECONFIG` that no context gets: of two entries with one name in different files, client-go
-//! uses the first.
+//! Finds the entries of `KUBECONFIG` that no context can use: if two files have an entry with the
+//! same name, client-go uses the first.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::load;
 use super::options::HostOptions;
 use crate::env::Env;
 
-/// An entry of a file that the entry of an earlier file with another content hides.
+/// An entry that is hidden by an entry with different content in an earlier file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Collision {
     kind: &'static str,
@@ -38,7 +38,8 @@ impl fmt::Display for Collision {
     }
 }
 
-/// The hidden entries of the files, in the order of the files. Entries with one content are none.
+/// The hidden entries of the files, in the order of the files. Entries with equal content are not
+/// collisions.
 pub(crate) fn collisions(options: &HostOptions, env: &Env) -> Result<Vec<Collision>, HostError> {
     let files = match options.kubeconfig_dirs.is_empty() {
         true => load::files(options, env),
@@ -71,7 +72,7 @@ pub(crate) fn collisions(options: &HostOptions, env: &Env) -> Result<Vec<Collisi
     Ok(found)
 }
 
-/// The files of the collisions, for the flag that keeps them apart.
+/// The files with collisions, for the flag that keeps them separate.
 pub(crate) fn kept_apart(collisions: &[Collision]) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for file in collisions.iter().flat_map(|collision| [&collision.used, &collision.hidden]) {

@@ -1,6 +1,6 @@
 //! Converts the JSON of a kubeconfig to kube's types by the rules of client-go
-//! (`tools/clientcmd/api/v1`), for all ways of the plugin to read a kubeconfig. No other code does: kube's own
-//! deserialization refuses files that kubectl reads.
+//! (`tools/clientcmd/api/v1`), wherever the plugin reads a kubeconfig. No other code does this:
+//! kube's own deserialization refuses files that kubectl reads.
 //!
 //! The result is normalized: a field without a value is absent, bytes are base64 without line breaks.
 
@@ -142,7 +142,7 @@ fn exec(mut fields: Fields) -> Result<ExecConfig, String> {
         ..ExecConfig::default()
     };
     let mut other = fields.rest();
-    // An unknown mode is an error once the user is used.
+    // An unknown mode is an error only when the user is used.
     if let Some(mode) = mode.filter(|_| exec.interactive_mode.is_none()) {
         other.insert(INTERACTIVE_MODE.to_owned(), mode.into());
     }

@@ -1,5 +1,6 @@
-//! Reads a kubeconfig's YAML as client-go does (`sigs.k8s.io/yaml`, which is go-yaml 2 and JSON): the first
-//! document, by the types of YAML 1.1, in UTF-8 or UTF-16, where the last of several equal keys counts.
+//! Reads a kubeconfig's YAML as client-go does (`sigs.k8s.io/yaml`, which is go-yaml 2 and JSON):
+//! the first document, with the types of YAML 1.1, in UTF-8 or UTF-16, using the last of several
+//! equal keys.
 
 mod scalar;
 
@@ -15,7 +16,7 @@ pub(crate) fn json(bytes: &[u8]) -> Result<Value, String> {
     parse(&text(bytes)?)
 }
 
-/// The text of a file, whose encoding its byte order mark names.
+/// The text of a file, whose encoding is determined by its byte order mark.
 pub(super) fn text(bytes: &[u8]) -> Result<String, String> {
     let utf16 = |bytes: &[u8], unit: fn([u8; 2]) -> u16| {
         let (pairs, rest) = bytes.as_chunks::<2>();
@@ -160,8 +161,8 @@ impl Tree {
     }
 }
 
-/// Takes over the keys of a map, or of several, of which the first counts. They replace earlier keys, as in
-/// go-yaml 2.
+/// Copies the keys of a map, or of several maps, of which the first has priority. They replace
+/// earlier keys, as in go-yaml 2.
 fn merge(map: &mut Map<String, Value>, value: Value) -> Result<(), String> {
     let list = match value {
         Value::Array(list) => list,
@@ -186,7 +187,7 @@ fn size(value: &Value) -> usize {
 
 /// Values are dropped recursively. A kubeconfig has a depth of 7.
 const MAX_DEPTH: usize = 256;
-/// The values of all aliases, expanded. client-go refuses such a file from about 100,000 on.
+/// The values of all aliases, expanded. client-go refuses such a file above about 100,000.
 const MAX_NODES: usize = 1_000_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Why there is no host, or no context.
+//! The reasons why there is no host or no context.
 
 use std::path::PathBuf;
 

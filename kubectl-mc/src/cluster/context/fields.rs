@@ -16,7 +16,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// The fields of a value; none of null.
+    /// The fields of a value; null has none.
     pub(super) fn of(value: Value, at: impl Into<String>) -> Result<Self, String> {
         let at = at.into();
         match value {
@@ -36,7 +36,7 @@ impl Fields {
         self.fields.remove(key).filter(|value| !value.is_null())
     }
 
-    /// A text that is not empty.
+    /// A non-empty text.
     pub(super) fn text(&mut self, key: &str) -> Result<Option<String>, String> {
         let place = self.place(key);
         let text = self.value(key).map(|value| text(value, &place)).transpose()?;
@@ -52,12 +52,12 @@ impl Fields {
         }
     }
 
-    /// Bytes that are not empty, as base64 without line breaks.
+    /// Non-empty bytes, as base64 without line breaks.
     pub(super) fn data(&mut self, key: &str) -> Result<Option<String>, String> {
         let place = self.place(key);
         let bytes = match self.value(key) {
             None => return Ok(None),
-            // As Go does: the numbers of the bytes.
+            // As in Go, the numeric values of the bytes.
             Some(Value::Array(list)) => {
                 let byte = |value: &Value| {
                     if value.is_null() { Some(0) } else { u8::try_from(value.as_u64()?).ok() }
@@ -118,7 +118,7 @@ impl Fields {
         keys.into_iter().map(list).collect()
     }
 
-    /// The fields that nothing has read.
+    /// The fields that have not been read.
     pub(super) fn rest(self) -> BTreeMap<String, Value> {
         self.fields.into_iter().collect()
     }

@@ -1,11 +1,11 @@
-//! A context that stands alone.
+//! A context that is independent of other kubeconfig files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::error::Failure;
 
-/// Where a context comes from that stands alone.
+/// The origin of a context that is independent of other files.
 #[derive(Clone, Debug)]
 pub(crate) struct Island {
     /// The values of `--kubeconfig-dir`.

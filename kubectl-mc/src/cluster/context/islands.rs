@@ -1,8 +1,8 @@
-//! Loads the contexts of `--kubeconfig-dir`, where every kubeconfig file stands alone: its contexts use the users and
-//! clusters of their own file, whatever other files call theirs.
+//! Loads the contexts of `--kubeconfig-dir`, where every kubeconfig file is independent: its
+//! contexts use the users and clusters of their own file, regardless of names in other files.
 //!
-//! A file that cannot be read is a context that fails when it is used, so that it is missing in no result. A file
-//! of a folder or a glob that is something else than a kubeconfig is skipped with a note.
+//! A file that cannot be read becomes a context that fails when it is used, so that it is visible
+//! in every result. A file from a folder or glob that is not a kubeconfig is skipped with a note.
 
 mod files;
 mod names;
@@ -64,7 +64,7 @@ impl Found {
     }
 }
 
-/// A file of a folder or a glob that nobody takes for a kubeconfig, and the reason.
+/// A file from a folder or glob that is clearly not a kubeconfig, and the reason.
 struct NotKubeconfig(String);
 
 fn read(file: &File) -> Result<Result<Kubeconfig, NotKubeconfig>, HostError> {
@@ -97,7 +97,7 @@ fn read(file: &File) -> Result<Result<Kubeconfig, NotKubeconfig>, HostError> {
     Ok(Ok(kubeconfig))
 }
 
-/// Whether a document that is no kubeconfig is not one with a mistake either.
+/// Whether a document is clearly something else, and not a kubeconfig with a mistake.
 fn is_foreign(document: &Value) -> bool {
     let parts = ["clusters", "contexts", "users", "current-context"];
     document.as_object().is_none_or(|document| parts.iter().all(|part| !document.contains_key(*part)))

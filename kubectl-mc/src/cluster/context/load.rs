@@ -1,5 +1,5 @@
 //! Reads and merges kubeconfig files as kubectl does: the first file with an entry wins, missing files of a
-//! list are skipped, and relative paths belong to their file.
+//! list are skipped, and relative paths are resolved against their file.
 
 use std::collections::HashSet;
 use std::io;

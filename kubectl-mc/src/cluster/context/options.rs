@@ -13,8 +13,8 @@ pub(crate) struct HostOptions {
     pub(crate) context: Option<String>,
     /// `--hub`, its variable or the configuration's value.
     pub(crate) hub: HubChoice,
-    /// `--kubeconfig-dir` or the configuration's value: where contexts that are chosen as clusters come from. Empty means
-    /// the files of the host.
+    /// `--kubeconfig-dir` or the configuration's value: the source of contexts that are chosen as
+    /// clusters. Empty means the files of the host.
     pub(crate) kubeconfig_dirs: Vec<PathBuf>,
 }
 

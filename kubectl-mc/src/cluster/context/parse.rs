@@ -1,6 +1,6 @@
-//! Parses a kubeconfig as client-go does, and several times as fast where it has hundreds of contexts: nearly all
-//! of such a file is base64, which the YAML parser reads character by character. Those values are taken out before
-//! the parser, and put back after it.
+//! Parses a kubeconfig as client-go does, but several times as fast if it has hundreds of contexts:
+//! such a file is nearly all base64, which the YAML parser reads character by character. These
+//! values are taken out before parsing and put back afterwards.
 
 use kube::config::Kubeconfig;
 use serde_json::Value;
@@ -17,8 +17,8 @@ pub(crate) fn parsed(bytes: &[u8]) -> Result<Kubeconfig, String> {
     config::kubeconfig(document)
 }
 
-/// Nothing where a value that was taken out was no whole value of its field, as in a block of text, and where
-/// there is an error, so that the error is that of the original text.
+/// Returns nothing if a value that was taken out was not the whole value of its field, as in a
+/// block of text. The same applies to errors, so that the error is that of the original text.
 fn without_data(text: &str) -> Option<Value> {
     if text.len() < LARGE || text.contains(MARK) {
         return None;
@@ -55,15 +55,16 @@ fn is_data(key: &str) -> bool {
     matches!(name, "certificate-authority-data" | "client-certificate-data" | "client-key-data")
 }
 
-/// Long enough to be no number or other word of YAML.
+/// Long enough that it cannot be a number or another YAML word.
 fn is_long_base64(value: &str) -> bool {
     value.len() >= 64
         && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='))
 }
 
-/// Bytes of a file below which parsing takes no noticeable time.
+/// File size in bytes below which parsing takes no noticeable time.
 const LARGE: usize = 64 * 1024;
-/// Begins the place of a value that was taken out. A file that contains it is parsed as it is.
+/// Marks the place of a value that was taken out. A file that already contains the mark is parsed
+/// unchanged.
 const MARK: &str = "kubectl-mc/data/";
 
 #[cfg(test)]

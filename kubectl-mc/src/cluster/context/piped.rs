@@ -1,6 +1,6 @@
-//! Copies kubeconfigs that come through a pipe, as in `--kubeconfig <(sops -d k)`: a pipe is read once, and the
-//! programs of a command read their kubeconfig several times. Only the user can read a copy, and it is deleted when
-//! the command ends.
+//! Copies kubeconfigs that come through a pipe, as in `--kubeconfig <(sops -d k)`: a pipe can be
+//! read only once, but the programs of a command read their kubeconfig several times. Only the user
+//! can read a copy, and it is deleted when the command ends.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -84,7 +84,7 @@ impl Piped {
     }
 }
 
-/// Reads a pipe on a thread of its own, which a pipe without a writer blocks for ever.
+/// Reads a pipe in a separate thread, because a pipe without a writer blocks forever.
 fn read_until(end: Instant, pipe: &Path) -> io::Result<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
     let pipe = pipe.to_owned();
@@ -126,8 +126,8 @@ fn is_pipe(_: &Path) -> bool {
     false
 }
 
-/// The kubeconfig with the paths that it has in the folder of the pipe. A text that is no kubeconfig stays as it
-/// is, for the error that names it.
+/// The kubeconfig with its paths resolved against the folder of the pipe. A text that is not a
+/// kubeconfig stays unchanged, for the error that names it.
 fn with_paths(bytes: Vec<u8>, pipe: &Path) -> Vec<u8> {
     let (Ok(mut kubeconfig), Ok(absolute)) = (parse::parsed(&bytes), std::path::absolute(pipe)) else {
         return bytes;

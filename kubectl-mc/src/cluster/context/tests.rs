@@ -104,7 +104,7 @@ fn cluster_entry_is_kept_with_paths_relative_to_its_file() {
 fn server_without_scheme_gets_the_default_of_kubectl() {
     let files = Files::new(&[("a", A), ("b", B)]);
     let host = load(&files.env(&["a", "b"]), Some("elsewhere")).unwrap();
-    // kubectl decides before it reads the trust: without TLS.
+    // kubectl decides that there is no TLS before it reads the trust.
     assert_eq!((host.server.as_str(), host.prefix()), ("http://b.example:6443", ""));
     assert!(host.cluster.certificate_authority.is_none(), "an empty path is none");
     assert!(matches!(host.user, User::Named(None)));

@@ -1,5 +1,5 @@
-//! Makes the command of a credential plugin. No other code starts a credential plugin of a kubeconfig: kube
-//! gets the credential, and never the plugin.
+//! Creates the command of a credential plugin. No other code starts a credential plugin of a
+//! kubeconfig: the kube crate gets only the credential, never the plugin.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
@@ -34,8 +34,9 @@ pub(super) fn command(program: &Path, exec: &ExecConfig, cluster: &Cluster) -> R
     #[cfg(unix)]
     std::os::unix::process::CommandExt::arg0(&mut command, name);
     command.args(exec.args.iter().flatten());
-    // The variables of a kubeconfig decide where a login of this program is read and sent (the state folder,
-    // the issuer's authority, a proxy). The kubeconfig may be another person's, and a login needs none.
+    // The variables in a kubeconfig can determine where a login of this program is read and sent
+    // (the state folder, the issuer's authority, a proxy). The kubeconfig may come from another
+    // person, and a login does not need the variables.
     if !is_own(program, exec) {
         for variable in exec.env.iter().flatten() {
             if let (Some(name), Some(value)) = (variable.get("name"), variable.get("value")) {
@@ -43,16 +44,16 @@ pub(super) fn command(program: &Path, exec: &ExecConfig, cluster: &Cluster) -> R
             }
         }
     }
-    // Last, as in client-go: otherwise a kubeconfig could name another server than the one that gets the
-    // credential.
+    // This comes last, as in client-go: otherwise a kubeconfig could name a server other than the
+    // one that gets the credential.
     command.env(KUBERNETES_EXEC_INFO, info.to_string());
     command.stdin(if interactive { Stdio::inherit() } else { Stdio::null() }).stderr(Stdio::inherit());
     command.stdout(Stdio::piped());
     Ok(command)
 }
 
-/// Whether the plugin is `kubectl-mc credential`: by its file, its name, or its arguments, with which a link
-/// or another program leads to it.
+/// Whether the plugin is `kubectl-mc credential`: by its file, its name, or its arguments, because
+/// a link or another program can lead to it.
 fn is_own(program: &Path, exec: &ExecConfig) -> bool {
     let real = |path: &Path| path.canonicalize().ok();
     let is_this =

@@ -1,5 +1,6 @@
-//! Reads and keeps the user's policy for credential plugins (`credentialPluginPolicy` of a kuberc), by the
-//! rules of kubectl 1.35 and later. A file that cannot be understood permits no plugin.
+//! Reads and enforces the user's policy for credential plugins (`credentialPluginPolicy` of a
+//! kuberc), with the rules of kubectl 1.35 and later. A file that cannot be understood permits no
+//! plugin.
 
 mod parse;
 

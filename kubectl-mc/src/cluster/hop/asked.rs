@@ -1,4 +1,5 @@
-//! Describes a refused command for its hint: the user of `--as`, and the words of `access explain` that ask about it.
+//! Describes a refused command for its hint: the user of `--as`, and the arguments of
+//! `access explain` for it.
 
 use std::ffi::OsStr;
 
@@ -7,7 +8,7 @@ use kubectl_mc_api::ClusterName;
 use crate::argv::{COMPARE, KUBECTL_VERBS, Scanned, TAIL};
 use crate::next_command::quoted;
 
-/// A command as a hint names it.
+/// A command, as shown in a hint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// The user of `--as`.
@@ -38,7 +39,7 @@ impl Asked {
         format!("access explain{user}{groups} -C {cluster} {request}")
     }
 
-    /// The command that grants a right to the user of `--as`, or else to the user that the refusal names.
+    /// The command that grants a right to the user of `--as`, or else to the user in the refusal.
     pub(super) fn grant(&self, refusal: &str, cluster: Option<&ClusterName>) -> String {
         let user = self.user.as_deref().or_else(|| refused_user(refusal)).unwrap_or("USER");
         let subject = match user.strip_prefix("system:serviceaccount:") {

@@ -29,7 +29,7 @@ impl Hub {
         self.found()
     }
 
-    /// The same with a client of its own.
+    /// The same with its own client.
     pub(crate) fn find_at(host: &ClusterContext, scanned: &Scanned, env: &Env) -> Option<OtherHub> {
         if host.hub.origin != Origin::Assumed {
             return None;

@@ -158,8 +158,8 @@ async fn get(
     }
 }
 
-/// For a name with addresses of both families.
+/// For a name with addresses in both families.
 const MOST_ADDRESSES: usize = 2;
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
-/// Short enough for an interactive user, and needed only once in minutes.
+/// Short enough for an interactive user, and only needed once every few minutes.
 const REACH_TIMEOUT: Duration = Duration::from_millis(700);

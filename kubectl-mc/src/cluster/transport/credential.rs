@@ -27,13 +27,13 @@ pub(crate) enum Authorization {
 impl Authorization {
     /// The credential of a user, by client-go's precedence.
     pub(super) fn of(user: &AuthInfo) -> Result<Self, String> {
-        // client-go creates the provider beside another credential too.
+        // client-go creates the provider even if there is another credential.
         let provider = user.auth_provider.as_ref().map(Oidc::of).transpose()?;
         let token = user.token.as_ref().map(ExposeSecret::expose_secret).filter(|token| !token.is_empty());
         if let Some(file) = &user.token_file {
             return match (from_file(Path::new(file)), token) {
                 (Ok(value), _) => Ok(Self::File(file.into(), value)),
-                // A file that cannot be used does not matter beside a token.
+                // If there is a token, an unusable file does not matter.
                 (Err(_), Some(token)) => Ok(Self::Fixed(bearer("token", token)?)),
                 (Err(reason), None) => Err(reason),
             };
@@ -52,7 +52,7 @@ impl Authorization {
     }
 }
 
-/// `Bearer TOKEN`. `field` is where the token comes from.
+/// `Bearer TOKEN`. `field` is the source of the token.
 pub(crate) fn bearer(field: &str, token: &str) -> Result<HeaderValue, String> {
     header(field, &format!("Bearer {token}"))
 }
@@ -112,7 +112,8 @@ fn expiry(token: &str) -> Option<i64> {
     claims.get("exp")?.as_f64().map(|seconds| seconds as i64)
 }
 
-/// The server's URL without a name and a password, and the credential that Go's HTTP client makes of them.
+/// The server's URL without a name and a password, and the credential that Go's HTTP client creates
+/// from them.
 pub(super) fn without_userinfo(server: &str) -> (Cow<'_, str>, Option<HeaderValue>) {
     let Some((scheme, rest)) = server.split_once("://") else { return (server.into(), None) };
     let end = rest.find('/').unwrap_or(rest.len());
@@ -122,7 +123,7 @@ pub(super) fn without_userinfo(server: &str) -> (Cow<'_, str>, Option<HeaderValu
     (format!("{scheme}://{host}{}", &rest[end..]).into(), basic(&name, &password).ok())
 }
 
-/// The impersonation of a user, whose values are those of headers.
+/// The impersonation of a user, as header values.
 pub(super) fn impersonation(user: &AuthInfo) -> Result<AuthInfo, String> {
     let single = [("as", &user.impersonate), ("as-uid", &user.impersonate_uid)];
     for (field, value) in single.iter().filter_map(|(field, value)| Some((field, value.as_ref()?))) {
@@ -143,7 +144,7 @@ pub(super) fn impersonation(user: &AuthInfo) -> Result<AuthInfo, String> {
     })
 }
 
-/// A value that a header can have. `field` is the field of the user.
+/// A valid header value. `field` is the field of the user.
 fn header(field: &str, value: &str) -> Result<HeaderValue, String> {
     let mut header = HeaderValue::try_from(value).map_err(|_| {
         let kind =

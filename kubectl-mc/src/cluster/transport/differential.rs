@@ -1,4 +1,4 @@
-//! Compares what the plugin makes of kubeconfigs with what client-go makes of them: a program of Go
+//! Compares the plugin's interpretation of kubeconfigs with that of client-go: a Go program
 //! (`tests/kubeconfig`) reads the same files. Needs Go.
 //!
 //! - [`cases`]: named kubeconfigs
@@ -26,7 +26,7 @@ use crate::cluster::context::{ClusterContext, HostOptions};
 use crate::cluster::credential::Plugin;
 use crate::env::{self, Env};
 
-/// What a context is for a program; the error is not compared, only that there is one.
+/// A program's interpretation of a context; errors are not compared, only whether there is one.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Answer {
@@ -67,7 +67,7 @@ struct Question {
     connect: bool,
 }
 
-/// The program of Go, which answers any number of questions.
+/// The Go program, which answers any number of questions.
 struct ClientGo {
     child: Child,
     input: Option<ChildStdin>,
@@ -97,13 +97,13 @@ impl ClientGo {
 
 impl Drop for ClientGo {
     fn drop(&mut self) {
-        // The program ends with its input.
+        // The program exits at the end of its input.
         drop(self.input.take());
         let _ = self.child.wait();
     }
 }
 
-/// What the plugin makes of the same files.
+/// The plugin's interpretation of the same files.
 fn plugin(question: &Question) -> Answer {
     answer(question).unwrap_or_else(|error| Answer { error, ..Answer::default() })
 }
@@ -115,7 +115,7 @@ fn answer(question: &Question) -> Result<Answer, String> {
     let transport =
         client::transport_of(&host, &scanned, &env).map_err(|error| crate::error::chain(&error))?;
     if transport.trust != Trust::System {
-        // The roots of this machine take time to read.
+        // Reading the roots of this machine takes time.
         transport.tls().map_err(|error| error.to_string())?;
     }
     let Transport { server, namespace, proxy, authorization, server_name, trust, identity, .. } = &transport;

@@ -15,7 +15,8 @@ use secrecy::ExposeSecret;
 use super::pem::{self, Block};
 use crate::cluster::named_file;
 
-/// The certificate that client-go presents: one without a key, and a key without a certificate, is none.
+/// The certificate that client-go presents; a certificate without a key, or a key without a
+/// certificate, is ignored.
 pub(super) fn of(user: &AuthInfo) -> Result<Option<Arc<CertifiedKey>>, String> {
     let key_data = user.client_key_data.as_ref().map(ExposeSecret::expose_secret);
     let certificate = content(

@@ -1,4 +1,5 @@
-//! Reads PEM blocks as Go's `encoding/pem` does: whatever is no complete block is skipped.
+//! Reads PEM blocks as Go's `encoding/pem` does: everything that is not a complete block is
+//! skipped.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -30,7 +31,7 @@ fn label<'a>(line: &'a str, begin: &str) -> Option<&'a str> {
     line.trim_end_matches([' ', '\t', '\r']).strip_prefix(begin)?.strip_suffix("-----")
 }
 
-/// The block whose first line was read; nothing if it has no end or its content is no base64.
+/// The block whose first line was read; nothing if it has no end or its content is not base64.
 fn block<'a>(begun: &str, lines: &mut impl Iterator<Item = &'a str>) -> Option<Block> {
     let mut has_headers = false;
     let mut encoded = String::new();

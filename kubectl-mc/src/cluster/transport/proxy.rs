@@ -1,4 +1,4 @@
-//! The proxy on the way to a server: that of the kubeconfig, else that of the environment.
+//! The proxy in front of a server: the one in the kubeconfig, else the one in the environment.
 
 use http::Uri;
 use kubectl_mc_api::environment_proxy::Environment;

@@ -34,7 +34,7 @@ impl Trust {
     }
 }
 
-/// The certificates of a bundle; what cannot be read is skipped, as Go's `AppendCertsFromPEM` does.
+/// The certificates of a bundle; unreadable parts are skipped, as in Go's `AppendCertsFromPEM`.
 fn roots(bundle: &[u8]) -> Vec<CertificateDer<'static>> {
     let blocks = pem::blocks(bundle).into_iter();
     let certificates = blocks.filter(|block| block.label == "CERTIFICATE" && !block.has_headers);

@@ -9,8 +9,8 @@ use secrecy::{ExposeSecret, SecretString};
 use super::{Entries, proxy};
 use crate::cluster::context::INTERACTIVE_MODE;
 
-/// The errors of the entries, in one sentence. Without TLS client-go reads neither the trust nor the credential,
-/// and does not notice what contradicts itself there.
+/// The errors of the entries, in one sentence. Without TLS, client-go reads neither the trust nor
+/// the credential, and does not notice contradictions there.
 pub(super) fn check(entries: &Entries, is_tls: bool) -> Result<(), String> {
     let mut errors = user(&entries.user_name, &entries.user, is_tls);
     errors.extend(cluster(&entries.cluster_name, &entries.cluster, is_tls));

@@ -1,9 +1,10 @@
-//! Verifies a server's certificate by the certificates of a kubeconfig as Go's `x509.Certificate.Verify` does. A
-//! certificate that is one of them is accepted without an issuer, if its name and its time are right: a server may
-//! have a self-signed certificate, or a kubeconfig may pin the server's own one.
+//! Verifies a server's certificate by the certificates of a kubeconfig as Go's
+//! `x509.Certificate.Verify` does. A certificate that is one of them is accepted without an issuer
+//! if its name and validity are right: a server may have a self-signed certificate, or a kubeconfig
+//! may pin the server's own certificate.
 //!
-//! rustls cannot verify RSA keys below 2048 bits, which Go still accepts from 1024 on. They are refused with a
-//! sentence of their own.
+//! rustls cannot verify RSA keys below 2048 bits, which Go still accepts from 1024 bits. They are
+//! refused with a specific message.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub(super) fn client_config(roots: Vec<CertificateDer<'static>>) -> Result<Clien
 #[derive(Debug)]
 struct Verifier {
     roots: Vec<CertificateDer<'static>>,
-    /// Verifies by those of the roots that may sign; `None` if there are none.
+    /// Verifies with the roots that may sign; `None` if there are none.
     issuers: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
 }
@@ -63,7 +64,7 @@ impl Verifier {
         let Err(error) = verified else { return verified };
         let expired = self.roots.iter().any(|root| has_expired(root, now));
         let is_unknown = error == unknown();
-        // Only a signature that cannot be verified is due to the size of an issuer's key.
+        // The size of an issuer's key can only cause an unverifiable signature.
         let presented = || std::iter::once(end_entity).chain(intermediates);
         let signs = |authority: &&CertificateDer<'_>| {
             presented().any(|certificate| is_issuer(authority, certificate))
@@ -194,7 +195,7 @@ fn refused(reason: Refused) -> Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(reason))))
 }
 
-/// Why a certificate is refused that rustls has no word for.
+/// Reasons for refusing a certificate that rustls has no error for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Refused {
     /// The server's key.

@@ -1,4 +1,4 @@
-//! Words the refusals of flags that choose clusters, before a verb of the plugin that does not take them.
+//! The messages for flags that choose clusters, before a plugin verb that does not take them.
 
 use crate::error::{CommandLine, Failure, Hint, mc};
 

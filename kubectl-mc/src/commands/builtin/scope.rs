@@ -37,7 +37,7 @@ pub(super) enum Clusters {
     Lines,
 }
 
-/// A flag of the plugin as the help of a verb shows it.
+/// A flag of the plugin, as shown in the help of a verb.
 pub(super) fn adapted(flag: Arg, clusters: Clusters, hubs: Hubs) -> Arg {
     match (clusters, flag.get_id().as_str()) {
         (Clusters::ByName, "cluster") => flag.help("Name of the cluster, instead of the argument"),
@@ -54,7 +54,7 @@ pub(super) fn adapted(flag: Arg, clusters: Clusters, hubs: Hubs) -> Arg {
 }
 
 impl Clusters {
-    /// Whether the verb works on contexts of the kubeconfig too.
+    /// Whether the verb also works on contexts of the kubeconfig.
     pub(super) fn has_contexts(self) -> bool {
         matches!(self, Self::Where | Self::Tool | Self::Any | Self::Lines)
     }

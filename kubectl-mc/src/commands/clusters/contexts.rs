@@ -88,7 +88,8 @@ pub(super) fn run(
     })
 }
 
-/// Names the entries that no context gets, because an earlier file has others of that name.
+/// Warns about the entries that no context can use, because an earlier file has others with the
+/// same name.
 fn warn_of_collisions(collisions: &[Collision], printer: &Printer) {
     for collision in collisions.iter().take(COLLISIONS) {
         printer.note_line(&format!("warning: {}", escaped(&collision.to_string())));

@@ -1,6 +1,6 @@
-//! Runs a command on one cluster by direct requests, which saves the start of kubectl. The output is held
-//! back until every request has succeeded, or the answer to `auth can-i` is no. After any other result
-//! kubectl runs the command and prints the error.
+//! Runs a command on one cluster by direct requests, which saves the start of kubectl. The output
+//! is buffered until every request has succeeded, or until the answer to `auth can-i` is no. After
+//! any other result, kubectl runs the command and prints the error.
 
 use std::io::{self, IsTerminal};
 
@@ -61,7 +61,7 @@ pub(super) fn run(
     let is_key = matches!(failure, Ok(Some(MemberFailure::RefusedKey(_))));
     match (failure, &reach.host, cluster.member()) {
         (Ok(Some(MemberFailure::OtherHub(other))), ..) => Err(other.into()),
-        // On a terminal kubectl colors its warnings.
+        // On a terminal, kubectl colors its warnings.
         (Ok(None | Some(MemberFailure::NegativeAnswer)), ..)
             if may_take_over && printer.holds_note("Warning: ") && io::stderr().is_terminal() =>
         {
@@ -102,7 +102,8 @@ pub(super) fn run(
     }
 }
 
-/// Adds a line before the error that kubectl prints, on a terminal only: redirected output is kubectl's byte for byte.
+/// Adds a line before the error that kubectl prints, but only on a terminal: redirected output must
+/// be identical to kubectl's.
 fn explain_on_terminal(printer: &Printer, line: impl FnOnce() -> Option<String>) {
     if io::stderr().is_terminal()
         && let Some(line) = line()

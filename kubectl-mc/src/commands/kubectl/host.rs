@@ -1,5 +1,5 @@
-//! The host of a command, loaded once and on first use: contexts need no host, and a command without a request
-//! needs no login.
+//! The host of a command. It is loaded once, on first use, because contexts need no host and a
+//! command without a request needs no login.
 
 use std::cell::OnceCell;
 

@@ -85,7 +85,7 @@ pub(super) fn run(command: &Run<'_>, choice: Option<Choice>) -> Result<ExitStatu
     let input = multi::read_input(&meant)?.map(|input| multi::unmarked(&meant, input)).transpose()?;
     let effect = builtin::effect(&meant);
     multi::run(&Job {
-        // Where the plugin parses the output, kubectl runs without the kuberc that has the alias.
+        // If the plugin parses the output, kubectl runs without the kuberc that contains the alias.
         scanned: if multi::parses_output(&meant) { &meant } else { scanned },
         reach: &Reach { host },
         targets: &targets,
@@ -98,8 +98,8 @@ pub(super) fn run(command: &Run<'_>, choice: Option<Choice>) -> Result<ExitStatu
     })
 }
 
-/// The choice of the command line, of the last command, or of the user at a prompt, and whether it is the last of these;
-/// `None` if the user cancels.
+/// The selection from the command line, from the last command, or from the user at a prompt, and
+/// whether it came from the prompt; `None` if the user cancels.
 fn choose(
     command: &Run<'_>,
     choice: Option<Choice>,
@@ -117,8 +117,8 @@ fn choose(
     Ok(ask(scanned, list, settings.from, env)?.map(|choice| (choice, true)))
 }
 
-/// Names the cluster that the user has picked, and asks before a change there. An interactive command is not asked about:
-/// its user sees where it runs, and ends it.
+/// Prints the cluster that the user has picked, and asks for confirmation before a change there. An
+/// interactive command needs no confirmation: its user sees where it runs and can end it.
 fn confirm_picked(command: &Run<'_>, cluster: &ClusterId) -> Result<(), Failure> {
     let Run { scanned, settings, host, printer, .. } = *command;
     let is_change = builtin::effect(scanned) == Effect::Writes && verb::needs_one_cluster(scanned).is_none();

@@ -29,7 +29,7 @@ pub(crate) struct Account<'a> {
 
 /// The token for an agent.
 pub(crate) struct AgentToken {
-    /// `None` keeps the agent's present token.
+    /// `None` keeps the agent's current token.
     pub(crate) fresh: Option<String>,
     pub(crate) granted: AgentGranted,
 }
@@ -45,7 +45,7 @@ impl Account<'_> {
         Ok(apply.all(self.host.target(), [object(self.name)]).await?)
     }
 
-    /// A token of the requested lifetime, or the present one if it is still good.
+    /// A token with the requested lifetime, or the current one if it is still good.
     pub(crate) async fn token(
         &self,
         wanted: Option<AgentTokenLife>,
@@ -68,8 +68,9 @@ impl Account<'_> {
         }
     }
 
-    /// A token for an agent that may have lost its own, of the same kind unless a lifetime is requested. One
-    /// that never expires stays: while its Secret is replaced, the agent would have no valid token.
+    /// A token for an agent that may have lost its own, of the same kind unless a lifetime is
+    /// requested. A token that never expires is kept: while its Secret is replaced, the agent would
+    /// have no valid token.
     pub(crate) async fn renewed(&self, wanted: Option<AgentTokenLife>) -> Result<AgentToken, Failure> {
         if self.is_forever(wanted).await? {
             return Ok(AgentToken { fresh: Some(self.forever().await?), granted: AgentGranted(None) });
@@ -77,7 +78,7 @@ impl Account<'_> {
         self.request(life(wanted)).await
     }
 
-    /// Whether the agent's token never expires: as requested, else as it is.
+    /// Whether the agent's token never expires: as requested, or else as it is now.
     async fn is_forever(&self, wanted: Option<AgentTokenLife>) -> Result<bool, Failure> {
         Ok(match wanted {
             Some(wanted) => wanted == AgentTokenLife::Forever,

@@ -53,8 +53,8 @@ pub(crate) async fn store(member: &Side, token: &str) -> Result<(), SideError> {
 
 /// Makes the pods use the changed Secret. Connected pods read it again when they need it: a kubelet mounts a
 /// changed Secret within about a minute, and immediately when the pod changes. Other pods are replaced,
-/// because an agent that the host refuses waits for minutes before it dials again. Without the right to
-/// replace pods, the agent takes that time.
+/// because an agent that the host refuses waits for minutes before it dials again. Without the
+/// right to replace pods, the agent needs that time.
 pub(crate) async fn refresh(member: &Side) {
     let pods = format!("/api/v1/namespaces/{AGENT_NAMESPACE}/pods");
     let selected = format!("{pods}?labelSelector={}", AGENT_SELECTOR.replace('=', "%3D"));

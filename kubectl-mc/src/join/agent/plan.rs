@@ -128,7 +128,7 @@ impl AgentPlan {
         self
     }
 
-    /// All objects of the member except the Secret, in the order to apply them.
+    /// All objects of the member except the Secret, in the order in which they are applied.
     pub(crate) fn objects(&self) -> Result<Vec<Value>, Failure> {
         let image = self.image.clone().ok_or_else(|| {
             Failure::new("no image of mc-sidecar for the agent: this build of kubectl-mc does not name one")
@@ -150,7 +150,7 @@ impl AgentPlan {
         }
     }
 
-    /// Why the agent cannot verify the host: neither a CA nor the flag to do without is there.
+    /// Why the agent cannot verify the host: there is neither a CA nor the flag to do without one.
     pub(crate) fn unpinned(&self) -> Option<Failure> {
         let is_unpinned = self.host.ca.is_none() && self.trust != Some(Trust::SystemRoots);
         is_unpinned.then(|| {

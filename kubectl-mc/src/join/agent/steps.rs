@@ -49,7 +49,7 @@ impl AgentSteps<'_> {
         let is_changed = |one: &Applied| one.object.kind() == "Secret" && one.outcome() == Change::Configured;
         let mut is_new = applied.iter().any(is_changed);
         let secret = found.secret.as_ref();
-        // A CA that the agent or a renewal has written is no field of the applied Secret.
+        // A CA that the agent or a renewal has written is not a field of the applied Secret.
         if plan.host.ca.is_none() && secret.is_some_and(|secret| secret["data"]["ca.crt"].is_string()) {
             trust::store(member, None).await?;
             is_new = true;
@@ -125,7 +125,8 @@ mod tests {
     use crate::cli::AgentArgs;
     use crate::join::side::fake;
 
-    /// Another writer of the Secret, such as a renewal, keeps the key when the join applies it without one.
+    /// If another writer, such as a renewal, has set the key, it stays when the join applies the
+    /// Secret without it.
     #[tokio::test]
     async fn system_roots_remove_an_earlier_ca() {
         let printer = Printer::default();

@@ -30,7 +30,7 @@ pub(crate) struct AgentSurvey {
 struct LocalServer {
     /// Why, in words.
     what: &'static str,
-    /// The address at which the host is likely reachable.
+    /// The address at which the host is probably reachable.
     likely: Option<String>,
 }
 

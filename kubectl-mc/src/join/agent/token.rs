@@ -33,13 +33,13 @@ impl Claims {
             Some(expires) => Some(Life { issued: time("iat")?, expires }),
             None => None,
         };
-        // The second claim is that of tokens in Secrets, which never expire.
+        // The second claim is used in tokens from Secrets, which never expire.
         let account = claims["kubernetes.io"]["serviceaccount"]["uid"].as_str();
         let account = account.or_else(|| claims["kubernetes.io/serviceaccount/service-account.uid"].as_str());
         Some(Self { life, account: account.map(str::to_owned) })
     }
 
-    /// Whether the token is of this account and more than a third of its lifetime is left.
+    /// Whether the token belongs to this account and more than a third of its lifetime is left.
     pub(crate) fn serves(&self, account: &str, now: Timestamp) -> bool {
         self.account.as_deref() == Some(account)
             && self.life.is_none_or(|life| life.left(now) > life.whole() / 3)

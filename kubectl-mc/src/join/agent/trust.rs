@@ -1,6 +1,6 @@
-//! Determines how an agent verifies the host: by a certificate authority, or, by a flag only, by the root
-//! certificates of its image. Each of those can certify another server under the host's name, and the agent
-//! would send it its token.
+//! Determines how an agent verifies the host: with a certificate authority or, only if a flag says
+//! so, with the root certificates of its image. Each of these authorities can certify another
+//! server under the host's name, to which the agent would send its token.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +15,7 @@ use crate::join::endpoint;
 use crate::join::pem;
 use crate::join::side::{Side, SideError};
 
-/// How the agent verifies the host, by a flag.
+/// How the agent verifies the host, according to a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// Certificate authorities (PEM).

@@ -142,7 +142,7 @@ fn manually_created_accounts_are_not_taken_over() {
     let by_hand = MemberSurvey { has_account: true, ..member() };
     let take_over = "annotate namespace kubectl-mc-system fleet.kubectl-mc.dev/host=host-uid --overwrite";
     refused(&host(), &by_hand, &["another host may use the cluster", take_over]);
-    // Accepted after that command, and where this host has joined the member.
+    // It is accepted after that command, and if this host has joined the member.
     let marked = MemberSurvey {
         namespace: Some(json!({"metadata": {"annotations": {HOST_UID: "host-uid"}}})),
         ..by_hand.clone()

@@ -53,7 +53,7 @@ fn files_become_the_keys_of_the_secret() {
     let pair = [("proxy-tls.crt", content("b.crt")), ("proxy-tls.key", content("b.key"))];
     assert_eq!(data(["", "b.crt", "b.key"]), BTreeMap::from(pair.clone()));
     assert_eq!(data(["a.crt", "b.crt", "b.key"]).len(), 3);
-    // Each flag takes its own block of a combined file.
+    // Each flag uses its own block of a combined file.
     let all = format!("$(comment)\n{}x\r\n{}", content("b.key"), content("b.crt").replace('\n', "\r\n"));
     std::fs::write(folder.path().join("all"), all).unwrap();
     assert_eq!(data(["", "all", "all"]), BTreeMap::from(pair));
@@ -102,7 +102,7 @@ fn unusable_files_are_named_and_not_shown() {
     ] {
         let error = read_of(&folder, files, HTTPS).unwrap_err().to_string();
         let error = error.replace(folder.path().to_str().unwrap(), "DIR");
-        // The cause is the system's text.
+        // The cause is a text of the system.
         assert_eq!(error.split(": No such file").next().unwrap(), said);
     }
     let (bundle, certificate, key) = (

@@ -46,7 +46,7 @@ impl Contexts {
     ) -> Result<Self, Failure> {
         let file = arguments.member.member_kubeconfig.as_ref().map(Into::into);
         let kubeconfig = file.clone().or_else(|| options.kubeconfig.clone());
-        // Any context will do: only the list of all contexts is read.
+        // Any context is fine: only the list of all contexts is read.
         let any = HostOptions::plain(kubeconfig.clone(), None);
         let loaded = if file.is_some() { ClusterContext::load(&any, env)? } else { host.at.cluster.clone() };
         let names = loaded.kubeconfig.contexts.into_iter().map(|context| context.name);
@@ -104,7 +104,7 @@ async fn ask(options: &HostOptions, credentials: &SharedCredentials, env: &Env) 
     Ok(Answer { can_request_tokens: can_request_tokens(&side).await, uid, side })
 }
 
-/// What the cluster of a context answered.
+/// The answer of a context's cluster.
 struct Answer {
     uid: String,
     /// Whether the context's user may request tokens there; `None` if unknown.
@@ -168,7 +168,7 @@ async fn can_request_tokens(side: &Side) -> Option<bool> {
 const AT_ONCE: usize = 8;
 /// Timeout for a cluster that may be gone for good, so that it does not delay the others.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout for the review of a cluster that is found already.
+/// Timeout for the review on a cluster that was already found.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

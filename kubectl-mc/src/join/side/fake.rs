@@ -14,7 +14,7 @@ use crate::env::Env;
 /// A request: its method, its path and its body.
 pub(crate) type Sent = (Method, String, Value);
 
-/// A side whose server answers by this function, and the requests that it got.
+/// A side whose server answers with this function, and the requests that it received.
 pub(crate) fn side(
     role: &'static str,
     answer: impl Fn(&Method, &str) -> (u16, Value) + Clone + Send + 'static,

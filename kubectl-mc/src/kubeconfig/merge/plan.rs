@@ -122,7 +122,7 @@ fn merge_extensions(fields: &mut Map<String, Value>, wished: Option<&Value>) {
     fields.insert("extensions".to_owned(), extensions.into());
 }
 
-/// The fields that a member's cluster takes from the host's: all except the extensions.
+/// The fields that a member's cluster copies from the host's: all except the extensions.
 const CLUSTER_FIELDS: [&str; 7] = [
     "server",
     "insecure-skip-tls-verify",

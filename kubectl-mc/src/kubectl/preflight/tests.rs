@@ -118,7 +118,7 @@ fn key_that_the_plugin_refuses_is_no_question_for_kubectl() {
         |error: Box<dyn std::error::Error + Send + Sync>| of_answer(&host(), Err(ClientError::Tls(error)));
     assert!(tls(Box::new(Refused::WeakKey(1024))).is_err_and(|error| error.is_of_a_key()));
     assert!(tls(Box::new(Refused::WeakAuthority(1024))).is_err());
-    // kubectl has the same answer and its own words.
+    // kubectl has the same answer in its own words.
     assert!(matches!(tls(Box::new(Refused::ExpiredAuthority)), Ok(None)));
     assert!(matches!(tls("another reason".into()), Ok(None)));
 }

@@ -1,4 +1,4 @@
-//! A client of an issuer, and the tokens that it gets.
+//! A client of an issuer, and the tokens that it receives.
 
 use super::discovery::Discovery;
 use super::error::OidcError;

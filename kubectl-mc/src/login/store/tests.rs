@@ -144,6 +144,6 @@ fn turn_locks_out_other_processes() {
     let error = scene.store.turn_within(std::time::Duration::from_millis(50)).err().unwrap();
     assert!(crate::error::chain(&error).ends_with(".lock: it did not end within 50ms"), "{error}");
     drop(turn);
-    // A child of another test holds the lock too, until its program starts.
+    // A child of another test also holds the lock until its program starts.
     scene.store.turn_within(std::time::Duration::from_secs(10)).unwrap();
 }

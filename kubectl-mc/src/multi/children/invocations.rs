@@ -116,7 +116,8 @@ enum Preferences {
     OfUser,
     /// None: the user's could change the format of an output that is parsed.
     None,
-    /// A file with nothing but the user's policy for credential plugins, which holds for parsed outputs too.
+    /// A file that contains only the user's policy for credential plugins, which also applies to
+    /// parsed output.
     Only(PathBuf),
 }
 

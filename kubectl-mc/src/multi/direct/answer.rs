@@ -52,7 +52,7 @@ pub(super) fn check_kind(body: &[u8], kinds: &[&str]) -> Result<(), MemberFailur
     if kinds.contains(&&*kind) { Ok(()) } else { Err(of_another_kind(&kind, &kinds.join(" or "))) }
 }
 
-/// The failure of an answer that is not what was asked for.
+/// The failure for an unexpected answer.
 pub(super) fn of_another_kind(kind: &str, wanted: &str) -> MemberFailure {
     let is = if kind.is_empty() { "it has no kind".to_owned() } else { format!("it is of kind {kind:?}") };
     MemberFailure::Unreadable(format!("{is}, and not {wanted}").into())
@@ -75,7 +75,7 @@ struct List<'a, T> {
     items: Option<Option<Vec<T>>>,
 }
 
-/// A field that is there, and may be null.
+/// A field that is present but may be null.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(from).map(Some)
 }

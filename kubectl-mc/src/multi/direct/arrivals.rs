@@ -85,7 +85,7 @@ impl Follower {
     async fn follow(&mut self) -> Option<()> {
         let mut body = self.open("?watch=true").await?;
         let mut lines = EventLines::default();
-        // Clusters outside the choice, with their labels at that time.
+        // Clusters outside the selection, with their labels at that time.
         let mut others = BTreeMap::new();
         while let Some(data) = next_data(&mut body).await.ok()? {
             let events = lines.take(&data).ok()?;

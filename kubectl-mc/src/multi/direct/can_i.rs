@@ -162,7 +162,8 @@ async fn resource(word: &str, member: &Member, store: &Store) -> Result<Option<A
     }
 }
 
-/// Sends the review. If the host refuses it, kubectl takes over, and names a command that needs no review.
+/// Sends the review. If the host refuses it, kubectl takes over, and the message suggests a command
+/// that needs no review.
 async fn ask(member: &Member, review: &Value) -> Result<Answer, MemberFailure> {
     member.review(REVIEWS, review).await.map_err(|failure| match failure {
         MemberFailure::Refused(refusal) if refusal.hop == Hop::HostAuthorization => {
@@ -180,7 +181,7 @@ struct Answer {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {
-    /// An answer without it is no answer.
+    /// An answer without it is not valid.
     allowed: bool,
     #[serde(default)]
     reason: ServerText,

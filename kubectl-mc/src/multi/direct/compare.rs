@@ -105,7 +105,7 @@ impl Difference {
         (groups.len() > 1).then(|| Self { field: field.to_owned(), values: groups })
     }
 
-    /// The only cluster with another value than all others.
+    /// The only cluster whose value differs from all others.
     fn odd_one_out(&self) -> Option<usize> {
         match self.values.as_slice() {
             [(_, most), (_, odd)] if most.len() > 1 && odd.len() == 1 => odd.first().copied(),
@@ -120,7 +120,7 @@ fn differences(at: &BTreeMap<usize, Fields>, answered: &[usize]) -> Vec<Differen
     let mut names: Vec<&String> = at.values().flat_map(BTreeMap::keys).collect();
     names.sort_unstable();
     names.dedup();
-    // A missing object is one difference and not a difference in each field.
+    // A missing object counts as one difference, not as a difference in each field.
     let fields = names.into_iter().filter_map(|name| {
         Difference::between(name, at.iter().map(|(place, fields)| (*place, fields.get(name).cloned())))
     });

@@ -50,7 +50,7 @@ impl Discovery {
             .ok_or_else(|| NoSuchType(name.to_owned()))
     }
 
-    /// The other types with the short name that a word is, of which kubectl warns.
+    /// The other types for which the word is a short name; kubectl warns about them.
     pub(crate) fn also_matching(&self, word: &str) -> Vec<String> {
         let (name, group) = word.split_once('.').unwrap_or((word, ""));
         let is_exact = |r: &ApiResource| r.plural == name || r.categories.iter().any(|of| of == word);
@@ -194,7 +194,7 @@ mod tests {
     fn short_name_of_two_types_also_matches_the_second() {
         let discovery = discovery();
         assert_eq!(discovery.also_matching("ev"), ["events.events.k8s.io"]);
-        // Two versions of one type are no second type.
+        // Two versions of one type do not count as two types.
         for word in ["po", "hpa", "pods", "events", "ev.events.k8s.io", "all", "nope"] {
             assert_eq!(discovery.also_matching(word), [""; 0], "{word}");
         }

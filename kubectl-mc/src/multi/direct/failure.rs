@@ -26,7 +26,7 @@ pub(crate) enum MemberFailure {
     /// The member's own error, in kubectl's format.
     #[error("{}", outcome::words_of_kubectl(reason, message))]
     Server { code: u16, reason: ServerText, message: ServerText },
-    /// The server's key is refused, on every way alike.
+    /// The server's key is refused, regardless of the route.
     #[error("cannot establish TLS: {0}")]
     RefusedKey(ServerText),
     /// The server of a context is unreachable.

@@ -75,7 +75,7 @@ impl Members {
         Ok(Self { all, host, warnings })
     }
 
-    /// Prints the warnings of the members, each once for its cluster.
+    /// Prints the warnings of the members, each once per cluster.
     pub(super) fn warn(&mut self, printer: &Printer) {
         self.warnings.print_received(printer);
     }
@@ -171,8 +171,9 @@ impl Member {
         self.login.renew(round).await.map_err(|error| self.client_failure(&error))
     }
 
-    /// Sends one request; returns the response, or its failure. As in client-go, an answer with `Retry-After` in
-    /// seconds is waited for, as often and as long as the member's timeout allows.
+    /// Sends one request; returns the response, or its failure. As in client-go, if an answer has
+    /// `Retry-After` in seconds, it waits and retries, as often and as long as the member's timeout
+    /// allows.
     async fn send(
         &self,
         client: &kube::Client,
@@ -283,7 +284,7 @@ struct Call<'a> {
     accept: &'a str,
     /// The body of a review of the caller, which is not a write.
     review: Option<&'a Bytes>,
-    /// Whether the answer may be compressed: one that is read as a whole.
+    /// Whether the answer may be compressed, because it is read as a whole.
     compressed: bool,
 }
 
@@ -359,7 +360,7 @@ const MAX_ANSWER: usize = 256 * 1024 * 1024;
 const MAX_ERROR: usize = 1024 * 1024;
 /// Enough attempts to get an open connection after a closed one.
 const TRIES: usize = 4;
-/// As often as client-go waits for `Retry-After`.
+/// The number of times that client-go waits for `Retry-After`.
 const WAITS: usize = 10;
 
 #[cfg(test)]

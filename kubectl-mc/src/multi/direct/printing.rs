@@ -1,6 +1,6 @@
-//! Prints one list of objects of all clusters with the user's own kubectl, so that templates and `--sort-by` have
-//! exactly kubectl's rules. kubectl cannot print a list that it did not request, so this run of kubectl requests it
-//! from a server in this process ([`list_server`]).
+//! Prints one list of objects of all clusters with the user's own kubectl, so that templates and
+//! `--sort-by` follow exactly kubectl's rules. kubectl cannot print a list that it did not request,
+//! so this run of kubectl requests it from a server in this process ([`list_server`]).
 
 mod list_server;
 
@@ -22,7 +22,7 @@ use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl, KubectlError};
 use crate::kubectl::loopback::{Identity, Listener, Token};
 
-/// What kubectl wrote.
+/// The output of kubectl.
 #[derive(Debug)]
 pub(super) struct Printed {
     pub(super) out: Vec<u8>,
@@ -50,7 +50,7 @@ pub(super) async fn print(objects: &[Value], flags: &[OsString], env: &Env) -> R
     });
     let kubeconfig = folder.write("kubeconfig", kubeconfig.to_string().as_bytes())?;
 
-    // With all namespaces, kubectl keeps the namespace of each object as it is.
+    // With all namespaces, kubectl does not change the namespace of each object.
     let mut arguments: Vec<OsString> = ["get", RESOURCE, "--all-namespaces"].map(OsString::from).into();
     arguments.extend_from_slice(flags);
     let mut command = kubectl.child(Invocation { arguments, kubeconfig: kubeconfig.into() });
@@ -156,7 +156,7 @@ impl Explain for PrintError {
     }
 }
 
-/// The name of the cluster, the user and the context that lead to the server.
+/// The name of the cluster, the user and the context for the server.
 const NAME: &str = "all-clusters";
 /// The field with the position of an object.
 const POSITION: &str = "kubectlMcPosition";

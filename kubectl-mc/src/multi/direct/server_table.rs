@@ -70,7 +70,7 @@ struct ObjectMeta {
     creation_timestamp: Option<String>,
 }
 
-/// The columns of a table beside those of the server.
+/// The columns of a table in addition to those of the server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Columns {
     pub(super) wide: bool,
@@ -79,7 +79,7 @@ pub(super) struct Columns {
     pub(super) labels: Vec<String>,
 }
 
-/// Additional parts of a table beside the plan's columns.
+/// Additional parts of a table, besides the plan's columns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
     pub(super) columns: Columns,
@@ -139,8 +139,8 @@ impl Table {
         table.unwrap_or_else(|| Self::of_objects(answer, Timestamp::now()))
     }
 
-    /// The lines of this table. `columns` are those of an earlier table, because later tables
-    /// omit them, and become its own.
+    /// The lines of this table. `columns` are those of an earlier table, because later tables omit
+    /// them; they are then used for this one.
     pub(super) fn lines(self, columns: &mut Vec<Column>, shown: &Shown) -> TableLines {
         let Self { column_definitions, rows, .. } = self;
         if !column_definitions.is_empty() {
@@ -221,7 +221,7 @@ pub(super) fn row_objects(body: &[u8]) -> Result<Vec<&RawValue>, MemberFailure> 
     struct Rows<'a> {
         #[serde(borrow)]
         rows: Option<Vec<WholeRow<'a>>>,
-        /// A list of plain objects in place of a table.
+        /// A list of plain objects instead of a table.
         #[serde(borrow)]
         items: Option<Vec<&'a RawValue>>,
     }

@@ -68,7 +68,7 @@ impl Task<'_> {
         self.at_once.unwrap_or(AT_ONCE).min(self.clusters.len())
     }
 
-    /// Length of the longest name of a cluster.
+    /// Length of the longest cluster name.
     pub(super) fn width(&self) -> usize {
         self.clusters.iter().map(|name| name.as_str().len()).max().unwrap_or(0)
     }
@@ -99,7 +99,7 @@ impl Task<'_> {
         self.named(results.unwrap_or_else(|| self.closed()))
     }
 
-    /// The results when standard output was closed, which is no failure.
+    /// The results when standard output was closed, which is not a failure.
     pub(super) fn closed(&self) -> Vec<Result<(), MemberFailure>> {
         vec![Ok(()); self.clusters.len()]
     }

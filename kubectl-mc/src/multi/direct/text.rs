@@ -11,7 +11,7 @@ pub(crate) trait Text {
     /// Prints lines of a cluster; breaks when standard output is closed.
     fn out(&mut self, cluster: &ClusterId, lines: &[u8]) -> ControlFlow<()>;
 
-    /// Prints a remark about a cluster beside the data.
+    /// Prints a remark about a cluster, separate from the data.
     fn remark(&mut self, cluster: &ClusterId, remark: &str);
 
     /// Reports the failure of a cluster as soon as it is known.

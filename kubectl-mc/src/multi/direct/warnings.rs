@@ -1,4 +1,5 @@
-//! Prints the warnings of members (`Warning` headers of Kubernetes, code 299) and those about them, each once for its cluster.
+//! Prints the warnings of members (`Warning` headers of Kubernetes, code 299) and those about them,
+//! each once per cluster.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -15,7 +16,8 @@ pub(super) type Warning = (ClusterId, ServerText);
 pub(super) struct Warnings {
     received: mpsc::UnboundedReceiver<Warning>,
     printed: HashSet<Warning>,
-    /// The width of the cluster's name before a warning; `None` for one cluster, which has no name there.
+    /// The width of the cluster's name before a warning; `None` for one cluster, where the name is
+    /// omitted.
     width: Option<usize>,
 }
 
@@ -25,14 +27,14 @@ impl Warnings {
         (sender, Self { received, printed: HashSet::new(), width })
     }
 
-    /// Prints what was received until now.
+    /// Prints the warnings received so far.
     pub(super) fn print_received(&mut self, printer: &Printer) {
         while let Ok(warning) = self.received.try_recv() {
             self.print(warning, printer);
         }
     }
 
-    /// Prints each warning when it is received, beside work that may last for hours.
+    /// Prints each warning when it is received, while work runs that may last for hours.
     pub(super) async fn print_all(&mut self, printer: &Printer) -> Infallible {
         while let Some(warning) = self.received.recv().await {
             self.print(warning, printer);

@@ -29,7 +29,7 @@ impl From<MemberFailure> for Gap {
 }
 
 impl WatchRequest {
-    /// Watches the objects of a query from a version on.
+    /// Watches the objects of a query, starting at a version.
     pub(super) async fn open(
         member: &Member,
         path: &str,

@@ -1,6 +1,7 @@
-//! Reads a whole response up to a limit, compressed or not (RFC 9110, section 8.4). As in client-go, the answer
-//! to every request but streams may be compressed; kube-apiserver compresses from 128 KiB on. The limit counts
-//! the bytes after decompression, so a member cannot fill the memory with a small answer.
+//! Reads a whole response up to a limit, compressed or not (RFC 9110, section 8.4). As in
+//! client-go, answers to all requests except streams may be compressed; kube-apiserver compresses
+//! answers of 128 KiB and more. The limit counts the bytes after decompression, so a member cannot
+//! fill the memory with a small answer.
 
 use std::io::{self, Write};
 
@@ -13,7 +14,7 @@ use super::failure::MemberFailure;
 /// The value of `Accept-Encoding`.
 pub(super) const ENCODING: HeaderValue = HeaderValue::from_static("gzip");
 
-/// A response of which a part has arrived.
+/// A partly received response.
 pub(super) enum WholeBody {
     Plain(Limited),
     Gzip(Box<MultiGzDecoder<Limited>>),
@@ -43,7 +44,7 @@ impl WholeBody {
         written.map_err(|error| self.failure(&error))
     }
 
-    /// The whole body. One that ends before its compressed data does is no body.
+    /// The whole body. A body that ends before its compressed data is an error.
     pub(super) fn finish(mut self) -> Result<Bytes, MemberFailure> {
         let finished = match &mut self {
             Self::Plain(_) => Ok(()),
@@ -117,7 +118,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// The body that arrives in parts of this size.
+    /// A body that arrives in parts of this size.
     fn read(encoding: &[&'static str], body: &[u8], most: usize, part: usize) -> Result<Bytes, String> {
         let mut headers = HeaderMap::new();
         for one in encoding {

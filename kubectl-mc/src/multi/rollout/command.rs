@@ -1,10 +1,10 @@
-//! Derives from a command that changes objects the command that lists them.
+//! Derives the command that lists objects from a command that changes them.
 
 use std::ffi::{OsStr, OsString};
 
 use crate::argv::Scanned;
 
-/// Whether the command is one that changes workloads: the pods follow later.
+/// Whether the command changes workloads, whose pods follow later.
 pub(super) fn changes_workloads(scanned: &Scanned) -> bool {
     let word = scanned.word_after_verb().and_then(OsStr::to_str).unwrap_or_default();
     match scanned.verb().and_then(OsStr::to_str).unwrap_or_default() {
@@ -21,17 +21,18 @@ pub(super) fn objects(scanned: &Scanned) -> Vec<OsString> {
     words.extend(named(scanned).into_iter().map(OsString::from));
     words.extend(flags(scanned, OBJECTS));
     words.extend(caller(scanned));
-    // What was just changed exists: an object that is not found is a failure.
+    // Objects that were just changed exist, so an object that is not found is a failure.
     words.push("--output=json".into());
     words
 }
 
-/// The flags that say who asks.
+/// The flags that determine the caller.
 pub(super) fn caller(scanned: &Scanned) -> Vec<OsString> {
     flags(scanned, CALLER)
 }
 
-/// The words that name objects: not the command itself, and not what is set (`web=image:2`, `KEY-`).
+/// The words that name objects: not the command itself, and not the values to set (`web=image:2`,
+/// `KEY-`).
 fn named(scanned: &Scanned) -> Vec<&OsStr> {
     let is_nested = scanned.verb().is_some_and(|verb| ["set", "rollout"].iter().any(|of| verb == *of));
     let words = scanned.words_after_verb().map(|(_, word)| word).skip(usize::from(is_nested));

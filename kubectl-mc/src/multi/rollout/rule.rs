@@ -1,4 +1,5 @@
-//! How a batch is waited for: the flags `--batch-wait`, `--batch-timeout`, `--batch-check` and `--batch-pause`.
+//! How to wait for a batch: the flags `--batch-wait`, `--batch-timeout`, `--batch-check` and
+//! `--batch-pause`.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use super::command;
 use crate::argv::Scanned;
 use crate::next_command::shown;
 
-/// How a batch is waited for.
+/// How to wait for a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rollout {
     /// Whether to wait; `None` depends on the command.
@@ -33,7 +34,8 @@ impl Rollout {
         !is_tried && self.wait.unwrap_or_else(|| command::changes_workloads(scanned))
     }
 
-    /// How the batches go on, for people: `each after the rollout of the one before, for 5m at most`.
+    /// How the batches continue, for people:
+    /// `each after the rollout of the one before, for 5m at most`.
     pub(in crate::multi) fn described(&self, scanned: &Scanned) -> Option<String> {
         let mut steps = Vec::new();
         if self.waits(scanned) {

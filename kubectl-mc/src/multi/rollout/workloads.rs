@@ -26,7 +26,7 @@ impl Workload {
         words
     }
 
-    /// kubectl's command that goes back to the revision before.
+    /// kubectl's command that goes back to the previous revision.
     pub(super) fn undo(&self) -> Vec<OsString> {
         self.words("undo")
     }
@@ -54,7 +54,7 @@ pub(super) fn of<'a>(
     found
 }
 
-/// kubectl reports the rollout of these types, and of those that roll out by themselves.
+/// kubectl reports the rollout of these types, if they roll out by themselves.
 fn workload(item: &Value) -> Option<Workload> {
     let kind = item["kind"].as_str()?;
     let is_known = item["apiVersion"].as_str()?.starts_with("apps/")

@@ -93,7 +93,7 @@ impl Choice {
         }
     }
 
-    /// Whether the choice is a single context name, which these targets were chosen by.
+    /// Whether the selection is a single context name, which resolved to these targets.
     pub(crate) fn is_exact_context(&self, targets: &SelectedClusters) -> bool {
         let [Term { exclude: false, pattern }] = self.terms.as_slice() else { return false };
         match pattern {
@@ -126,8 +126,8 @@ impl Choice {
         let mut chosen = resolver.choose(&self.terms, self.selector.as_deref(), &self.filter)?;
         chosen.retain(|target| target.name.context().is_none_or(|context| self.contexts.matches(context)));
         if chosen.is_empty() {
-            // The existing clusters help more than an empty result; without the right to list them they are
-            // omitted.
+            // The list of existing clusters is more helpful than an empty result; without the right
+            // to list them it is omitted.
             let known = resolver.known(match self.from {
                 Kind::Members => ListOf::Members(None),
                 Kind::Contexts => ListOf::Contexts,

@@ -15,7 +15,7 @@ pub(crate) enum ListOf {
 /// Lists the existing clusters.
 pub(crate) type List<'a> = dyn FnMut(&ListOf) -> Result<Vec<SelectedCluster>, InventoryError> + 'a;
 
-/// The list for a command that works on members only; a choice of contexts is an error.
+/// The list for a command that works only on members; selecting contexts is an error.
 pub(crate) fn members_only(
     mut list: impl FnMut(Option<&str>) -> Result<Vec<SelectedCluster>, InventoryError>,
 ) -> impl FnMut(&ListOf) -> Result<Vec<SelectedCluster>, InventoryError> {

@@ -1,5 +1,5 @@
-//! Prompts for clusters at the terminal if none is chosen: by a list that the user filters by typing, or, on
-//! simple terminals, by a numbered list and lines of input.
+//! Prompts for clusters at the terminal if none is chosen: with a list that the user filters by
+//! typing or, on simple terminals, with a numbered list and lines of input.
 
 #[cfg(unix)]
 mod filter;

@@ -93,7 +93,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
         Ok(chosen)
     }
 
-    /// The terms, in which a glob that is the name of a context is that name.
+    /// The terms, where a glob that equals the name of a context stands for that name.
     fn among_contexts(&mut self, terms: &[Term]) -> Result<Vec<Term>, SelectionError> {
         let mut resolved = Vec::new();
         for term in terms {

@@ -43,7 +43,7 @@ pub(crate) enum Readiness {
 }
 
 impl SelectedClusters {
-    /// The first of several targets with one name wins.
+    /// Of several targets with the same name, the first one is used.
     pub(super) fn new(targets: Vec<SelectedCluster>) -> Self {
         let mut seen = std::collections::HashSet::new();
         Self(targets.into_iter().filter(|target| seen.insert(target.name.clone())).collect())

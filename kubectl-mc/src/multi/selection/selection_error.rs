@@ -1,4 +1,4 @@
-//! Defines why a choice selects no clusters, with the next step.
+//! The reasons why a selection contains no clusters, with the next step.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

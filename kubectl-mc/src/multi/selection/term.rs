@@ -42,7 +42,7 @@ pub(super) enum Pattern {
     Context(String),
     /// A regular expression for contexts.
     ContextExpression(Regex),
-    /// The name of a context, if there is one of that name, else a glob for contexts.
+    /// The name of a context, if a context of that name exists, else a glob for contexts.
     ContextGlob(String),
     /// `@name`
     Set(String),
@@ -53,7 +53,7 @@ impl Term {
         Self { exclude: false, pattern }
     }
 
-    /// The same term as an exclusion. An exclusion stays one.
+    /// The same term as an exclusion. An exclusion remains an exclusion.
     pub(super) fn excluding(self) -> Self {
         Self { exclude: true, ..self }
     }
@@ -139,12 +139,12 @@ pub(super) fn parse_list(text: &str, kind: Kind) -> Result<Vec<Term>, Failure> {
     }
 }
 
-/// Whether this term selects exactly the context of this name, where contexts are the default kind.
+/// Whether this term selects exactly the context of this name, if contexts are the default kind.
 pub(crate) fn selects_context(term: &str, name: &str) -> bool {
     let term = parse_list(term, Kind::Contexts);
     let terms = term.as_deref().unwrap_or_default();
     let [Term { exclude: false, pattern }] = terms else { return false };
-    // A name with the syntax of a glob is a name where there is a context of that name.
+    // A name with glob syntax is treated as a name if a context of that name exists.
     matches!(pattern, Pattern::Context(selected) | Pattern::ContextGlob(selected) if selected == name)
 }
 
@@ -193,8 +193,8 @@ fn is_of_names(letter: char) -> bool {
     letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-'
 }
 
-/// The error of a regular expression in one line: its last line is the message, and the lines before draw the
-/// position.
+/// The error of a regular expression in one line: its last line is the message, and the lines
+/// before it show the position.
 pub(crate) fn expression_error(error: &regex::Error) -> String {
     let text = error.to_string();
     let reason = text.lines().last().unwrap_or_default().trim();

@@ -12,7 +12,7 @@ const CONTEXTS: [&str; 12] = [
     "kind-b",
     "arn:aws:eks:eu-1:1:cluster/one",
     "arn:aws:eks:eu-1:1:cluster/two",
-    // Not offered: text of a term, of a shell or of a terminal.
+    // These are not offered, because they have a meaning in a term, a shell or a terminal.
     "a,b",
     "@c",
     "st*r",
@@ -23,7 +23,7 @@ const CONTEXTS: [&str; 12] = [
     "esc\u{1b}[2J",
 ];
 
-/// A kubeconfig whose server answers nothing, and whose credential plugin would prompt.
+/// A kubeconfig whose server does not answer, and whose credential plugin would prompt.
 fn bed() -> Bed {
     let bed = Bed::streaming(|_, stream| stream.hold());
     let context = |name: &str| {
@@ -73,7 +73,7 @@ fn contexts_complete_without_a_host() {
         // Beside members.
         (&["-C", "context:kind"], "context:kind-a context:kind-b :4"),
         (&["-C", "eu-1,context:kind-b"], "eu-1,context:kind-b :4"),
-        // The selector narrows the names.
+        // The selector restricts the names.
         (&["--context-selector", "user=admin", "-C", ""], "kind-b @mixed @nested :4"),
         (&["--contexts", "--context-selector", ""], "server= user= namespace= :6"),
         (&["get", "--context-selector=n"], "namespace= :6"),
@@ -94,7 +94,8 @@ fn contexts_complete_for_kubectl_with_everything_down() {
     fs::remove_file(bed.path("bin/kubectl")).unwrap();
     put_in_path(&bed);
     symlink("kubectl-mc", bed.path("bin/kubectl_complete-mc")).unwrap();
-    // As kubectl runs it. The default timeout of a completion ends before the server answers.
+    // This is how kubectl runs it. The default timeout of a completion ends before the server
+    // answers.
     let plugin = bed.command(&["--contexts", "-C", "kind"]);
     let mut completion = Command::new(bed.path("bin/kubectl_complete-mc"));
     completion.args(plugin.get_args()).env_clear();

@@ -37,7 +37,7 @@ fn fault_81_names_of_a_member_run_nothing_in_the_shell() {
             .map(|line| line.split('\t').next().unwrap())
             .collect();
         assert!(offered.len() > 50, "{ran:?}");
-        // Neither a command, nor any other expansion.
+        // Neither a command nor any other expansion.
         let twice: Vec<_> = offered.iter().chain(&offered).copied().collect();
         assert_eq!(shown.lines().collect::<Vec<_>>(), twice, "{description:?}");
         let left: Vec<_> =

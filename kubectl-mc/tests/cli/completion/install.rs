@@ -10,7 +10,7 @@ use crate::bed::{Bed, Ran};
 
 const NAME: &str = "bin/kubectl_complete-mc";
 
-/// Runs the plugin with no folder in `PATH` but the bed's.
+/// Runs the plugin with only the bed's folder in `PATH`.
 fn run(bed: &Bed, words: &[&str]) -> Ran {
     let mut command = bed.command(words);
     command.env("PATH", bed.path("bin")).env("SHELL", "/bin/zsh").output().unwrap().into()
@@ -41,7 +41,7 @@ fn completion_is_installed_beside_the_plugin_once() {
         .output()
         .unwrap();
     assert_eq!(Ran::from(answer), Ran::new(0, "us-1\n:4\n", ""));
-    // The link is relative, so it leads to the new plugin after an update.
+    // The link is relative, so it points to the new plugin after an update.
     assert_eq!(fs::read_link(bed.path(NAME)).unwrap().to_str(), Some("kubectl-mc"));
 
     let dry = run(&bed, &["completion", "uninstall", "--dry-run"]);

@@ -91,14 +91,14 @@ fn powershell_script_has_its_parts() {
         "kubectl-mc __complete @arguments 2>$null",
         // The directive against file names.
         "-not $found -and ($directive -band 4)",
-        // What PowerShell would read otherwise, behind a backquote.
+        // Characters with a special meaning in PowerShell, after a backquote.
         r#"-replace '[\s#@$;,''{}()"`|<>&\u2018-\u201e]', '`$&'"#,
         // An empty argument of older versions.
         r#"'""'"#,
     ] {
         assert!(script.contains(part), "{part}: {script}");
     }
-    // It would run a `$(…)` of the typed line.
+    // It would run a `$(…)` in the typed line.
     assert!(!script.contains("Invoke-Expression"), "{script}");
     assert_eq!(complete(&bed, &["completion", "pow"]), ["powershell", ":4"]);
 }

@@ -1,4 +1,5 @@
-//! Tests `--kubeconfig-dir`, where each file stands alone: all contexts, users and clusters have one name.
+//! Tests `--kubeconfig-dir`, where the files are independent of each other: all contexts, users and
+//! clusters have the same name.
 
 use std::fs;
 
@@ -9,7 +10,7 @@ use super::{bed, rendered, secure_bed};
 use crate::bed::Bed;
 use crate::completion::complete;
 
-/// Two files with equal names, one that nobody else has, and something else.
+/// Two files with equal names, one with a unique name, and something else.
 fn files(bed: &Bed) {
     fs::create_dir_all(bed.path("k")).unwrap();
     for (file, context, cluster) in
@@ -129,7 +130,7 @@ fn file_that_cannot_be_read_fails_where_it_may_be_meant() {
     error: cannot parse kubeconfig k/cut.yaml: line 1 column 12: unclosed bracket '{'
     hint: mend the file, or leave it out: --exclude=NAME, or a glob for --kubeconfig-dir
     ");
-    // What is not meant does not fail.
+    // Contexts that are not selected do not fail.
     for choice in [&["-C", "eu/admin,us/admin"][..], &["--all-clusters", "--exclude=cut.yaml"]] {
         assert!(get(choice).starts_with("exit code: 0\n"), "{}", get(choice));
     }

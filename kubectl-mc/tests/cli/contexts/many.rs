@@ -1,5 +1,5 @@
-//! Two hundred contexts, each with a server path and a user of its own, in one command. What is missing among them
-//! is named.
+//! Tests one command with two hundred contexts, each with its own server path and user. Missing
+//! ones are reported.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,7 +33,7 @@ fn two_hundred_contexts_are_one_table_and_one_failure_is_named() {
     assert_eq!(rows, expected.iter().map(|(name, pod)| vec![&**name, pod]).collect::<Vec<_>>());
     assert!(ran.err.contains("1 of 200 clusters failed: 1 Unauthorized (closed)"), "{}", ran.err);
 
-    // Each server gets the token of its own context, and no other.
+    // Each server gets only the token of its own context.
     let sent = |head: &String| {
         let path = head.split(' ').nth(1)?.split('/').nth(2)?;
         let token = head.lines().find_map(|line| line.strip_prefix("authorization: Bearer token-of-"))?;

@@ -95,7 +95,8 @@ fn shell_error_names_the_contexts() {
 fn hostile_context_name_runs_no_command_in_the_prompt() {
     let bed = bed();
     kubeconfig(&bed, &[("x'; touch made; $(touch made) `touch made` \\", "a", json!({"token": "t"}))]);
-    // Without this folder fish reads every man page first, by a program that keeps the terminal open.
+    // Without this folder, fish first reads every man page, with a program that keeps the terminal
+    // open.
     fs::create_dir_all(bed.path("home/.local/share/fish/generated_completions")).unwrap();
     for shell in ["bash", "zsh", "fish"] {
         let mut command = bed.command(&["shell", "--contexts", "-C", "x*"]);

@@ -1,4 +1,4 @@
-//! The check of what the agents of Karmada may use on the host.
+//! Tests the check of what Karmada's agents may use on the host.
 
 use super::*;
 

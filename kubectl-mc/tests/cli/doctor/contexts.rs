@@ -1,4 +1,5 @@
-//! Tests `doctor --contexts`, which checks contexts of the kubeconfig in place of a host and its members.
+//! Tests `doctor --contexts`, which checks contexts of the kubeconfig instead of a host and its
+//! members.
 
 use std::fs;
 
@@ -99,7 +100,7 @@ fn entries_that_another_file_hides_are_named() {
     let bed = bed();
     kubeconfig(&bed, "a", "one", "a");
     kubeconfig(&bed, "b", "two", "b");
-    // The same again is no collision.
+    // The same entry again is not a collision.
     fs::copy(bed.path("a"), bed.path("c")).unwrap();
     let list = std::env::join_paths(["a", "b", "c"].map(|file| bed.path(file))).unwrap();
     let ran = bed.run_with("KUBECONFIG", &list, &["clusters", "--contexts", "-o", "name"]);

@@ -47,7 +47,7 @@ const OTHER: &str = "https://github.com/jonnylangefeld/kubectl-mc";
 
 #[test]
 fn krew_plugin_of_another_index_is_replaced_by_its_commands() {
-    // krew takes a receipt without an index for one of its own index.
+    // krew treats a receipt without an index as one from its own index.
     for (index, named) in [("default", "default"), ("", "default"), ("acme", "acme")] {
         let bed = bed(|_| None);
         krew(&bed, "home/.krew", index, OTHER);

@@ -21,7 +21,7 @@ pub(super) struct Kind {
     /// With `$SERVER`, `$CA` and others of the trial.
     pub(super) kubeconfig: String,
     pub(super) encoding: Encoding,
-    /// Whether a command with another context too gets that one's answer.
+    /// Whether a command that also has another context gets that one's answer.
     pub(super) is_readable: bool,
     pub(super) context: &'static str,
     /// The credential plugin `./plugin`.
@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// A list that is answered in this way.
+    /// A list request that gets this answer.
     fn answered(
         name: &'static str,
         works: bool,
@@ -98,7 +98,7 @@ fn user(user: &str) -> String {
     config("server: '$SERVER', certificate-authority-data: $CA", user)
 }
 
-/// Another user, cluster or context beside the usable ones.
+/// Another user, cluster or context in addition to the usable ones.
 fn beside(entry: &str) -> String {
     let good = user("token: t");
     match entry.split_once(' ') {
@@ -195,7 +195,7 @@ pub(super) fn credentials() -> Vec<Kind> {
     ]
 }
 
-/// The certificates of the server that are accepted, and the proxy on the way.
+/// The accepted server certificates, and the proxy in between.
 pub(super) fn connections() -> Vec<Kind> {
     let new = Kind::new;
     vec![
@@ -232,7 +232,7 @@ pub(super) fn connections() -> Vec<Kind> {
     ]
 }
 
-/// What counts as a result.
+/// The outcomes that count as a result.
 pub(super) fn outcomes() -> Vec<Kind> {
     let tries = AtomicUsize::new(0);
     vec![
@@ -256,7 +256,7 @@ pub(super) fn outcomes() -> Vec<Kind> {
     ]
 }
 
-/// A SOCKS5 proxy (RFC 1928) that connects every name to this port; returns its own.
+/// A SOCKS5 proxy (RFC 1928) that connects every name to this port; returns its own port.
 pub(super) fn socks_proxy(to: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! What a page of another site, another user of the machine, or a tool that sends nonsense can try.
+//! Attacks by a page of another site, another user of the machine, or a tool that sends nonsense.
 
 use std::io::Write;
 
@@ -17,7 +17,7 @@ fn refused(requests: impl Fn(&Listening) -> Vec<(String, u16)>) {
             assert!(answer.contains("kubectl-mc listener: "), "{request}\n{answer}");
         }
     }
-    // It still serves.
+    // The listener still serves.
     assert!(listener.get("/m1/api").starts_with("HTTP/1.1 200"));
 }
 
@@ -68,7 +68,7 @@ fn page_of_another_site_gets_nothing_even_with_the_token() {
             (with("Host: evil.example"), 403),
             (with("Origin: https://evil.example"), 403),
             (with("Origin: null"), 403),
-            // A page of a program of another cluster, or of another program of this machine.
+            // A page from a program on another cluster, or from another program on this machine.
             (with(&format!("Origin: http://m2.localhost:{port}")), 403),
             (with("Origin: http://localhost:3000"), 403),
             (with("Sec-Fetch-Site: cross-site"), 403),
@@ -167,7 +167,7 @@ fn body_with_two_lengths_smuggles_nothing() {
     }
 }
 
-/// A program of another user that opens connections and sends nothing, half a head, or bytes of TLS.
+/// Another user's program opens connections and sends nothing, half a head, or TLS bytes.
 #[test]
 fn silent_connections_take_no_place_of_a_tool() {
     let bed = bed();
@@ -213,7 +213,7 @@ fn head_without_an_end_is_cut_off() {
     stream
         .write_all(format!("GET /m1/api HTTP/1.1\r\nHost: localhost:{}\r\n", listener.port).as_bytes())
         .unwrap();
-    // It ends by the timeout of a first request, which is shorter than the one of the test.
+    // It ends at the timeout of the first request, which is shorter than that of the test.
     assert_eq!(read_all(&mut stream), "");
 }
 

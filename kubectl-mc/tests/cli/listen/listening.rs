@@ -17,7 +17,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use crate::bed::Bed;
 
 pub(super) const LIST: &str = r#"{"kind": "ClusterList", "items": [{"metadata": {"name": "m1"}}, {"metadata": {"name": "m2"}}, {"metadata": {"name": "m3"}}]}"#;
-/// The timeout of a test that hangs.
+/// The timeout of a hanging test.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A host with TLS and three members, all of which answer `here`.
@@ -72,7 +72,7 @@ impl Listening {
             text.trim().strip_prefix("Authorization: Bearer ").unwrap().to_owned()
         });
         assert!(header.is_none() || token.len() >= 43, "256 bits");
-        // Those of the choice of clusters.
+        // The arguments that choose clusters.
         bed.requests();
         Self {
             port: address.rsplit_once(':').unwrap().1.parse().unwrap(),
@@ -102,7 +102,7 @@ impl Listening {
         self.send(&get(&format!("127.0.0.1:{}", self.port), path, &self.token))
     }
 
-    /// All that comes back until the connection ends.
+    /// Everything that is received until the connection ends.
     pub(super) fn send(&self, request: &str) -> String {
         let mut stream = self.connect();
         // The listener may refuse a request before its end.
@@ -110,7 +110,7 @@ impl Listening {
         read_all(&mut stream)
     }
 
-    /// The same by TLS, verified by the listener's certificate authority.
+    /// The same over TLS, verified with the listener's certificate authority.
     pub(super) fn send_by_tls(&self, name: &str, request: &str) -> String {
         let mut roots = RootCertStore::empty();
         let authority = CertificateDer::from_pem_file(&self.certificates).unwrap();
@@ -143,7 +143,7 @@ impl Drop for Listening {
     }
 }
 
-/// All bytes until the end of a connection, also one that is reset.
+/// All bytes until the end of a connection, even if it is reset.
 pub(super) fn read_all(stream: &mut impl Read) -> String {
     let mut all = Vec::new();
     let mut part = [0; 4096];

@@ -31,7 +31,7 @@ fn upgrade(listener: &Listening, protocol: &str) -> TcpStream {
     stream
 }
 
-/// Reads until the text has come.
+/// Reads until the text has arrived.
 fn read_until(stream: &mut TcpStream, text: &str) -> String {
     let (mut all, mut byte) = (Vec::new(), [0]);
     while !all.ends_with(text.as_bytes()) {
@@ -161,7 +161,7 @@ fn cut_response_has_no_clean_end() {
     assert!(answer.contains("half") && !answer.ends_with("0\r\n\r\n"), "{answer}");
 }
 
-/// The listener keeps a part of an upload in memory, and not all of it.
+/// The listener keeps only a part of an upload in memory.
 #[test]
 fn upload_waits_for_the_cluster() {
     let (goes, go) = mpsc::channel();

@@ -54,7 +54,7 @@ fn renewed_credential_that_cannot_be_stored_is_used() {
     scene.bed.run(&["login", "--", &counting, "t"]);
     let mut plugin = scene.plugin(&scene.info());
     scene.expire();
-    // The command works once more, and takes the folder of the logins away.
+    // The command works once more, and removes the folder of the logins.
     let folder = scene.file().unwrap().parent().unwrap().display().to_string();
     let script = scene.bed.read("counting");
     scene.bed.script("counting", &format!("{script}mv {folder} {folder}-gone; touch {folder}\n"));

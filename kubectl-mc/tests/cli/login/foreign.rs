@@ -1,4 +1,4 @@
-//! Tests kubeconfigs of other people that name the credential plugin of a login.
+//! Tests kubeconfigs from other people that name the credential plugin of a login.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -24,7 +24,8 @@ fn kubeconfig(scene: &Scene, server: &str, exec: &Value) -> String {
     .to_string()
 }
 
-/// The plugin of the login with these variables of a kubeconfig, by every name that leads to it.
+/// The plugin of the login with these variables from a kubeconfig, under every name that leads to
+/// it.
 fn forms(scene: &Scene, variables: &Value) -> Vec<Value> {
     let plugin = env!("CARGO_BIN_EXE_kubectl-mc");
     for link in ["bin/kmc", "bin/another-name"] {
@@ -99,7 +100,8 @@ fn fault_81_kubeconfig_variables_do_not_reach_the_login() {
     }
 }
 
-/// kubectl sends what a tokenFile holds, and a kubeconfig can name any file by a path from its own.
+/// kubectl sends the content of a tokenFile, and a kubeconfig can name any file with a path
+/// relative to its own.
 #[test]
 fn fault_81_stored_login_is_no_token_of_a_kubeconfig() {
     let scene = Scene::new(201);
@@ -127,7 +129,8 @@ fn fault_81_stored_login_is_no_token_of_a_kubeconfig() {
     assert!(evil.requests().iter().any(|head| head.contains("Bearer of-a-file\r\n")));
 }
 
-/// No limit of the machine ends such a command in this test: it reads no more than it needs.
+/// In this test, the command does not end because of a limit of the machine: it reads no more than
+/// it needs.
 #[test]
 fn fault_81_endless_file_of_a_kubeconfig_is_an_error() {
     let scene = Scene::new(201);

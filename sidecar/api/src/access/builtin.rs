@@ -1,9 +1,11 @@
-//! The users, groups and namespaces that Kubernetes and its distributions keep for their own components.
+//! The users, groups and namespaces that Kubernetes and its distributions reserve for their own
+//! components.
 //!
-//! A component of the host is another program than the member's component of the same name. The sidecar
-//! never shows such a name to a member, and the member's policy (`sidecar/deploy/member.yaml`) refuses it.
-//! Kubernetes reserves every name that begins with `system:`, so all of them are refused except the few below
-//! that belong to people or workloads. `docs/reference/identities.md` lists each identity with its source.
+//! A component of the host is not the member's component of the same name. The sidecar never shows
+//! such a name to a member, and the member's policy (`sidecar/deploy/member.yaml`) refuses it.
+//! Kubernetes reserves every name that begins with `system:`, so all of them are refused except the
+//! few below that belong to people or workloads. `docs/reference/identities.md` lists each identity
+//! with its source.
 
 use super::sent::accounts_of;
 use super::sent::{AUTHENTICATED, SERVICE_ACCOUNTS, UNAUTHENTICATED};
@@ -51,7 +53,7 @@ pub const ORDINARY_SYSTEM_USERS: &[&str] = &["system:anonymous", "system:admin"]
 /// Groups of Kubernetes, OpenShift and Rancher under `system:` that have people and workloads as members.
 pub const ORDINARY_SYSTEM_GROUPS: &[&str] =
     &["system:monitoring", SERVICE_ACCOUNTS, "system:authenticated:oauth", "system:cattle:authenticated"];
-/// Users of a control plane or of nodes that bear no reserved prefix.
+/// Users of a control plane or of nodes whose names have no reserved prefix.
 pub const PRIVILEGED_USERS: &[&str] = &[
     "kubelet",
     "kubelet-bootstrap",

@@ -1,5 +1,5 @@
-//! Compares the rights that a member's impersonator has with those that it should have. Each missing right
-//! comes with the binding that gives it.
+//! Compares the rights that a member's impersonator has with those that it should have. Each
+//! missing right is listed with the binding that gives it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -2,8 +2,8 @@
 //! extra, and one Role in each namespace whose service accounts may be impersonated. The names are fixed,
 //! because the manager's rights on the member are limited to them.
 //!
-//! A member of Karmada that is a member of kubectl-mc as well has both accounts, so the objects for Karmada's
-//! account have a name of their own.
+//! A member of Karmada that is a member of kubectl-mc as well has both accounts, so the objects for
+//! Karmada's account have a separate name.
 
 use std::collections::BTreeMap;
 

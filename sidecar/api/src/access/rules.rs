@@ -1,5 +1,5 @@
-//! Decides which subjects the sidecar may impersonate on one member, each with its reasons, and which are
-//! left out.
+//! Decides which subjects the sidecar may impersonate on one member, each with its reasons, and
+//! which are omitted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -132,7 +132,7 @@ impl Make<'_> {
                         self.accounts_of(namespace).all.insert(because);
                         return;
                     }
-                    // They are users there, and no rule of RBAC names users by their beginning.
+                    // They are users there, and RBAC rules cannot match users by prefix.
                     (None, _) => Some(Why::OneByOne),
                     (refused, _) => refused,
                 },
@@ -168,7 +168,8 @@ impl Make<'_> {
         }
     }
 
-    /// Adds a name as it is sent to the member. Only service accounts of the host bear their prefix.
+    /// Adds a name as it is sent to the member. Only service accounts of the host have their
+    /// prefix.
     fn sent(&mut self, subject: &Subject, because: Because) {
         match subject {
             Subject::User(name) if name.starts_with(HOST_ACCOUNTS) => self.user(name, because),
@@ -202,7 +203,7 @@ impl Make<'_> {
     /// Why the service accounts of a namespace get no right. The member's refusals of namespaces are about its own
     /// accounts.
     fn refused_namespace(&self, namespace: &str) -> Option<Why> {
-        // A binding may have any text here, and it becomes a part of a request's path.
+        // A binding may contain any text here, which becomes a part of a request's path.
         if !is_label(namespace) {
             return Some(Why::NoNamespace);
         }

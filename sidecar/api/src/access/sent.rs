@@ -70,7 +70,7 @@ pub fn identity<'a>(
     groups: &'a [String],
 ) -> Result<Sent<'a>, NotSent> {
     let is_admin = |group: &str| admin_groups.iter().any(|admin| admin == group);
-    // The admin groups are the host's configuration, and no caller's choice.
+    // The admin groups come from the host's configuration, not from a caller.
     let forged = groups.iter().map(String::as_str).filter(|group| !is_admin(group));
     if let Some(name) = forged.chain([user]).find(|name| name.starts_with(HOST_ACCOUNTS)) {
         return Err(NotSent::Reserved(name.to_owned()));
@@ -142,8 +142,8 @@ fn prefixed_group(group: &str) -> String {
     format!("{HOST_ACCOUNTS}{}", group.strip_prefix("system:").unwrap_or(group))
 }
 
-/// The beginning of names that members with prefixed service accounts see. No user and no group of the host bears it,
-/// whatever the flags of the sidecar: it would be another's account.
+/// The prefix of names that members with prefixed service accounts see. No user or group of the
+/// host may have it, regardless of the sidecar's flags: it would be the name of another account.
 pub const HOST_ACCOUNTS: &str = "kubectl-mc:host:";
 
 /// Why an identity is not sent to a member.
@@ -212,9 +212,9 @@ mod tests {
             prefixed(ACCOUNT, &DERIVED),
             "kubectl-mc:host:serviceaccount:ns:n kubectl-mc:host:serviceaccounts kubectl-mc:host:serviceaccounts:ns"
         );
-        // A member derives no groups for it, so it can come without them.
+        // A member derives no groups for it, so it can be sent without them.
         assert_eq!(prefixed(ACCOUNT, &[AUTHENTICATED]), "kubectl-mc:host:serviceaccount:ns:n");
-        // The group counts by itself, for every user in it.
+        // The group is handled by itself, for every user in it.
         assert_eq!(
             prefixed("jane", &["dev", "system:serviceaccounts:ns", MASTERS]),
             "jane dev kubectl-mc:host:serviceaccounts:ns kubectl-mc:host-admins"

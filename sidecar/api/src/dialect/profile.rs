@@ -14,7 +14,7 @@ use super::kind::Dialect;
 use super::segment::Segment;
 use super::template::{Origin, split_url};
 
-/// A profile that is not used, and why. Both texts contain unescaped data of the host.
+/// A profile that is not used, and why. Both texts contain unescaped data from the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotHere {
     pub name: String,

@@ -1,6 +1,6 @@
 //! Parses the path that a user gives for a hub without a dialect: `/some/path/{cluster}/proxy`, or a URL with
-//! such a path. The host's credential is sent to the host's own server only, so the URL must name that server
-//! (same scheme, host and port; RFC 6454).
+//! such a path. The host's credential is sent only to the host's own server, so the URL must name
+//! that server (same scheme, host and port; RFC 6454).
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -53,7 +53,7 @@ impl FromStr for Template {
         if !before.bytes().chain(after.bytes()).all(is_plain) {
             return Err(InvalidTemplate::Character);
         }
-        // `{cluster}` stands for a name, so a dot beside it makes no dot segment.
+        // `{cluster}` stands for a name, so a dot next to it does not make a dot segment.
         let segments = path.split('/').skip(1);
         if segments.into_iter().any(|segment| segment.is_empty() || segment == "." || segment == "..") {
             return Err(InvalidTemplate::Segment);

@@ -1,5 +1,5 @@
-//! Converts the clusters that a hub lists into objects of the form that kubectl-mc's own sidecar serves.
-//! Other fields are dropped, because cluster-gateway's objects hold the clusters' credentials.
+//! Converts the clusters that a hub lists into objects with the format of kubectl-mc's own sidecar.
+//! Other fields are dropped, because cluster-gateway's objects contain the clusters' credentials.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub struct View {
     pub unusable: Vec<Unusable>,
 }
 
-/// A cluster whose name or id is refused. The text is unescaped data of the hub.
+/// A cluster whose name or id is refused. The text is unescaped data from the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable(pub String);
 
@@ -43,8 +43,8 @@ impl Dialect {
             *names.entry(cluster.name.clone()).or_default() += 1;
         }
         for (Read { id, name }, item) in read {
-            // A name of two clusters, or one that is the id of another cluster, is ambiguous: the id replaces
-            // it.
+            // A name that two clusters have, or that is the id of another cluster, is ambiguous:
+            // the id replaces it.
             let is_other =
                 name.as_ref().is_some_and(|name| name.as_str() != id.as_str() && ids.contains(name.as_str()));
             let name = name.filter(|_| !is_other).filter(|name| names.get(&Some(name.clone())) == Some(&1));

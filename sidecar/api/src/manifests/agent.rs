@@ -43,7 +43,7 @@ impl Agent {
         Self { cluster, image: image.into(), values: AgentValues::default() }
     }
 
-    /// All objects but the Secret, in the order to apply them.
+    /// All objects except the Secret, in the order in which they are applied.
     pub fn objects(&self) -> Result<Vec<Value>, Error> {
         let change =
             |object: Value| if object["kind"] == "Deployment" { self.deployment(object) } else { object };

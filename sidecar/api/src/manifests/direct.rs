@@ -1,5 +1,5 @@
-//! Renders the objects of the direct endpoint, by which clients bypass the host's kube-apiserver: the Service
-//! and the ConfigMap that publishes its URL.
+//! Renders the objects of the direct endpoint, with which clients bypass the host's kube-apiserver:
+//! the Service and the ConfigMap that publishes its URL.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! Renders the objects by which Prometheus and Grafana find the metrics, the alert rules and the dashboard.
+//! Renders the objects with which Prometheus and Grafana find the metrics, the alert rules and the
+//! dashboard.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The parameters of an installation, and what follows from them alone.
+//! The parameters of an installation, and values derived from them.
 
 use std::num::NonZeroU16;
 

@@ -27,7 +27,7 @@ pub(super) fn metadata(
     annotations: &BTreeMap<String, String>,
     own: &[(&str, &str)],
 ) {
-    // The own labels come last, because the Deployment selects its pods by one of them.
+    // The sidecar's own labels come last, because the Deployment selects its pods by one of them.
     metadata["labels"] = json!(labels);
     for (key, value) in own {
         metadata["labels"][key] = (*value).into();

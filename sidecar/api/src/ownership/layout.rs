@@ -45,7 +45,7 @@ impl Layout {
     }
 }
 
-/// Why a layout does not keep the objects of clusters apart.
+/// Why a layout does not separate the objects of clusters.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum InvalidLayout {
     #[error("{0:?} is no name of a namespace")]

@@ -80,7 +80,8 @@ fn role_and_binding(namespace: &str, name: &str, cluster: &str, rules: &[Value])
 }
 
 const GROUP: &str = "rbac.authorization.k8s.io";
-/// Karmada grants it to the group of all agents, unless an administrator approves certificates by hand.
+/// Karmada grants this to the group of all agents, unless an administrator approves certificates by
+/// hand.
 const APPROVAL: &str = "selfclusteragent";
 
 #[cfg(test)]

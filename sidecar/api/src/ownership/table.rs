@@ -29,7 +29,7 @@ pub enum Place {
     /// In the namespace of the cluster's Works.
     Execution,
     Default,
-    /// In all namespaces and over all of them.
+    /// In each namespace and across all namespaces.
     Everywhere,
 }
 
@@ -45,7 +45,7 @@ pub enum Names {
     Election,
     /// `CLUSTER-` and five random characters
     Request,
-    /// Any but the execution namespaces of other clusters.
+    /// Any except the execution namespaces of other clusters.
     Namespaces,
 }
 

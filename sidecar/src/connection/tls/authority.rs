@@ -1,6 +1,7 @@
 //! Manages the authority that signs the sidecar's own serving certificates, as stored in its Secret.
-//! `tls.crt` and `tls.key` sign. `ca.crt` is what clients trust: the signer, and earlier signers until they
-//! expire, so a change of signers breaks no client. This module does no IO.
+//! `tls.crt` and `tls.key` sign. `ca.crt` contains what clients trust: the signer, and earlier
+//! signers until they expire, so that a change of signers does not break clients. This module does
+//! no IO.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -112,7 +113,7 @@ impl Authority {
 
 #[cfg(test)]
 impl Authority {
-    /// The chain of a certificate that is not a replica's.
+    /// The chain of a certificate that does not belong to a replica.
     pub(crate) fn without_uri(&self, names: &[String]) -> Vec<CertificateDer<'static>> {
         let mut params = CertificateParams::new(names.to_vec()).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -169,7 +170,7 @@ const BUNDLE: &str = "ca.crt";
 /// Two years.
 const LIFE: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
 const LEAF_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
-/// For differences between clocks.
+/// Tolerance for differences between clocks.
 const SKEW: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Creates and renews the serving certificate without an operator (`--rotate-server-certificates`). Each
-//! replica makes its own certificate, signed by the authority in Secret `mc-sidecar-ca`. The first replica
-//! creates the authority, any replica renews it, and keeps the `caBundle` of the APIServices in sync with the
-//! Secret. Replicas coordinate only through the Secret: a write names the version that was read, so one of
-//! two concurrent writes wins, and the other replica reads the result.
+//! replica makes its own certificate, signed by the authority in Secret `mc-sidecar-ca`. The first
+//! replica creates the authority. Any replica can renew it and keeps the `caBundle` of the
+//! APIServices in sync with the Secret. Replicas coordinate only through the Secret: a write names
+//! the version that was read, so one of two concurrent writes wins, and the other replica reads the
+//! result.
 //!
 //! A change of signers takes three steps, so that the host can always verify the certificate. First the
 //! Secret gets the new signer, and both signers in its bundle. Then the APIService gets that bundle. Some
@@ -35,7 +36,7 @@ use crate::observe::readiness::Pending;
 pub struct SelfManaged {
     secrets: Api<Secret>,
     registrations: Api<APIService>,
-    /// The APIService of a hub's group, besides the sidecar's own.
+    /// The APIService of a hub's group, in addition to the sidecar's own.
     of_hub: Option<String>,
     names: Vec<String>,
     shown: Arc<ServingCertificate>,
@@ -43,7 +44,7 @@ pub struct SelfManaged {
     /// For agents that dial the direct endpoint: they get the bundle before certificates of a new signer are
     /// used.
     endpoint: Option<(Server, watch::Sender<Option<Publication>>)>,
-    /// The bundle by which this replica verifies the others.
+    /// The bundle with which this replica verifies the others.
     known_by: String,
     leaf: Option<Leaf>,
     /// Since when the APIServices have had the bundle, as observed by this replica.
@@ -169,11 +170,12 @@ impl SelfManaged {
         Ok(published)
     }
 
-    /// Whether an APIService leads to the sidecar's own Service: another server may have the hub's group.
+    /// Whether an APIService points to the sidecar's own Service: another server may serve the
+    /// hub's group.
     async fn leads_here(&self, name: &str) -> anyhow::Result<bool> {
         let service = async |name: &str| {
             let found = match self.registrations.get_opt(name).await {
-                // It cannot lead here before `hub-api apply`, which grants the right to read it.
+                // It cannot point here before `hub-api apply`, which grants the right to read it.
                 Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
                 found => found,
             };

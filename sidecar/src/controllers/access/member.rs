@@ -18,7 +18,7 @@ pub(super) async fn read(member: &kube::Client, rights: &str) -> Result<(Policy,
     let cluster_role_bindings = Api::<ClusterRoleBinding>::all(member.clone());
     let roles = Api::<Role>::all(member.clone());
     let role_bindings = Api::<RoleBinding>::all(member.clone());
-    // A list with a field selector for one name needs the right to that name only.
+    // A list with a field selector for one name needs only the right to that name.
     let ours = ListParams::default().fields(&format!("metadata.name={rights}"));
     let (policy, cluster_role, cluster_role_binding, roles, role_bindings) = tokio::try_join!(
         policies.get_opt(MANAGER),
@@ -36,7 +36,7 @@ pub(super) async fn read(member: &kube::Client, rights: &str) -> Result<(Policy,
 /// The result of writing the objects.
 pub(super) struct Applied {
     pub(super) written: usize,
-    /// Namespaces that the member does not have, or deletes.
+    /// Namespaces that the member does not have or is deleting.
     pub(super) homeless: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ pub(super) async fn apply(
         match written.await {
             Ok(written) => applied.written += written,
             Err(kube::Error::Api(status)) if is_missing(&status) => applied.homeless.push(namespace.clone()),
-            // The other namespaces get their rights.
+            // The other namespaces still get their rights.
             Err(error) => failed = failed.or(Some(error)),
         }
     }

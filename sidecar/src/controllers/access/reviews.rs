@@ -24,7 +24,7 @@ pub(super) struct Reviews {
     until: Option<Instant>,
 }
 
-/// Names a user and its groups, which can be kilobytes.
+/// Identifies a user with groups, which can be kilobytes.
 type Digest = [u8; SHA256_OUTPUT_LEN];
 
 impl Reviews {
@@ -42,7 +42,7 @@ impl Reviews {
         *self = Self::default();
     }
 
-    /// Takes over the answers of a sync, unless it began before a [`discard`](Self::discard).
+    /// Stores the answers of a sync, unless it began before a [`discard`](Self::discard).
     pub(super) fn update(&mut self, of_sync: Self) {
         if self.until == of_sync.until {
             *self = of_sync;

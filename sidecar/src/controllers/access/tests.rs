@@ -67,7 +67,7 @@ async fn concurrent_syncs_do_not_exceed_the_limit() {
     assert_eq!(synced, 3 * MAX_UNDER_WAY);
 }
 
-/// Members that do not answer must not take all places again and again.
+/// Members that do not answer must not repeatedly take all places.
 #[tokio::test(start_paused = true)]
 async fn members_that_waited_longest_are_synced_first() {
     let mut access = access(2 * MAX_UNDER_WAY);
@@ -143,7 +143,7 @@ fn condition_says_why_the_account_of_a_hub_is_not_used() {
     assert!(manager(&m1, &of_karmada(Some(Ok(Arc::default())))).is_ok());
 }
 
-/// Otherwise the condition keeps the old reason.
+/// Otherwise the condition would keep the old reason.
 #[test]
 fn another_reason_or_account_of_a_hub_is_a_change() {
     let [first, second] =

@@ -22,11 +22,11 @@ use crate::host::watch_backoff::WatchBackoff;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) message: String,
-    /// Whether all that failed is in a namespace that does not exist.
+    /// Whether all failures concern a namespace that does not exist.
     pub(super) is_absent: bool,
 }
 
-/// The events of all watches. An error is logged, and its watch begins again.
+/// The events of all watches. An error is logged, and its watch is restarted.
 pub(super) fn events(
     host: &kube::Client,
     namespace: &str,
@@ -56,7 +56,8 @@ pub(super) fn events(
     }))
 }
 
-/// Writes in this order, and gives the number of writes. A failure does not stop the later writes.
+/// Executes these writes in order, and returns their number. A failure does not stop the later
+/// writes.
 pub(super) async fn carry_out(host: &kube::Client, steps: Vec<Step>) -> Result<usize, Failure> {
     let (mut failure, count): (Option<Failure>, _) = (None, steps.len());
     for step in steps {
@@ -108,7 +109,7 @@ impl Step {
 
 async fn delete(api: &Api<DynamicObject>, key: &Key, parameters: DeleteParams) -> Result<(), Error> {
     match api.delete(&key.name, &parameters).await {
-        // Another deletion was faster, or the object is another one now, which the watch reports.
+        // Another deletion was faster, or the object has been replaced, which the watch reports.
         Err(Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
         deleted => deleted.map(drop),
     }

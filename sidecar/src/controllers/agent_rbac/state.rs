@@ -1,4 +1,5 @@
-//! The Clusters in pull mode and the RBAC objects with the label of this sidecar, as the host has them.
+//! The Clusters in pull mode and the RBAC objects with the label of this sidecar, as they are on
+//! the host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub(super) enum Step {
     Delete { key: Key, uid: Option<String> },
 }
 
-/// A kept object, compared with the generated one.
+/// A maintained object, compared with the generated one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
     cluster: String,
@@ -50,7 +51,8 @@ struct Found {
 enum State {
     Exact,
     Differs,
-    /// It differs in a field that an apply cannot change: the role of a binding, or an aggregation rule of another manager.
+    /// It differs in a field that an apply cannot change: a binding's role, or an aggregation rule
+    /// of another manager.
     Unchangeable,
 }
 
@@ -111,7 +113,7 @@ impl Agents {
         }
     }
 
-    /// Whether every kind was listed once.
+    /// Whether every kind has been listed once.
     pub(super) fn is_read(&self) -> bool {
         Source::ALL.iter().all(|source| self.listings.get(source).is_some_and(Listing::is_complete))
     }
@@ -151,7 +153,7 @@ impl Agents {
             self.changed.insert(cluster.clone());
         }
         let found = Found { cluster, uid: object.uid(), state };
-        // An object whose label names another cluster now may be missing for the first.
+        // An object whose label now names another cluster may be missing for the first one.
         if let Some(before) = self.found.insert(key, found.clone())
             && before.cluster != found.cluster
         {
@@ -226,7 +228,8 @@ impl Agents {
     }
 }
 
-/// Whether the agent of a Cluster has RBAC: it runs on the member (pull mode), and an administrator has not taken it.
+/// Whether the agent of a Cluster should have RBAC: it runs on the member (pull mode), and an
+/// administrator has not removed the RBAC.
 fn is_kept(name: &str, cluster: &DynamicObject) -> bool {
     let none = Map::new();
     let spec = cluster.data.get("spec").and_then(Value::as_object).unwrap_or(&none);

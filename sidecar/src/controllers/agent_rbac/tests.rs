@@ -36,7 +36,7 @@ fn source(object: &Value) -> Source {
     Source::ALL.into_iter().find(kind).unwrap()
 }
 
-/// All that was read: these Clusters, and these objects.
+/// A state in which these Clusters and these objects were read.
 fn agents(clusters: &[DynamicObject], objects: &[Value]) -> Agents {
     let mut agents = Agents::new(Arc::default(), "ns");
     for kind in Source::ALL {
@@ -127,7 +127,7 @@ fn binding_of_another_role_is_replaced() {
 #[test]
 fn gone_cluster_loses_kept_objects_bindings_first() {
     let mut objects = kept("m1");
-    // Its labels do not make it an agent's.
+    // Its labels alone do not make it an agent's object.
     let mut foreign = work(&mut objects).clone();
     foreign["metadata"]["name"] = "mine".into();
     objects.push(foreign);

@@ -10,7 +10,7 @@ use kubectl_mc_api::member_cluster::ServiceAccounts;
 use super::wanted::{Grants, on_member};
 use crate::controllers::kube_error::printable;
 
-/// A role, and the namespace in which it is bound; `None` is everywhere.
+/// A role, and the namespace in which it is bound; `None` means everywhere.
 pub(super) type Place = (RoleRef, Option<String>);
 
 /// The desired bindings of a member, and the states of the ClusterAccesses.

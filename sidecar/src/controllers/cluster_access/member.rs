@@ -77,7 +77,7 @@ async fn attempt(
             Err(_) if !listed.contains(role) => continue,
             Err(error) => {
                 failed = true;
-                // The failure concerns this role only.
+                // The failure concerns only this role.
                 let places: Vec<Place> =
                     bindings.of.keys().filter(|place| place.0 == *role).cloned().collect();
                 places.iter().for_each(|place| bindings.failed(place, &state_of(&error)));
@@ -123,8 +123,8 @@ async fn attempt(
     Ok(Outcome { states: bindings.states, retry })
 }
 
-/// The bindings of one role. A binding with other labels or another role than the sidecar writes counts as
-/// empty.
+/// The bindings of one role. A binding whose labels or role are not those that the sidecar writes
+/// counts as empty.
 async fn read(
     member: &kube::Client,
     role: &RoleRef,
@@ -132,7 +132,7 @@ async fn read(
     let name = role.binding_name();
     let everywhere = Api::<ClusterRoleBinding>::all(member.clone());
     let in_namespaces = Api::<RoleBinding>::all(member.clone());
-    // A list with a field selector for one name needs the right to that name only.
+    // A list with a field selector for one name needs only the right to that name.
     let named = ListParams::default().fields(&format!("metadata.name={name}"));
     let everywhere = async {
         match role.kind {

@@ -141,7 +141,7 @@ async fn expiration_is_noticed_without_an_event() {
     assert_eq!(controller.wanted.host.len(), 1);
     // The clock is checked even if the expiration is far in the future.
     assert!(controller.next(0) <= Instant::now() + CLOCK_CHECK);
-    // Simulates that the expiration has come.
+    // Simulates that the grant has expired.
     controller.accesses.insert("a".to_owned(), Arc::new(ending(-1)));
     controller.begin(&mut JoinSet::new());
     assert_eq!(controller.wanted.host.len(), 1, "the end is not due yet");

@@ -44,7 +44,7 @@ pub(super) type Grants = BTreeMap<String, Arc<Grant>>;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Grant {
     pub(super) role: RoleRef,
-    /// `None` is everywhere.
+    /// `None` means everywhere.
     pub(super) namespaces: Option<BTreeSet<String>>,
     pub(super) subjects: BTreeSet<Subject>,
 }
@@ -188,9 +188,9 @@ fn host_objects(
     (role, binding)
 }
 
-/// The subject that a binding on a member with this policy names, or why it gets no access there. This includes every
-/// subject that the member's ValidatingAdmissionPolicy or RBAC would refuse: subjects share a binding, so a refused one
-/// would block the others.
+/// The subject in a binding on a member with this policy, or the reason why it gets no access
+/// there. This includes every subject that the member's ValidatingAdmissionPolicy or RBAC would
+/// refuse: subjects share a binding, so a refused one would block the others.
 pub(super) fn on_member(
     subject: &Subject,
     policy: &Policy,

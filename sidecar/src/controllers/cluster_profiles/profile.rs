@@ -84,7 +84,8 @@ impl Profile {
         has_labels && !self.has_left(object) && is_within(&self.status, &object.data["status"])
     }
 
-    /// Whether the object has a label that an earlier version of the profile wrote, and this one lacks.
+    /// Whether the object has a label that an earlier version of the profile wrote and that this
+    /// one lacks.
     fn has_left(&self, object: &DynamicObject) -> bool {
         let ours = object.managed_fields().iter().filter(|entry| entry.manager.as_deref() == Some(SIDECAR));
         let labels =

@@ -293,7 +293,7 @@ async fn unreachable_new_member_is_reported_at_once_with_event() {
     assert_eq!(new.sent_after(SECOND).await, 2);
 }
 
-/// Large hosts keep Events in an etcd of their own.
+/// Large hosts keep Events in a separate etcd.
 #[tokio::test(start_paused = true)]
 async fn host_that_takes_no_events_delays_no_status() {
     let new = New::at_a_host(&TOLD_OF_ALL, 0);

@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(waiting.due(after(2)), [named("b")]);
         assert_eq!(waiting.due(after(3)), [named("a"), named("c")]);
         assert_eq!((waiting.next(), waiting.due(after(9))), (None, Vec::new()));
-        // A member can be scheduled again, also for a later time.
+        // A member can be scheduled again, even for a later time.
         waiting.until(after(8), named("a"));
         assert_eq!(waiting.due(after(8)), [named("a")]);
     }

@@ -29,7 +29,7 @@ pub(super) struct Known<'a> {
     pub(super) verdict: Option<&'a Verdict>,
     /// Why the member's agent could not enroll it.
     pub(super) not_enrolled: Option<&'a str>,
-    /// Part of a token's life after which a missing renewal is a warning.
+    /// Part of a token's lifetime after which a missing renewal is a warning.
     pub(super) overdue: f64,
     pub(super) now: Timestamp,
 }

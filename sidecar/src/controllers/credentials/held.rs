@@ -22,7 +22,7 @@ pub(super) struct Held {
     pub(super) trouble: Option<Trouble>,
 }
 
-/// The time by the wall clock, which can be changed, and by the monotonic clock.
+/// The current time of the wall clock, which can be changed, and of the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
     pub(super) clock: Timestamp,
@@ -87,8 +87,8 @@ impl Held {
     }
 }
 
-/// The part of a token's life after which a missing renewal is a warning: a quarter of the rest after it is
-/// due.
+/// The part of a token's lifetime after which a missing renewal is a warning: a quarter of the
+/// remaining time after it is due.
 pub(super) fn overdue(renewal_fraction: f64) -> f64 {
     0.75_f64.mul_add(renewal_fraction, 0.25)
 }

@@ -1,4 +1,5 @@
-//! Renews one token: requests it from the member, tries it there, and writes it to the Secret on the host.
+//! Renews one token: requests it from the member, tests it there, and writes it to the Secret on
+//! the host.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::outbound::tunnel::registry::AgentTunnels;
 use crate::outbound::upstream::connection;
 use crate::outbound::upstream::sidecar_client::{self, TryError};
 
-/// What became of a new token.
+/// The outcome for a new token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Written {
     /// It is in the Secret.
@@ -74,8 +75,8 @@ impl Renewal {
         let TokenRequestStatus { token, expiration_timestamp } =
             answer.status.ok_or_else(|| failed("the member answered without a token"))?;
         // The member may grant a shorter lifetime than requested, but the new token must not expire before
-        // the current one. Both times are in the member's time. Trying the token shows whether it has already
-        // expired.
+        // the current one. Both times are in the member's time. Testing the token shows whether it
+        // has already expired.
         let ends = Token::of(&token).life.map_or(expiration_timestamp.0, |Life { ends, .. }| ends);
         if ends < life.ends {
             return Err(failed("the member's new token does not last longer than the present one"));
@@ -83,7 +84,7 @@ impl Renewal {
         Ok(token)
     }
 
-    /// Tries the new token on the member, over the connection of the Secret that it is for.
+    /// Tests the new token on the member, over the connection of its Secret.
     async fn try_out(&self, token: &str) -> Result<(), Trouble> {
         let mut data = self.secret.data.clone().unwrap_or_default();
         data.insert("token".to_owned(), ByteString(token.as_bytes().to_vec()));

@@ -179,7 +179,7 @@ async fn token_is_due_at_its_fraction_and_not_during_a_renewal() {
 
 #[tokio::test]
 async fn fault_80_clock_set_back_delays_no_renewal() {
-    // A token for ten minutes, which expires long before the changed clock shows it.
+    // A token for ten minutes, which expires long before the changed clock would show it.
     let mut scene = Scene::at(DAY);
     let (begins, ends) = (DAY, DAY + 600);
     let held =

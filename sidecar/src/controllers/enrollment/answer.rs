@@ -1,5 +1,6 @@
 //! Validates an agent's enrollment response. The response is untrusted: its sender is known only by the token
-//! of the agent's account. It can affect this member only, and no cluster that the host already knows.
+//! of the agent's account. It can affect only this member, and no cluster that the host already
+//! knows.
 
 use std::collections::BTreeMap;
 

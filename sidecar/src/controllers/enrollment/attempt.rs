@@ -1,5 +1,5 @@
-//! Attempts once to enroll a member: requests the tokens from its agent, tries them, writes them, and
-//! confirms.
+//! Attempts once to enroll a member: requests the tokens from its agent, tests them, writes them,
+//! and confirms.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,8 +79,8 @@ impl Attempt {
         Ok(())
     }
 
-    /// Both Secrets, neither with a credential. The manager's Secret may have one of an interrupted attempt,
-    /// if it still has the annotation of this enrollment.
+    /// Both Secrets, without credentials. The manager's Secret may have one from an interrupted
+    /// attempt if it still has the annotation of this enrollment.
     fn secrets(&self) -> Result<(&Secret, &Secret), Error> {
         let Registered { connection, manager, .. } = &self.registered;
         let has_credential = |secret: &Secret| {

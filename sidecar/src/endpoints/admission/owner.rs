@@ -14,7 +14,8 @@ use serde_json::json;
 
 use super::review::Request;
 
-/// What is read of an object. The rest is not kept: any caller may send megabytes.
+/// The fields of an object that are read. The rest is not kept, because any caller may send
+/// megabytes.
 #[derive(Deserialize)]
 pub(super) struct Object {
     metadata: Option<Metadata>,

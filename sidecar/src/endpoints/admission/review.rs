@@ -19,7 +19,7 @@ impl<O: DeserializeOwned> Review<O> {
     }
 }
 
-/// The request that the host's caller sent. `O` has what is read of the object.
+/// The request that the host's caller sent. `O` has the fields that are read from the object.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound = "O: DeserializeOwned")]
 pub struct Request<O = Value> {

@@ -1,4 +1,4 @@
-//! Defines why there is no answer about clusters.
+//! The reasons why a request about clusters fails.
 
 use kubectl_mc_api::ClusterName;
 

@@ -25,7 +25,7 @@ pub(super) struct Page {
     pub(super) version: u64,
     pub(super) clusters: Vec<Arc<Cluster>>,
     pub(super) next: Option<String>,
-    /// How many clusters follow, if that is cheap to know.
+    /// How many clusters follow, if this is cheap to determine.
     pub(super) remaining: Option<usize>,
 }
 

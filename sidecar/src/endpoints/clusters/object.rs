@@ -1,6 +1,6 @@
-//! Selects what the view shows of a MemberCluster: name, labels, server, version, last answer and conditions.
-//! Annotations and managed fields are left out: annotations may contain the whole applied manifest, and
-//! managed fields matter only to writers.
+//! Selects the fields of a MemberCluster that the view shows: name, labels, server, version, last
+//! answer and conditions. Annotations and managed fields are left out: annotations may contain the
+//! whole applied manifest, and managed fields matter only to writers.
 
 use std::collections::BTreeMap;
 

@@ -124,7 +124,7 @@ impl Writer {
     fn change(&mut self, version: u64, name: &str, after: Option<&Arc<Cluster>>) {
         self.known.send_if_modified(|known| {
             let Some(known) = known else { return false };
-            // An event that is not newer is a repetition, and so is the deletion of an unknown cluster.
+            // An event that is not newer is a repetition. So is the deletion of an unknown cluster.
             if known.clusters.get(name).map_or_else(|| after.is_none(), |known| known.version >= version) {
                 return false;
             }

@@ -90,8 +90,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// How long ago the member answered. `lastSeen` of a member that answers is written at intervals, and its age there says
-/// nothing.
+/// How long ago the member answered. If a member answers, its `lastSeen` is written only at
+/// intervals, so its age there has no meaning.
 fn last_seen(status: &Status, now: Timestamp) -> String {
     let seen = status.last_seen.as_ref().map(|time| time.0);
     let is_recent = seen.is_some_and(|seen| now.duration_since(seen).unsigned_abs() < RECENT);

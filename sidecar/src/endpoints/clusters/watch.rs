@@ -27,8 +27,8 @@ pub(super) async fn start(
 ) -> Result<mpsc::Receiver<Bytes>, Error> {
     let asked = options.version.unwrap_or_default();
     let with_list = options.send_initial_events.unwrap_or(asked == 0);
-    // A watch without a list may begin at a later version than is known here: it sends nothing until that
-    // version arrives.
+    // A watch without a list may begin at a version that is not known here yet: it sends nothing
+    // until that version arrives.
     let snapshot = if with_list { registry.not_older_than(asked).await? } else { registry.snapshot()? };
     let mut initial = Vec::new();
     if with_list {
@@ -57,7 +57,7 @@ pub(super) async fn start(
 
 struct Watch {
     known: watch::Receiver<Known>,
-    /// The list that the watch began after. The watch cannot continue across the next one.
+    /// The list after which the watch began. The watch cannot continue across the next list.
     lists: u64,
     /// The version up to which everything was sent.
     position: u64,
@@ -130,8 +130,8 @@ impl Watch {
     async fn sees_others_now(&self) -> bool {
         let Some(viewer) = &self.viewer else { return false };
         let Some(snapshot) = self.known.borrow().clone() else { return false };
-        // If the host does not answer, its previous decisions stay; the request's revalidation ends the watch
-        // if that lasts.
+        // If the host does not answer, its previous decisions are kept; if this persists, the
+        // request's revalidation ends the watch.
         let sees = Box::pin(viewer.sees(self.selection.names(&snapshot))).await;
         sees.is_ok_and(|visible| visible != self.selection.visible.within(&snapshot))
     }

@@ -1,5 +1,5 @@
 //! Sends the write of an agent in the form that [`super::agents`] allows: reads the stored Cluster as the
-//! agent, and writes over the version that was read.
+//! agent, and writes based on the version that was read.
 
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode, header};
@@ -39,7 +39,8 @@ pub(super) async fn respond(
         let stored = server.ask(&Part::Object.path(cluster), "application/json", identity).await?;
         match stored.status() {
             StatusCode::OK => {}
-            // The server would answer the write so: the Cluster does not exist, or the agent may not use it.
+            // The server would give this answer to the write: the Cluster does not exist, or the
+            // agent may not use it.
             status if status.is_client_error() || status.is_server_error() => {
                 return Ok(stored.map(Body::Upstream));
             }
@@ -82,5 +83,6 @@ async fn send(
     Ok(upstream.send(request, Over::Any).await?)
 }
 
-/// As often a kube-apiserver applies a patch to a new version (apiserver: `endpoints/handlers/patch.go`).
+/// The number of times that a kube-apiserver applies a patch to a new version (apiserver:
+/// `endpoints/handlers/patch.go`).
 const ATTEMPTS: u32 = 5;

@@ -3,10 +3,11 @@
 //!
 //! - A list, watch or deletion of the collection is restricted to the agent's own Cluster by a field
 //!   selector.
-//! - Every other request must be for the agent's own Cluster, and of a form in the list of [`Action::parse`].
-//! - A write is applied to the stored Cluster, and the result is compared with it ([`rules`]). The server gets
-//!   a document of the sidecar with the allowed changes alone, valid for the compared version only
-//!   ([`mod@write`]).
+//! - Every other request must be for the agent's own Cluster, and must have one of the forms in
+//!   [`Action::parse`].
+//! - A write is applied to the stored Cluster, and the result is compared with it ([`rules`]). The
+//!   server gets a document from the sidecar with only the allowed changes, which is valid only for
+//!   the compared version ([`mod@write`]).
 
 use kubectl_mc_api::Origin;
 use kubectl_mc_api::ownership::subject::{GROUP, Subject, is_cluster};
@@ -66,21 +67,21 @@ fn is_field_selector(pair: &str) -> bool {
 /// A request of an agent that these rules know. Any other one is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Of the collection: restricted by a selector.
+    /// For the collection; restricted by a selector.
     Collection,
     Read,
     Delete,
     Write(Part),
 }
 
-/// What a write is for.
+/// The target of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// A new Cluster.
     New,
     /// The Cluster itself.
     Object,
-    /// Its status. Karmada's server would store the other fields of the document too.
+    /// Its status. Karmada's server would also store the other fields of the document.
     Status,
 }
 
@@ -159,9 +160,10 @@ impl Refused {
 
 /// More than any client sends, and far below Go's limit of 10,000.
 const MAX_PAIRS: usize = 100;
-/// As much as etcd accepts in one request.
+/// The size that etcd accepts in one request.
 pub(super) const MAX_WRITE: usize = 1536 * 1024;
-/// Some 15 MB at most, in memory. A Cluster with the API resources of a member has a few thousand values.
+/// At most about 15 MB in memory. A Cluster with the API resources of a member has a few thousand
+/// values.
 const MAX_VALUES: usize = 50_000;
 
 #[cfg(test)]

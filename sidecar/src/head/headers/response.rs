@@ -1,5 +1,5 @@
-//! Filters the headers of a member's response. A browser attributes response headers to the host's origin, so
-//! an allow rule selects them, and an unknown one is removed.
+//! Filters the headers of a member's response. A browser attributes response headers to the host's
+//! origin, so an allow list selects them, and unknown ones are removed.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use kubectl_mc_api::{api_headers, hop};
@@ -8,8 +8,8 @@ use super::Nominated;
 
 /// Cleans the head of a member's response, unless it is a 101, and marks it as the member's.
 ///
-/// `inner_proxy` means that a program of the member's users answers. Its headers cannot be listed, so `x-*`
-/// passes as well, except for headers that browsers and proxies act on.
+/// `inner_proxy` means that a program of the member's users answers. Its headers cannot be listed,
+/// so `x-*` is also forwarded, except for headers that browsers and proxies act on.
 pub fn clean_response(headers: &mut HeaderMap, inner_proxy: bool) {
     let is_passive = has_passive_content(headers);
     keep_allowed(headers, inner_proxy);
@@ -26,8 +26,8 @@ pub fn clean_trailers(trailers: &mut HeaderMap) {
     keep_allowed(trailers, true);
 }
 
-/// Makes the head of a 101. The sidecar writes it itself, and only the member's headers about the protocol
-/// pass.
+/// Creates the head of a 101. The sidecar writes it itself, and forwards only the member's headers
+/// about the protocol.
 pub fn switching_protocols(member: &HeaderMap, protocol: &'static str) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(HANDSHAKE);
     for (name, value) in member {
@@ -70,7 +70,7 @@ fn has_passive_content(headers: &HeaderMap) -> bool {
     PASSIVE.iter().any(|passive| essence.eq_ignore_ascii_case(passive))
 }
 
-/// The header that names the hop where an answer comes from.
+/// The header that names the hop that answered.
 pub const HOP: HeaderName = HeaderName::from_static(hop::HEADER);
 /// The lines of a handshake, and the audit id.
 const HANDSHAKE: usize = 8;

@@ -84,8 +84,8 @@ fn upgrade_needs_create_for_every_method() {
     assert_eq!(rights("GET", "/m1/attach", Some("websocket")), ["get m1/attach", "create m1/attach"]);
 }
 
-/// The rights that the sidecar checks for a request, and the result, with a host that allows rights in these
-/// groups only.
+/// The rights that the sidecar checks for a request, and the result, with a host that allows rights
+/// only in these groups.
 async fn asked(
     uri: &str,
     allowed: &'static [&'static str],
@@ -129,7 +129,7 @@ async fn karmada_grant_applies_to_karmada_members_only() {
     let expected = ["get", "create"].map(|verb| [OWN, KARMADAS].map(|group| format!("{verb} {group}")));
     assert_eq!(rights, expected.concat());
     assert_eq!(only_for.unwrap(), Some(Origin::Karmada));
-    // Rights from both groups together are enough, for Karmada's members only.
+    // Rights from both groups together are enough, but only for Karmada's members.
     let (_, only_for) =
         asked("/m1/proxy/x", &["get proxy.kubectl-mc.dev", "create cluster.karmada.io"], KARMADA).await;
     assert_eq!(only_for.unwrap(), Some(Origin::Karmada));
@@ -169,7 +169,7 @@ async fn kubeadmiral_path_needs_a_right_in_its_own_group() {
 
 #[tokio::test]
 async fn kubeadmiral_group_reaches_kubeadmiral_members_only() {
-    // Administrators of the host need no review, but they too reach only the hub's members.
+    // Administrators of the host need no review, but they also reach only the hub's members.
     let request = Request::builder().uri("/apis/aggregated.kubeadmiral.io/v1alpha1/aggregations/m1/proxy");
     let info = RequestInfo::parse(&request.header("host", "h").body(()).unwrap()).unwrap();
     let (client, asked_of_host) = host(|_| unreachable!());
@@ -178,7 +178,7 @@ async fn kubeadmiral_group_reaches_kubeadmiral_members_only() {
     let allowed = authorizer.authorize(Arc::new(admin).into(), Caller::of_hash(1), &info).await;
     assert_eq!(allowed.unwrap().only_for(), KUBEADMIRAL);
     assert_eq!(asked_of_host.load(std::sync::atomic::Ordering::SeqCst), 0);
-    // On kubectl-mc's own path, a right in the hub's group is for the hub's members only.
+    // On kubectl-mc's own path, a right in the hub's group covers only the hub's members.
     let (rights, only_for) = asked("/m1/proxy/x", &[ADMIRALS], KUBEADMIRAL).await;
     assert_eq!(rights.len(), 4);
     assert_eq!(only_for.unwrap(), KUBEADMIRAL);

@@ -5,12 +5,12 @@
 //! - A service account's groups are left out when they are the derived ones, and its host uid always: the
 //!   host's account `n` in namespace `ns` acts as the member's own account `n` in namespace `ns`. An account
 //!   without groups (`--as` with `--as-group=system:authenticated`) is refused, because the member would
-//!   derive them. `spec.impersonation.serviceAccounts` of the member may name the accounts otherwise, or refuse
-//!   them.
+//!   derive them. `spec.impersonation.serviceAccounts` of the member may give the accounts other
+//!   names, or refuse them.
 //! - The admin groups are never sent. `kubectl-mc:host-admins` replaces them, so that the member's RBAC
 //!   decides.
-//! - Identities of the host's own components (`access::builtin`) are refused, because on the member they
-//!   belong to another program.
+//! - Identities of the host's own components (`access::builtin`) are refused, because on the member
+//!   these names belong to other programs.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use kubectl_mc_api::ClusterName;
@@ -98,7 +98,7 @@ impl Headers {
 }
 
 impl Error {
-    /// The same error, which names the member whose settings are its cause.
+    /// The same error, with the name of the member whose settings caused it.
     pub fn on(self, cluster: &ClusterName) -> Self {
         match self {
             Self::NotSent(sent::NotSent::Account(name)) => {
@@ -158,7 +158,7 @@ pub(in crate::identity) fn extra_name(prefix: &str, key: &str) -> Result<HeaderN
     name.parse().map_err(|_| Error::NotCarried("extra key", key.to_owned()))
 }
 
-/// All ASCII characters but those of a token (RFC 9110, 5.6.2), without `%`.
+/// All ASCII characters except those of a token (RFC 9110, 5.6.2), without `%`.
 const NOT_IN_NAMES: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'!')
     .remove(b'#')

@@ -1,7 +1,8 @@
 //! Delays the return of permits of cancelled requests. The member may still process a request that its client
 //! cancelled before there was an answer. So once a caller has cancelled more than [`FREE`] requests within a
-//! second, the permits of further ones stay taken for [`KEPT`]. A client that cancels every request gets no
-//! more than a caller's share. A client that exits with requests in flight can start again at once.
+//! second, the permits of further cancelled requests are held for [`KEPT`]. A client that cancels
+//! every request gets no more than a caller's share. A client that exits with requests in flight
+//! can start again at once.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +14,14 @@ use crate::limits::in_flight::{Caller, Permit};
 #[derive(Debug)]
 pub(super) struct Cancelled(Locked<State>);
 
-/// The permits of one request: that of the sidecar's bound, and that of its member's.
+/// The permits of one request: one of the sidecar's bound, and one of its member's bound.
 pub(super) type Permits = [Option<Permit>; 2];
 
 #[derive(Debug)]
 struct State {
-    /// Each with the moment of its return.
+    /// Each with the time of its return.
     kept: Vec<(Instant, Permits)>,
-    /// Since when, and how many requests each caller has cancelled since then.
+    /// The start of the current period, and how many requests each caller has cancelled since then.
     recent: HashMap<Caller, (Instant, usize)>,
 }
 
@@ -62,7 +63,7 @@ impl Cancelled {
 /// Requests that a caller may cancel within [`PERIOD`] with their permits returned at once.
 const FREE: usize = 100;
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long the permits of further requests stay taken.
+/// How long the permits of further requests are held.
 const KEPT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

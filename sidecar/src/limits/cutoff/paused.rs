@@ -1,7 +1,8 @@
 //! Long-running requests whose client or member reads nothing: `kubectl logs | less`, a watch of a stopped
-//! program, a command that does not read its input. Nothing is wrong with them, but each holds buffers of the
-//! sidecar and of the kernel. They go on while these fit the share of their caller and of their cluster, and
-//! all shares fit the replica; otherwise the largest holder's end, the longest paused first.
+//! program, a command that does not read its input. This is not an error, but each of them holds
+//! buffers in the sidecar and in the kernel. They continue while these stay within the share of
+//! their caller and of their cluster, and within the limit of the replica. Otherwise requests of
+//! the largest holder end, the longest paused first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +26,14 @@ pub(super) struct Holder {
 pub(super) struct Paused(Vec<(Arc<Cutoff>, Holder, Duration)>);
 
 impl Paused {
-    /// Counts a request that has been paused for this time, if it has.
+    /// Counts a request if it has been paused for long enough.
     pub(super) fn add(&mut self, cutoff: &Arc<Cutoff>, holder: &Holder, paused: Option<Duration>) {
         if let Some(paused) = paused.filter(|paused| *paused >= PAUSED_AFTER) {
             self.0.push((cutoff.clone(), holder.clone(), paused));
         }
     }
 
-    /// Cuts off the requests that do not fit.
+    /// Cuts off the requests that exceed the bounds.
     pub(super) fn cut_surplus(&self) {
         let parts = self.0.iter().map(|(_, Holder { caller, cluster }, paused)| {
             let stalled = u64::try_from(paused.as_millis()).ok();
@@ -52,8 +53,8 @@ impl Paused {
 /// A quarter of a replica's memory, by the limit of its deployment: 512 paused requests, 384 of one caller or
 /// of one cluster.
 const BOUNDS: Bounds = Bounds::shared(256 * 1024 * 1024);
-/// What a paused request holds: 64 KiB on either side in the sidecar, and what the kernel keeps of both
-/// connections. What an agent's tunnel holds is counted there.
+/// The memory that a paused request holds: 64 KiB on either side in the sidecar, and the kernel's
+/// buffers for both connections. Memory in an agent's tunnel is counted there.
 const HELD: usize = 512 * 1024;
-/// A slow reader takes 16 KiB in a shorter time.
+/// Even a slow reader reads 16 KiB in less time.
 const PAUSED_AFTER: Duration = Duration::from_secs(5);

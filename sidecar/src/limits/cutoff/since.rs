@@ -1,4 +1,4 @@
-//! The time since when something waits, as an atomic value.
+//! The start of a wait, as an atomic value.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -18,12 +18,12 @@ impl Default for Since {
 }
 
 impl Since {
-    /// Counts from now on.
+    /// Starts counting from now.
     pub(super) fn restart(&self) {
         self.at.store(self.now(), Ordering::Relaxed);
     }
 
-    /// Counts from now on, unless it counts already.
+    /// Starts counting, unless it is already counting.
     pub(super) fn begin(&self) {
         if self.at.load(Ordering::Relaxed) == 0 {
             self.restart();
@@ -37,7 +37,7 @@ impl Since {
         }
     }
 
-    /// The time until `now`, if it counts.
+    /// The time until `now`, if it is counting.
     pub(super) fn elapsed(&self, now: Instant) -> Option<Duration> {
         let at = self.at.load(Ordering::Relaxed).checked_sub(1)?;
         Some(now.saturating_duration_since(self.begun + Duration::from_millis(at)))

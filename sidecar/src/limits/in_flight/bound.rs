@@ -18,7 +18,7 @@ impl Bound {
         Self(Arc::new(Queue::new(size)))
     }
 
-    /// A bound of all requests: exempt callers pass, and requests are counted by level.
+    /// A bound of all requests: exempt callers bypass it, and requests are counted by level.
     pub(super) fn of_all(size: Size) -> Self {
         Self(Arc::new(Queue::of_all(size)))
     }
@@ -29,7 +29,7 @@ impl Bound {
         Usage { in_use: held.into_iter().sum(), waiting: waiting.into_iter().sum(), limit: places }
     }
 
-    /// Admits one more at once, or says that there is no room.
+    /// Admits one more holder at once, or reports that there is no room.
     pub fn admit_now(&self, caller: Caller) -> Option<Permit> {
         match self.0.place(caller)? {
             Place::Free(permit) => Some(permit),
@@ -37,8 +37,8 @@ impl Bound {
         }
     }
 
-    /// Admits one more, at once or after a while, or says that there is no room. Who waits does not
-    /// wait until the request is `due`: an answer would no longer be in time.
+    /// Admits one more holder, at once or after a wait, or reports that there is no room. The wait
+    /// is shorter than until the request is `due`, because an answer would then be too late.
     pub async fn admit(&self, caller: Caller, due: Instant) -> Option<Permit> {
         match self.0.place(caller)? {
             Place::Free(permit) => Some(permit),
@@ -49,7 +49,7 @@ impl Bound {
         }
     }
 
-    /// Admits one more, at once or after at most `wait`, or says that there is no room.
+    /// Admits one more holder, at once or after at most `wait`, or reports that there is no room.
     pub async fn admit_within(&self, caller: Caller, wait: Duration) -> Option<Permit> {
         match self.0.place(caller)? {
             Place::Free(permit) => Some(permit),

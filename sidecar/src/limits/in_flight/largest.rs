@@ -1,5 +1,6 @@
-//! Chooses what ends when a shared bound is exceeded: always a part of the largest holder, so that a holder
-//! below its share loses nothing to another one. Holders are callers, in all and within a cluster.
+//! Chooses what to end when a shared bound is exceeded: always a part of the largest holder, so
+//! that a holder below its share loses nothing because of another one. Holders are callers, in
+//! total and within a cluster.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -16,11 +17,11 @@ pub struct Part<'a> {
     pub caller: Option<Caller>,
     pub cluster: Option<&'a ClusterName>,
     pub size: usize,
-    /// How long it has not moved, in any unit; `None` if it moves, so that it must not end.
+    /// How long it has been stalled, in any unit; `None` if it is making progress and must not end.
     pub stalled: Option<u64>,
 }
 
-/// How much may be held in all, by one caller, and for one cluster.
+/// How much may be held in total, by one caller, and for one cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub total: usize,
@@ -29,8 +30,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// One caller, or all for one cluster, may hold three quarters: who is alone can use most of it, and
-    /// when it is full the largest holder makes room.
+    /// One caller, or all callers of one cluster, may hold three quarters. A single caller can
+    /// therefore use most of the bound, and when it is full, the largest holder makes room.
     pub const fn shared(total: usize) -> Self {
         let share = total - total / 4;
         Self { total, caller: share, cluster: share }
@@ -41,9 +42,10 @@ impl Bounds {
         Self { total, caller: total, cluster: total }
     }
 
-    /// The parts that must end, by their position: the largest first, and among equal ones the longest
-    /// stalled. Parts below half the mean are spared, because they would give little back. An exceeded bound
-    /// is emptied to three quarters, so that it is not exceeded again at once.
+    /// The positions of the parts that must end: the largest first, and among equal ones the
+    /// longest stalled. Parts below half the mean are spared, because ending them would free
+    /// little. An exceeded bound is reduced to three quarters, so that it is not exceeded again at
+    /// once.
     pub fn surplus(self, parts: &[Part<'_>]) -> Vec<usize> {
         if parts.iter().map(|part| part.size).sum::<usize>() <= self.caller {
             return Vec::new();
@@ -80,8 +82,8 @@ fn above<'a, K: Copy + Eq + Hash>(
     sums.into_iter().filter(|(_, sum)| *sum > bound).map(|(holder, _)| holder).collect()
 }
 
-/// Chooses from the parts that `counts`, until three quarters of the bound are left: each time the largest
-/// stalled part of the caller who holds most.
+/// Chooses from the parts that `counts` accepts, until three quarters of the bound are left: each
+/// time the largest stalled part of the caller who holds the most.
 fn end_largest(
     bound: usize,
     parts: &[Part<'_>],

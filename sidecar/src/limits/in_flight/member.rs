@@ -35,7 +35,7 @@ pub(super) struct Refused {
     pub(super) watches: AtomicU64,
 }
 
-/// Creates the bounds of each member, and counts over all of them.
+/// Creates the bounds of each member, and keeps counts over all of them.
 #[derive(Debug)]
 pub struct MemberLimits {
     pub(super) size: MemberSize,
@@ -80,7 +80,7 @@ impl MemberLimits {
         })
     }
 
-    /// The number of members that are counted.
+    /// The number of members with bounds.
     #[cfg(test)]
     pub(super) fn known(&self) -> usize {
         self.members.with(|members| members.len())

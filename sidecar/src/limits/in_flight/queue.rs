@@ -115,7 +115,7 @@ impl Queue {
         Permit { queue: self.clone(), caller }
     }
 
-    /// Takes a place back and gives it to the next request.
+    /// Takes back a place and gives it to the next request.
     fn give_back(self: &Arc<Self>, caller: Caller) {
         let level = self.rules.level(caller);
         let admitted: Vec<_> = self.state.with(|state| {

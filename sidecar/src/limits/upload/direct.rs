@@ -1,13 +1,15 @@
 //! Bounds the memory of small DATA frames that have arrived on the connections of direct callers and are not
 //! read.
 //!
-//! h2 closes a connection with about 32,900 of them. They take 20 MiB, and 260 MiB if each keeps a read buffer
-//! of its own (other frames arrive in between), and a caller can have thousands of connections. So the frames
-//! of all connections count by caller: above the bound the largest connections of the largest caller end.
+//! h2 closes a connection with about 32,900 of them. They take 20 MiB, and 260 MiB if each retains
+//! its own read buffer (because other frames arrive in between), and a caller can have thousands of
+//! connections. So the frames of all connections are counted by caller. Above the bound, the
+//! largest connections of the largest caller end.
 //!
-//! The streams of a direct connection are not told apart, because it must not pause after each head (see the
-//! listener's gate). A body that is dropped is read to its end. Frames that arrive for it later count until
-//! the connection is quiet. A connection with too many frames takes no more requests, so that it becomes quiet.
+//! The streams of a direct connection are not distinguished, because it must not pause after each
+//! head (see the listener's gate). A body that is dropped is read to its end. Frames that arrive
+//! for it later count until the connection is quiet. A connection with too many frames takes no
+//! more requests, so that it becomes quiet.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -38,7 +40,7 @@ struct State {
     /// The caller of the last request; the address before the first login.
     holder: Caller,
     unread: FrameMemory,
-    /// Bodies that are not dropped.
+    /// Bodies that have not been dropped.
     bodies: usize,
     /// Whether a frame has arrived or a body was open since the last sweep.
     is_active: bool,
@@ -67,7 +69,7 @@ impl DirectUploads {
         }
     }
 
-    /// Ends connections if too much is not read.
+    /// Ends connections if too much is unread.
     fn sweep(&self) {
         let (mut connections, mut parts) = (Vec::new(), Vec::new());
         self.0.with(|all| {
@@ -118,8 +120,8 @@ impl ConnectionFrames {
         Counted(self.clone())
     }
 
-    /// The holder and the memory, if there is any. On a quiet connection without a body nothing is unread:
-    /// hyper has accepted each request that has arrived.
+    /// The holder and the memory, if there is any. On a quiet connection without a body, nothing is
+    /// unread: hyper has accepted each request that has arrived.
     fn swept(&self) -> Option<(Caller, usize)> {
         self.state.with(|state| {
             if !std::mem::replace(&mut state.is_active, state.bodies > 0) && state.bodies == 0 {
@@ -154,11 +156,12 @@ impl Drop for Counted {
     }
 }
 
-/// What all direct callers hold: 32 MiB, 24 MiB of one. The process takes up to 1.8 times as much.
+/// The bounds of all direct callers: 32 MiB in total, 24 MiB for one. The process takes up to 1.8
+/// times as much.
 const BOUNDS: Bounds = Bounds::shared(32 * 1024 * 1024);
 /// A connection that holds more takes no more requests.
 const RETIRED_ABOVE: usize = 4 * 1024 * 1024;
-/// The bound can be exceeded by what arrives in an interval.
+/// The bound can be exceeded by the bytes that arrive within one interval.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 #[cfg(test)]

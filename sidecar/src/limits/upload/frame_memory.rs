@@ -1,11 +1,11 @@
-//! Estimates the memory of small DATA frames that have arrived and are not read.
+//! Estimates the memory of small DATA frames that have arrived and are unread.
 
 use super::small_frames::Data;
 
 /// The unread frames of one upload, or of one connection.
 #[derive(Debug, Default)]
 pub(super) struct FrameMemory {
-    /// Frames that share the read buffer of the one before.
+    /// Frames that share the read buffer of the previous one.
     sharing: usize,
     /// Frames that keep a read buffer.
     keeping: usize,
@@ -25,8 +25,8 @@ impl FrameMemory {
         ENTRY + READ_BUFFER
     }
 
-    /// Returns the memory that is free after a frame was read. It is not known which one, so read buffers count
-    /// for as long as possible.
+    /// Returns the memory that was freed by reading a frame. Which frame was read is unknown, so
+    /// read buffers count for as long as possible.
     pub(super) fn remove(&mut self) -> usize {
         if self.sharing > 0 {
             self.sharing -= 1;
@@ -47,7 +47,7 @@ impl FrameMemory {
     }
 }
 
-/// h2's entry for a frame that is not read. Its list does not shrink until the connection ends.
+/// h2's entry for an unread frame. Its list does not shrink until the connection ends.
 pub(super) const ENTRY: usize = 256;
 /// The size of h2's read buffers (tokio-util: `INITIAL_CAPACITY`).
 pub(super) const READ_BUFFER: usize = 8 * 1024;

@@ -1,10 +1,10 @@
 //! Bounds the memory of small DATA frames that have arrived on an HTTP/2 connection and are not read.
 //!
-//! HTTP/2's windows bound the bytes of bodies that are not read, but not the number of their frames (RFC
-//! 9113, 6.9). Each frame takes an entry in h2, and keeps the whole read buffer that it arrived in. So h2
-//! counts small frames, and closes a connection with too many. The front proxy's connection carries the
-//! requests of all users: [`SmallFrames`] counts before h2 does, by stream and by user, and ends the largest
-//! request of the largest user.
+//! HTTP/2's windows limit the unread bytes of bodies, but not the number of their frames (RFC 9113,
+//! 6.9). Each frame takes an entry in h2, and retains the whole read buffer in which it arrived. So
+//! h2 counts small frames, and closes a connection with too many. The front proxy's connection
+//! carries the requests of all users: [`SmallFrames`] counts before h2 does, by stream and by user,
+//! and ends the largest request of the largest user.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ struct Unread {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Holder {
-    /// Before the login the stream is its own holder.
+    /// Until its login, a stream is its own holder.
     Stream(u32),
     Caller(Caller),
 }
@@ -62,11 +62,11 @@ pub struct Data {
     pub position: usize,
 }
 
-/// What a connection must do after a frame has arrived.
+/// What the connection must do after a frame has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Then {
     GoOn,
-    /// Take no more requests: a limit comes near.
+    /// Take no more requests, because a limit is near.
     Retire,
     /// Close at once.
     End,
@@ -79,7 +79,7 @@ impl SmallFrames {
         self.0.with(|state| state.opened = Some(stream));
     }
 
-    /// Notes that everything that had arrived before was handled.
+    /// Notes that everything that arrived before has been handled.
     pub fn handled(&self) {
         self.0.with(|state| state.opened = None);
     }
@@ -95,7 +95,7 @@ impl SmallFrames {
         Some(Counted { frames: self.clone(), stream })
     }
 
-    /// Notes that a frame has arrived. While too much is not read, the largest requests end.
+    /// Notes that a frame has arrived. While too much is unread, the largest requests are ended.
     pub fn arrived(&self, data: Data) -> Then {
         if !is_small(data.length) {
             return Then::GoOn;
@@ -115,8 +115,8 @@ impl SmallFrames {
         })
     }
 
-    /// Notes an empty frame that does not end its request, and is of no use. h2 closes a connection after 100
-    /// of them.
+    /// Notes an empty frame that does not end its request and is therefore useless. h2 closes a
+    /// connection after 100 of them.
     pub fn empty_arrived(&self) -> Then {
         self.0.with(|state| {
             state.lost += MAX_LOST / MAX_EMPTY;
@@ -183,13 +183,13 @@ pub const fn is_small(length: usize) -> bool {
 
 /// 32 larger frames fill a stream's window, so there are few of them.
 const SMALL: usize = 2 * 1024;
-/// Enough for some unread frames of every stream, each in a read buffer of its own.
+/// Enough for some unread frames of every stream, each in its own read buffer.
 const MAX_UNREAD: usize = 8 * 1024 * 1024;
 const MAX_LOST: usize = 256 * 1024;
 const MAX_EMPTY: usize = 64;
 /// h2 closes a connection when the small frames in its count take half of this window: it counts at most 256
-/// for each. Requests that continue after the connection was retired can lose seven times as many as before.
-/// The windows of the streams bound the bytes.
+/// for each. Requests that continue after the connection was retired can lose seven times as many
+/// frames as before. The windows of the streams limit the bytes.
 pub const CONNECTION_WINDOW: u32 = 1024 * 1024 * 1024;
 
 const _: () = assert!(CONNECTION_WINDOW as usize / 2 >= 8 * MAX_LOST * ENTRY);

@@ -19,8 +19,9 @@ pub type Fleet = HashMap<ClusterName, Registered>;
 /// The members that a hub registers; `None` until they are read, or without a hub's inventory.
 pub type HubClusters = Option<Arc<HubMembers>>;
 
-/// The hub's own account on a member, by which the leader writes the sidecar's rights there: a Secret of the
-/// same form as the connection, or why there is none. `None` if the sidecar's flags do not permit it.
+/// The hub's own account on a member, with which the leader writes the sidecar's rights there: a
+/// Secret with the same format as the connection, or the reason why there is none. `None` if the
+/// sidecar's flags do not permit it.
 pub type HubAccount = Option<Result<Arc<Secret>, Arc<str>>>;
 
 /// The labels of each member that a hub registers.
@@ -34,7 +35,7 @@ pub struct HubMembers {
 #[derive(Clone, Debug)]
 pub struct Registered {
     pub member: Arc<MemberCluster>,
-    /// The inventory that it is served from.
+    /// The inventory from which it is served.
     pub origin: Origin,
     /// Whether that inventory is enabled on this sidecar.
     pub is_read: bool,

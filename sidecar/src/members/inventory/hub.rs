@@ -2,7 +2,7 @@
 //! to members.
 //!
 //! A registration determines the server that receives a credential, and its writers may have no right to
-//! write Secrets. The name of the registration is therefore the only binding to Secrets, unless
+//! write Secrets. The registration is therefore linked to Secrets only by its name, unless
 //! `--inventory-allow-refs` lifts it for Karmada. A server with a known CA is always verified.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub struct Hub {
     pub karmada: KarmadaFlags,
 }
 
-/// What flags permit for members of Karmada.
+/// What the flags permit for members of Karmada.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KarmadaFlags {
     /// A Cluster may refer to Secrets of the namespace other than its own.

@@ -77,8 +77,8 @@ impl Accounts {
         Arc::new(Self { endpoint, accounts, metadata, known: Default::default() })
     }
 
-    /// A token that is cancelled when the account of this cluster is deleted. `uid` is the authenticated
-    /// account's, if the host reports it.
+    /// A token that is cancelled when the account of this cluster is deleted. `uid` is that of the
+    /// authenticated account, if the host reports it.
     pub fn find(&self, cluster: &ClusterName, uid: Option<&str>) -> Result<CancellationToken, Unknown> {
         self.known.with(|known| {
             let accounts = known.as_ref().ok_or(Unknown::NotSynced)?;
@@ -99,7 +99,8 @@ impl Accounts {
             let event = match event {
                 Ok(event) => event,
                 Err(error) => {
-                    // An older installation has no right to watch the accounts, and no agents.
+                    // An older installation does not have the right to watch the accounts, and has
+                    // no agents.
                     match has_failed {
                         true => debug!(error = %error, "cannot watch the agents' accounts"),
                         false => {
@@ -163,8 +164,8 @@ impl Accounts {
                 sleep(PAUSE.mul_f64(1.0 + random::fraction())).await;
                 continue;
             };
-            // An agent without a token, or with one that never expires, needs no other, but may get one that
-            // expires.
+            // An agent without a token, or with one that never expires, needs no new token, but may
+            // later get one that expires.
             let wait = about.credential.map_or(LONGEST_WAIT, |life| due_in(life, share, Timestamp::now()));
             if !wait.is_zero() {
                 sleep(wait.min(LONGEST_WAIT)).await;
@@ -217,7 +218,7 @@ impl Accounts {
     }
 }
 
-/// The time until this share of a credential's life is over.
+/// The time until this share of a credential's lifetime is over.
 fn due_in(life: CredentialLife, share: f64, now: Timestamp) -> Duration {
     let CredentialLife { issued, expires } = life;
     let after =
@@ -231,7 +232,7 @@ fn due_in(life: CredentialLife, share: f64, now: Timestamp) -> Duration {
 const TOKEN_LIFE: i64 = 30 * 24 * 3600;
 const RENEWED_AFTER: f64 = 2.0 / 3.0;
 const SPREAD: f64 = 0.1;
-/// The clock may be set meanwhile.
+/// The clock may be changed in the meantime.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before an agent is asked again: its pod sees a changed Secret within a minute or two.

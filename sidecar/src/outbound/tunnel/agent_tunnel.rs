@@ -30,16 +30,16 @@ pub struct AgentTunnel {
     pub(super) sender: SendRequest<Bytes>,
     pub(super) streams: AtomicUsize,
     pub(super) unread: Arc<Unread>,
-    /// Whether the agent has not answered anything yet, or is late with the answer to a ping.
+    /// Whether the agent has not answered anything yet, or has not answered a ping in time.
     pub(crate) is_late: AtomicBool,
-    /// Whether one of the two ends shuts down.
+    /// Whether one of the two ends is shutting down.
     pub(super) is_leaving: AtomicBool,
     /// Cancels the tunnel.
     pub(crate) end: CancellationToken,
 }
 
 impl AgentTunnel {
-    /// Whether one of the two ends shuts down, so that connections should not be pooled.
+    /// Whether one of the two ends is shutting down, so that connections should not be pooled.
     pub(crate) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Relaxed) || self.refuses_streams()
     }

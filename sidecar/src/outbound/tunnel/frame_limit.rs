@@ -1,7 +1,8 @@
-//! Limits the HTTP/2 frames that the other end of a tunnel may send. The readers' windows limit the bytes of
-//! DATA frames, and not their number: small ones are counted, and gathered before there are many
-//! ([`Unread`]). All other frames (SETTINGS, PING, RST_STREAM) cost work and carry no data (CVE-2019-9512,
-//! CVE-2019-9515, CVE-2023-44487), and a tunnel needs only a few of them for each connection.
+//! Limits the HTTP/2 frames that the other end of a tunnel may send. The readers' windows limit the
+//! bytes of DATA frames, but not their number: small ones are counted, and merged before there are
+//! many ([`Unread`]). All other frames (SETTINGS, PING, RST_STREAM) cost work and carry no data
+//! (CVE-2019-9512, CVE-2019-9515, CVE-2023-44487), and a tunnel needs only a few of them for each
+//! connection.
 
 use std::io;
 use std::sync::Arc;
@@ -21,14 +22,14 @@ pub(crate) struct FrameLimit {
     /// How many bytes of the frame's payload have not arrived yet.
     payload: usize,
     rate: Rate<MAX_FRAMES>,
-    /// The tunnel's connections, which gather small frames.
+    /// The tunnel's connections, which merge small frames.
     unread: Arc<Unread>,
 }
 
 /// A rate of at most `MOST` per second, with a burst of twice as many.
 #[derive(Debug)]
 pub(super) struct Rate<const MOST: u32> {
-    /// How many may come now.
+    /// How many may arrive now.
     left: u32,
     refilled: Instant,
 }
@@ -45,7 +46,7 @@ impl<const MOST: u32> Default for Rate<MOST> {
 }
 
 impl<const MOST: u32> Rate<MOST> {
-    /// Whether one more is within the rate.
+    /// Whether one more frame is within the rate.
     pub(super) fn admits(&mut self) -> bool {
         if self.left == 0 {
             let now = Instant::now();
@@ -60,7 +61,7 @@ impl<const MOST: u32> Rate<MOST> {
 }
 
 impl FrameLimit {
-    /// For the sidecar's end, which reads frames alone.
+    /// For the sidecar's end, which reads only frames.
     pub(crate) fn of_server(unread: Arc<Unread>) -> Self {
         Self { head: [0; HEAD], filled: 0, payload: 0, rate: Rate::default(), unread }
     }
@@ -99,7 +100,7 @@ impl FrameLimit {
 }
 
 impl IoHook for FrameLimit {
-    /// `Unread::gathering` gathers the small frames after this poll, and polls again.
+    /// `Unread::gathering` merges the small frames after this poll, and polls again.
     fn delays_reads(&self) -> bool {
         self.unread.has_many_small_frames()
     }
@@ -113,8 +114,8 @@ const HEAD: usize = 9;
 /// The client's connection preface (3.4).
 const PREFACE: usize = 24;
 const DATA: u8 = 0;
-/// A smaller frame takes more than a twentieth of its bytes in addition, and keeps a part of a read buffer
-/// that can be ten times as long.
+/// A smaller frame takes more than a twentieth of its size in addition, and retains a part of a
+/// read buffer that can be ten times as long.
 const SMALL: usize = 4 * 1024;
 /// A gigabyte a second needs four thousand window updates.
 const MAX_FRAMES: u32 = 20_000;

@@ -1,5 +1,5 @@
-//! Detects that the other end of a tunnel has vanished silently: a NAT that forgot the connection, a machine
-//! without power. Both ends send pings.
+//! Detects that the other end of a tunnel has disappeared silently, for example because a NAT
+//! dropped the connection or a machine lost power. Both ends send pings.
 //!
 //! A ping waits behind the data that is queued on a slow line. So while data arrives, the other end counts as
 //! alive, even if its answer is late.
@@ -68,7 +68,7 @@ pub(crate) enum End<T> {
 }
 
 const INTERVAL: Duration = Duration::from_secs(15);
-/// After this long without an answer, new connections use another tunnel if there is one.
+/// After this time without an answer, new connections use another tunnel if there is one.
 const LATE: Duration = Duration::from_secs(2);
 /// After this additional time without an answer or data, the other end counts as gone.
 const TIMEOUT: Duration = Duration::from_secs(8);

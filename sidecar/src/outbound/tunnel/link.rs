@@ -32,14 +32,14 @@ use crate::base::io_hook::Hooked;
 #[serde(default, rename_all = "camelCase")]
 pub struct About {
     pub version: String,
-    /// Capabilities besides carrying connections.
+    /// Capabilities in addition to carrying connections.
     pub capabilities: Vec<String>,
     /// When the agent's token for the host was issued and when it expires, in seconds since 1970; `None` if
     /// it does not expire or is not a token.
     pub credential: Option<CredentialLife>,
 }
 
-/// The life of a token, in seconds since 1970.
+/// The validity of a token, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CredentialLife {
     pub issued: i64,
@@ -220,7 +220,8 @@ impl AgentTunnel {
 }
 
 const MAX_ANSWER: usize = 16 * 1024;
-/// Data of a stream that was reset is ignored for this long, because it may be on its way over a slow line.
+/// Data of a stream that was reset is ignored for this time, because it may still be in transit on
+/// a slow line.
 const REMEMBERED: Duration = Duration::from_secs(60);
 const MAX_REMEMBERED_STREAMS: usize = 4096;
 /// Each frame of a forgotten stream needs an answer in memory until the agent reads. An agent that sends more

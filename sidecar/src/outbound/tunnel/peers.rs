@@ -1,7 +1,7 @@
 //! Finds tunnels at other replicas of the sidecar. An agent has tunnels to a few replicas; a replica without
 //! one asks the others which of them has one, and connects to the member through that replica. Nothing is
-//! stored or announced, and only a replica without a tunnel has to ask. A replica answers from its own
-//! tunnels alone.
+//! stored or announced, and only a replica without a tunnel has to ask. A replica answers only from
+//! its own tunnels.
 //!
 //! A connection between replicas carries one question (see [`question`]) over mutual TLS to the secure port
 //! ([`crate::connection::tls::replicas`]).
@@ -36,7 +36,7 @@ mod question;
 
 use question::Question;
 
-/// The other replicas, by the DNS names that lead to them.
+/// The other replicas, by their DNS names.
 #[derive(Debug)]
 pub struct Peers {
     names: Vec<Authority>,
@@ -46,7 +46,7 @@ pub struct Peers {
     /// The number of replicas, including this one; 0 if no address is known.
     replicas: AtomicUsize,
     tls: Arc<ReplicaTls>,
-    /// Which replica has a tunnel of a cluster.
+    /// Which replica has a tunnel to a cluster.
     located: TtlCache<ClusterName, Option<SocketAddr>>,
     /// Clusters without a tunnel at any replica.
     missing: TtlCache<ClusterName, ()>,
@@ -64,8 +64,8 @@ type Stream = Box<TlsStream<TcpStream>>;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Peers {
-    /// `names` are `host:port`; each may resolve to several replicas, also to this one. `own` is where this
-    /// replica accepts connections.
+    /// `names` are `host:port`; each may resolve to several replicas, including this one. `own` is
+    /// where this replica accepts connections.
     pub fn new(names: Vec<Authority>, own: SocketAddr, tls: Arc<ReplicaTls>) -> Arc<Self> {
         Arc::new(Self {
             names,
@@ -113,7 +113,7 @@ impl Peers {
         }
     }
 
-    /// Whether this address leads to this replica.
+    /// Whether this address belongs to this replica.
     fn is_own(&self, address: SocketAddr) -> bool {
         // Only an address of this machine can be bound.
         let is_here = || UdpSocket::bind((address.ip(), 0)).is_ok();

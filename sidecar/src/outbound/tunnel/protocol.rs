@@ -37,11 +37,12 @@ pub const STREAM_WINDOW: u32 = 512 * 1024;
 pub(crate) const MAX_HEADER_LIST: u32 = 16 * 1024;
 /// The largest HTTP/2 frame. With its head and that of a WebSocket frame it fills two TLS records.
 pub(crate) const MAX_FRAME: usize = 2 * 16 * 1024 - 9 - MAX_HEAD;
-/// Maximum of bytes flushed to one connection and not yet sent. As many may wait to be flushed.
+/// Maximum number of bytes that are flushed to one connection and not yet sent. The same number may
+/// wait to be flushed.
 pub(crate) const MAX_SEND_BUFFER: usize = MAX_FRAME;
-/// h2 closes a tunnel in which small frames with this overhead are unread: 32,000 of them, 8 MiB. `unread`
-/// gathers them before there are a few thousand. Late frames of streams that were reset also count, until
-/// large frames make up for them.
+/// h2 closes a tunnel in which small frames with this overhead are unread: 32,000 of them, 8 MiB.
+/// `unread` merges them before there are a few thousand. Late frames of streams that were reset
+/// also count, until large frames make up for them.
 pub(crate) const SMALL_FRAMES_BUDGET: usize = 8 * 1024 * 1024;
 /// How long an agent tries to connect to its target.
 pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(5);

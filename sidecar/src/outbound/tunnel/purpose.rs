@@ -1,5 +1,5 @@
-//! What a connection to a member is for. The sidecar says it in its CONNECT request, because the agent sees
-//! only ciphertext.
+//! The purpose of a connection to a member. The sidecar states it in its CONNECT request, because
+//! the agent sees only ciphertext.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -8,8 +8,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 pub(crate) enum Purpose {
     /// Plain requests. A member that acknowledges nothing for a while is dead.
     Requests,
-    /// An upgrade, or unknown: an earlier sidecar, or a request of another replica. A command may read nothing
-    /// of its input for hours, which TCP_USER_TIMEOUT does not distinguish from a dead member (tcp(7)).
+    /// An upgrade, or unknown: an earlier sidecar, or a request of another replica. A command may
+    /// not read its input for hours, which TCP_USER_TIMEOUT cannot distinguish from a dead member
+    /// (tcp(7)).
     Any,
 }
 

@@ -102,7 +102,7 @@ impl AgentTunnels {
         Arc::new(Self { replica: replica.into(), began, clusters, open, peers, unread: Arc::new(unread) })
     }
 
-    /// The name of this replica, by which agents distinguish replicas.
+    /// The name of this replica, with which agents distinguish replicas.
     pub fn replica(&self) -> &str {
         &self.replica
     }
@@ -160,7 +160,8 @@ impl AgentTunnels {
         }
     }
 
-    /// A line for each cluster with a tunnel here: its name, this replica's name, and the agent's version.
+    /// A line for each cluster with a tunnel at this replica: its name, this replica's name, and
+    /// the agent's version.
     pub(super) fn names(&self) -> String {
         let line = |(cluster, agents): (&ClusterName, &Agents)| {
             let tunnel = agents.tunnels.iter().find(|tunnel| !tunnel.end.is_cancelled())?;
@@ -209,8 +210,8 @@ impl AgentTunnels {
         Err(failed)
     }
 
-    /// The tunnels of a cluster, best first: those that do not shut down, whose agent answers, and that have
-    /// few connections.
+    /// The tunnels of a cluster, best first: those that are not shutting down, whose agent answers,
+    /// and that have few connections.
     pub(crate) fn by_preference(&self, cluster: &ClusterName) -> Result<Vec<Arc<AgentTunnel>>, DialError> {
         let (mut open, since) = self.clusters.with(|clusters| {
             let agents = clusters.get(cluster);
@@ -341,7 +342,7 @@ impl Drop for Registered {
 /// Maximum number of tunnels of one cluster to this replica: two agents, two more during a rollout, and dead
 /// tunnels that are not detected yet.
 const MAX_TUNNELS: usize = 8;
-/// How long a tunnel may take to open a connection while there is another to try.
+/// How long a tunnel may take to open a connection while there is another one to try.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Timeout of all tunnels of this replica together: an agent's own timeout and a round trip, so that time is
 /// left to ask the other replicas.

@@ -1,7 +1,7 @@
 //! An HTTP/2 stream as a stream of bytes. Its receive window opens only as far as its reader reads, and a
-//! writer reserves capacity only for the data it has. Writes are gathered until a flush or a full frame.
-//! END_STREAM is a half-close; a stream that is dropped before both ends is reset. The limit on
-//! [`unread`](super::unread) bytes can reset it, too.
+//! writer reserves capacity only for the data it has. Writes are buffered until a flush or a full
+//! frame. END_STREAM is a half-close; a stream that is dropped before both ends is reset. The limit
+//! on [`unread`](super::unread) bytes can reset it, too.
 
 use std::future::poll_fn;
 use std::io;
@@ -36,8 +36,8 @@ impl TunnelStream {
         Self { directions: Arc::new(Directions(Locked::new(Some(open)))), place: None }
     }
 
-    /// Resolves when the other end has reset the stream, or the tunnel has ended. A blocked write to another
-    /// peer does not notice either.
+    /// Resolves when the other end has reset the stream, or the tunnel has ended. A write that is
+    /// blocked on another peer notices neither.
     pub(crate) fn given_up(&self) -> impl Future<Output = ()> + use<> {
         let directions = self.directions.clone();
         poll_fn(move |cx| {
@@ -63,7 +63,7 @@ impl TunnelStream {
         self.directions.progress().map_or(0, |progress| progress.unread)
     }
 
-    /// How many of these are in one buffer.
+    /// How many of these are in merged buffers.
     #[cfg(test)]
     pub(super) fn gathered(&self) -> usize {
         self.directions.0.with(|open| open.as_ref().map_or(0, |open| open.gathered.len()))

@@ -1,13 +1,15 @@
-//! Bounds the unread bytes of all connections through agents. Each connection has a window of its own, and
-//! the windows of one caller's connections together can be most of a replica's memory. A caller can leave
-//! them unread forever, so above the bound connections are reset, whatever their readers do: those of the
-//! caller and of the cluster that hold most ([`Bounds`]).
+//! Bounds the unread bytes of all connections through agents. Each connection has its own window,
+//! and the windows of one caller's connections together can exceed a replica's memory. A caller can
+//! leave them unread forever, so above the bound, connections are reset regardless of their
+//! readers: those of the caller and of the cluster that hold the most ([`Bounds`]).
 //!
 //! A connection is late if bytes that had arrived at one sweep are unread at the next one. Only late
-//! connections are reset, so one whose reader keeps up is safe, and a reader of a byte a second is not.
+//! connections are reset, so a connection whose reader keeps up is safe, and one whose reader reads
+//! a byte a second is not.
 //!
-//! The windows bound bytes, and each frame takes memory of its own in h2, which never gives it back to other
-//! uses. So small frames are gathered when a few hundred have arrived, and all frames of late connections.
+//! The windows limit the bytes, but each frame takes additional memory in h2, which is never
+//! released for other uses. So small frames are merged when a few hundred have arrived, and all
+//! frames of late connections are merged too.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -41,29 +43,29 @@ pub(crate) struct Unread {
     /// `None` at an agent, which has one.
     cluster: Option<ClusterName>,
     watched: Locked<Vec<Watched>>,
-    /// Small frames that have arrived since the last time they were gathered.
+    /// Small frames that have arrived since they were last merged.
     small_frames: AtomicUsize,
 }
 
-/// A connection, as the last sweep saw it.
+/// The state of a connection at the last sweep.
 #[derive(Debug)]
 struct Watched {
     directions: Weak<Directions>,
     unread: usize,
     caller: Option<Caller>,
-    /// How many bytes its reader must have read in order not to be late.
+    /// How many bytes its reader must have read so that it is not late.
     due: u64,
-    /// For how many sweeps it has been late.
+    /// The number of sweeps for which it has been late.
     late: u64,
 }
 
 impl UnreadLimit {
-    /// For a sidecar, whose callers have shares.
+    /// The limit of a sidecar, whose callers have shares.
     pub(crate) fn of_replica() -> Self {
         Self::new(Bounds::shared(MAX_UNREAD))
     }
 
-    /// For an agent, which knows no callers.
+    /// The limit of an agent, which does not know callers.
     pub(crate) fn of_agent() -> Self {
         Self::new(Bounds::undivided(MAX_UNREAD))
     }
@@ -133,7 +135,7 @@ impl Unread {
         self.watched.with(|all| all.push(watched));
     }
 
-    /// Drives what reads the tunnel, and gathers its small frames whenever many have arrived.
+    /// Drives the future that reads the tunnel, and merges small frames whenever many have arrived.
     pub(crate) async fn gathering<T>(&self, reading: impl Future<Output = T>) -> T {
         let mut reading = pin!(reading);
         poll_fn(|cx| {
@@ -151,7 +153,7 @@ impl Unread {
         self.small_frames.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether no more may be read before they are gathered.
+    /// Whether reading must wait until the small frames are merged.
     pub(super) fn has_many_small_frames(&self) -> bool {
         self.small_frames.load(Ordering::Relaxed) >= MAX_SMALL_FRAMES
     }
@@ -165,7 +167,7 @@ impl Unread {
 }
 
 impl Watched {
-    /// Looks at the connection's progress, and returns whether it is open.
+    /// Updates the connection's progress, and returns whether it is open.
     fn look(&mut self) -> bool {
         let Some(directions) = self.directions.upgrade() else { return false };
         let Some(progress) = directions.progress() else { return false };
@@ -182,10 +184,10 @@ impl Watched {
 
 /// Half of an agent's memory, and a quarter of a replica's, by the limits of their deployments.
 const MAX_UNREAD: usize = 256 * 1024 * 1024;
-/// The bound can be exceeded by as much as arrives in two intervals.
+/// The bound can be exceeded by the bytes that arrive in two intervals.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// A read of the tunnel brings up to 3,000 more, each of which takes about 256 bytes in h2: 1 MiB for a
-/// tunnel.
+/// A read of the tunnel can add up to 3,000 more, each of which takes about 256 bytes in h2: 1 MiB
+/// for a tunnel.
 const MAX_SMALL_FRAMES: usize = 512;
 
 #[cfg(test)]

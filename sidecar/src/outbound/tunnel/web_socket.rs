@@ -1,8 +1,9 @@
 //! A stream of bytes in WebSocket binary messages (RFC 6455), for an agent's tunnel. The boundaries of
 //! messages have no meaning, and the content has its own framing.
 //!
-//! Stricter than the RFC where the agent and the sidecar do not need more: only binary messages, no
-//! extensions, no frame with more than [`MAX_PAYLOAD`], and a limit on frames without data.
+//! This is stricter than the RFC where the agent and the sidecar need no more: only binary
+//! messages, no extensions, no frame with more than [`MAX_PAYLOAD`], and a limit on frames without
+//! data.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -50,7 +51,7 @@ pub struct WebSocket<S> {
     pong: Option<Vec<u8>>,
     has_closed: bool,
     heard: Arc<AtomicBool>,
-    /// Limits frames without data: each costs work, and a ping an answer.
+    /// Limits frames without data: each costs work, and a ping needs an answer.
     without_data: Rate<MAX_WITHOUT_DATA>,
 }
 
@@ -99,8 +100,8 @@ impl<S> WebSocket<S> {
         self.heard.clone()
     }
 
-    /// Takes the next frame off the input, if it has arrived: of a data frame only the header, of any other
-    /// frame everything.
+    /// Removes the next frame from the input, if it has arrived: only the header of a data frame,
+    /// but all of any other frame.
     fn next_frame(&mut self) -> io::Result<bool> {
         let Some(header) = Header::parse(&self.input)? else { return Ok(false) };
         if header.mask.is_some() != (self.role == Role::Server) {
@@ -169,7 +170,8 @@ impl<S: AsyncWrite + Unpin> WebSocket<S> {
                 }
                 self.output.advance(written);
             }
-            // Only after all earlier output: one for each ping would have no bound if the peer reads nothing.
+            // Only after all earlier output: an answer for each ping would be unbounded if the peer
+            // does not read.
             let Some(payload) = self.pong.take() else { break };
             self.encode(Opcode::Pong, &[&payload]);
         }
@@ -200,7 +202,8 @@ impl<S: AsyncWrite + Unpin> WebSocket<S> {
         Ok(true)
     }
 
-    /// Answers a ping even if nothing else is written. What cannot be sent now is sent with the next data.
+    /// Answers a ping even if nothing else is written. Bytes that cannot be sent now are sent with
+    /// the next data.
     fn answer_ping(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.pong.is_none() || !self.output.is_empty() {
             return Ok(());
@@ -360,7 +363,7 @@ fn invalid(why: &'static str) -> io::Error {
 }
 
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// The largest payload of a frame. Proxies in between may split messages, and none joins them.
+/// The largest payload of a frame. Proxies in between may split messages, but do not merge them.
 const MAX_PAYLOAD: usize = 64 * 1024;
 /// Per second. Proxies in between may send a ping every few seconds.
 const MAX_WITHOUT_DATA: u32 = 1_000;

@@ -5,8 +5,8 @@
 //!   timeout), and a new connection that ends before its first answer. The end of a pooled connection says
 //!   nothing about the member: fifty of them end together when it restarts, and the next request opens a new
 //!   one. It counts only if the connection was silent for as long as TCP waits.
-//! - It opens when failures have continued for [`TIMEOUT`] without an answer: one attempt that took that
-//!   long, or two that far apart. Simultaneous failures count once.
+//! - It opens when failures have continued for [`TIMEOUT`] without an answer: one attempt that took
+//!   this long, or two that were this far apart. Simultaneous failures count once.
 //! - The leader's probes open it on every replica, through the member's condition ([`Breaker::reported`]), so
 //!   that callers of the other replicas do not wait for the connect timeout.
 //! - While it is open nothing is sent, for a pause that grows from [`FIRST_PAUSE`] to [`LAST_PAUSE`]. Then

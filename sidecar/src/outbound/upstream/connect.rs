@@ -160,7 +160,7 @@ pub(super) fn socket(transport: &Transport) -> Option<socket2::Socket> {
     SockRef::from(tcp).try_clone().ok()
 }
 
-/// Opens a single connection without a breaker: from an agent to the host.
+/// Opens a single connection without a breaker, from an agent to the host.
 pub(crate) async fn open(connection: &Connection) -> Result<TokioIo<MemberStream>, BoxError> {
     let route = Route::new(connection.proxy.as_ref())?;
     let proxy = connection.proxy.as_ref().map(|proxy| without_credentials(&proxy.url)).transpose()?;
@@ -331,7 +331,7 @@ impl Service<Uri> for TlsToProxy {
 
 /// Part of the connect timeout. A handshake over a bad line takes a second or two.
 const LONG_ENOUGH: Duration = Duration::from_secs(3);
-/// The member did not respond in any way.
+/// The member did not respond at all.
 #[derive(Debug, thiserror::Error)]
 #[error("it did not answer in time")]
 pub(super) struct Silent;

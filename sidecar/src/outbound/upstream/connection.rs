@@ -122,8 +122,8 @@ impl Connection {
         self.has_certificate
     }
 
-    /// The request target for a path, which stays exactly as the client sent it. It has no scheme and no
-    /// authority (RFC 9112, 3.2.1), because it addresses a server and not a proxy.
+    /// The request target for a path, which stays exactly as the client sent it. It has no scheme
+    /// and no authority (RFC 9112, 3.2.1), because it is sent to a server and not to a proxy.
     pub fn target(&self, path: &str, query: Option<&str>) -> Result<Uri, InvalidUri> {
         let mut target =
             String::with_capacity(self.base_path.len() + path.len() + 1 + query.map_or(0, str::len));
@@ -154,7 +154,7 @@ impl Connection {
     }
 }
 
-/// Shows no credential.
+/// Does not show the credential.
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("server", &self.authority).finish_non_exhaustive()

@@ -102,8 +102,8 @@ impl Upstream {
     }
 }
 
-/// The right as one would write it in a rule. It contains the names that rules list; values of uids and extra
-/// would not help the reader.
+/// The right in the form of an RBAC rule. It contains the names that rules list; values of uids and
+/// extra would not help the reader.
 fn in_words(right: &Attributes) -> String {
     match right {
         Attributes::Resource { resource: resource @ ("users" | "groups"), name, .. } => {
@@ -125,9 +125,9 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const MAX_RIGHTS: usize = 32;
 /// Concurrent requests to one member, for all callers together.
 const MAX_UNDER_WAY: usize = 32;
-/// A refused caller waits for this.
+/// A refused caller waits for this answer.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// As long as authorization decisions are cached.
+/// The same as the TTL of authorization decisions.
 const KEPT: Duration = Duration::from_secs(10);
 const MAX_KEPT: usize = 128;
 const MAX_ANSWER: usize = 64 * 1024;

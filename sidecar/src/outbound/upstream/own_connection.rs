@@ -28,9 +28,9 @@ impl OwnConnection {
         Self { _task: task, socket, stream }
     }
 
-    /// The connection carries another protocol now, for the caller. Its member may read nothing for as long
-    /// as it wants, which TCP_USER_TIMEOUT does not distinguish from a dead one (tcp(7)): the kernel's own
-    /// retries find that.
+    /// From now on, the connection carries another protocol for the caller. The member may pause
+    /// reading for as long as it wants, which TCP_USER_TIMEOUT cannot distinguish from a dead
+    /// member (tcp(7)); the kernel's own retries detect a dead one.
     pub fn switched(&mut self, caller: Caller) {
         if let Some(socket) = self.socket.take() {
             let _ = tcp::let_pause(&socket);

@@ -1,8 +1,9 @@
 //! Pools the idle connections to one member.
 //!
 //! The request that uses a connection also drives it, in the request's own task: no data moves between tasks
-//! or cores on the way to a member and back. An idle connection is not driven; whether it is still open is
-//! checked when it is taken. An idle connection is closed before the member would close it.
+//! or cores on the way to a member and back. An idle connection is not driven; when it is taken,
+//! the pool checks whether it is still open. An idle connection is closed before the member would
+//! close it.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -40,7 +41,7 @@ pub(super) struct Pool {
 }
 
 /// One list for each worker, because a connection belongs to the reactor of the thread that opened it. The
-/// most recently used connection is taken first, so that surplus ones age.
+/// most recently used connection is taken first, so that surplus ones become old.
 #[derive(Debug)]
 struct Idle(Vec<Locked<Vec<Connection>>>);
 
@@ -53,7 +54,7 @@ struct Connection {
     /// The agent's tunnel that carries it, if any.
     tunnel: Option<Arc<AgentTunnel>>,
     stream: Option<Arc<Directions>>,
-    /// When it takes no more requests, even if it works.
+    /// When it takes no more requests, even if it still works.
     retires: Option<Instant>,
     ended: bool,
     idle_since: Instant,
@@ -244,7 +245,7 @@ impl MemberBody {
         Self { body, finished: false, broken: None, read: None, connection: None, _own: own }
     }
 
-    /// Charges what an agent's tunnel holds of it to the caller.
+    /// Charges the bytes of this body in an agent's tunnel to the caller.
     pub fn charge(&self, caller: Caller) {
         if let Some((Connection { stream: Some(stream), .. }, _)) = &self.connection {
             stream.serves(caller);
@@ -322,8 +323,8 @@ impl Drop for MemberBody {
 /// A kube-apiserver closes idle connections after 90 s. The sidecar closes them first, so that no request
 /// meets a connection that is being closed.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
-/// Each worker keeps this many for that long. Surplus connections of a burst are closed sooner, to release
-/// their memory.
+/// Each worker keeps this many connections for that time. Surplus connections after a burst are
+/// closed sooner, to release their memory.
 const KEPT: usize = 8;
 const SURPLUS_IDLE_TIME: Duration = Duration::from_secs(15);
 const SWEEP: Duration = Duration::from_secs(15);
@@ -340,6 +341,7 @@ pub(super) fn http1_builder() -> http1::Builder {
     builder
 }
 
-/// How much is buffered of an answer that its client does not read: 6 MiB for all places of a member. hyper's
-/// default bound is 400 KiB, and TLS delivers at most 16 KiB at once. This also bounds the head of an answer.
+/// How much of an unread answer is buffered: 6 MiB for all places of a member. hyper's default
+/// bound is 400 KiB, and TLS delivers at most 16 KiB at once. This also bounds the head of an
+/// answer.
 const MAX_UNREAD: usize = 64 * 1024;

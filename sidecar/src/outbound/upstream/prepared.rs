@@ -35,8 +35,9 @@ impl Prepared {
         Ok(Self { request, inner_proxy })
     }
 
-    /// A request to the server of a hub, which takes the identity from its front proxy. The connection's
-    /// credential is the client certificate of that front proxy, which other servers do not accept.
+    /// A request to the server of a hub, which accepts the identity from its front proxy. The
+    /// connection's credential is the client certificate of that front proxy, which other servers
+    /// do not accept.
     pub fn for_hub_server(
         mut request: Request<Outgoing>,
         connection: &Connection,

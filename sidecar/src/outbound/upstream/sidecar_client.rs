@@ -79,11 +79,11 @@ impl Upstream {
             .await
             .map_err(|error| Failure::of_connecting(error.as_ref()))?;
         let before_head = io.inner().hook().clone();
-        // A member may send data before it gets a request.
+        // A member may send data before it receives a request.
         before_head.begin();
         let (sender, connection) = http1::handshake(io).await.map_err(|error| Failure::of_asking(&error))?;
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
-            // The answers report how it ended.
+            // The answers report how the connection ended.
             let _ = connection.await;
         }));
         Ok(Own { upstream: self, open: Open { sender, before_head, _task: task } })
@@ -230,7 +230,7 @@ impl Client {
         self.large.get_or_try_init(|| self.places.acquire()).await.map(drop).map_err(|_| Failure::late())
     }
 
-    /// Reads the whole answer, so that the timeout ends what a member withholds of it, too.
+    /// Reads the whole answer, so that the timeout also applies if a member withholds a part of it.
     async fn ask(self, request: Request<Outgoing>) -> Result<Response<Full<Bytes>>, Failure> {
         let mut idle = self.idle.lock().await;
         let asked = async {
@@ -278,15 +278,16 @@ impl Service<Request<kube::client::Body>> for Client {
 /// Timeout of a complete answer. A slower kube-apiserver counts as failed.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 * 1024;
-/// For objects that a controller reads from a member: they are read whole, and an untrusted member must not
-/// exhaust the sidecar's memory.
+/// For objects that a controller reads from a member: they are read completely, and an untrusted
+/// member must not exhaust the sidecar's memory.
 const MAX_OBJECTS: usize = 8 * 1024 * 1024;
-/// Some 100 MB at most, as empty RoleBindings. The roles and bindings of thousands of namespaces have fewer.
+/// At most about 100 MB, as empty RoleBindings. The roles and bindings of thousands of namespaces
+/// have fewer values.
 const MAX_VALUES: usize = 250_000;
-/// Some 8 MB at most as objects.
+/// At most about 8 MB as objects.
 const SMALL_VALUES: usize = 20_000;
 const SMALL_ANSWER: usize = 256 * 1024;
-/// The places of clients with large answers, of all members.
+/// The places for clients with large answers, over all members.
 static LARGE: Semaphore = Semaphore::const_new(2);
 
 #[cfg(test)]

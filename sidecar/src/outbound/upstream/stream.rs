@@ -1,6 +1,6 @@
-//! Limits how many bytes of a member's connection may come before the head of an answer is complete. hyper
-//! limits the size of a head, but not the number of interim answers (1xx) before it, so a member could send
-//! them for as long as a watch is open.
+//! Limits how many bytes may arrive on a member's connection before the head of an answer is
+//! complete. hyper limits the size of a head, but not the number of interim answers (1xx) before
+//! it, so a member could send them for as long as a watch is open.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) type Transport = Either<TcpStream, Either<Box<TlsStream<TcpStream>>, 
 /// A connection to a member, as hyper uses it.
 pub(crate) type MemberStream = Hooked<TlsStream<Transport>, BeforeHead>;
 
-/// How many bytes may still come before the head; [`usize::MAX`] if no head is expected.
+/// How many bytes may still arrive before the head; [`usize::MAX`] if no head is expected.
 #[derive(Clone, Debug)]
 pub(crate) struct BeforeHead(Arc<AtomicUsize>);
 

@@ -51,7 +51,8 @@ const LONGEST_REFUSED: Duration = Duration::from_secs(300);
 /// A load balancer that selects one of two replicas at random misses the other one six times in a row in one
 /// of 64 cases.
 const TRIES: u32 = 6;
-/// The same ten times, in one of 1,024 cases: a few of thousands of agents that lost a replica.
+/// Ten times in a row, in one of 1,024 cases: this affects a few of thousands of agents that lost a
+/// replica.
 const MANY_TRIES: u32 = 10;
 const SEARCH: Duration = Duration::from_secs(15);
 /// Longest time until the agent has a tunnel to a replica that starts later.

@@ -34,9 +34,9 @@ pub(super) struct Login {
     /// The agent's Secret, if it has one.
     secret: Option<OwnSecret>,
     renewed: ArcSwapOption<String>,
-    /// The token that the host refused last.
+    /// The token that the host refused most recently.
     refused: ArcSwapOption<String>,
-    /// Notified when the sidecar sent something to store.
+    /// Notified when the sidecar has sent something to store.
     received: Notify,
     /// The CA that the sidecar announced, and the CA in the files at that time.
     told: ArcSwapOption<(ByteString, Option<ByteString>)>,
@@ -94,8 +94,9 @@ impl Login {
         Token::of(&self.token(data.get(TOKEN))?).life
     }
 
-    /// Uses the other token for the next attempt, if there is one: that of the files, or the renewed one. A
-    /// host that cannot verify a valid token for a moment refuses it too, so neither is dropped.
+    /// Uses the other token for the next attempt, if there is one: that of the files, or the
+    /// renewed one. A host that temporarily cannot verify a valid token also refuses it, so neither
+    /// token is dropped.
     pub(super) fn was_refused(&self, connection: &Connection) {
         let authorization = connection.authorization();
         let token = authorization.as_ref().and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
@@ -153,15 +154,16 @@ impl Login {
         true
     }
 
-    /// The CA that the sidecar announced, until the files contain another one than at that time.
+    /// The CA that the sidecar announced, until the files contain a different one than at that
+    /// time.
     fn authority(&self, in_file: Option<&ByteString>) -> Option<ByteString> {
         let told = self.told.load_full()?;
         (told.1.as_ref() == in_file).then(|| told.0.clone())
     }
 
-    /// Stores what the sidecar sent in the agent's Secret, for the agent's next run. What cannot be written is
-    /// retried: a token that is only in memory is lost with the process, and that of the files expires.
-    /// Resolves only if there is no Secret.
+    /// Stores the data that the sidecar sent in the agent's Secret, for the agent's next run.
+    /// Failed writes are retried: a token that is only in memory is lost with the process, and the
+    /// one in the files expires. Resolves only if there is no Secret.
     pub(super) async fn keep_stored(&self) {
         let Some(secret) = &self.secret else { return };
         let mut stored = BTreeMap::new();
@@ -176,12 +178,12 @@ impl Login {
                     Err(_) => warn!("writing to the Secret timed out, retrying"),
                 }
             }
-            // What arrives meanwhile is written with the rest.
+            // Data that arrives in the meantime is written together with it.
             let _ = timeout(RETRY, self.received.notified()).await;
         }
     }
 
-    /// What the agent uses instead of the files' values.
+    /// The data that the agent uses instead of the files' values.
     fn received_for(&self, data: &BTreeMap<String, ByteString>) -> BTreeMap<&'static str, String> {
         let used = [
             (TOKEN, self.token(data.get(TOKEN)).map(|token| ByteString(token.into_bytes()))),
@@ -217,8 +219,8 @@ impl Login {
         Ok(data)
     }
 
-    /// The token that expires later: that of the files, or the renewed one. The other one, if the host refused
-    /// this one last.
+    /// Of the token in the files and the renewed one, the one that expires later; the other one, if
+    /// the host refused that one most recently.
     fn token(&self, in_file: Option<&ByteString>) -> Option<String> {
         let in_file = in_file.and_then(|token| String::from_utf8(token.0.clone()).ok());
         let renewed = self.renewed.load().as_deref().cloned();
@@ -246,7 +248,7 @@ fn proxy_of(server: Option<&ByteString>, variable: impl Fn(&str) -> Option<Strin
         let values = names.iter().filter_map(|name| variable(name));
         values.into_iter().find(|value| !value.is_empty()).unwrap_or_default()
     };
-    // Go knows no ALL_PROXY; other programs of an edge do.
+    // Go does not use ALL_PROXY, but other programs do.
     let https = first(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]);
     let environment = Environment { https: &https, http: "", no: &first(&["NO_PROXY", "no_proxy"]) };
     environment.proxy("https", server.host()?, server.port_u16())

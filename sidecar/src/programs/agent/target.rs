@@ -51,8 +51,8 @@ pub(super) async fn carry(
         Ok(send) => send,
         Err(error) => return debug!(error = %error, "the connection was given up"),
     };
-    // If the sidecar resets the stream, it reads nothing more. If the member's connection breaks, there may
-    // still be unread bytes from it.
+    // If the sidecar resets the stream, it no longer reads. If the member's connection breaks,
+    // there may still be unread bytes from it.
     let (mut stream, broken) = (TunnelStream::new(send, body), Broken::default());
     unread.watch(stream.directions());
     let given_up = stream.given_up();
@@ -60,7 +60,8 @@ pub(super) async fn carry(
     tokio::select! {
         biased;
         () = broken.long_ago() => debug!("the member broke a connection"),
-        // A member that does not read must not keep the connection of a caller who is gone.
+        // A member that does not read must not keep the connection of a caller who has
+        // disconnected.
         () = async { given_up.await; sleep(LAST_WORDS).await } => debug!("the sidecar gave up a connection"),
         copied = copy(&mut stream, &mut member) => {
             if let Err(error) = copied {

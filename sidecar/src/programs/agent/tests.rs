@@ -132,7 +132,7 @@ async fn fault_65_last_bytes_of_a_closed_target_arrive() {
     let (mut stream, (mut target, _)) = (opened.unwrap(), accepted.unwrap());
     target.set_nodelay(true).unwrap();
     stream.write_all(b"input").await.unwrap();
-    // The agent reads no more than fits the stream's window.
+    // The agent reads no more than fits into the stream's window.
     target.write_all(&[b'x'; STREAM_WINDOW as usize]).await.unwrap();
     while stream.unread() < STREAM_WINDOW as usize {
         tokio::task::yield_now().await;
@@ -284,7 +284,7 @@ async fn agent_shutdown_marks_its_tunnel_as_leaving() {
     timeout(Duration::from_secs(10), leaving).await.unwrap();
 }
 
-/// A sidecar that announces its shutdown again and again.
+/// A sidecar that repeatedly announces its shutdown.
 #[tokio::test]
 async fn number_of_draining_tunnels_is_bounded() {
     let joined = joined(&echo().await.to_string()).await;

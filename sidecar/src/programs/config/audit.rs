@@ -10,7 +10,7 @@ pub(super) fn config(flags: Audit) -> Result<audit::Config, Error> {
     let policy = match &flags.audit_policy_file {
         Some(file) => audit::Policy::read(file)
             .map_err(|error| Error::Flag(format!("audit-policy-file: {}: {error}", file.display())))?,
-        // In this mode only the event of the start can refuse a request.
+        // In this mode, only the event of the start can lead to a refusal.
         None => audit::Policy::everything(
             [flags.audit_log_mode, flags.audit_webhook_mode].contains(&audit::Mode::BlockingStrict),
         ),

@@ -10,7 +10,7 @@ use super::error::Error;
 use crate::controllers::{Config, Enabled, Settings, credentials, leader};
 use crate::programs::args;
 
-/// The flags of the controllers, and those of others that concern them.
+/// The flags of the controllers, and other flags that concern them.
 pub(super) struct Flags {
     pub(super) flags: args::Controllers,
     pub(super) publishes_direct_endpoint: bool,

@@ -1,4 +1,4 @@
-//! Defines why a flag is refused.
+//! The reasons why a flag is refused.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Starts the parts of the server, each with what all of them need.
+//! Starts the parts of the server, each with the shared state.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -41,7 +41,7 @@ use crate::programs::config::{AuthorizationWebhook, Certificate};
 use crate::server::webhook::{Service, Webhook};
 use crate::telemetry::requests::Metrics as RequestMetrics;
 
-/// What every part needs.
+/// The state that every part needs.
 pub(super) struct Start {
     pub(super) host: kube::Client,
     pub(super) namespace: String,
@@ -49,7 +49,7 @@ pub(super) struct Start {
     pub(super) metrics: MetricRegistry,
 }
 
-/// The members, and what follows them.
+/// The members, and the tasks that follow them.
 pub(super) struct Members {
     pub(super) inventory: Arc<Inventory>,
     pub(super) registry: Registry,
@@ -61,7 +61,8 @@ pub(super) struct Members {
 pub(super) type BoundWebhook = (TcpListener, Arc<Webhook>, Arc<ServingCertificate>);
 
 impl Start {
-    /// The serving certificate, and the direct endpoint that a self-managed one is published with.
+    /// The serving certificate and, if it is self-managed, the direct endpoint with which it is
+    /// published.
     pub(super) fn certificates(
         &self,
         source: Certificate,
@@ -116,7 +117,7 @@ impl Start {
         (limits, member_limits)
     }
 
-    /// What the host trusts, with the keys that flags replace.
+    /// The CAs that the host trusts, with the keys that flags replace.
     pub(super) fn trust(&self, flags: BTreeMap<String, String>) -> Arc<ArcSwap<Trust>> {
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         let pending = self.readiness.pending(Part::Trust);

@@ -1,9 +1,10 @@
-//! Joins small pieces of an answer while earlier ones wait for their HTTP/2 connection.
+//! Merges small pieces of an answer while earlier ones wait for their HTTP/2 connection.
 //!
-//! h2 bounds the bytes of an answer that wait, and not the number of their frames. Each frame takes an entry in
-//! h2, and keeps the read buffer that it arrived in. So small pieces are copied, and h2 holds at most
-//! [`MAX_WAITING`] of an answer. It drops a piece when it writes it to the connection, which ends the count.
-//! While fewer wait, a piece of a watch or of a log goes out at once.
+//! h2 limits the waiting bytes of an answer, but not the number of their frames. Each frame takes
+//! an entry in h2, and retains the read buffer in which it arrived. So small pieces are copied, and
+//! h2 holds at most [`MAX_WAITING`] pieces of an answer. It drops a piece when it writes it to the
+//! connection, and the piece then no longer counts. While fewer pieces wait, a piece of a watch or
+//! of a log is sent at once.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use http_body::{Body, Frame, SizeHint};
 
-/// A body whose small pieces are joined, if it is for HTTP/2. hyper's buffer for HTTP/1.1 joins them itself.
+/// A body whose small pieces are merged, if it is for HTTP/2. hyper's buffer for HTTP/1.1 merges
+/// them itself.
 #[derive(Debug)]
 pub(super) struct SmallPieces<B> {
     body: B,
@@ -23,7 +25,7 @@ pub(super) struct SmallPieces<B> {
     waiting: Option<Arc<Waiting>>,
     /// Pieces that h2 does not hold yet, one after another.
     joined: Vec<u8>,
-    /// What comes after `joined`; nothing at the end of the body.
+    /// The frame after `joined`; `None` at the end of the body.
     next: Option<Option<Box<Frame<Bytes>>>>,
 }
 
@@ -74,7 +76,7 @@ impl<B> SmallPieces<B> {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> SmallPieces<B> {
-    /// The frame that may go out now; `None` if it was joined to those that wait.
+    /// The frame that may be sent now; `None` if it was merged into those that wait.
     fn pass(&mut self, frame: Frame<Bytes>, cx: &Context<'_>) -> Option<Frame<Bytes>> {
         let small = frame.data_ref().filter(|data| data.len() < LARGE);
         match small {
@@ -126,7 +128,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for SmallPieces<B> {
                     this.next = Some(None);
                     return Poll::Ready(Some(Ok(this.take_joined())));
                 }
-                // After an error h2 drops what waits.
+                // After an error, h2 drops the waiting pieces.
                 ended => return Poll::Ready(ended),
             }
         }

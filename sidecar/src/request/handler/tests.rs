@@ -26,7 +26,7 @@ pub(crate) mod chain;
 mod debug;
 mod traces;
 
-/// A body of one word, which panics when it is polled after that if the test wants it.
+/// A body of one word, which optionally panics when it is polled again.
 struct LastWord {
     word: Option<Bytes>,
     told: oneshot::Receiver<()>,

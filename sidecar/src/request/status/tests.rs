@@ -172,7 +172,7 @@ fn long_outage_has_retry_after_as_a_date() {
     for lasts in [15, 3600] {
         let before = Timestamp::now();
         let (again, status) = of_an_outage(lasts);
-        // In the form of RFC 9110, 5.6.7, which strconv.Atoi cannot parse as a number.
+        // In the format of RFC 9110, 5.6.7, which strconv.Atoi cannot parse as a number.
         assert!(again.ends_with(" GMT") && again.len() == "Sun, 06 Nov 1994 08:49:37 GMT".len(), "{again}");
         let at = jiff::fmt::rfc2822::parse(&again).unwrap().timestamp();
         let wait = at.duration_since(before).as_secs_f64();

@@ -1,7 +1,8 @@
-//! Joins the two byte streams of a tunnel. A half-close is forwarded as one. If one direction breaks, the
-//! other one continues until its end. At the end of a tunnel both sides are closed, whatever the reason.
+//! Joins the two byte streams of a tunnel. A half-close is forwarded as a half-close. If one
+//! direction breaks, the other one continues until its end. At the end of a tunnel both sides are
+//! closed, regardless of the reason.
 //!
-//! A side that reads nothing pauses the tunnel; the [`Cutoff`] learns since when, and can end it.
+//! A side that does not read pauses the tunnel; the [`Cutoff`] records since when, and can end it.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub(super) enum By {
     Stop,
     /// The request is over.
     Over,
-    /// One side read nothing, and too many requests were paused.
+    /// One side did not read, and too many requests were paused.
     Paused,
 }
 

@@ -44,7 +44,8 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// How many bytes to read at most, so that they contain one discovery at most, at their end.
+    /// The maximum number of bytes to read, so that they contain at most one found head, at their
+    /// end.
     pub(super) fn room(&self) -> usize {
         match self.block {
             Block::Last(_) => self.skipped,

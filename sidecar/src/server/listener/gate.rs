@@ -1,12 +1,13 @@
 //! Limits how much is read of an HTTP/2 connection before its peer is authenticated. HTTP/2 lets a client
 //! start hundreds of requests at once, and their heads and bodies stay in memory until the host has reviewed
-//! the first token. So reading stops while [`MAX_WAITING`] requests wait for that, or after as many bytes as
-//! one of them may need; the TCP window (RFC 9293, 3.8) then stops the client.
+//! the first token. So reading stops while [`MAX_WAITING`] requests wait for this, or after as many
+//! bytes as one of them may need; the TCP window (RFC 9293, 3.8) then stops the client.
 //!
-//! The gate counts small DATA frames: see [`ConnectionFrames`] and [`SmallFrames`]. The front proxy is known
-//! from its handshake, and on its connection frames count by stream. hyper does not give the service the number of its stream, so the gate pauses after
-//! each request's head, until hyper has called the service for it or refused it. Other connections do not
-//! pause, or h2 would not see the resets of requests that it has not given to hyper (CVE-2023-44487).
+//! The gate counts small DATA frames: see [`ConnectionFrames`] and [`SmallFrames`]. The front proxy
+//! is known after its handshake, and on its connection frames are counted by stream. hyper does not
+//! give the service the number of its stream, so the gate pauses after each request's head, until
+//! hyper has called the service for it or refused it. Other connections do not pause, or h2 would
+//! not see the resets of requests that it has not given to hyper (CVE-2023-44487).
 
 use std::io;
 use std::pin::Pin;
@@ -34,14 +35,14 @@ pub(super) struct Gate {
     counted: Counted,
 }
 
-/// What has arrived on a connection.
+/// Counts the frames that have arrived on a connection.
 #[derive(Debug)]
 enum Counted {
     ByStream(ByStream),
     Together(Frames, Arc<ConnectionFrames>),
 }
 
-/// What has arrived on the front proxy's connection.
+/// Counts the frames that have arrived on the front proxy's connection.
 #[derive(Debug)]
 struct ByStream {
     frames: Frames,
@@ -50,7 +51,7 @@ struct ByStream {
     pauses: bool,
 }
 
-/// Too many small frames of a connection are not read.
+/// Too many small frames of a connection are unread.
 #[derive(Debug, thiserror::Error)]
 #[error("too many small frames are unread")]
 struct TooManyFrames;
@@ -169,7 +170,8 @@ impl IoHook for Gate {
 
 /// Requests of one connection that wait until its peer is known.
 const MAX_WAITING: usize = 16;
-/// HTTP/2's initial window: how much a client may send of a body before the server sends anything.
+/// HTTP/2's initial window: how many bytes of a body a client may send before the server sends
+/// anything.
 const MAX_BYTES: usize = 64 * 1024;
 /// Reads are small, because hundreds of heads fit where one normally does.
 const AT_ONCE: usize = 4 * 1024;

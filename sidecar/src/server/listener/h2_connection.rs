@@ -56,8 +56,8 @@ pub(super) fn builder(proof: Proof, streams: Streams) -> http2::Builder<Streams>
     // does not stop the others (kubernetes/kubernetes#67902).
     let (heads, window) = match proof {
         // Cancelled streams and protocol errors of the host's clients are not counted for this connection,
-        // because one user could end it for all others. Instead the permits of cancelled requests stay taken
-        // for a while, and `SmallFrames` ends requests before h2 ends the connection.
+        // because one user could end it for all others. Instead, the permits of cancelled requests
+        // are held for a while, and `SmallFrames` ends requests before h2 ends the connection.
         Proof::FrontProxy => {
             builder.max_pending_accept_reset_streams(usize::MAX).max_local_error_reset_streams(None);
             (HeadLimit::FRONT_PROXY, small_frames::CONNECTION_WINDOW)
@@ -80,6 +80,6 @@ pub(super) fn builder(proof: Proof, streams: Streams) -> http2::Builder<Streams>
 /// Go's timeout, and half of its interval: the sum is less than [`TIMEOUT`](super::header_timeout::TIMEOUT).
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 const PING_INTERVAL: Duration = Duration::from_secs(15);
-/// For more streams Go opens another connection.
+/// For more streams, Go opens another connection.
 const MAX_STREAMS: u32 = 250;
 const STREAM_WINDOW: u32 = 64 * 1024;

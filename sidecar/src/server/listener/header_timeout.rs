@@ -1,7 +1,7 @@
-//! Limits how long the head of a request may take, from its first byte on, like a kube-apiserver
-//! (`ReadHeaderTimeout`). hyper's own limit begins at the end of the previous request, so it also limits idle
-//! connections, and it needs a timer for each request. Here only a head that does not arrive at once has a
-//! timer.
+//! Limits how long the head of a request may take, counted from its first byte, like a
+//! kube-apiserver (`ReadHeaderTimeout`). hyper's own limit begins at the end of the previous
+//! request, so it also limits idle connections, and it needs a timer for each request. Here only a
+//! head that does not arrive at once has a timer.
 
 use std::io;
 use std::pin::Pin;

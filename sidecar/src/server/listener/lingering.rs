@@ -16,7 +16,7 @@ pub(super) struct Lingering<S> {
     end: Option<End>,
 }
 
-/// When a shutdown waits no longer.
+/// When a shutdown stops waiting.
 struct End {
     latest: Instant,
     silent: Pin<Box<Sleep>>,

@@ -1,4 +1,4 @@
-//! Hands the events of requests to the backends.
+//! Passes the events of requests to the backends.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub struct Config {
     pub redacts_exec_arguments: bool,
 }
 
-/// Records requests. It does not exist without a backend.
+/// Records requests. It exists only if there is a backend.
 #[derive(Debug)]
 pub struct Auditor {
     pub(super) policy: Policy,

@@ -2,10 +2,10 @@
 //! `plugin/pkg/audit/buffered`, `server/options/audit.go`).
 //!
 //! - `batch`: no request waits. If the queue is full, an event is lost and counted.
-//! - `blocking`: a request continues once its first event is stored, or storing it has failed. Its later
-//!   events are never lost for lack of room, because no request begins while there is none. The event of a
-//!   request that was refused earlier, such as a failed login, is lost and counted if there is no room:
-//!   unauthenticated clients must not fill the memory.
+//! - `blocking`: a request continues once its first event is stored, or storing it has failed. Its
+//!   later events are never lost for lack of room, because no request starts while there is no
+//!   room. The event of a request that was refused earlier, such as a failed login, is lost and
+//!   counted if there is no room: unauthenticated clients must not fill the memory.
 //! - `blocking-strict`: the same, but a request is refused if its first event cannot be stored.
 
 use std::sync::Arc;

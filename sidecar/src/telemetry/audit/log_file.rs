@@ -1,6 +1,7 @@
-//! Stores events in a file, one a line (apiserver: `plugin/pkg/audit/log`). A file that would exceed its
-//! maximum size is renamed with a timestamp, like lumberjack does (`audit-2026-11-25T03-00-00.000.log`), and
-//! old ones are removed. A file that another program moved or deleted is created again.
+//! Stores events in a file, one per line (apiserver: `plugin/pkg/audit/log`). A file that would
+//! exceed its maximum size is renamed with a timestamp, like lumberjack does
+//! (`audit-2026-11-25T03-00-00.000.log`), and old ones are removed. A file that another program
+//! moved or deleted is created again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -224,8 +225,8 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// How long an event may wait for others if no request waits for it, so that a busy sidecar writes them
-/// together.
+/// How long an event may wait for other events if no request waits for it, so that a busy sidecar
+/// writes them together.
 const PACE: Pace = Pace { max_size: 400, max_wait: Duration::from_millis(20) };
 /// How often the path is checked for another file.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

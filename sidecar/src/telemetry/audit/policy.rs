@@ -85,8 +85,8 @@ impl Recorded {
 }
 
 impl Policy {
-    /// Records every request at level Metadata. The event of the end contains everything that the event of
-    /// the start does.
+    /// Records every request at level Metadata. The event of the end contains everything that the
+    /// event of the start contains.
     pub fn everything(is_beginning_recorded: bool) -> Self {
         let rules = vec![Rule { level: Level::Metadata, ..Rule::default() }];
         let omit_stages = if is_beginning_recorded { Vec::new() } else { vec![Stage::RequestReceived] };

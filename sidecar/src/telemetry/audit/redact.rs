@@ -29,9 +29,10 @@ pub(super) fn request_uri(uri: &Uri, shown: Shown) -> String {
     format!("{}?{query}", uri.path())
 }
 
-/// The query of an exec with the parameters that hold no argument, exactly as they came. One marker replaces all
-/// arguments: their number can tell what they are. Everything else is redacted with its name, because an argument that
-/// its client did not escape can be anywhere.
+/// The query of an exec, with the parameters that contain no argument unchanged. One marker
+/// replaces all arguments, because even their number can reveal something. Everything else is
+/// redacted together with its name, because an argument that the client did not escape can be
+/// anywhere.
 fn without_command(query: &str) -> String {
     let is_word = |value: &str| {
         value.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
@@ -73,7 +74,7 @@ fn with_parameters(uri: &Uri) -> String {
     format!("{}?{}", uri.path(), parameters.collect::<Vec<_>>().join("&"))
 }
 
-/// The target of a request without a login, also truncated.
+/// The target of an unauthenticated request, also truncated.
 pub(super) fn strangers_uri(uri: &Uri, shown: Shown) -> String {
     truncated(&request_uri(uri, shown), MAX_STRANGERS_URI)
 }
@@ -159,7 +160,7 @@ mod tests {
             ("command", "command=REDACTED"),
             ("command=", "command=REDACTED"),
             ("command=a=s3cret", "command=REDACTED"),
-            // Not a parameter of an exec, or not of a server's making.
+            // Not a parameter of an exec, or not created by a server.
             ("Command=s3cret", "REDACTED"),
             ("command+=s3cret", "REDACTED"),
             ("comman%zz=s3cret", "REDACTED"),

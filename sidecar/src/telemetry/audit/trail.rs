@@ -86,8 +86,8 @@ impl Pending {
 }
 
 impl Trail {
-    /// Starts before authentication. `is_forwarded` means that the peer is the host, so its `X-Forwarded-For`
-    /// counts.
+    /// Starts before authentication. `is_forwarded` means that the peer is the host, so its
+    /// `X-Forwarded-For` is used.
     pub fn begin<B>(auditor: Arc<Auditor>, request: &Request<B>, peer: IpAddr, is_forwarded: bool) -> Self {
         let mut source_ips = if is_forwarded { forwarded_for(request.headers()) } else { Vec::new() };
         source_ips.push(peer.to_canonical().to_string());
@@ -119,7 +119,7 @@ impl Trail {
         self.attributes = Some(Attributes::new(info, &self.method, path, query));
     }
 
-    /// Adds the login.
+    /// Adds the authenticated user.
     pub fn logged_in(&mut self, user: &Arc<Identity>) {
         self.user = Some(user.clone());
         self.evaluate();
@@ -152,7 +152,7 @@ impl Trail {
         self.refusal = Some(Refusal { reason: "Unauthorized", message });
     }
 
-    /// Adds the identity that the request is forwarded with.
+    /// Adds the identity with which the request is forwarded.
     pub fn acts_as(&mut self, identity: &Arc<Identity>) {
         if self.user.as_ref().is_some_and(|user| !Arc::ptr_eq(user, identity)) {
             self.impersonated = Some(identity.clone());
@@ -197,7 +197,7 @@ impl Trail {
         }
     }
 
-    /// Records the end of the request; `end` is the reason why a long-running one had to end.
+    /// Records the end of the request; `end` is the reason why a long-running one was ended.
     pub fn ended(
         &mut self,
         audit_id: &dyn ToString,

@@ -1,6 +1,6 @@
 //! Sends events to a server over HTTPS, as lists (apiserver: `plugin/pkg/audit/webhook`). The kubeconfig
-//! contains the server and the sidecar's credential for it. A refused list is sent again with a growing
-//! pause, and is lost after the fifth attempt.
+//! contains the server and the sidecar's credential for it. A refused list is sent again after
+//! growing pauses, and is lost after the fifth attempt.
 
 use std::path::Path;
 use std::path::PathBuf;

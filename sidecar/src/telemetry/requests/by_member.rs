@@ -46,8 +46,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Without a code there was no response, which counts as 0. A code without a standard name counts as its
-    /// hundred, so a member cannot add series with invented codes.
+    /// No code means that there was no response, which counts as 0. A code without a standard name
+    /// counts under its class (such as 500), so a member cannot add series with invented codes.
     pub fn new(code: Option<StatusCode>, hop: Option<Hop>) -> Self {
         let code = code.map_or(0, |code| match code.canonical_reason() {
             Some(_) => code.as_u16(),
@@ -95,7 +95,7 @@ impl Counters {
         member: &str,
         encode: &mut impl FnMut(&Labels<'_>, &Counter) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // Outside the lock, which requests need when they end.
+        // Outside the lock, because requests need it when they end.
         let counters: Vec<_> =
             self.0.with(|counters| counters.iter().map(|(key, counter)| (*key, counter.clone())).collect());
         counters

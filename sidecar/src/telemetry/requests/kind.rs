@@ -12,7 +12,7 @@ use crate::head::request_info::{RequestInfo, Route, Verb};
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kind {
-    /// [`Verb::Proxy`] for everything long-running but a watch.
+    /// [`Verb::Proxy`] for every long-running request except a watch.
     verb: Verb,
     object: Object,
     /// Determined by the labels: otherwise two kinds with equal labels would be one series twice.

@@ -70,7 +70,7 @@ fn url(endpoint: &str) -> Result<String, Error> {
 
 const GROUP: &str = "apiserver.config.k8s.io/";
 const KIND: &str = "TracingConfiguration";
-/// OTLP's gRPC port on this machine: a collector beside the sidecar.
+/// OTLP's gRPC port on this machine, for a collector next to the sidecar.
 const DEFAULT_ENDPOINT: &str = "localhost:4317";
 const MILLION: i32 = 1_000_000;
 

@@ -45,7 +45,7 @@ impl Injector for HeadersMut<'_> {
             return;
         }
         if let (Ok(name), Ok(value)) = (key.parse::<HeaderName>(), HeaderValue::try_from(value)) {
-            // Only a map at its maximum size has no room, and such a request is not served.
+            // This fails only for a map at its maximum size, and such a request is not served.
             let _ = self.0.try_insert(name, value);
         }
     }

@@ -2,10 +2,10 @@
 //! `endpoints/filters/traces.go`): one from its head to its last byte, and a child for each exchange with the
 //! member.
 //!
-//! A request without a login has none, so that unauthenticated clients cause no export. The caller's trace
-//! continues only if the caller may decide about sampling: the host, or a user in one of two groups, as
-//! upstream. Any other request starts its own trace with a link to the caller's, and the sampling rate
-//! decides about it.
+//! An unauthenticated request has none, so that unauthenticated clients cannot cause exports. The
+//! caller's trace continues only if the caller may decide about sampling: the host, or a user in
+//! one of two groups, as upstream. Any other request starts its own trace with a link to the
+//! caller's, and the sampling rate decides about it.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -33,7 +33,7 @@ pub struct RequestSpan {
     caller: Option<SpanContext>,
     /// Whether the headers contain a trace, valid or not.
     has_traceparent: bool,
-    /// Whether the host replaced the caller's trace by its own.
+    /// Whether the host replaced the caller's trace with its own.
     is_of_host: bool,
     name: String,
     cluster: Option<ClusterName>,
@@ -79,7 +79,7 @@ impl RequestSpan {
         self.cluster = cluster.cloned();
     }
 
-    /// Adds the login, and decides whether the request is sampled.
+    /// Adds the authenticated user, and decides whether the request is sampled.
     pub fn logged_in(&mut self, login: &Identity) {
         let is_trusted =
             self.is_of_host || login.groups.iter().any(|group| DECIDING_GROUPS.contains(&group.as_str()));
@@ -175,7 +175,7 @@ impl RequestSpan {
     /// The trace context for exchanges with a member.
     pub fn to_member(&self) -> Option<ToMember> {
         let context = self.span.as_ref()?.span_context().clone();
-        // Without a trace in the headers the member decides about sampling.
+        // Without a trace in the headers, the member decides about sampling.
         if !self.has_traceparent && !context.is_sampled() {
             return None;
         }
@@ -217,13 +217,13 @@ impl ToMember {
         self.span = Some(span);
     }
 
-    /// Ends it with the status of the answer, or without an answer for the caller.
+    /// Ends it with the status of the answer, or without a status if the caller got no answer.
     pub fn ended(&mut self, code: Option<StatusCode>) {
         let Some(mut span) = self.span.take() else { return };
         if let Some(code) = code {
             span.set_attribute(KeyValue::new(STATUS_CODE, i64::from(code.as_u16())));
         }
-        // For a client span a refusal is an error, too.
+        // For a client span, a refusal is also an error.
         if code.is_none_or(|code| code.is_client_error() || code.is_server_error()) {
             span.set_status(Status::error(""));
         }

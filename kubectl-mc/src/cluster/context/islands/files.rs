@@ -1,5 +1,5 @@
-//! Finds the files of `--kubeconfig-dir`: those of a folder without the hidden ones, those that a glob matches, or
-//! the file that is named.
+//! Finds the files of `--kubeconfig-dir`: those in a folder except hidden ones, those that a glob
+//! matches, or a named file.
 
 use std::collections::HashSet;
 use std::io;
@@ -17,12 +17,12 @@ pub(super) struct File {
     pub(super) is_named: bool,
 }
 
-/// The files in the order of the folders, each once.
+/// The files in the order of the folders, without duplicates.
 pub(super) fn files(dirs: &[PathBuf]) -> Result<Vec<File>, HostError> {
     let (mut files, mut seen) = (Vec::new(), HashSet::new());
     for dir in dirs {
         for file in matching(dir)? {
-            // The folder of a mounted Secret has each file twice, by links.
+            // The folder of a mounted Secret has each file twice, because of links.
             let same = std::fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
             if seen.insert(same) {
                 files.push(file);
@@ -52,13 +52,13 @@ fn matching(dir: &Path) -> Result<Vec<File>, HostError> {
     }
 }
 
-/// The entries that are no folders. A link that leads nowhere stays, for the error that names it.
+/// The entries that are not folders. A dangling link is kept, for the error that names it.
 fn files_of(paths: impl Iterator<Item = PathBuf>) -> Vec<File> {
     let files = paths.filter(|path| !path.is_dir());
     files.map(|path| File { path, is_named: false }).collect()
 }
 
-/// The paths that a glob matches. A part of the path without the syntax of a glob is a name.
+/// The paths that a glob matches. A part of the path without glob syntax is a name.
 fn expanded(pattern: &Path) -> Result<Vec<PathBuf>, HostError> {
     let mut found = vec![PathBuf::new()];
     for component in pattern.components() {

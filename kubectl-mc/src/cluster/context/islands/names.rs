@@ -1,10 +1,10 @@
-//! Names the contexts of several files. A context keeps its name where no other file has a context of that name;
-//! else the name of its file stands before it, as in `prod/admin`.
+//! Names the contexts of several files. A context keeps its name if no other file has a context of
+//! that name; otherwise it is prefixed with the name of its file, as in `prod/admin`.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// A name for each entry, which no other has. An entry without a context is a file that cannot be read.
+/// A unique name for each entry. An entry without a context is a file that cannot be read.
 pub(super) fn unique(entries: &[(&Path, Option<&str>)]) -> Vec<String> {
     let mut levels = vec![0; entries.len()];
     let mut names: Vec<_> = entries.iter().map(|entry| name(*entry, 0)).collect();
@@ -26,8 +26,8 @@ pub(super) fn unique(entries: &[(&Path, Option<&str>)]) -> Vec<String> {
     }
 }
 
-/// The name at a level: the context alone, with the name of its file, with the file's ending, then with one folder
-/// more at each level.
+/// The name at a level: only the context, with the name of its file, with the file's extension,
+/// then with one more folder at each level.
 fn name((file, context): (&Path, Option<&str>), level: usize) -> String {
     let folders = level.saturating_sub(2);
     let mut parts: Vec<_> = file.iter().rev().take(folders + 1).map(|part| part.to_string_lossy()).collect();
@@ -44,12 +44,12 @@ fn name((file, context): (&Path, Option<&str>), level: usize) -> String {
     context.map_or_else(|| path.clone(), |context| format!("{path}/{context}"))
 }
 
-/// The level that has the whole path.
+/// The level that includes the whole path.
 fn last_level(file: &Path) -> usize {
     file.iter().count() + 1
 }
 
-/// Adds a number where a context of one file has the name that another gets by its file.
+/// Adds a number if a context in one file already has the name that another one gets from its file.
 fn numbered(names: Vec<String>) -> Vec<String> {
     let mut taken: HashSet<String> = HashSet::new();
     let unique = |name: String| {
@@ -83,7 +83,7 @@ mod tests {
             // A file that cannot be read has its whole name.
             (&[("/k/eu.yaml", ""), ("/k/us.yaml", "a")], &["eu.yaml", "a"]),
             (&[("/k/1/eu.yaml", ""), ("/k/2/eu.yaml", "")], &["1/eu.yaml", "2/eu.yaml"]),
-            // A context has the name that another one gets.
+            // A context already has the name that another one would get.
             (&[("/eu", "a"), ("/us", "a"), ("/x", "eu/a")], &["eu/a", "us/a", "x/eu/a"]),
             (&[("/c", "a"), ("/c", "a")], &["c/a", "c/a#2"]),
         ] {

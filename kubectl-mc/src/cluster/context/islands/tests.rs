@@ -44,7 +44,7 @@ fn context_uses_the_entries_of_its_own_file() {
         let own = kubeconfig.auth_infos.iter().find(|user| user.name == "u");
         let token = own.and_then(|user| user.auth_info.as_ref()?.token.clone());
         let token = token.map(|token| secrecy::ExposeSecret::expose_secret(&token).to_owned());
-        // A user that its own file does not have is none of another file.
+        // A user that is missing in its own file is not taken from another file.
         let expected = (place != "only").then(|| format!("of-{place}"));
         assert_eq!(token, expected, "{place}");
         assert_eq!((kubeconfig.contexts.len(), kubeconfig.clusters.len()), (1, 1));

@@ -1,4 +1,5 @@
-//! Named kubeconfigs. Each was read by the plugin in another way than by kubectl once, or is near one that was.
+//! Named kubeconfigs. The plugin once read each of them differently from kubectl, or they are
+//! similar to one that it did.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

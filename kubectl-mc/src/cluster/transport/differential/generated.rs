@@ -1,4 +1,4 @@
-//! Random kubeconfigs, from fields and values that matter.
+//! Random kubeconfigs, built from relevant fields and values.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
@@ -195,8 +195,8 @@ fn generated_kubeconfigs_are_read_as_by_client_go() {
         counter.set(counter.get() + 1);
         Ok(())
     };
-    // The same kubeconfigs in each run; KUBECONFIG_CASES chooses another number of them. With KUBECONFIG_SECONDS they
-    // are others in each run, for this time.
+    // Each run uses the same kubeconfigs; KUBECONFIG_CASES sets their number. With
+    // KUBECONFIG_SECONDS, each run uses different ones, for this time.
     let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u32>().ok());
     let mut cases = number("KUBECONFIG_CASES").unwrap_or(600);
     let config = Config { cases, failure_persistence: None, ..Config::default() };

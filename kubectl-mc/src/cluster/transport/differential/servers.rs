@@ -1,4 +1,4 @@
-//! Connections to servers with certificates of many kinds, by both programs.
+//! Connections of both programs to servers with many kinds of certificates.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -94,7 +94,7 @@ fn connected(question: &Question) -> Result<(), String> {
     })
 }
 
-/// The plugin's result, which is client-go's.
+/// The plugin's result, which equals client-go's.
 fn outcome(
     client_go: &mut ClientGo,
     name: &str,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::cluster::transport::pem;
 
-/// A self-signed certificate of 127.0.0.1 with an RSA key of 1024 bits, which expires in 2126.
+/// A self-signed certificate for 127.0.0.1 with an RSA key of 1024 bits, which expires in 2126.
 const WEAK: &str = "\
 -----BEGIN CERTIFICATE-----
 MIICDTCCAXagAwIBAgIUTEQxFf8lusklDtv2NplpwqzFG4gwDQYJKoZIhvcNAQEL
@@ -18,7 +18,7 @@ E036Hbw2Bp57NRJXWc6CfcN/kZL5rRSF+LeB7IjhC+fywMKqEw1BUfTnDj8Cb9Pa
 Hg==
 -----END CERTIFICATE-----
 ";
-/// A certificate of 127.0.0.1 that it signed.
+/// A certificate for 127.0.0.1 that it has signed.
 const SIGNED_BY_WEAK: &str = "\
 -----BEGIN CERTIFICATE-----
 MIIBtTCCAR6gAwIBAgIUYwr7DzGGsnoNknXuAWe6zBQPu1kwDQYJKoZIhvcNAQEL

@@ -49,7 +49,7 @@ fn names(places: &[usize], clusters: &[ClusterId]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Renders two values line by line. Of long values, only the lines near a difference.
+/// Renders two values line by line. For long values, renders only the lines near a difference.
 fn lines(before: &str, after: &str, text: &mut String) {
     let diff = TextDiff::from_lines(before, after);
     let same_last = before.lines().last() == after.lines().last();

@@ -67,7 +67,7 @@ impl ApiResource {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// Whether its names cannot lead the path elsewhere.
+    /// Whether its names are safe in a path.
     pub(super) fn has_path(&self) -> bool {
         let Self { group, version, plural, .. } = self;
         (group.is_empty() || is_name(group)) && is_name(version) && is_name(plural)

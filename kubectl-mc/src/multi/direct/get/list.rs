@@ -34,7 +34,7 @@ pub(super) struct Source {
     /// Maximum number of objects per request; kubectl's `--chunk-size`.
     pub(super) chunk: Option<u32>,
     pub(super) ignore_not_found: bool,
-    /// Whether a row of a table comes with its whole object, for sorting.
+    /// Whether each row of a table includes its whole object, for sorting.
     pub(super) whole_rows: bool,
 }
 
@@ -128,7 +128,7 @@ pub(super) enum ItemFormat {
     /// As an item of a list; kubectl prints the YAML of one cluster.
     Yaml,
     Name,
-    /// One object a line.
+    /// One object per line.
     NdJson,
 }
 
@@ -195,7 +195,7 @@ pub(super) fn marked_name(cluster: &ClusterId, width: usize, name: &str) -> Stri
     format!("{:width$} | {}", cluster.as_str(), escaped(name))
 }
 
-/// Removes what kubectl shows only on request.
+/// Removes fields that kubectl shows only on request.
 pub(super) fn remove_managed_fields(item: &mut Value) {
     if let Some(metadata) = item.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");

@@ -35,7 +35,7 @@ pub(super) enum Output {
     Json,
     Yaml,
     Name,
-    /// One JSON object a line, which kubectl does not have.
+    /// One JSON object per line, a format that kubectl does not have.
     NdJson,
     /// A template, which kubectl prints.
     Template(Template),
@@ -99,7 +99,7 @@ impl GetPlan {
         let template = Template::read(words);
         let has_template_flags =
             ["template", "allow-missing-template-keys"].iter().any(|flag| words.is_given(flag));
-        // Without headers is also a table of custom columns.
+        // Without headers, it is also a table of custom columns.
         let no_headers = Columns { no_headers: columns.no_headers, ..Columns::default() };
         let output = match words.value("output").unwrap_or_default() {
             _ if template.is_some() && columns != no_headers => return None,

@@ -1,5 +1,6 @@
 //! Resolves the words of a plan on each member. A word may have different versions, and a category different
-//! types. A slow member delays no other: its request is sent as soon as its types are known.
+//! types. A slow member does not delay the others: its request is sent as soon as its types are
+//! known.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,8 +36,8 @@ pub(super) struct Wanted {
 #[derive(Clone)]
 enum Kind {
     Known(ApiResource),
-    /// The type of a word on a slow member. With `name`, only that type; without, the word's type whatever it
-    /// is.
+    /// The type of a word on a slow member. With `name`, only that type; without it, any type of
+    /// the word.
     Late {
         meaning: Meaning,
         word: usize,

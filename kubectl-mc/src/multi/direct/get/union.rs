@@ -1,5 +1,6 @@
-//! Sorts the objects of all clusters together (`--sort-by`), and prints them by one template. Both are kubectl's
-//! own work ([`printing`]), on one list in which each object has its cluster as an annotation.
+//! Sorts the objects of all clusters together (`--sort-by`), and prints them with one template.
+//! Both are kubectl's own work ([`printing`]), on one list in which each object has its cluster as
+//! an annotation.
 
 pub(super) mod template;
 
@@ -21,7 +22,7 @@ use crate::multi::direct::task::Task;
 use crate::multi::direct::text::Text;
 use crate::multi::document::{self, Document, Format};
 
-/// Why `get` has no result of any cluster.
+/// Why `get` has no result from any cluster.
 #[derive(Debug)]
 pub(in crate::multi::direct) enum GetError {
     Client(ClientError),
@@ -110,7 +111,7 @@ async fn write(
     Ok(())
 }
 
-/// Prints by a template.
+/// Prints with a template.
 async fn print(
     template: &Template,
     plan: &GetPlan,

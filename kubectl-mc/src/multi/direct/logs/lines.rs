@@ -8,7 +8,7 @@ use crate::multi::lines::LONGEST_LINE;
 pub(super) struct Cutter {
     /// Longer lines are split into parts of this length.
     longest: usize,
-    /// While a line is split into parts: whether it is printed.
+    /// Whether a line that is being split into parts is printed.
     part: Option<bool>,
     /// The beginning of an incomplete line.
     torn: Vec<u8>,
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(cutter.resume().as_deref(), Some("2026-01-01T00:00:00.2Z"));
         let again = "2026-01-01T00:00:00.1Z a\n2026-01-01T00:00:00.200Z b\n2026-01-01T00:00:00.2Z c\n2026-01-01T00:00:00.2Z d\n2026-01-01T00:00:00.3Z e\n";
         assert_eq!(take(&mut cutter, again), ["d\n", "e\n"]);
-        // Resumes twice in a row.
+        // The log resumes twice in a row.
         assert_eq!(cutter.resume().as_deref(), Some("2026-01-01T00:00:00.3Z"));
         assert_eq!(take(&mut cutter, "2026-01-01T00:00:00.3Z e\n2026-01-01T00:00:00.3Z f\n"), ["f\n"]);
     }
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(take(&mut cutter, &format!("{first}{long}")).len(), 2);
         assert_eq!(cutter.resume().as_deref(), Some("2026-01-01T00:00:01Z"));
         assert_eq!(take(&mut cutter, &format!("{first}{long}")), ["x".repeat(20)]);
-        // A line that was printed whole is skipped whole.
+        // A line that was printed completely is skipped completely.
         assert_eq!(take(&mut cutter, "end\n"), ["end\n"]);
         assert!(cutter.resume().is_some());
         assert_eq!(take(&mut cutter, &format!("{first}{long}")), [""; 0]);

@@ -83,7 +83,7 @@ struct ContainerStatus {
 }
 
 impl ContainerStatus {
-    /// The id of the container run that the log belongs to.
+    /// The id of the container run to which the log belongs.
     fn run(&self) -> Option<&str> {
         let Self { id, state, last_state, .. } = self;
         if state.running.is_some() {
@@ -117,7 +117,7 @@ pub(super) async fn of(plan: &LogsPlan, member: &Member, namespace: &str) -> Res
                 Ok(vec![pod])
             }
             Err(MemberFailure::Server { code: 404, message, .. }) => Err(MemberFailure::Said(format!(
-                // kubectl uses this text for logs only.
+                // kubectl uses this text only for logs.
                 "error: error from server (NotFound): {message} in namespace {namespace:?}"
             ))),
             Err(failure) => Err(failure),
@@ -180,8 +180,8 @@ impl Pod {
         Some(&status.id)
     }
 
-    /// The containers with a log, each with the run that it belongs to. For a container that is about to
-    /// restart, this is the last run.
+    /// The containers with a log, each with its run. For a container that is about to restart, this
+    /// is the last run.
     pub(super) fn logs(&self) -> impl Iterator<Item = (&str, &str)> {
         let logs = self.status.all().filter_map(|status| Some((status.name.as_str(), status.run()?)));
         logs.filter(|(_, id)| !id.is_empty())

@@ -1,4 +1,4 @@
-//! The messages from the logs of one member, and how they are read in order and printed.
+//! The messages from the logs of one member, and the code that reads them in order and prints them.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -24,7 +24,7 @@ pub(super) struct LogStream {
     pub(super) format: Arc<dyn LineFormat>,
     /// The name of this log in remarks.
     pub(super) title: String,
-    /// Whether to retry the first request too after a transient failure.
+    /// Whether to also retry the first request after a transient failure.
     pub(super) is_patient: bool,
 }
 
@@ -72,8 +72,9 @@ impl LogStream {
         Ok(())
     }
 
-    /// Follows the log until the container ends. It always requests timestamps, because they are the position
-    /// to resume from, also where another log of the same cutter ended.
+    /// Follows the log until the container ends. It always requests timestamps, because they are
+    /// the position from which to resume, including the position where another log of the same
+    /// cutter ended.
     pub(super) async fn follow(
         &self,
         cutter: &mut Cutter,
@@ -94,7 +95,7 @@ impl LogStream {
                     return Err(failure);
                 }
                 Err(failure) if failure.is_passing() => failure.to_string(),
-                // The log has ended, or it is gone when it is requested again.
+                // The log has ended, or no longer exists when it is requested again.
                 ended => match self.still_runs().await {
                     Ok(true) => match ended {
                         Ok(()) => "the log ended while the container runs".to_owned(),

@@ -97,8 +97,8 @@ impl<'a> Menu<'a> {
         (self.cursor, self.top) = (0, 0);
     }
 
-    /// The lines for a screen of this size, none wider: the text, the column names, the clusters and the
-    /// keys.
+    /// The lines for a screen of this size, none of them wider: the text, the column names, the
+    /// clusters and the keys.
     pub(super) fn lines(&mut self, height: usize, width: usize) -> Vec<String> {
         // Some terminals report no width, and some wrap in the last column.
         let width = if width == 0 { 80 } else { width } - 1;

@@ -24,7 +24,7 @@ fn m1() -> ClusterName {
 
 const TODAY: &str = "2026-01-01T12:00:00Z";
 
-/// A host that authorizes users of the group `in` only, and the number of its reviews.
+/// A host that authorizes only users of the group `in`, and the number of its reviews.
 fn host_of_group() -> (kube::Client, Arc<AtomicUsize>) {
     host(|review| {
         let groups = review["spec"]["groups"].as_array().cloned().unwrap_or_default();
@@ -134,7 +134,8 @@ async fn review_covers_only_the_reviewed_user_with_its_groups() {
         .unwrap();
     let Verified { allowed, reviews, .. } = verified;
     assert_eq!((allowed.len(), asked.load(Ordering::SeqCst)), (2, 1));
-    // The same keys: the host no longer lets bob in by his group, and jane is of another group.
+    // The same keys: the host no longer authorizes bob through his group, and jane is in another
+    // group.
     let after = map(&[("a", &entry("jane", &["out"], TODAY)), ("b", &entry("bob", &["dev"], TODAY))]);
     let verified = MemberUsers::of(&after)
         .verified(&client, (&m1(), Origin::MemberCluster), &[], reviews, now())
@@ -160,7 +161,7 @@ fn entries_come_from_the_config_map_of_the_member() {
     assert!(users.of(&m1()).entries.is_empty());
 }
 
-/// A grant in Karmada's API group opens members of Karmada, and no others.
+/// A grant in Karmada's API group gives access only to members of Karmada.
 #[tokio::test]
 async fn grant_in_the_group_of_a_hub_allows_users_of_its_members() {
     for (origin, allowed) in [(Origin::MemberCluster, 0), (Origin::Karmada, 1)] {

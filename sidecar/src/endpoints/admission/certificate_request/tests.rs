@@ -148,7 +148,7 @@ fn pem_with_more_than_one_block_is_refused() {
         other_kind.clone(),
         format!("{other_kind}{own}"),
         format!("{BEGIN}{body}\0{END}"),
-        // Readers differ in what a carriage return alone is.
+        // Readers interpret a single carriage return differently.
         own.replacen('\n', "\n\r", 1),
         own.replacen('\n', "\r\r\n", 2),
         BEGIN.to_owned(),

@@ -166,7 +166,7 @@ async fn slow_client_gets_an_expired_error() {
     let (registry, mut writer) = three();
     let mut client = Client::watch(&registry, "resourceVersion=30", Form::Object).await;
     let mut version = 30;
-    // One chunk is at the client and one waits to be sent; after that the log moves on.
+    // The client has one chunk and another one waits to be sent; after that, the log moves on.
     for _ in 0..4 {
         for _ in 0..1000 {
             version += 1;

@@ -1,9 +1,10 @@
-//! Compares the Cluster that an agent's write would store with the stored one. Fields that are not listed
-//! here stay as they are, whatever a later version of Karmada adds.
+//! Compares the Cluster that an agent's write would store with the stored one. Fields that are not
+//! listed here stay unchanged, even if a later version of Karmada adds fields.
 //!
 //! karmada-agent writes its Cluster when it registers, and again when its flags have changed
 //! (`cmd/agent/app/agent.go`). It never sets labels, annotations, taints, finalizers or owners. Karmada places
-//! workloads by labels, annotations and taints, so an agent could draw those of other clusters to its own.
+//! workloads by labels, annotations and taints, so an agent could attract workloads of other
+//! clusters to its own.
 
 use std::sync::LazyLock;
 
@@ -55,7 +56,7 @@ impl Own<'_> {
     pub(super) fn changes(self, current: &Value, result: &Value) -> Result<Map<String, Value>, Refused> {
         let (old, new) = (fields(Some(current))?, fields(Some(result))?);
         for key in keys(old, new).filter(|key| !["metadata", "spec", "status"].contains(key)) {
-            // A document need not name its kind.
+            // A document need not contain its kind.
             if !(is_same(old, new, key) || is_zero(&result[key])) {
                 return Err(self.kept(key.to_owned()));
             }
@@ -134,7 +135,7 @@ fn is_zero(value: &Value) -> bool {
 }
 
 const TOP: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
-/// What the server writes. These are sent as they are stored.
+/// The fields that the server writes. These are sent as they are stored.
 const OF_SERVER: [&str; 8] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",

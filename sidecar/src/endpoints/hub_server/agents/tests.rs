@@ -19,7 +19,7 @@ fn rules_apply_only_to_agents() {
     {
         assert_eq!(Caller::of(&identity(user, &[GROUP])), Err(Refused::NoCluster(user.to_owned())), "{user}");
     }
-    // No agent's certificate has the user name without the group.
+    // Certificates of agents never have the user name without the group.
     let alone = identity("system:karmada:agent:m1", &[]);
     assert_eq!(Caller::of(&alone), Err(Refused::NoCluster(alone.user.clone())));
 }
@@ -32,7 +32,7 @@ fn collection_is_restricted_to_the_own_cluster() {
         (Some("watch=1&resourceVersion=7"), format!("fieldSelector={own}&watch=1&resourceVersion=7")),
         (Some("fieldSelector="), format!("fieldSelector={own}")),
         (Some("fieldSelector=metadata.name%3Dm2"), format!("fieldSelector=metadata%2Ename%3Dm2%2C{own}")),
-        // Go uses the first value of a key, in whatever spelling.
+        // Go uses the first value of a key, in any spelling.
         (
             Some("field%53elector=metadata.name%3Dm2&fieldSelector=x&limit=5"),
             format!("fieldSelector=metadata%2Ename%3Dm2%2C{own}&limit=5"),

@@ -1,9 +1,9 @@
-//! Reads an agent's write, and builds the document that is sent in its place.
+//! Reads an agent's write, and builds the document that is sent instead of it.
 //!
-//! The caller's own text is never sent. It may name a key twice, where a server merges both values and a
-//! parser here sees the last. A server may also apply a patch of a form that is read differently here: for
-//! example, the library of kube-apiservers takes JSON pointers without the leading slash. So an agent's patch
-//! is a merge patch, which is applied here.
+//! The caller's own text is never sent. It may contain a key twice: a server would merge both
+//! values, but a parser here would see only the last one. A server may also accept patches in a
+//! form that would be read differently here: for example, the library of kube-apiservers takes JSON
+//! pointers without the leading slash. So an agent's patch is a merge patch, which is applied here.
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use serde_json::{Map, Value, json};
@@ -25,7 +25,7 @@ pub(in crate::endpoints::hub_server) struct Write {
 pub(in crate::endpoints::hub_server) enum Judged {
     /// This is sent instead of the caller's document.
     Sent(Vec<u8>),
-    /// The caller expects another version of the Cluster than the stored one.
+    /// The caller expects a version of the Cluster other than the stored one.
     Conflict,
 }
 
@@ -42,7 +42,7 @@ impl Write {
         let is_patch = *method == Method::PATCH;
         let media_type = match headers.get(header::CONTENT_TYPE) {
             Some(value) => value.to_str().map_err(|_| Refused::NotJson)?,
-            // As kube-apiservers do.
+            // kube-apiservers do the same.
             None => JSON,
         };
         let media_type = media_type.split(';').next().unwrap_or_default().trim();

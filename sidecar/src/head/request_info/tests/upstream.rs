@@ -30,7 +30,7 @@ enum Difference {
     NotATarget,
     /// Clusters are read-only.
     Written,
-    /// A list or a watch with refused options names no cluster, or names one without effect.
+    /// A list or watch with refused options names no cluster, or its name has no effect.
     RefusedOptions,
     /// No cluster can have this name.
     NotAClusterName,

@@ -73,7 +73,7 @@ fn review_has_the_whole_identity() {
     };
     let expected = json!({"user": "jane", "uid": "7", "groups": ["dev"], "extra": {"scopes": ["a", "b"]}});
     assert_eq!(identity_of(&jane), expected);
-    // What a caller does not have is left out, and not sent empty.
+    // Missing parts of a caller's identity are omitted, and not sent as empty values.
     let bare = Identity { user: "x".to_owned(), ..Identity::default() };
     assert_eq!(identity_of(&bare), json!({"user": "x"}));
 }

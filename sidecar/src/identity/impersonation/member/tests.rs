@@ -82,7 +82,7 @@ fn account() -> Identity {
     Identity { uid: Some("1".to_owned()), ..identity("system:serviceaccount:ns:n", &groups) }
 }
 
-/// To the member it is a user like any other, so the uid is sent too.
+/// For the member it is an ordinary user, so the uid is also sent.
 #[test]
 fn fault_84_prefixed_account_is_a_user_of_the_member() {
     assert_eq!(
@@ -115,7 +115,7 @@ fn fault_84_omitted_account_is_refused_with_member_and_field() {
     assert_eq!(sent(&identity("jane", &["dev"]), omit), ["user=jane", "group=dev"]);
 }
 
-/// Whatever the flag allows, no identity of the host takes the name of another's account.
+/// Regardless of the flag, no identity of the host can take the name of another host's account.
 #[test]
 fn fault_84_prefix_of_accounts_is_refused_with_every_flag() {
     for allow_privileged_identity in [false, true] {

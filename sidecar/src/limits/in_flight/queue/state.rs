@@ -103,7 +103,7 @@ impl State {
         Some(self.last_turn)
     }
 
-    /// Takes a place back.
+    /// Takes back a place.
     pub(super) fn give_back(&mut self, rules: &Rules, level: Level, caller: Caller) {
         self.levels[level as usize].held -= 1;
         if rules.is_limited(level) {

@@ -1,4 +1,4 @@
-//! Floods in one priority level beside requests in the others.
+//! Floods in one priority level while there are requests in the others.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn of_all(places: usize, queued_per_caller: usize) -> Bound {
     Bound::of_all(with_levels(places, queued_per_caller))
 }
 
-/// The permits of a thousand callers of one level who take all they can.
+/// The permits of a thousand callers in one level who take as many as they can.
 fn flood(bound: &Bound, level: Level) -> Vec<Permit> {
     (0..3).flat_map(|_| (0..1000).filter_map(|key| bound.admit_now(caller(level, key)))).collect()
 }
@@ -198,7 +198,7 @@ async fn no_place_is_lost_between_levels() {
     }
 }
 
-/// A level below its guaranteed places always has a free place, whatever the others hold.
+/// A level below its guaranteed places always has a free place, regardless of what the others hold.
 #[test]
 fn guaranteed_places_are_free_in_every_state() {
     let (bound, guaranteed) = (member(100, 0), [17, 17, 17, 4]);

@@ -1,4 +1,4 @@
-//! What the bounds report of their use.
+//! Tests of the usage that the bounds report.
 
 use super::*;
 

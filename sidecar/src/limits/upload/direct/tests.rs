@@ -9,7 +9,7 @@ const JANE: Caller = Caller::of_hash(1);
 const EVE: Caller = Caller::of_hash(2);
 const ADDRESS: Caller = Caller::of_hash(3);
 
-/// Sends frames, each in a read buffer of its own, that take so many MiB.
+/// Sends frames, each in its own read buffer, that take this many MiB.
 fn send(connection: &ConnectionFrames, mebibytes: usize) -> Then {
     let data = |n| Data { stream: 1, length: 1, position: n * READ_BUFFER };
     let end = connection.unread() + mebibytes * MEBIBYTE;

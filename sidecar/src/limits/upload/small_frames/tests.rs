@@ -32,7 +32,7 @@ impl Connection {
         Upload { counted, cutoff }
     }
 
-    /// Sends frames for the upload while it `goes_on`, and returns their number.
+    /// Sends frames for the upload while `goes_on` returns true, and returns their number.
     fn flood(&mut self, upload: &Upload, goes_on: impl Fn() -> bool) -> usize {
         let mut frames = 0;
         while goes_on() {

@@ -104,8 +104,8 @@ pub(super) fn connection(
     let mut data = BTreeMap::from([entry("server", server.as_bytes())]);
     match known.secret(authority) {
         Some(secret) => match value(secret, "caBundle") {
-            // The Secret counts even if the Cluster does not refer to it, so the right to write Clusters is
-            // not enough to turn verification off.
+            // The Secret applies even if the Cluster does not refer to it, so the right to write
+            // Clusters is not enough to turn verification off.
             Some(_) if spec.insecure_skip_tls_verification => {
                 return Err(format!(
                     "spec.insecureSkipTLSVerification is refused, because Secret {namespace}/{authority} has a caBundle"

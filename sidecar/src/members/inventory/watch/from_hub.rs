@@ -63,8 +63,8 @@ impl FromHub {
         self.known.as_ref()
     }
 
-    /// Applies an event and returns whether it is relevant. Hubs write the status of registrations often,
-    /// which is not.
+    /// Applies an event and returns whether it is relevant. Hubs often write the status of
+    /// registrations, which is not relevant.
     pub(super) fn cluster(&mut self, event: Event<Registration>) -> bool {
         if let Event::Apply(cluster) = &event
             && let Ok(name) = cluster.name.parse()

@@ -1,7 +1,7 @@
 //! The members of Karmada whose rights the leader has written with Karmada's account. Karmada's own rules
-//! allow neither uid nor extra, so these are sent to such members only. A later failure of the leader does
-//! not change this: the rights are still on the member, and a caller must not lose a restriction by its
-//! extra.
+//! allow neither uid nor extra, so these are sent only to such members. A later failure of the
+//! leader does not change this: the rights are still on the member, and a caller must not lose a
+//! restriction by its extra.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ pub(super) struct RightsWritten {
 }
 
 impl RightsWritten {
-    /// Whether the rights on a member have been written, by its current status or by an earlier one. Without
-    /// an account that may write them, the hub's own rules count.
+    /// Whether the rights on a member have been written, according to its current or an earlier
+    /// status. Without an account that may write them, the hub's own rules apply.
     pub(super) fn update(
         &mut self,
         name: &ClusterName,

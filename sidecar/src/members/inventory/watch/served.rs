@@ -1,4 +1,5 @@
-//! Builds the member that requests use from its Secrets, and keeps what outlives a change of them.
+//! Builds the member that requests use from its Secrets, and keeps the state that must survive a
+//! change of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -73,7 +73,7 @@ impl Host {
         host
     }
 
-    /// Renews the credential of `refused`, with the part of the watch.
+    /// Renews the credential of `refused`, and does the watch's part.
     async fn renewed(&mut self, refused: &Cluster) -> Option<Arc<Cluster>> {
         let inventory = self.state.watch.inventory.clone();
         let mut renewed = std::pin::pin!(inventory.renewed(refused));

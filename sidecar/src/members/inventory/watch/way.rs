@@ -88,7 +88,7 @@ impl Way {
         let Ok(upstream) = &self.upstream else { return };
         let server = self.secret.data.as_ref().and_then(|data| data.get("server"));
         let server = server.and_then(|server| std::str::from_utf8(&server.0).ok()).unwrap_or_default();
-        // The agent's tunnel may be connected to this replica and not to the leader.
+        // The agent's tunnel may be connected to this replica but not to the leader.
         let reported = member.unreachable(server.trim()).filter(|condition| condition.reason != NO_AGENT);
         let since = reported.map(|condition| condition.last_transition_time.0);
         if std::mem::replace(&mut self.unreachable_since, since) != since {

@@ -100,8 +100,8 @@ async fn answer_requests(agent: &mut WebSocket<DuplexStream>) {
     }
 }
 
-/// Opens streams of a tunnel, whose agent sends data on all of them after their end, and reads nothing more.
-/// Returns whether the tunnel ends within this time.
+/// Opens streams of a tunnel whose agent sends data on all of them after their end, and no longer
+/// reads. Returns whether the tunnel ends within this time.
 async fn ends_by_late_data(patience: Duration, streams: u32) -> bool {
     let tunnels = AgentTunnels::none();
     let (mut agent, sidecar) = joined(&tunnels, no_accounts(), "instance");

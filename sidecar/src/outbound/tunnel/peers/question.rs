@@ -6,7 +6,7 @@
 //! | `has <cluster>` | `yes` or `no` |
 //! | `tunnels` | a line `<cluster> <replica> <agent's version>` for each cluster with a tunnel, then the end |
 //! | `enroll <cluster>`, `confirm <cluster>` | the status of the agent's answer, a line, then the answer; or `no` |
-//! | `connect <cluster> <target>` | `connected`, then the bytes of a connection to the member; or why there is none |
+//! | `connect <cluster> <target>` | `connected`, then the bytes of a connection to the member; or the reason why there is none |
 
 use std::fmt;
 use std::io;
@@ -75,7 +75,7 @@ impl Question {
     }
 }
 
-/// The answer that says why there is no connection.
+/// The answer that contains the reason why there is no connection.
 pub(super) fn refusal(error: &DialError) -> &'static str {
     match error {
         DialError::Failed(reason) => reason.as_str(),

@@ -13,7 +13,7 @@ impl AgentTunnels {
         )
     }
 
-    /// The same with another limit on unread bytes.
+    /// The same with a different limit on unread bytes.
     pub(crate) fn with_unread(limit: UnreadLimit) -> Arc<Self> {
         let mut tunnels = Self::none();
         Arc::get_mut(&mut tunnels).unwrap().unread = Arc::new(limit);

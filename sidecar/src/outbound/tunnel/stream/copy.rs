@@ -1,5 +1,6 @@
-//! Copies bytes both ways between a stream of a tunnel and a TCP connection. Frames of the tunnel are written
-//! as they arrived, and reads fill the next frame, so an idle connection holds no buffer.
+//! Copies bytes both ways between a stream of a tunnel and a TCP connection. Frames of the tunnel
+//! are written as they arrived, and reads go directly into the next frame, so an idle connection
+//! holds no buffer.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,15 +16,15 @@ use super::TunnelStream;
 use crate::base::io_hook::{Hooked, IoHook};
 use crate::outbound::tunnel::protocol::MAX_FRAME;
 
-/// How far one direction is.
+/// The state of one direction.
 enum Direction {
     Open,
-    /// Everything was passed on but the end.
+    /// Everything except the end was forwarded.
     Ending,
     Ended,
 }
 
-/// Copies until both sides have ended. A half-close is passed on as one.
+/// Copies until both sides have ended. A half-close is forwarded as a half-close.
 pub(crate) async fn copy<H: IoHook>(
     stream: &mut TunnelStream,
     tcp: &mut Hooked<TcpStream, H>,

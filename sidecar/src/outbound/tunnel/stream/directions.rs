@@ -21,12 +21,12 @@ pub(crate) struct Directions(pub(super) Locked<Option<Open>>);
 pub(super) struct Open {
     pub(super) send: SendStream<Bytes>,
     pub(super) receive: RecvStream,
-    /// Received and not read yet: first what was gathered, then the last frame.
+    /// Received and not read yet: first the merged bytes, then the last frame.
     pub(super) gathered: Received,
     pub(super) unread: Bytes,
     /// How many bytes have been read.
     pub(super) read: u64,
-    /// Whose request it carries, if that is known.
+    /// The caller whose request it carries, if known.
     pub(super) caller: Option<Caller>,
     /// Written and not flushed yet.
     pub(super) unsent: BytesMut,
@@ -37,7 +37,7 @@ pub(super) struct Open {
 #[error("reset, because too many bytes of connections through agents are unread")]
 struct TooMuchUnread;
 
-/// How far a stream's reader is.
+/// The progress of a stream's reader.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     /// How many bytes have been read.
@@ -62,8 +62,8 @@ impl Directions {
         self.0.with(|open| open.iter_mut().for_each(|open| open.caller = Some(caller)));
     }
 
-    /// Moves the frames that wait for the reader into few buffers: each frame takes memory of its own in h2.
-    /// The window stays as it is.
+    /// Merges the frames that wait for the reader into a few buffers, because each frame takes
+    /// additional memory in h2. The window does not change.
     pub(in crate::outbound::tunnel) fn gather(&self) {
         self.0.with(|open| {
             if let Some(open) = open {
@@ -135,7 +135,8 @@ impl Open {
             return;
         }
         self.gathered.push(&mem::take(&mut self.unread));
-        // h2 has woken the reader for what has arrived, so another waker may take its place.
+        // h2 has woken the reader for the bytes that have arrived, so another waker may take its
+        // place.
         let mut cx = Context::from_waker(Waker::noop());
         while let Poll::Ready(Some(Ok(data))) = self.receive.poll_data(&mut cx) {
             self.gathered.push(&data);
@@ -170,8 +171,8 @@ impl Open {
     }
 }
 
-/// Takes at most `room` bytes for a frame. Thousands of small frames can wait to be sent, so none of them keeps
-/// a buffer that is much larger than itself.
+/// Takes at most `room` bytes for a frame. Thousands of small frames can wait to be sent, so none
+/// of them may keep a buffer that is much larger than itself.
 fn payload(unsent: &mut BytesMut, room: usize) -> Bytes {
     if room < unsent.len() {
         return unsent.split_to(room).freeze();

@@ -1,5 +1,6 @@
-//! The bytes of a tunnel's stream that were taken from HTTP/2 and are not read yet. Small frames lie together
-//! in chunks, because each frame of its own costs several times its bytes, and memory returns chunk by chunk.
+//! The bytes of a tunnel's stream that were taken from HTTP/2 and are not read yet. Small frames
+//! are merged into chunks, because a separate frame takes several times its size, and memory is
+//! freed chunk by chunk.
 
 use std::collections::VecDeque;
 
@@ -8,7 +9,7 @@ use bytes::{Buf, Bytes, BytesMut};
 #[derive(Debug, Default)]
 pub(super) struct Received {
     chunks: VecDeque<Bytes>,
-    /// What is filled before it becomes a chunk.
+    /// The bytes that do not fill a chunk yet.
     tail: BytesMut,
 }
 

@@ -27,7 +27,8 @@ async fn stream() -> (TunnelStream, RecvStream, [AbortOnDropHandle<()>; 2]) {
     (TunnelStream::new(send, receive), request.into_body(), [connection, server])
 }
 
-/// A TLS record is longer than the smallest limit of a frame: two frames for each would be twice the work.
+/// A TLS record is longer than the smallest frame limit, and two frames per record would be twice
+/// the work.
 #[tokio::test]
 async fn writes_before_a_flush_fill_frames() {
     let (mut stream, mut other, _tasks) = stream().await;

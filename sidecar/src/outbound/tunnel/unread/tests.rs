@@ -18,7 +18,7 @@ use crate::outbound::tunnel::registry::AgentTunnels;
 use crate::outbound::tunnel::stream::TunnelStream;
 
 const WINDOW: usize = STREAM_WINDOW as usize;
-/// Small frames before they are gathered, and one read of the tunnel.
+/// The small frames before they are merged, and those of one read of the tunnel.
 const MAX_IN_A_READ: usize = MAX_SMALL_FRAMES + 4096;
 const SOON: Duration = Duration::from_secs(10);
 const ENDLESS: &str = "endless:443";
@@ -29,7 +29,7 @@ const SHORT: &str = "short:443";
 
 struct Tunnels {
     tunnels: Arc<AgentTunnels>,
-    /// Receives when the agent cannot send on a connection any more.
+    /// Receives when the agent can no longer send on a connection.
     reset: UnboundedReceiver<()>,
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
@@ -248,7 +248,8 @@ fn resets_are_in_the_metrics() {
     assert!(text.contains("\nmc_sidecar_unread_connections_reset_total 0\n"), "{text}");
 }
 
-/// Each frame takes memory of its own, and an agent can send hundreds of thousands within the windows.
+/// Each frame takes additional memory, and an agent can send hundreds of thousands within the
+/// windows.
 #[tokio::test]
 async fn fault_66_small_frames_are_gathered_as_they_arrive() {
     let tunnels = tunnels(usize::MAX).await;
@@ -263,7 +264,7 @@ async fn fault_66_caller_above_the_share_loses_only_own_connections() {
     let tunnels =
         tunnels_within(Bounds { total: 100 * WINDOW, caller: 4 * WINDOW, cluster: 100 * WINDOW }).await;
     let (mallory, jane) = (Caller::of_hash(1), Caller::of_hash(2));
-    // Late for longer than any other.
+    // Late for longer than all others.
     let mut victim = tunnels.open(ENDLESS, WINDOW).await;
     victim.directions().serves(jane);
     tunnels.sweep();

@@ -145,7 +145,7 @@ async fn pings_of_a_peer_that_reads_nothing_use_no_memory() {
         let ping = frame(0x89, &[b'x'; 50]);
         other.write_all(&ping).await.unwrap();
         assert!(ours.read(&mut [0]).now_or_never().is_none());
-        // As the HTTP/2 layer does after each read.
+        // The HTTP/2 layer does this after each read.
         let _ = ours.flush().now_or_never();
         assert!(ours.output.len() < 200, "{} bytes", ours.output.len());
     }

@@ -1,9 +1,10 @@
 //! Resolves a member's name, with bounds on concurrent lookups.
 //!
-//! The system's resolver blocks a thread, of which each runtime has 512, and cannot be interrupted: if a
-//! caller gives up, the thread stays blocked. Members with silent name servers would take all threads, and
-//! with them the lookups of the host's name and file access. So a lookup needs two permits, one of its
-//! member's and one of all lookups ([`Places`]), and keeps both until its thread is free again.
+//! The system's resolver blocks one of the 512 threads of its runtime and cannot be interrupted: if
+//! a caller gives up, the thread stays blocked. Members with silent name servers would take all
+//! threads, and with them the lookups of the host's name and file access. So a lookup needs two
+//! permits, one of its member's and one of all lookups ([`Places`]), and keeps both until its
+//! thread is free again.
 
 use std::error::Error as StdError;
 use std::pin::Pin;

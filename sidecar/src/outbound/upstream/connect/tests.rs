@@ -125,7 +125,7 @@ async fn missing_tunnel_leaves_the_breaker_undecided() {
     }
 }
 
-/// Lookups of other members' names must not close the way to this one.
+/// Slow lookups of other members' names must not make this member count as unreachable.
 #[test]
 fn lookup_that_did_not_start_says_nothing_about_the_member() {
     let name: hyper_util::client::legacy::connect::dns::Name = "m1.example".parse().unwrap();

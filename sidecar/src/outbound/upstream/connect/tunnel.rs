@@ -52,7 +52,7 @@ where
     stream.write_all(&request).await?;
     stream.flush().await?;
     let (mut head, mut piece) = (Vec::new(), [0; 1024]);
-    // In TLS the client speaks first, so nothing follows the head of a success.
+    // In TLS the client sends first, so no bytes follow the head of a successful answer.
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         match stream.read(&mut piece).await? {
             0 => return Err(Error::Closed.into()),
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// The result of a proxy's answer, and the request that the proxy got.
+    /// The result of a proxy's answer, and the request that the proxy received.
     async fn answered(answer: &[u8], authorization: Option<&HeaderValue>) -> (Result<(), Error>, String) {
         let (mut stream, mut proxy) = duplex(64 * 1024);
         proxy.write_all(answer).await.unwrap();

@@ -29,7 +29,7 @@ pub struct Failure {
 pub enum Kind {
     /// The member's agent has no tunnel.
     NoAgent,
-    /// The name of the server, or of the proxy on the way, is not found, or DNS does not answer.
+    /// The name of the server or of the proxy cannot be resolved, or DNS does not answer.
     NameNotFound,
     ConnectionRefused,
     NoRoute,
@@ -49,7 +49,7 @@ pub enum Kind {
     ProxyFailed,
     /// The connection works, but there was no answer in time.
     Slow,
-    /// The connection works, but what the member sent is not a valid answer.
+    /// The connection works, but the member's answer is not valid.
     NoAnswer,
 }
 
@@ -179,7 +179,7 @@ mod tests {
             (CertificateError::Expired, Kind::TlsExpired),
             (CertificateError::Revoked, Kind::TlsFailed),
         ] {
-            // As a TLS stream wraps the error.
+            // This is how a TLS stream wraps the error.
             let tls = rustls::Error::InvalidCertificate(certificate);
             assert_eq!(of(io::Error::new(ErrorKind::InvalidData, tls)), kind);
         }

@@ -198,7 +198,7 @@ async fn too_large_answer_is_an_error() {
         let filler = vec![b'x'; size - head.len() - tail.len()];
         Bytes::from([&head[..], &filler, tail].concat())
     };
-    // Far more than may come before the head, too.
+    // This is also far more than may arrive before the head.
     for (size, is_read) in [(MAX_OBJECTS, true), (MAX_OBJECTS + 1, false)] {
         let member = Member::that_answers(map(size), false).await;
         let read = Api::<ConfigMap>::namespaced(member.client.clone(), "ns").get("a").await;

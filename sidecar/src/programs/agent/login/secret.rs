@@ -1,4 +1,4 @@
-//! The Secret in the member's cluster that the agent's files are mounted from.
+//! The Secret in the member's cluster from which the agent's files are mounted.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -45,7 +45,7 @@ fn token_that_expires_later_is_used() {
     assert_eq!(now(), 4000);
 }
 
-/// A host that cannot verify tokens for a moment refuses a valid one.
+/// A host that temporarily cannot verify tokens refuses a valid one.
 #[test]
 fn refused_token_and_the_other_one_are_used_in_turn() {
     let folder = tempfile::tempdir().unwrap();

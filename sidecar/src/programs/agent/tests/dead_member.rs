@@ -1,10 +1,10 @@
-//! Members that acknowledge nothing. A member that does not read stands for a dead one: TCP_USER_TIMEOUT does
-//! not distinguish them.
+//! Members that acknowledge nothing. A member that does not read simulates a dead one:
+//! TCP_USER_TIMEOUT does not distinguish them.
 
 use super::*;
 use crate::outbound::tunnel::stream::TunnelStream;
 
-/// A connection to a member that does not read, which takes no more bytes.
+/// A connection to a member that does not read; it accepts no more bytes.
 async fn blocked(joined: &Joined, purpose: Purpose) -> TunnelStream {
     let target = &joined.agent.config.target;
     let mut stream = joined.tunnels.open_here(&joined.cluster, target, purpose).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the agent sends during an enrollment, and until when.
+//! Tests of what the agent sends during an enrollment, and until when.
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A tunnel whose agent answers this many requests, and after that only pings.
+/// A tunnel whose agent answers this many requests, and then only pings.
 fn falls_silent_after(answers: usize, tunnels: &Arc<AgentTunnels>) -> [AbortOnDropHandle<()>; 2] {
     let (io, sidecar) = link::tests::joined(tunnels, no_accounts(), "silent");
     let agent = tokio::spawn(async move {
@@ -20,7 +20,7 @@ fn falls_silent_after(answers: usize, tunnels: &Arc<AgentTunnels>) -> [AbortOnDr
     [sidecar, AbortOnDropHandle::new(agent)]
 }
 
-/// Waits until the silent agent's tunnel is, or is not, marked as late.
+/// Waits until the silent agent's tunnel is, or is no longer, marked as late.
 async fn until_silent(joined: &Joined, is_late: bool) {
     let is_it =
         |tunnel: &Arc<crate::outbound::tunnel::registry::AgentTunnel>| &*tunnel.agent.instance == "silent";
@@ -38,7 +38,7 @@ async fn agent_that_stops_answering_is_used_last() {
     let joined = joined(&echo().await.to_string()).await;
     let _silent = falls_silent_after(1, &joined.tunnels);
     until_silent(&joined, false).await;
-    // It has the fewest connections and is the newest, so it is asked first.
+    // It has the fewest connections and is the newest, so it is tried first.
     let _open = joined.open().await.unwrap();
     timeout(Duration::from_secs(20), joined.open()).await.unwrap().unwrap();
     let begun = Instant::now();

@@ -39,7 +39,7 @@ async fn gone_callers_connection_ends_though_the_member_reads_nothing() {
     let joined = joined(&listener.local_addr().unwrap().to_string()).await;
     let mut stream = joined.open().await.unwrap();
     let _unread = listener.accept().await.unwrap();
-    // Until the buffers on the way are full.
+    // Until the buffers in between are full.
     let piece = [0; 16 * 1024];
     while timeout(Duration::from_millis(300), stream.write_all(&piece)).await.is_ok() {}
     drop(stream);

@@ -19,7 +19,7 @@ use super::*;
 use crate::outbound::body;
 use crate::request::guarded::{Guarded, tests::record};
 
-/// A client whose window is wide, and what its request's answer is made of.
+/// A client with a wide window, and the frames of its request's answer.
 struct Client {
     stream: DuplexStream,
     events: Option<mpsc::Sender<Bytes>>,
@@ -52,7 +52,7 @@ impl Client {
         client
     }
 
-    /// Sends events of one byte, and waits until nothing moves.
+    /// Sends events of one byte, and waits until there is no more progress.
     async fn send(&self, bytes: &[u8]) {
         for byte in bytes {
             self.events.as_ref().unwrap().try_send(Bytes::copy_from_slice(&[*byte])).unwrap();
@@ -143,7 +143,7 @@ fn body(
     SmallPieces::new(StreamBody::new(stream::iter(frames)), true)
 }
 
-/// The frames that go out while none is written.
+/// The frames that are sent while none is written.
 async fn first<B: Body<Data = Bytes, Error = &'static str> + Unpin>(
     body: &mut SmallPieces<B>,
 ) -> Vec<Frame<Bytes>> {

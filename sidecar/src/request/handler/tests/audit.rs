@@ -1,4 +1,5 @@
-//! The audit events of requests: they name caller and decision, and contain no credential.
+//! Tests of the audit events of requests: they name the caller and the decision, and contain no
+//! credential.
 
 use std::time::Duration;
 

@@ -101,7 +101,7 @@ pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, imp
     (Arc::new(services), move || asked.load(Ordering::SeqCst))
 }
 
-/// Services for a test that needs some and makes no request to them.
+/// Services for a test that needs them but sends no requests.
 pub(crate) fn any_app() -> Arc<Services> {
     app(Flags::default(), &front_proxy()).0
 }
@@ -110,7 +110,7 @@ pub(super) fn stranger() -> Arc<Peer> {
     Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None))
 }
 
-/// Sends one request over a connection of its own.
+/// Sends one request over a separate connection.
 async fn send(
     services: &Arc<Services>,
     peer: &Arc<Peer>,

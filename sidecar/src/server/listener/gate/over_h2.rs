@@ -23,9 +23,9 @@ use crate::limits::upload::direct::DirectUploads;
 use crate::server::listener::h2_connection::Connection;
 use crate::server::listener::streams::Streams;
 
-/// A request as the service gets it.
+/// A request as the service receives it.
 struct Accepted {
-    /// The stream's number, as the client's header says.
+    /// The stream's number, from a header of the client.
     sent_on: u32,
     body: Upload,
     cutoff: Arc<Cutoff>,
@@ -215,7 +215,7 @@ async fn direct_connection_ends_when_its_frames_are_too_many() {
     client.send(&head).await;
     let _eve = client.accepted().await;
     frames.cutoff().cut();
-    // Before the server notices that its pings are not answered.
+    // This is before the server notices that its pings are not answered.
     timeout(Duration::from_secs(10), &mut client.frames).await.expect("it goes on").unwrap();
 }
 
@@ -227,7 +227,7 @@ async fn read_or_dropped_body_is_not_unread() {
         client.send(&head).await;
         client.send(&frame(DATA, 0, stream, b"x").repeat(1_000)).await;
         let mut upload = client.accepted().await.body;
-        // An entry for each frame, and the first read buffer at least.
+        // An entry for each frame, and at least the first read buffer.
         while frames.unread() < 1_000 * 256 + 8 * 1024 {
             tokio::task::yield_now().await;
         }

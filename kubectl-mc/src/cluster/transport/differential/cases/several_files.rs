@@ -1,4 +1,4 @@
-//! Kubeconfigs of several files.
+//! Kubeconfigs that consist of several files.
 
 use super::config;
 use crate::cluster::transport::differential::{ClientGo, Question, compare, plugin, write};

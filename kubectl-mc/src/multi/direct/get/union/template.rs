@@ -1,5 +1,5 @@
-//! The flags of kubectl's template formats. A table of `custom-columns` gets the CLUSTER column first, as every
-//! table of several clusters.
+//! The flags of kubectl's template formats. A `custom-columns` table gets the CLUSTER column first,
+//! like every table of several clusters.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::multi::direct::kubectl_flags::Words;
 pub(in crate::multi::direct) struct Template {
     /// The value of `--output`.
     output: Option<String>,
-    /// The flags that kubectl gets as they are.
+    /// The flags that are passed to kubectl unchanged.
     flags: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ impl Template {
         let template = words.text("template");
         let is_template = match &output {
             Some(output) => FORMATS.contains(&output.split('=').next().unwrap_or_default()),
-            // As in kubectl, a template alone is a Go template.
+            // As in kubectl, a template without a format is a Go template.
             None => template.is_some(),
         };
         let flag = |name: &str, value: String| format!("--{name}={value}");

@@ -1,4 +1,4 @@
-//! Formats the lines of a log: filtered, and with their origin before them.
+//! Formats the lines of a log: filtered, and prefixed with their origin.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -23,7 +23,8 @@ impl Slots {
         Self { free: Mutex::new(free), back, is_told: AtomicBool::new(false) }
     }
 
-    /// Takes a slot as soon as one is free. Calls `waits` for the first log that waits for long.
+    /// Takes a slot as soon as one is free. Calls `waits` for the first log that waits for a long
+    /// time.
     pub(super) async fn take<F: Future<Output = ()>>(&self, waits: impl FnOnce() -> F) -> Slot {
         let place = async { self.free.lock().await.recv().await };
         tokio::pin!(place);
@@ -53,7 +54,7 @@ impl Drop for Slot {
     }
 }
 
-/// Logs that have ended free their slots sooner.
+/// Logs that have ended free their slots sooner than this.
 const LONG: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ fn stored() -> Value {
             "syncMode": "Pull", "id": "i", "apiEndpoint": "https://m1.example:6443",
             "secretRef": reference("m1"), "impersonatorSecretRef": reference("m1-impersonator"),
             "taints": [{"key": "k", "effect": "NoSchedule"}], "region": "r",
-            // Of a later version.
+            // A field of a later version.
             "unheardOf": {"a": [1]},
         },
         "status": {"kubernetesVersion": "v1.36.0"},
@@ -51,7 +51,8 @@ fn created(document: &Value) -> Result<Value, Refused> {
     Ok(serde_json::from_slice(&write.judge_new("m1", NAMESPACE)?).unwrap())
 }
 
-/// What an agent must not set: the field that the refusal names, and a document with it.
+/// Fields that an agent must not set: the field that the refusal names, and a document that
+/// contains it.
 fn redirecting() -> Vec<(&'static str, Value)> {
     let of_m2 = json!({"namespace": NAMESPACE, "name": "m2"});
     vec![
@@ -225,7 +226,7 @@ fn agent_registers_its_own_cluster() {
     spec["insecureSkipTLSVerification"] = true.into();
     let document = json!({
         "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
-        // As Go writes it.
+        // This is how Go writes it.
         "metadata": {"name": "m1", "creationTimestamp": null}, "spec": spec, "status": {},
     });
     let sent = created(&document).unwrap();
@@ -273,7 +274,7 @@ fn registration_redirects_nothing() {
 
 #[test]
 fn only_the_checked_document_is_sent() {
-    // Go merges the values of a repeated key, and the check has seen the last only.
+    // Go merges the values of a repeated key, but the check would have seen only the last one.
     let twice = r#"{"metadata":{"name":"m1"},"spec":{"secretRef":{"name":"m2"},"apiEndpoint":"https://evil"},"spec":{}}"#;
     let write = written(Part::New, Method::POST, JSON, twice).unwrap();
     let sent: Value = serde_json::from_slice(&write.judge_new("m1", NAMESPACE).unwrap()).unwrap();

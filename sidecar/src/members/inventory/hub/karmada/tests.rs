@@ -117,7 +117,7 @@ fn invalid_field_turns_the_proxy_off() {
             json!({"insecureSkipTLSVerification": true}),
             "spec.insecureSkipTLSVerification is refused, because Secret karmada-cluster/m1 has a caBundle",
         ),
-        // The Secret counts although the Cluster does not refer to it.
+        // The Secret applies although the Cluster does not refer to it.
         (
             json!({"insecureSkipTLSVerification": true, "secretRef": null}),
             "spec.insecureSkipTLSVerification is refused, because Secret karmada-cluster/m1 has a caBundle",
@@ -181,7 +181,7 @@ fn missing_secret_turns_the_proxy_off() {
     }
 }
 
-/// Secret m1-impersonator would be the credential with all rights of Cluster m1-impersonator.
+/// Secret m1-impersonator would be the credential of Cluster m1-impersonator, with full rights.
 #[test]
 fn cluster_named_like_a_secret_of_another_is_refused() {
     let mut known = joined();

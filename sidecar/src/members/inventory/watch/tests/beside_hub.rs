@@ -103,7 +103,7 @@ async fn karmada_member_is_served_beside_own_members() {
     assert_eq!(known.labels.keys().map(ClusterName::as_str).collect::<Vec<_>>(), ["k1"]);
 }
 
-/// uid and extra are passed on once the member's rules allow them, also while a later sync fails.
+/// uid and extra are forwarded once the member's rules allow them, even while a later sync fails.
 #[tokio::test]
 async fn karmada_member_with_written_rights_gets_uid_and_extra() {
     let flags = KarmadaFlags { member_rbac: true, ..KarmadaFlags::default() };
@@ -239,7 +239,7 @@ async fn member_of_a_disabled_inventory_is_off() {
     assert!(error.contains("--inventory does not have membercluster"), "{error}");
 }
 
-/// The right to write MemberClusters allows neither a server nor a credential to be chosen.
+/// The right to write MemberClusters does not allow choosing a server or a credential.
 #[tokio::test]
 async fn inventory_label_alone_gives_no_connection() {
     let mut host = with_karmada(&BOTH).hub_listed();

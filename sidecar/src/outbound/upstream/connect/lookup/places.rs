@@ -1,8 +1,9 @@
 //! Bounds the threads that lookups of all members block.
 //!
-//! Names with silent name servers must not delay other names. So a lookup that takes long moves from the
-//! quick places to the slow ones, and later lookups of its name wait only for a slow place. Names that are
-//! not known to be slow wait only for a quick place, and only as long as the slow places are all taken.
+//! Names with silent name servers must not delay other names. So a slow lookup moves from the quick
+//! places to the slow ones, and later lookups of its name wait only for a slow place. Names that
+//! are not known to be slow wait only for a quick place, and only as long as the slow places are
+//! all taken.
 
 use std::future::ready;
 use std::pin::pin;
@@ -19,7 +20,7 @@ use crate::base::ttl_cache::TtlCache;
 /// stay.
 pub(super) static ALL: LazyLock<Arc<Places>> = LazyLock::new(Arc::default);
 
-/// The places of all lookups, in the order of their requests.
+/// The places for all lookups, assigned in the order of the requests.
 #[derive(Debug)]
 pub(super) struct Places {
     quick: Arc<Semaphore>,
@@ -42,7 +43,7 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Whether the last lookup of this name, or one under way, took long.
+    /// Whether the last lookup of this name, or one in progress, took long.
     pub(super) fn is_slow(&self, name: &Name) -> bool {
         self.slow_names.get(name).is_some()
     }
@@ -66,7 +67,7 @@ impl Places {
         if is_slow {
             return lookup.await;
         }
-        // The lookup is only borrowed, and a dropped wait for a place leaves the queue.
+        // The lookup is only borrowed, and dropping the wait for a place leaves the queue.
         tokio::select! {
             biased;
             answer = &mut lookup => answer,
@@ -78,13 +79,14 @@ impl Places {
     }
 }
 
-/// Healthy lookups at once. They take milliseconds.
+/// Maximum number of concurrent quick lookups. Healthy lookups take milliseconds.
 pub(super) const QUICK: usize = 64;
-/// With the quick ones half of a runtime's threads: the rest is free for the host's name and for files.
+/// Together with the quick ones, half of a runtime's threads: the rest stays free for the host's
+/// name and for files.
 pub(super) const SLOW: usize = 192;
-/// A working name server answers within this time, also one on another continent.
+/// A working name server answers within this time, even one on another continent.
 pub(super) const LONG: Duration = Duration::from_secs(1);
 /// After this time a name may take a quick place again, for [`LONG`].
 const REMEMBERED: Duration = Duration::from_secs(300);
-/// More names than members; the ones not used for the longest time are forgotten first.
+/// More than the number of members; the least recently used names are forgotten first.
 const MAX_NAMES: usize = 4096;

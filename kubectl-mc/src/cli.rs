@@ -372,7 +372,6 @@ Environment:
   KUBECTL_MC_HUB       the project of the host's hub when no --hub is given
   KUBECTL_MC_ROUTE     the route to members when no --route is given
   KUBECTL_MC_LOG       the log level when no -v is given
-  KUBECTL_MC_TRACE     otlp exports a trace of the command by OpenTelemetry
   KUBECTL_MC_READONLY  1 refuses every command that may change something
   KUBECTL_MC_DIRECT    0 makes kubectl run every command
   KUBECTL_MC_KUBECTL   the kubectl to run (else KUBECTL_PATH, then PATH)

@@ -26,7 +26,6 @@ use crate::kubectl::verb::Effect;
 use crate::next_command::GivenFlags;
 use crate::printer::Printer;
 use crate::settings::{self, Settings};
-use crate::trace;
 
 /// Runs `kubectl mc <arguments>`. The commands in a hint address the same host.
 pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
@@ -49,18 +48,15 @@ pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Res
         None => (arguments, scanned, env),
     };
     let scanned = with_alias(scanned, &env);
-    trace::begin(scanned.verb(), &env)?;
     let ran = match Parsed::of(arguments, scanned, &env) {
         Ok(Parsed::Said(error, scanned)) => Ok(parser_said(&error, &scanned, printer)),
         Ok(Parsed::Command(command)) => command.run(&env, printer),
         Err(failure) => Err(failure),
     };
-    let ran = ran.map_err(|mut failure| {
+    ran.map_err(|mut failure| {
         failure.hint = failure.hint.map(|hint| hint.with_flags(&given));
         failure
-    });
-    trace::end(Some(ran.as_ref().map_or_else(|failure| failure.status, |status| *status)), printer);
-    ran
+    })
 }
 
 /// The command line, in which an alias from the user's kuberc counts as a kubectl verb.

@@ -20,14 +20,6 @@ pub(crate) const ROUTE: &str = "KUBECTL_MC_ROUTE";
 pub(crate) const READONLY: &str = "KUBECTL_MC_READONLY";
 /// The log level of the plugin, as for `-v`.
 pub(crate) const LOG: &str = "KUBECTL_MC_LOG";
-/// The exporter of the command's trace: `otlp`.
-pub(crate) const TRACE: &str = "KUBECTL_MC_TRACE";
-/// The parent trace of the command (OpenTelemetry: environment variables as context carriers).
-pub(crate) const TRACEPARENT: &str = "TRACEPARENT";
-/// The collector of traces.
-pub(crate) const OTLP_TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-/// The collector of all OpenTelemetry signals.
-pub(crate) const OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// The clusters of a `kubectl mc shell`, for programs in it.
 pub(crate) const IN_SHELL: &str = "KUBECTL_MC_SHELL";
 /// The time limit of a completion.

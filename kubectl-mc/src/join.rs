@@ -19,7 +19,6 @@ mod judge;
 pub(crate) mod lost;
 mod manifest;
 pub(crate) mod member_context;
-pub(crate) mod next;
 pub(crate) mod objects;
 pub(crate) mod pem;
 pub(crate) mod preflight;

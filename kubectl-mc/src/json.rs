@@ -95,8 +95,6 @@ impl Formatter for Go<'_> {
 enum Style {
     Json,
     Print,
-    /// `strconv` with the shortest precision, as in go-yaml.
-    Shortest,
 }
 
 /// A number in the format of Go's `fmt`, which has 64-bit integers and prints every other number as a float.
@@ -104,14 +102,6 @@ pub(crate) fn go_number(number: &Number) -> String {
     match number.as_i64() {
         Some(integer) => integer.to_string(),
         None => go_float(number.as_f64().unwrap_or(f64::NAN), Style::Print),
-    }
-}
-
-/// A number in the format of go-yaml.
-pub(crate) fn yaml_number(number: &Number) -> String {
-    match number.as_i64() {
-        Some(integer) => integer.to_string(),
-        None => go_float(number.as_f64().unwrap_or(f64::NAN), Style::Shortest),
     }
 }
 
@@ -125,7 +115,6 @@ fn go_float(value: f64, style: Style) -> String {
     let (smallest, largest) = match style {
         Style::Json => (-6, 21),
         Style::Print => (-4, 21),
-        Style::Shortest => (-4, 6),
     };
     match exponent {
         _ if value == 0.0 || (smallest..largest).contains(&exponent) => format!("{value}"),

@@ -6,8 +6,7 @@
 //! - [`rewrite`]: the command line for one run of kubectl
 //! - [`kuberc`]: the user's aliases, and defaults that do not apply
 //! - [`self_review`]: the path of `auth can-i` and `auth whoami` through the host
-//! - [`loopback`]: serves kubectl on this machine, with a certificate and a token for one command
-//! - [`trace_proxy`]: adds the command's trace to kubectl's requests
+//! - [`loopback`]: serves kubectl on this machine, with a certificate and a token of one command
 //! - [`exec`]: finds and runs kubectl
 
 pub(crate) mod exec;
@@ -17,5 +16,4 @@ pub(crate) mod overlay;
 pub(crate) mod preflight;
 pub(crate) mod rewrite;
 pub(crate) mod self_review;
-pub(crate) mod trace_proxy;
 pub(crate) mod verb;

@@ -6,7 +6,7 @@ use std::path::Path;
 #[rustfmt::skip]
 const LAYERS: &[&str] = &[
     "env", "executable", "exit", "server_text", "suggestion", "glob", "next_command", "argv", "cli", "json", "tabwriter",
-    "yaml", "error", "printer", "panics", "child_output", "foreground", "log", "cache", "config_file", "progress", "confirm", "trace",
+    "yaml", "error", "printer", "panics", "child_output", "foreground", "log", "cache", "config_file", "progress", "confirm",
     "cluster", "chosen_cluster", "kubectl", "multi", "settings",
     "apply", "audit", "join", "hub_api", "install", "access", "authz", "doctor", "kubeconfig", "listen", "login", "completion", "commands", "main",
 ];

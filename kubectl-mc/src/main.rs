@@ -44,7 +44,6 @@ mod server_text;
 mod settings;
 mod suggestion;
 mod tabwriter;
-mod trace;
 mod yaml;
 
 use std::process::ExitCode;

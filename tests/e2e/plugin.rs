@@ -23,7 +23,7 @@ mod where_fields;
 mod wrong_cluster;
 
 pub(crate) mod slow {
-    pub(crate) mod direct_reports;
+    pub(crate) mod direct_can_i;
     pub(crate) mod direct_versions;
     pub(crate) mod hostile;
     pub(crate) mod kubectl_versions;

@@ -124,12 +124,12 @@ mod tests {
     #[test]
     fn fault_81_secret_values_are_never_shown() {
         let text = unified(&[applied(Some(secret("old")), secret("new"))]);
-        assert!(text.contains("-  token: '*** (before)'\n+  token: '*** (after)'"), "{text}");
+        assert!(text.contains("-  token: \"*** (before)\"\n+  token: \"*** (after)\""), "{text}");
         for value in ["old", "new", "same"] {
             assert!(!text.contains(value), "{text}");
         }
         let text = unified(&[applied(None, secret("new"))]);
-        assert!(text.contains("+  token: '***'") && !text.contains("new"), "{text}");
+        assert!(text.contains("+  token: \"***\"") && !text.contains("new"), "{text}");
     }
 
     #[test]

@@ -30,7 +30,6 @@ mod build;
 pub(in crate::cluster) mod error;
 pub(in crate::cluster) mod identity;
 mod logged;
-mod traced;
 
 use answer::BodyError;
 pub(crate) use answer::READ_TIMEOUT;
@@ -38,7 +37,6 @@ pub(crate) use authorized::authorized;
 pub(crate) use build::CONNECT_TIMEOUT;
 pub(crate) use error::ClientError;
 pub(crate) use logged::logged;
-pub(crate) use traced::traced;
 
 /// A response of a server, with any status.
 #[derive(Clone, Debug)]
@@ -164,7 +162,7 @@ async fn connect(
     let transport = transport_of(&host, scanned, env)?;
     let client = without_credential(&transport, read_timeout)?;
     let client = authorized(client, transport.authorization, source);
-    Ok(traced(logged(client, &host.server, Log::new(env))))
+    Ok(logged(client, &host.server, Log::new(env)))
 }
 
 /// The address of the host and the identity of the caller. Runs the credential plugin if there is one.

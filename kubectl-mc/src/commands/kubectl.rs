@@ -3,7 +3,6 @@
 mod direct;
 mod several;
 
-use std::path::Path;
 use std::time::SystemTime;
 
 use kubectl_mc_api::ClusterName;
@@ -29,15 +28,13 @@ use crate::kubectl::overlay;
 use crate::kubectl::preflight;
 use crate::kubectl::rewrite::{self, RawPath};
 use crate::kubectl::self_review::{self, Subresource};
-use crate::kubectl::trace_proxy::TraceProxy;
 use crate::kubectl::verb::Effect;
 use crate::log::Log;
+use crate::multi;
 use crate::multi::direct::{NDJSON, Plan, TailPlan};
 use crate::multi::selection::{Choice, Kind, SelectedCluster, SelectionError};
-use crate::multi::{self, RunFolder};
 use crate::printer::Printer;
 use crate::settings::Settings;
-use crate::trace;
 
 /// A kubectl command, and the inputs of its steps.
 struct Run<'a> {
@@ -63,9 +60,6 @@ pub(super) fn run(
     let is_compare = scanned.verb().is_some_and(|verb| verb == builtin::COMPARE);
     match choice.as_ref().and_then(Choice::exact) {
         Some(cluster) if !settings.show_clusters && !is_compare => {
-            if let Some(trace) = trace::current() {
-                trace.clusters(1);
-            }
             let ran = command.one(&cluster.clone().into());
             ran.map_err(|failure| command.with_visible(failure, cluster))
         }
@@ -188,17 +182,16 @@ impl Run<'_> {
             }
         }
         let by = through.map_or_else(|| context.clone(), |through| through.found());
-        let mut kubectl = Kubectl::find(env)?;
+        let kubectl = Kubectl::find(env)?;
         let kind = if cluster.member().is_some() { "cluster" } else { "context" };
         Log::new(env).decision("Run kubectl", &[(kind, cluster), ("path", &kubectl.path().display())]);
         let cache = Cache::open(env)?;
         let overlay = match cluster.member() {
             Some(member) => self.checked_overlay(member, context, &by, &cache, now)?,
-            None => Overlay { is_self_review: false, content: overlay::overlay_json(&by, cluster)? },
+            None => overlay::overlay_json(&by, cluster)?,
         };
-        // The overlay is only stored now, so a cached overlay means that the cluster was not
-        // refused.
-        let file = cache.store(&overlay.content, now)?;
+        // The overlay is stored only now, so a cached overlay means that the cluster was not refused.
+        let file = cache.store(&overlay, now)?;
         // For a context, kubectl handles the path of --raw itself.
         let raw = match cluster.member().and_then(|_| rewrite::uses_raw(scanned)) {
             Some(_) => {
@@ -207,27 +200,11 @@ impl Run<'_> {
             }
             None => RawPath::Joined,
         };
-        let invocation =
-            |by: &ClusterContext, file: &Path| rewrite::rewrite(scanned.clone(), by, cluster, file, raw);
+        let invocation = rewrite::rewrite(scanned.clone(), &by, cluster, &file, raw)?;
         if settings.fleet.keep {
-            return multi::keep_one(&kubectl, &invocation(&by, &file)?, printer);
+            return multi::keep_one(&kubectl, &invocation, printer);
         }
         let input = multi::unmarked_file(scanned, cache.folder())?;
-        if let Some(member) = cluster.member()
-            && let Some(proxy) = TraceProxy::start(&by, scanned, env)?
-        {
-            let folder = RunFolder::new(cache.folder());
-            let content = match overlay.is_self_review {
-                true => overlay::self_review_overlay_json(proxy.context(), member)?,
-                false => overlay::overlay_json(proxy.context(), cluster)?,
-            };
-            let file = folder.write("kubeconfig", &content)?;
-            let invocation = invocation(proxy.context(), &file)?;
-            kubectl.cache_in(folder.path()?);
-            return Ok(kubectl.run_child(invocation, input)?);
-        }
-        let invocation = invocation(&by, &file)?;
-        trace::end(None, printer);
         Ok(kubectl.run(invocation, input)?)
     }
 
@@ -240,7 +217,7 @@ impl Run<'_> {
         by: &ClusterContext,
         cache: &Cache,
         now: SystemTime,
-    ) -> Result<Overlay, Failure> {
+    ) -> Result<Vec<u8>, Failure> {
         let Self { scanned, env, .. } = *self;
         let content = overlay::overlay_json(by, &cluster.clone().into())?;
         if preflight::is_needed(scanned, by, cluster, env, cache.holds(&content), now) {
@@ -251,17 +228,10 @@ impl Run<'_> {
             && !by.hub.is_foreign()
             && self_review::check(host, cluster, scanned, env)? == Subresource::SelfReviews
         {
-            let content = overlay::self_review_overlay_json(by, cluster)?;
-            return Ok(Overlay { is_self_review: true, content });
+            return overlay::self_review_overlay_json(by, cluster);
         }
-        Ok(Overlay { is_self_review: false, content })
+        Ok(content)
     }
-}
-
-/// The kubeconfig that directs kubectl to a cluster.
-struct Overlay {
-    is_self_review: bool,
-    content: Vec<u8>,
 }
 
 /// The members of a list.

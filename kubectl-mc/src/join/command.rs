@@ -1,6 +1,7 @@
 //! Implements `kubectl mc join`: makes a cluster a member of the host.
 
-use kubectl_mc_api::{ClusterName, direct, names};
+use http::Method;
+use kubectl_mc_api::{ClusterName, direct, names, path};
 
 use crate::cli::{Flags, JoinArgs};
 use crate::cluster::connection;
@@ -16,12 +17,10 @@ use crate::join::judge::judge;
 use crate::join::objects::{self, MemberSide};
 use crate::join::preflight::{self, Names};
 use crate::join::print::Halves;
-use crate::join::side::Side;
+use crate::join::side::{Side, SideError};
 use crate::join::steps::{Joined, StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey};
-use crate::join::{
-    agent, bindable_roles, enroll, manifest, member_context, next, renew, restore, role_changes,
-};
+use crate::join::{agent, bindable_roles, enroll, manifest, member_context, renew, restore, role_changes};
 use crate::printer::Printer;
 use crate::settings::{self, ClusterNamesError, Settings};
 
@@ -288,7 +287,7 @@ async fn report(
     Joined { granted, agent }: &Joined,
     printer: &Printer,
 ) -> Result<(), Failure> {
-    let next = next::command(host, name).await?;
+    let next = next_command(host, name).await?;
     let place = if endpoint.via_agent { "through its agent" } else { &format!("at {}", endpoint.server) };
     printer.out_line(&format!("{name} is joined: Kubernetes {} {place}", on_member.version));
     printer.out_line(&granted.outage());
@@ -301,6 +300,24 @@ async fn report(
     printer.out_line(&format!("Next: {next}"));
     Ok(())
 }
+
+/// The most informative command that this caller may run on the new member.
+async fn next_command(host: &Side, name: &ClusterName) -> Result<String, SideError> {
+    let (root, kubectl_mc) = (path::member_root(name), host.at.cluster.kubectl_mc());
+    for (below, words) in CANDIDATES {
+        let answer = host.send(Method::GET, &format!("{root}{below}"), None).await?;
+        if answer.status.is_success() {
+            return Ok(format!("{kubectl_mc} --cluster={name} {words}"));
+        }
+    }
+    Ok(format!("{kubectl_mc} access explain -C {name} get pods"))
+}
+
+const CANDIDATES: &[(&str, &str)] = &[
+    ("/api/v1/pods?limit=1", "get pods -A"),
+    ("/api/v1/namespaces/default/pods?limit=1", "get pods -n default"),
+    ("/version", "version"),
+];
 
 /// The binding of the host's administrators on a member.
 fn host_admins_binding() -> String {

@@ -15,7 +15,6 @@ use crate::error::{Explain, Hint};
 use crate::executable::is_executable;
 use crate::exit::ExitStatus;
 use crate::foreground;
-use crate::trace::{self, Trace};
 
 /// A kubectl on this machine.
 #[derive(Clone, Debug)]
@@ -122,10 +121,6 @@ impl Kubectl {
         let Invocation { arguments, kubeconfig } = invocation;
         let mut command = self.command();
         command.args(arguments).env(env::KUBECONFIG, kubeconfig);
-        // For kubectl's credential plugins and editors; kubectl itself ignores it.
-        if let Some(parent) = trace::current().and_then(Trace::parent_of_child) {
-            command.env(env::TRACEPARENT, parent);
-        }
         command
     }
 

@@ -15,7 +15,6 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use kube::client::Body;
 use rcgen::CertifiedKey;
@@ -117,19 +116,29 @@ async fn connection(stream: TcpStream, tls: &TlsAcceptor, answers: Arc<impl Answ
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_LIMIT);
     // kubectl reports the end of a connection.
-    let _ = http.serve_connection(TokioIo::new(stream), answer).with_upgrades().await;
+    let _ = http.serve_connection(TokioIo::new(stream), answer).await;
 }
 
-/// Carries the bytes of an upgraded connection both ways until both have ended.
-pub(crate) async fn splice(client: OnUpgrade, server: OnUpgrade) {
-    if let (Ok(client), Ok(server)) = tokio::join!(client, server) {
-        let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
-        // Each side can see how the other one ended.
-        let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
-    }
-}
-
-/// More than the processes of the largest command open.
+/// More than kubectl opens.
 const CONNECTIONS: usize = 1024;
 /// For a handshake and the head of a first request, from another process on this machine.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_bearer_token_is_accepted() {
+        let token = Token("secret".to_owned());
+        let is_in = |value: &str| {
+            let headers = [(header::AUTHORIZATION, value.parse().unwrap())].into_iter().collect();
+            token.is_in(&headers)
+        };
+        assert!(is_in("Bearer secret"));
+        for value in ["", "Bearer ", "Bearer secre", "Bearer secret2", "Basic secret", "secret"] {
+            assert!(!is_in(value), "{value:?}");
+        }
+        assert!(!token.is_in(&HeaderMap::new()));
+    }
+}

@@ -8,6 +8,8 @@ use std::future::ready;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri};
 use hyper::body::{Body as _, Incoming};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
 use kube::client::Body;
 use tower::service_fn;
 
@@ -18,7 +20,6 @@ use super::headers::{self, Protocol};
 use super::redirect;
 use super::refusal::Refusal;
 use super::target::{self, Target};
-use crate::kubectl::loopback;
 
 /// The listener's own part of each request.
 pub(super) struct Relay {
@@ -73,7 +74,7 @@ impl Relay {
         if let Some((_, tool)) = tool.filter(|_| is_switch) {
             let cluster = hyper::upgrade::on(&mut answer);
             tokio::spawn(async move {
-                loopback::splice(tool, cluster).await;
+                splice(tool, cluster).await;
                 drop(place);
             });
         }
@@ -85,6 +86,15 @@ impl Relay {
             answer.headers_mut().insert(http::header::LOCATION, location);
         }
         Ok(answer)
+    }
+}
+
+/// Carries the bytes of an upgraded connection both ways until both have ended.
+async fn splice(client: OnUpgrade, server: OnUpgrade) {
+    if let (Ok(client), Ok(server)) = tokio::join!(client, server) {
+        let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
+        // Each side sees how the other one ended.
+        let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Runs read commands (`get`, `logs`, `compare` and some others) on many clusters by direct requests, with
+//! Runs read commands (`get`, `logs`, `compare` and `auth can-i`) on many clusters by direct requests, with
 //! one login and one connection pool. Only a command with exactly the same result as in kubectl has a
 //! [`Plan`]; kubectl runs all others.
 //!
@@ -12,12 +12,13 @@
 //! - [`task`], [`text`]: the input of a plan, and its output of lines
 //! - [`run_job`]: runs a plan for a job and returns its outcomes
 //! - [`logs`]: the logs of pods; [`compare`]: differences between clusters
-//! - [`report`]: commands that print one text for each cluster
+//! - [`can_i`]: `auth can-i`
 //! - [`get`]: lists and watches; [`server_table`]: the rows of a server's table
 //! - [`printing`]: kubectl sorts and prints one list of all clusters
 
 mod answer;
 mod arrivals;
+mod can_i;
 mod compare;
 mod discovery;
 mod event_lines;
@@ -34,7 +35,6 @@ mod pages;
 mod path_name;
 mod pool;
 mod printing;
-mod report;
 mod run_job;
 mod server_table;
 mod task;
@@ -62,7 +62,7 @@ pub(crate) enum Plan {
     Logs(logs::LogsPlan),
     Tail(Box<TailPlan>),
     Compare(compare::ComparePlan),
-    Report(report::ReportPlan),
+    CanI(can_i::CanIPlan),
 }
 
 /// The point until which kubectl may take over a command.
@@ -82,8 +82,7 @@ impl Plan {
         if let Some(tail) = Self::tail(scanned) {
             return Some(tail);
         }
-        // kubectl's tables of several clusters are merged from kubectl's text output.
-        Self::of(scanned, env).filter(|plan| !matches!(plan, Self::Report(report) if report.is_table()))
+        Self::of(scanned, env)
     }
 
     /// The plan for a command on one cluster, and the point until which kubectl can take over.
@@ -91,9 +90,8 @@ impl Plan {
         if let Some(tail) = Self::tail(scanned) {
             return Some((tail, TakeOver::Never));
         }
-        // kubectl itself sorts and prints the objects of one cluster.
-        let needs_kubectl =
-            |plan: &Self| matches!(plan, Self::Get(get) if get.needs_kubectl() && !get.is_own_format());
+        // kubectl itself sorts and formats the objects of one cluster.
+        let needs_kubectl = |plan: &Self| matches!(plan, Self::Get(get) if get.is_yaml() || get.needs_kubectl() && !get.is_own_format());
         let plan = Self::of(scanned, env).filter(|plan| !needs_kubectl(plan))?;
         let is_own_format = matches!(&plan, Self::Get(get) if get.is_own_format());
         if is_own_format || env.var(env::DIRECT).is_some_and(|direct| direct == "only") {
@@ -126,7 +124,7 @@ impl Plan {
         get::GetPlan::of(scanned)
             .map(Self::Get)
             .or_else(|| logs::LogsPlan::of(scanned).map(Self::Logs))
-            .or_else(|| report::ReportPlan::parse(scanned).map(Self::Report))
+            .or_else(|| can_i::CanIPlan::parse(scanned).map(Self::CanI))
     }
 
     /// Whether the plan streams, so that clusters can be added later.
@@ -135,7 +133,7 @@ impl Plan {
             Self::Get(plan) => plan.is_watch(),
             Self::Tail(plan) => plan.follows(),
             Self::Logs(plan) => plan.follows(),
-            Self::Compare(_) | Self::Report(_) => false,
+            Self::Compare(_) | Self::CanI(_) => false,
         }
     }
 
@@ -151,7 +149,7 @@ impl Plan {
             Self::Logs(plan) => logs::run(plan, task, text).await,
             Self::Tail(plan) => logs::run_tail(plan, task, text).await,
             Self::Compare(plan) => compare::run(plan, task).await,
-            Self::Report(plan) => report::run(plan, task, text).await,
+            Self::CanI(plan) => can_i::run(plan, task, text).await,
         };
         result.context(|| format!("cannot use {}", task.reach.describe()))
     }

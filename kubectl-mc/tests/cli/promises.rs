@@ -122,13 +122,13 @@ fn failures_are_printed_and_grouped_by_cause() {
       clusterErrors:
       - cause: unreachable
         cluster: down-1
-        message: 'member unreachable: connect to 203.0.113.7:6443: no route to host'
+        message: "member unreachable: connect to 203.0.113.7:6443: no route to host"
       - cause: forbidden by the host
         cluster: closed
-        message: 'host authorization: user "jane" may not use the proxy of this cluster'
+        message: "host authorization: user \"jane\" may not use the proxy of this cluster"
       - cause: unreachable
         cluster: down-2
-        message: 'member unreachable: connect to 203.0.113.7:6443: no route to host'
+        message: "member unreachable: connect to 203.0.113.7:6443: no route to host"
       resourceVersion: ""
     ----- stderr -----
     down-1 | error: member unreachable: connect to 203.0.113.7:6443: no route to host

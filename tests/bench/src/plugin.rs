@@ -140,7 +140,7 @@ pub(crate) fn measure_commands(site: &Site, plugin: &Path, quick: bool) -> Resul
     let choice: &[&str] = &["--cluster=m1"];
     let get: &[&str] = &["get", "configmaps"];
     let mut table = Table::new(&["command", "way", "median", "of kubectl"]);
-    for words in [get, &["api-resources"], &["auth", "can-i", "list", "configmaps"]] {
+    for words in [get, &["auth", "can-i", "list", "configmaps"]] {
         let mut ways = vec![
             ("kubectl with a kubeconfig", command(words, &kubectl, &["--context=m1"], &both, "")),
             ("kubectl-mc", command(words, plugin, choice, own.as_os_str(), "")),

@@ -1,5 +1,6 @@
 //! One command runs on several clusters of a real Kubernetes, in a terminal and in scripts.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -66,6 +67,34 @@ fn change_reaches_every_cluster_and_is_read_as_one_list() -> Result<()> {
         let clusters: Vec<_> = list["items"].as_array().context("no items")?.iter().map(cluster).collect();
         assert_eq!(clusters, ["m1", "m2"], "{text}");
     }
+    Ok(())
+}
+
+/// kubectl reads YAML 1.1, in which more texts are numbers and booleans, and refuses a block that begins with a tab.
+#[test]
+fn yaml_of_several_clusters_is_read_by_kubectl_unchanged() -> Result<()> {
+    let pair = Pair::new("several-yaml")?;
+    let plugin = pair.plugin()?;
+    #[rustfmt::skip]
+    let texts = [
+        "", "on", "y", "~", "0x1f", "1_000", "1e3", "12:30", "2026-11-21", "<<", "- x", "a: b", "a #b", "a\nb", "a\n\n",
+        " a\nb\n", "\ta\nb\n", "\n\ta\n", "a\r\n", "\u{feff}a", "\u{2028}\n", "😀\n", "---\na\n",
+    ];
+    let texts = texts.iter().enumerate().map(|(at, text)| (format!("text-{at}"), (*text).to_owned()));
+    let keys = ["on", "y", "null", "1e3", "0x1f", "1_000"].map(|key| (key.to_owned(), "a key".to_owned()));
+    let data: BTreeMap<String, String> = texts.chain(keys).collect();
+    let mut odd: Value = serde_json::from_str(&pair.config_map("odd"))?;
+    odd["data"] = json!(data);
+    plugin
+        .run_with_input(&["--yes", "-C", "m1,m2", "apply", "-f", "-"], odd.to_string().as_bytes())?
+        .success()?;
+    let yaml = plugin.ok(&["-C", "m1,m2", "get", "configmap", "odd", "-o", "yaml"])?;
+    let words = ["-C", "m1", "annotate", "--local", "-f", "-", "read=yes", "-o", "json"];
+    let read = plugin.run_with_input(&words, yaml.as_bytes())?.success()?;
+    let read: Vec<Value> = serde_json::Deserializer::from_str(&read).into_iter().collect::<Result<_, _>>()?;
+    // kubectl prints the objects of a list one after another.
+    let objects: Vec<_> = read.iter().map(|object| (cluster(object), &object["data"])).collect();
+    assert_eq!(objects, [("m1", &json!(data)), ("m2", &json!(data))], "{yaml}");
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! One trace shows the plugin, the host's kube-apiserver, the sidecar and the member's kube-apiserver, as
-//! each of them exports it to the OpenTelemetry Collector's receiver.
+//! One trace shows the host's kube-apiserver, the sidecar and the member's kube-apiserver, as each of them
+//! exports it to the OpenTelemetry Collector's receiver.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -17,10 +17,8 @@ use harness::scene::Scene;
 use harness::wait::{SOON, eventually};
 use serde_json::json;
 
-use crate::plugin;
-
 #[test]
-fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
+fn trace_shows_host_sidecar_and_member() -> Result<()> {
     let collector = Collector::start()?;
     let scene = Scene::new("traces")?;
     scene.pod("talker", "sleep 1000")?;
@@ -30,17 +28,18 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
     let ordinary = scene.caller()?;
 
     let pods = format!("/api/v1/namespaces/{}/pods", scene.name);
-    let get = plugin(&admin)?
-        .with(&[&format!("--cluster={MEMBER}"), "--namespace", &scene.name])
-        .env("KUBECTL_MC_DIRECT", "only");
-    eventually("the sidecar knows the member", SOON, || get.ok(&["get", "pods"]).map(Some))?;
-    get.env("KUBECTL_MC_TRACE", "otlp")
-        .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", collector.address()))
-        .env("TRACEPARENT", parent(GET))
-        .ok(&["get", "pods"])?;
+    let host = Endpoint::cluster(&bed()?.host, admin.certificate.as_deref())?;
+    let get = |headers: &str| {
+        let path = member_path(MEMBER, &pods);
+        let answer = host.exchange(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n").as_bytes())?;
+        ensure!(answer.status() == 200, "no list: {}", answer.status());
+        Ok(Some(()))
+    };
+    eventually("the sidecar knows the member", SOON, || get(""))?;
+    get(&format!("traceparent: {}\r\n", parent(GET)))?;
 
     let exec = member_path(MEMBER, &format!("{pods}/talker/exec?command=echo&command=hello&stdout=true"));
-    let mut connection = Endpoint::cluster(&bed()?.host, admin.certificate.as_deref())?.connect()?;
+    let mut connection = host.connect()?;
     connection.send(upgrade(&exec, &parent(EXEC)).as_bytes())?;
     ensure!(connection.head()?.status == 101, "no upgrade");
     connection.exactly(b"hello".len())?;
@@ -55,16 +54,8 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
 
     let path = eventually("a trace of the get", SOON, || {
         let spans = collector.spans(GET);
-        let command = child(&spans, PARENT, "kubectl-mc")?;
-        // The host's span of the same request has the same path, and may arrive first.
-        let of_pods = |span: &&Span| {
-            let path = span.attribute("url.path");
-            span.service == "kubectl-mc" && path.is_some_and(|path| path.ends_with("/pods"))
-        };
-        let request = spans.iter().find(of_pods).context("no request of the plugin")?;
-        ensure!(request.parent() == command.id(), "{request:?}");
         // Below the host's span are the spans of its filters, and below these its request to the sidecar.
-        let host = child(&spans, request.id(), "apiserver")?;
+        let host = child(&spans, PARENT, "apiserver")?;
         let is_server = |span: &&Span| span.service == "mc-sidecar" && span.value["kind"] == SERVER;
         let at_sidecar = spans.iter().find(is_server).context("no span of the sidecar")?;
         is_below(&spans, at_sidecar, host.id())?;
@@ -99,64 +90,6 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
         ensure!(!is_ours || !span.value.to_string().contains("hello"), "a query: {span:?}");
     }
     Ok(())
-}
-
-#[test]
-fn requests_of_kubectl_are_in_the_trace_of_the_plugin() -> Result<()> {
-    let collector = Collector::start()?;
-    let scene = Scene::new("traces-kubectl")?;
-    scene.pod("talker", "sleep 1000")?;
-    trusting_member()?;
-    let admin = Caller::certificate("e2e-traces-admin", &["system:masters"])?;
-    let traced = |clusters: &str, trace: &str| {
-        let plugin = plugin(&admin)?.with(&[&format!("--cluster={clusters}"), "-n", &scene.name]);
-        let endpoint = format!("http://{}", collector.address());
-        let plugin = plugin.env("KUBECTL_MC_TRACE", "otlp").env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint);
-        anyhow::Ok(plugin.env("TRACEPARENT", parent(trace)))
-    };
-    let exec = traced(MEMBER, KUBECTL_EXEC)?;
-    let ready = plugin(&admin)?.with(&[&format!("--cluster={MEMBER}"), "-n", &scene.name]);
-    eventually("the sidecar knows the member", SOON, || ready.ok(&["get", "pods"]).map(Some))?;
-
-    // The end of the input reaches the container, and its exit code comes back.
-    let words = ["exec", "-i", "talker", "--", "sh", "-c", "cat; exit 7"];
-    let ran = exec.run_with_input(&words, b"hello")?;
-    ensure!((ran.code, &*ran.stdout) == (7, b"hello".as_slice()), "{ran:?}");
-    let path = eventually("a trace of the exec", SOON, || {
-        let spans = collector.spans(KUBECTL_EXEC);
-        let command = child(&spans, PARENT, "kubectl-mc")?;
-        ensure!(command.attribute("process.exit.code").as_deref() == Some("7"), "{command:?}");
-        let is_exec = |span: &&Span| {
-            span.service == "kubectl-mc"
-                && span.attribute("url.path").is_some_and(|path| path.ends_with("/talker/exec"))
-        };
-        let request = spans.iter().find(is_exec).context("no exec of the plugin")?;
-        ensure!(request.parent() == command.id(), "{request:?}");
-        // The host forwards the headers of an upgrade unchanged.
-        child(&spans, request.id(), "apiserver")?;
-        Ok(Some(below(&spans, request.id())?))
-    })?;
-    let upgrade = path[0].attribute("kubectl-mc.dev/upgrade");
-    ensure!(upgrade.as_deref() == Some("websocket"), "{path:?}");
-
-    // A change on several clusters is one trace as well.
-    let several = traced(&format!("{MEMBER},{}", scene.member), KUBECTL_SEVERAL)?;
-    let patch = r#"{"metadata": {"labels": {"traced": "yes"}}}"#;
-    several.ok(&["--yes", "patch", "pod/talker", "--patch", patch])?;
-    eventually("a trace of the patch", SOON, || {
-        let spans = collector.spans(KUBECTL_SEVERAL);
-        let command = child(&spans, PARENT, "kubectl-mc")?;
-        for cluster in [MEMBER, &scene.member] {
-            let is_patch = |span: &&Span| {
-                span.value["name"] == "HTTP PATCH"
-                    && span.attribute("kubectl-mc.dev/cluster").as_deref() == Some(cluster)
-                    && span.parent() == command.id()
-            };
-            let patch = spans.iter().find(is_patch).with_context(|| format!("no change on {cluster}"))?;
-            child(&spans, patch.id(), "apiserver")?;
-        }
-        Ok(Some(()))
-    })
 }
 
 #[test]
@@ -284,8 +217,6 @@ const SERVER: u8 = 2;
 const MEMBER: &str = "e2e-traces-member";
 const GET: &str = "e2e00000000000000000000000000001";
 const EXEC: &str = "e2e00000000000000000000000000002";
-const KUBECTL_EXEC: &str = "e2e00000000000000000000000000004";
-const KUBECTL_SEVERAL: &str = "e2e00000000000000000000000000005";
 const REFUSED: &str = "e2e000000000000000000000000000fe";
 const ORDINARY: &str = "e2e00000000000000000000000000003";
 const PARENT: &str = "00000000000000e2";

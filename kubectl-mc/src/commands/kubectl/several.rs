@@ -22,7 +22,6 @@ use crate::kubectl::verb::{self, Effect};
 use crate::log::Log;
 use crate::multi::selection::{self, Choice, Growth, Kind, List, ListOf, Picked, SelectedCluster};
 use crate::multi::{self, Job};
-use crate::trace;
 
 pub(super) fn run(command: &Run<'_>, choice: Option<Choice>) -> Result<ExitStatus, Failure> {
     let Run { scanned, settings, host: found, env, printer } = *command;
@@ -47,9 +46,6 @@ pub(super) fn run(command: &Run<'_>, choice: Option<Choice>) -> Result<ExitStatu
     let targets = targets.map_err(|error| error.in_file(config_file::path(env)))?;
     let names = targets.names().map(ClusterId::as_str).collect::<Vec<_>>().join(",");
     Log::new(env).decision("Chose clusters", &[("clusters", &names)]);
-    if let Some(trace) = trace::current() {
-        trace.clusters(targets.len());
-    }
     for target in targets.iter() {
         rewrite::check(scanned, &target.name)?;
     }

@@ -4,6 +4,7 @@
 mod redirect;
 
 use aws_lc_rs::digest;
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::time::timeout;
@@ -12,7 +13,7 @@ use self::redirect::{LIMIT, Redirects};
 use super::client::{Client, Tokens};
 use super::error::OidcError;
 use super::http::form;
-use super::{random, token};
+use super::token;
 use crate::printer::Printer;
 use crate::server_text::escaped;
 
@@ -23,7 +24,7 @@ pub(super) async fn login(client: &Client<'_>, printer: &Printer) -> Result<Toke
         return Err(OidcError::NotHttps(endpoint));
     }
     let redirects = Redirects::listen(client.options.oidc_redirect_port).await?;
-    let (verifier, state, nonce) = (random::word()?, random::word()?, random::word()?);
+    let (verifier, state, nonce) = (word()?, word()?, word()?);
     let challenge = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier.as_bytes()));
     let (redirect, scope) = (redirects.uri(), client.scope());
     let fields = [
@@ -51,4 +52,11 @@ pub(super) async fn login(client: &Client<'_>, printer: &Printer) -> Result<Toke
         ("code_verifier", &verifier),
     ];
     token::request(client, &fields, Some(&nonce)).await
+}
+
+/// 256 random bits, in letters that are safe in a URL (RFC 7636, 4.1).
+fn word() -> Result<String, OidcError> {
+    let mut bytes = [0; 32];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| OidcError::Random)?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
 }

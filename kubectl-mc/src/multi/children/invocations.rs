@@ -20,7 +20,6 @@ use crate::kubectl::kuberc::Kuberc;
 use crate::kubectl::overlay;
 use crate::kubectl::rewrite::{self, RawPath};
 use crate::kubectl::self_review::Subresource;
-use crate::kubectl::trace_proxy::TraceProxy;
 use crate::multi::job::Job;
 use crate::multi::local_port;
 
@@ -39,8 +38,6 @@ pub(super) struct Invocations {
     credentials: SharedCredentials,
     preferences: Preferences,
     env: Env,
-    /// Reaches the members instead of the host, if the command is traced.
-    trace_proxy: Option<TraceProxy>,
 }
 
 impl Invocations {
@@ -50,29 +47,12 @@ impl Invocations {
         review: Subresource,
         cache: Cache,
     ) -> Result<Self, Failure> {
-        let mut kubectl = Kubectl::find(job.env)?;
+        let kubectl = Kubectl::find(job.env)?;
         let folder = RunFolder::new(cache.folder());
-        let host = job.reach.host.as_ref();
-        let trace_proxy = host.map(|host| TraceProxy::start(&host.through, job.scanned, job.env));
-        let trace_proxy = trace_proxy.transpose()?.flatten();
-        if trace_proxy.is_some() {
-            kubectl.cache_in(folder.path()?);
-        }
         let preferences = Preferences::of(job, &folder)?;
         let (written, credentials, env) =
             (AtomicUsize::new(0), SharedCredentials::default(), job.env.clone());
-        Ok(Self {
-            kubectl,
-            scanned,
-            review,
-            cache,
-            folder,
-            written,
-            credentials,
-            preferences,
-            env,
-            trace_proxy,
-        })
+        Ok(Self { kubectl, scanned, review, cache, folder, written, credentials, preferences, env })
     }
 
     /// The command of an invocation.
@@ -105,8 +85,6 @@ impl Invocations {
         through: &ClusterContext,
         at: usize,
     ) -> Result<Invocation, Failure> {
-        let proxy = self.trace_proxy.as_ref().filter(|_| cluster.member().is_some());
-        let through = proxy.map_or(through, TraceProxy::context);
         let overlay = match (self.review, cluster.member()) {
             (Subresource::SelfReviews, Some(member)) => overlay::self_review_overlay_json(through, member)?,
             _ => overlay::overlay_json(through, cluster)?,

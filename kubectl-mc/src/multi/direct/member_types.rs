@@ -2,8 +2,6 @@
 
 mod legacy;
 
-use bytes::Bytes;
-
 use super::answer::parse;
 use super::discovery::{ApiResource, Discovery, Document, NoSuchType, Store};
 use super::member::Member;
@@ -59,17 +57,12 @@ async fn look_up<T>(
 }
 
 async fn fetch(member: &Member) -> Result<Discovery, Fault> {
-    let (core, groups) = documents(member).await?;
+    let (core, groups) =
+        tokio::join!(member.get("/api", Document::ACCEPT), member.get("/apis", Document::ACCEPT));
+    let (core, groups) = (core?, groups?);
     let (core_types, group_types) = (parse::<Document>(&core)?, parse::<Document>(&groups)?);
     if core_types.is_aggregated() && group_types.is_aggregated() {
         return Ok(core_types.resources().chain(group_types.resources()).collect());
     }
     legacy::ask(member, &core, &groups).await
-}
-
-/// The responses to `/api` and `/apis`.
-pub(super) async fn documents(member: &Member) -> Result<(Bytes, Bytes), Fault> {
-    let (core, groups) =
-        tokio::join!(member.get("/api", Document::ACCEPT), member.get("/apis", Document::ACCEPT));
-    Ok((core?, groups?))
 }

@@ -44,7 +44,7 @@ pub(super) async fn open(
         // The client for proxies uses HTTP/1.1 with a connection for each request.
         let client = client::without_credential(&transport, None)?;
         let client = client::authorized(client, transport.authorization, None);
-        return Ok(client::traced(client::logged(client, &host.server, log)));
+        return Ok(client::logged(client, &host.server, log));
     }
     let connections = streams.div_ceil(STREAMS).max(1);
     // Loaded once, because certificates may come from files.
@@ -55,7 +55,7 @@ pub(super) async fn open(
     let service = config.extra_headers_layer().map_err(setup)?.layer(service);
     let client = kube::Client::new(service, config.default_namespace);
     let client = client::authorized(client, transport.authorization, None);
-    Ok(client::traced(client::logged(client, &host.server, log)))
+    Ok(client::logged(client, &host.server, log))
 }
 
 /// Whether the host did not process the request because it was closing the connection, so that a retry is

@@ -73,7 +73,6 @@ const OPTIONS: &[&str] = &[
     "",
     "-o wide",
     "-o json",
-    "-o yaml",
     "-o name",
     "--no-headers",
     "--show-labels",

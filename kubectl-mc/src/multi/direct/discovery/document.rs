@@ -32,9 +32,6 @@ struct Version {
     version: String,
     #[serde(default)]
     resources: Vec<Entry>,
-    /// `Stale` if the server of this version did not respond.
-    #[serde(default)]
-    freshness: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -50,8 +47,6 @@ struct Entry {
     short_names: Vec<String>,
     #[serde(default)]
     categories: Vec<String>,
-    #[serde(default)]
-    verbs: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -70,29 +65,17 @@ impl Document {
         self.kind == "APIGroupDiscoveryList"
     }
 
-    /// Whether the server of one of its groups did not respond.
-    pub(in crate::multi::direct) fn has_stale(&self) -> bool {
-        self.items.iter().flat_map(|group| &group.versions).any(|version| version.freshness == "Stale")
-    }
-
     /// The types, in order.
     pub(in crate::multi::direct) fn resources(self) -> impl Iterator<Item = ApiResource> {
-        self.resources_and_verbs().map(|(resource, _)| resource)
-    }
-
-    /// The same, with the verbs of each.
-    pub(in crate::multi::direct) fn resources_and_verbs(
-        self,
-    ) -> impl Iterator<Item = (ApiResource, Vec<String>)> {
         self.items.into_iter().flat_map(|Group { metadata, versions }| {
-            versions.into_iter().flat_map(move |Version { version, resources, freshness: _ }| {
+            versions.into_iter().flat_map(move |Version { version, resources }| {
                 let group = metadata.name.clone();
                 resources.into_iter().filter_map(move |entry| {
                     let kind = entry.response_kind?.kind;
                     let resource =
                         ApiResource::new(&group, &version, kind, entry.resource, entry.singular_resource);
                     let resource = resource.called(entry.short_names, entry.categories);
-                    Some((resource.in_namespaces(entry.scope == "Namespaced"), entry.verbs))
+                    Some(resource.in_namespaces(entry.scope == "Namespaced"))
                 })
             })
         })

@@ -124,9 +124,8 @@ pub(super) enum ItemFormat {
     Json {
         depth: usize,
     },
-    Yaml {
-        indent: usize,
-    },
+    /// As an item of a list; kubectl prints the YAML of one cluster.
+    Yaml,
     Name,
     /// One object per line.
     NdJson,
@@ -160,9 +159,7 @@ impl Items {
         let (accept, chunk) = match self.form {
             ItemFormat::Name if ask.names.is_none() => (NAMES, NAMES_CHUNK),
             ItemFormat::Name => (NAME, NAMES_CHUNK),
-            ItemFormat::Json { .. } | ItemFormat::Yaml { .. } | ItemFormat::NdJson => {
-                (OBJECTS, OBJECTS_CHUNK)
-            }
+            ItemFormat::Json { .. } | ItemFormat::Yaml | ItemFormat::NdJson => (OBJECTS, OBJECTS_CHUNK),
         };
         let write = |item: &RawValue| self.write(item, &ask);
         self.source.fetch_items(&ask, accept, chunk, write, &sender).await
@@ -185,7 +182,7 @@ impl Items {
         }
         Ok(match self.form {
             ItemFormat::Json { depth } => json::text(&item, depth),
-            ItemFormat::Yaml { indent } => yaml::text(&item, indent),
+            ItemFormat::Yaml => yaml::text(&item, 2),
             ItemFormat::NdJson => item.to_string(),
             ItemFormat::Name => String::new(),
         })
@@ -233,7 +230,7 @@ impl<'a> ItemSink<'a> {
     pub(super) fn new(task: &'a Task<'_>, output: &Output, alone: bool) -> Self {
         let form = match output {
             Output::Json => ItemFormat::Json { depth: if alone { 0 } else { 2 } },
-            Output::Yaml => ItemFormat::Yaml { indent: if alone { 0 } else { 2 } },
+            Output::Yaml => ItemFormat::Yaml,
             Output::NdJson => ItemFormat::NdJson,
             Output::Name | Output::Table(_) | Output::Template(_) => ItemFormat::Name,
         };
@@ -269,7 +266,7 @@ impl<'a> ItemSink<'a> {
                     json::text(&metadata, 1)
                 )
             }
-            ItemFormat::Yaml { .. } | ItemFormat::Name | ItemFormat::NdJson => {
+            ItemFormat::Yaml | ItemFormat::Name | ItemFormat::NdJson => {
                 let items = if self.written == 0 { "apiVersion: v1\nitems: []\n" } else { "" };
                 let metadata = yaml::text(&serde_json::json!({"metadata": metadata}), 0);
                 format!("{items}kind: List\n{metadata}")
@@ -293,8 +290,7 @@ impl Sink<Vec<String>> for ItemSink<'_> {
                     });
                     text.push_str(&item);
                 }
-                ItemFormat::Yaml { .. } if self.alone => text.push_str(&item),
-                ItemFormat::Yaml { .. } => {
+                ItemFormat::Yaml => {
                     text.push_str(if self.written == 0 { "apiVersion: v1\nitems:\n- " } else { "- " });
                     text.push_str(&item);
                 }

@@ -75,7 +75,12 @@ impl GetPlan {
         self.sort_by.is_some() || matches!(self.output, Output::Template(_))
     }
 
-    /// Whether the output format is not one of kubectl's.
+    /// Whether the output is YAML, which has kubectl's form only from kubectl.
+    pub(crate) fn is_yaml(&self) -> bool {
+        self.output == Output::Yaml
+    }
+
+    /// Whether the output is none of kubectl's.
     pub(crate) fn is_own_format(&self) -> bool {
         self.output == Output::NdJson
     }

@@ -1,17 +1,25 @@
-//! Implements `kubectl auth can-i VERB TYPE`, `TYPE/NAME` or `URL` with one SelfSubjectAccessReview
+//! Runs `kubectl auth can-i VERB TYPE`, `TYPE/NAME` or `URL` by one SelfSubjectAccessReview on each cluster
 //! (kubectl:pkg/cmd/auth/cani.go).
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::mpsc::Sender;
 
-use super::cluster_report::Report;
+use super::discovery::{self, ApiResource, Store};
+use super::kubectl_flags::{Grammar, Words};
+use super::member::Member;
+use super::member_deadline::MemberDeadline;
+use super::member_types;
+use super::task::{Ended, Task};
+use super::text::Text;
 use crate::argv::Scanned;
+use crate::cluster::client::ClientError;
 use crate::cluster::hop::Hop;
-use crate::multi::direct::discovery::{self, ApiResource, Store};
-use crate::multi::direct::kubectl_flags::{Grammar, Words};
-use crate::multi::direct::member::Member;
-use crate::multi::direct::member_types;
 use crate::multi::fault::Fault;
+use crate::multi::ordered_output::Sink;
 use crate::server_text::ServerText;
 
 /// A question.
@@ -32,6 +40,7 @@ enum Object {
 }
 
 impl CanIPlan {
+    /// The plan for these arguments, if kubectl would run the command without an error of its own.
     pub(super) fn parse(scanned: &Scanned) -> Option<Self> {
         let words = Words::read_two(scanned, "auth", &["can-i"], &GRAMMAR)?;
         let [verb, object] = words.arguments.as_slice() else { return None };
@@ -54,7 +63,60 @@ impl CanIPlan {
     }
 }
 
-pub(super) async fn report(plan: &CanIPlan, member: &Member, store: &Store) -> Result<Report, Fault> {
+/// The output for one member.
+#[derive(Debug, Default)]
+struct Report {
+    /// Whole lines for standard output.
+    lines: String,
+    /// Lines for standard error, printed first.
+    remarks: Vec<String>,
+    is_allowed: bool,
+}
+
+pub(super) async fn run(
+    plan: &CanIPlan,
+    task: &Task<'_>,
+    text: &mut dyn Text,
+) -> Result<Vec<Ended>, ClientError> {
+    let members = task.members(0, MemberDeadline::whole).await?;
+    let store = Arc::new(Store::open(task.env));
+    let ask = |member: Member, sender: Sender<Report>| {
+        let (plan, store) = (plan.clone(), Arc::clone(&store));
+        async move {
+            let report = report(&plan, &member, &store).await?;
+            let result = if report.is_allowed { Ok(()) } else { Err(Fault::NegativeAnswer) };
+            // The receiver is gone when standard output is closed.
+            let _ = sender.send(report).await;
+            result
+        }
+    };
+    let mut sink = Reports { task, text };
+    Ok(task.run_each(members, ask, &mut sink).await)
+}
+
+/// Prints reports in the order of the members.
+struct Reports<'a, 't> {
+    task: &'a Task<'a>,
+    text: &'t mut dyn Text,
+}
+
+impl Sink<Report> for Reports<'_, '_> {
+    fn take(&mut self, place: usize, report: Report) -> ControlFlow<()> {
+        let Some(cluster) = self.task.clusters.get(place) else { return ControlFlow::Continue(()) };
+        for remark in &report.remarks {
+            self.text.remark(cluster, remark);
+        }
+        self.text.out(cluster, report.lines.as_bytes())
+    }
+
+    fn end(&mut self, place: usize) {
+        if let Some(cluster) = self.task.clusters.get(place) {
+            self.text.end(cluster);
+        }
+    }
+}
+
+async fn report(plan: &CanIPlan, member: &Member, store: &Store) -> Result<Report, Fault> {
     let mut report = Report::default();
     let spec = match &plan.object {
         Object::Url(path) => json!({"nonResourceAttributes": {"verb": plan.verb, "path": path}}),
@@ -86,7 +148,7 @@ pub(super) async fn report(plan: &CanIPlan, member: &Member, store: &Store) -> R
     let kind =
         json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec});
     let Answer { status } = ask(member, &kind).await?;
-    report.is_negative = !status.allowed;
+    report.is_allowed = status.allowed;
     if !plan.is_quiet {
         report.lines = status.line();
     }

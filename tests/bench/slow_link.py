@@ -43,7 +43,7 @@ def pod(number):
 
 
 def prepare():
-    """Pods of about 4 KB on m1, and registers it under nine more names on the host."""
+    """Creates pods of about 4 KB on m1, and registers it under nine more names on the host."""
     member, host = BED["members"]["m1"], BED["host"]
     kubectl(member, "create", "namespace", "slow")
     kubectl(member, "wait", "--for=create", "serviceaccount/default", "-n", "slow", "--timeout=60s")

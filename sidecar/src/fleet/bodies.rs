@@ -91,8 +91,8 @@ impl Body {
                 references::to_member(&mut object, self.of, member)?;
                 Ok(object.to_string().into())
             }
-            Content::JsonPatch(patch) => Ok(patch.to_member(self.of, member)?.to_string().into()),
-            Content::Protobuf(envelope) => Ok(envelope.to_member(self.of, member)?.into()),
+            Content::JsonPatch(patch) => Ok(patch.into_members(self.of, member)?.to_string().into()),
+            Content::Protobuf(envelope) => Ok(envelope.into_members(self.of, member)?.into()),
         }
     }
 }
@@ -129,6 +129,16 @@ fn json(text: &[u8]) -> Result<Value, Error> {
 /// Whether a JSON text has at most this many values, which take much more memory than their text. Texts of ConfigMaps
 /// are full of commas, so strings do not count.
 pub(crate) fn values_are_at_most(most: usize, text: &[u8]) -> bool {
+    values(text) <= most
+}
+
+/// The memory that a body takes until it is sent.
+pub fn weight(text: &[u8]) -> usize {
+    3 * text.len() + VALUE * values(text)
+}
+
+/// The number of values of a JSON text.
+fn values(text: &[u8]) -> usize {
     let (mut values, mut in_string, mut is_escaped) = (0, false, false);
     for byte in text {
         match byte {
@@ -139,8 +149,11 @@ pub(crate) fn values_are_at_most(most: usize, text: &[u8]) -> bool {
             _ => {}
         }
     }
-    values <= most
+    values
 }
+
+/// A field of an object with its name.
+const VALUE: usize = 128;
 
 /// As a kube-apiserver's (apiserver: `server/config.go`, `MaxRequestBodyBytes`).
 const MAX_BODY: usize = 3 * 1024 * 1024;

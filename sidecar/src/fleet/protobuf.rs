@@ -70,7 +70,7 @@ impl Envelope {
         &self.fields
     }
 
-    pub(super) fn to_member(mut self, of: Type, member: &ClusterName) -> Result<Vec<u8>, Error> {
+    pub(super) fn into_members(mut self, of: Type, member: &ClusterName) -> Result<Vec<u8>, Error> {
         references::to_member(&mut self.fields, of, member)?;
         let mut object = Vec::with_capacity(self.object.len());
         encode(self.schema, &self.text[self.object.clone()], self.fields.as_object(), &mut object)?;

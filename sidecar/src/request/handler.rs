@@ -148,7 +148,7 @@ async fn respond(
     }
     let begun = record.store_beginning(permit, caller, due).await?;
     if matches!(info.route, Route::Fleet(_)) {
-        Box::pin(fleet::find_member(&mut request, &mut info, &mut view, record)).await?;
+        Box::pin(fleet::find_member(services, &mut request, &mut info, &mut view, user, record)).await?;
     }
     let authorized = authorize(services, begun, user, &info, request.headers_mut(), record).await?;
 
@@ -181,7 +181,7 @@ async fn respond(
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
     let revalidated = authorized.revalidated(services, due, Some(&cluster.gone), record);
     let rules = &services.rules;
-    let renamed = fleet::renamed_body(&mut view, &mut request).await?;
+    let renamed = fleet::renamed_body(services, &mut view, &mut request, user).await?;
     let draft = Draft::new(request, path, info.upgrade, user, revalidated, rules, record.to_member());
     let draft = draft.with_document(renamed);
     let inventory = services.inventory.as_ref();
@@ -200,7 +200,7 @@ async fn respond(
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         redirect::clean(&mut response, group, name, path, by)?;
     }
-    fleet::renamed_answer(services, view, response, record)
+    fleet::renamed_answer(services, view, response, user, record)
 }
 
 /// Admits a request without a natural end, or refuses it at once.

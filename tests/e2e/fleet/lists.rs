@@ -10,8 +10,11 @@ fn list_has_the_objects_of_all_members() -> Result<()> {
     let view = View::new("fleet-list", &["m1", "m2", "m3"])?;
     view.config_maps("a")?;
     let kubectl = view.kubectl()?;
-    let list: Value =
-        serde_json::from_str(&kubectl.ok(&["get", "--raw", "/api/v1/configmaps?labelSelector=test%3Da"])?)?;
+    let list: Value = serde_json::from_str(&kubectl.ok(&[
+        "get",
+        "--raw",
+        "/api/v1/namespaces/e2e-fleet-list/configmaps?labelSelector=test%3Da",
+    ])?)?;
     let found: Vec<_> = list["items"]
         .as_array()
         .context("no items")?

@@ -13,7 +13,8 @@ use kubectl_mc_api::fleet::names;
 use kubectl_mc_api::fleet::references::{self, Type};
 use serde_json::{Map, Value};
 
-use crate::fleet::bodies::{Error, MAX_VALUES};
+use crate::fleet::bodies::error::Error;
+use crate::fleet::bodies::values::MAX_VALUES;
 use crate::head::request_info::RequestedObject;
 
 mod schema;
@@ -70,7 +71,7 @@ impl Envelope {
         &self.fields
     }
 
-    pub(super) fn to_member(mut self, of: Type, member: &ClusterName) -> Result<Vec<u8>, Error> {
+    pub(super) fn into_members(mut self, of: Type, member: &ClusterName) -> Result<Vec<u8>, Error> {
         references::to_member(&mut self.fields, of, member)?;
         let mut object = Vec::with_capacity(self.object.len());
         encode(self.schema, &self.text[self.object.clone()], self.fields.as_object(), &mut object)?;

@@ -6,7 +6,7 @@ use kubectl_mc_api::fleet::names::CLUSTER_ANNOTATION;
 use kubectl_mc_api::fleet::references::{self, Type};
 use serde_json::Value;
 
-use super::Error;
+use super::error::Error;
 
 /// The operations of a JSON patch.
 #[derive(Debug)]
@@ -37,8 +37,8 @@ impl Patch {
         operations.into_iter().map(Operation::parse).collect::<Result<_, _>>().map(Self)
     }
 
-    pub(super) fn to_member(self, of: Type, member: &ClusterName) -> Result<Value, Error> {
-        let operations = self.0.into_iter().map(|operation| operation.to_member(of, member));
+    pub(super) fn into_members(self, of: Type, member: &ClusterName) -> Result<Value, Error> {
+        let operations = self.0.into_iter().map(|operation| operation.into_members(of, member));
         let operations: Vec<_> = operations.collect::<Result<_, _>>()?;
         Ok(operations.into_iter().flatten().collect())
     }
@@ -67,7 +67,7 @@ impl Operation {
     }
 
     /// The operation on the member's object, if there is something to do.
-    fn to_member(mut self, of: Type, member: &ClusterName) -> Result<Option<Value>, Error> {
+    fn into_members(mut self, of: Type, member: &ClusterName) -> Result<Option<Value>, Error> {
         let place: Vec<_> = self.place.iter().map(String::as_str).collect();
         if place.starts_with(&ANNOTATION) {
             // The member's object does not have the annotation, and the view's object always has this value.

@@ -30,7 +30,7 @@ fn envelope(of: &RequestedObject, text: Vec<u8>) -> Result<Envelope, Error> {
 }
 
 fn sent(of: &RequestedObject, object: &[u8]) -> Result<Vec<u8>, Error> {
-    envelope(of, enveloped(object))?.to_member(object_type(of), &m1())
+    envelope(of, enveloped(object))?.into_members(object_type(of), &m1())
 }
 
 fn pods() -> RequestedObject {
@@ -101,7 +101,7 @@ fn objects_are_sent_as_upstream_encodes_them() {
         let is_cluster_scoped = ["nodes", "persistentvolumes", "clusterrolebindings"].contains(&resource);
         let of = requested(group, if is_cluster_scoped { "" } else { "fv" }, resource, subresource);
         let text = BASE64_STANDARD.decode(text).unwrap();
-        let sent = envelope(&of, text).and_then(|envelope| envelope.to_member(object_type(&of), &m1()));
+        let sent = envelope(&of, text).and_then(|envelope| envelope.into_members(object_type(&of), &m1()));
         assert_eq!(sent.unwrap(), BASE64_STANDARD.decode(sent_text).unwrap(), "{row}");
         let mut object: Value = serde_json::from_str(json).unwrap();
         references::to_member(&mut object, object_type(&of), &m1()).unwrap();
@@ -236,7 +236,7 @@ proptest! {
         let Ok(envelope) = envelope(&of, enveloped(&object)) else { return Ok(()) };
         let mut renamed = envelope.fields().clone();
         let judged = references::to_member(&mut renamed, object_type(&of), &m1());
-        let text = envelope.to_member(object_type(&of), &m1());
+        let text = envelope.into_members(object_type(&of), &m1());
         prop_assert_eq!(judged.is_ok(), text.is_ok());
         let Ok(text) = text else { return Ok(()) };
         let again = self::envelope(&of, text).unwrap();

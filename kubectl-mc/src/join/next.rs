@@ -3,11 +3,11 @@
 use http::Method;
 use kubectl_mc_api::{ClusterName, path};
 
-use super::side::{Side, SideError};
+use crate::cluster::connection::{Connection, ConnectionError};
 
 /// The most informative command that this caller may run on the new member.
-pub(crate) async fn command(host: &Side, name: &ClusterName) -> Result<String, SideError> {
-    let (root, kubectl_mc) = (path::member_root(name), host.at.cluster.kubectl_mc());
+pub(crate) async fn command(host: &Connection, name: &ClusterName) -> Result<String, ConnectionError> {
+    let (root, kubectl_mc) = (path::member_root(name), host.cluster.kubectl_mc());
     for (below, words) in CANDIDATES {
         let answer = host.send(Method::GET, &format!("{root}{below}"), None).await?;
         if answer.status.is_success() {

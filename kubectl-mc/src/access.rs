@@ -18,11 +18,10 @@ mod subject;
 mod through;
 
 use crate::cli::{AccessArgs, AccessCommand, DiffArgs, Flags};
-use crate::cluster::connection;
+use crate::cluster::connection::{self, Connection};
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
-use crate::join::side::Side;
 use crate::printer::Printer;
 use crate::settings::{self, Settings};
 
@@ -33,9 +32,8 @@ pub(crate) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let options = Settings::host_of(flags, env)?;
-    let connect = async || -> Result<Side, Failure> {
-        Ok(Side { role: "host", at: connection::connect(&options, env).await? })
-    };
+    let connect =
+        async || -> Result<Connection, Failure> { connection::connect("host", &options, env).await };
     match &arguments.command {
         AccessCommand::Grant(arguments) => {
             let (argument, arguments) = arguments.split();
@@ -57,7 +55,7 @@ pub(crate) fn run(
         AccessCommand::List(arguments) => {
             let (host, clusters) = selection::filter(flags, &options, env)?;
             connection::run(async {
-                let host = Side { role: "host", at: connection::to(host, env).await? };
+                let host = connection::to("host", host, env).await?;
                 list::run(arguments, clusters.as_deref(), &host, printer).await
             })
         }

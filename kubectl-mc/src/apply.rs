@@ -22,9 +22,8 @@ use tokio::time::{Instant, sleep};
 
 use self::error::ESTABLISHED;
 pub(crate) use self::error::{ApplyError, reason};
-pub(crate) use self::object::FIELD_MANAGER;
 use self::object::{Object, with_retries};
-use crate::cluster::connection::NamedCluster;
+use crate::cluster::connection::{Connection, FIELD_MANAGER};
 use crate::cluster::fields::condition;
 use crate::printer::Printer;
 
@@ -79,7 +78,7 @@ impl Apply {
     /// another apply continues from there.
     pub(crate) async fn all(
         self,
-        to: NamedCluster<'_>,
+        to: &Connection,
         objects: impl IntoIterator<Item = Value>,
     ) -> Result<Vec<Applied>, ApplyError> {
         self.each(to, objects, |_| ()).await
@@ -89,7 +88,7 @@ impl Apply {
     pub(crate) async fn print_each(
         self,
         side: &str,
-        to: NamedCluster<'_>,
+        to: &Connection,
         objects: impl IntoIterator<Item = Value>,
         printer: &Printer,
     ) -> Result<Vec<Applied>, ApplyError> {
@@ -100,7 +99,7 @@ impl Apply {
     /// The same, and reports each object once it is applied, because a later refusal loses the result.
     pub(crate) async fn each(
         self,
-        to: NamedCluster<'_>,
+        to: &Connection,
         objects: impl IntoIterator<Item = Value>,
         mut report: impl FnMut(&Applied),
     ) -> Result<Vec<Applied>, ApplyError> {
@@ -117,7 +116,7 @@ impl Apply {
         Ok(applied)
     }
 
-    async fn one(self, to: NamedCluster<'_>, object: Object, made: &Made) -> Result<Applied, ApplyError> {
+    async fn one(self, to: &Connection, object: Object, made: &Made) -> Result<Applied, ApplyError> {
         let Self { dry_run, force_conflicts: force } = self;
         let before = object.get(to).await?;
         let field_validation = Some(ValidationDirective::Strict);
@@ -186,7 +185,7 @@ fn conflicts(status: &Status) -> Vec<String> {
 }
 
 /// Waits until a new kind is served, shortly after its definition was created.
-async fn established(at: NamedCluster<'_>, object: &Object) -> Result<(), ApplyError> {
+async fn established(at: &Connection, object: &Object) -> Result<(), ApplyError> {
     let begin = Instant::now();
     loop {
         let now = object.get(at).await?.unwrap_or_default();

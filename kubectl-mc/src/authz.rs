@@ -37,11 +37,10 @@ mod verify;
 mod webhook;
 
 use crate::cli::{AuthzArgs, AuthzCommand, Flags};
-use crate::cluster::connection;
+use crate::cluster::connection::{self};
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
-use crate::join::side::Side;
 use crate::printer::Printer;
 use crate::settings::Settings;
 
@@ -55,7 +54,7 @@ pub(crate) fn run(
 ) -> Result<ExitStatus, Failure> {
     let options = Settings::host_of(flags, env)?;
     connection::run(async {
-        let host = Side { role: "host", at: connection::connect(&options, env).await? };
+        let host = connection::connect("host", &options, env).await?;
         match &arguments.command {
             AuthzCommand::Generate(arguments) => generate::run(arguments, &host, printer).await,
             AuthzCommand::Apply(arguments) => apply::run(arguments, &host, printer).await,

@@ -3,7 +3,7 @@
 //! - [`cluster_id`]: a member or a context
 //! - [`context`]: the cluster and the user of a kubeconfig context, or of the pod's service account
 //! - [`client`], [`credential`]: the HTTP client and the caller's credential
-//! - [`connection`]: a cluster for the plugin's own verbs that write
+//! - [`connection`]: an open connection to a cluster, for the plugin's own verbs
 //! - [`fields`]: fields that objects of all kinds have
 //! - [`hop`]: which hop refused a request
 //! - [`host`]: the host, its hub and the caller's credential, found once; [`hub`]: the kind of its hub

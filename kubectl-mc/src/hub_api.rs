@@ -13,11 +13,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::apply::{Applied, Apply};
 use crate::cli::{Flags, Hub, HubApiApplyArgs, HubApiArgs, HubApiCommand, HubApiRemoveArgs};
-use crate::cluster::connection;
+use crate::cluster::connection::{self, Connection, ConnectionError};
 use crate::env::Env;
 use crate::error::{CommandLine, Failure, Hint, mc};
 use crate::exit::ExitStatus;
-use crate::join::side::{Side, SideError};
 use crate::printer::Printer;
 use crate::progress::{Interrupt, Progress};
 use crate::settings::Settings;
@@ -37,7 +36,7 @@ pub(crate) fn run(
 ) -> Result<ExitStatus, Failure> {
     let options = Settings::host_of(flags, env)?;
     connection::run(async {
-        let host = Side { role: "host", at: connection::connect(&options, env).await? };
+        let host = connection::connect("host", &options, env).await?;
         match &arguments.command {
             HubApiCommand::Apply(arguments) => apply(arguments, &host, printer).await,
             HubApiCommand::Remove(arguments) => remove(arguments, &host, printer).await,
@@ -45,7 +44,11 @@ pub(crate) fn run(
     })
 }
 
-async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> Result<ExitStatus, Failure> {
+async fn apply(
+    arguments: &HubApiApplyArgs,
+    host: &Connection,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
     let group = Group::of(arguments.group_of);
     let wanted = match &arguments.service {
         Some(service) => Target::given(service, arguments.certificate_authority.as_deref())?,
@@ -78,7 +81,7 @@ async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> R
     let mut patch = patch_to(&wanted, &record.to_text().into());
     patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
     let applying = Apply { dry_run: arguments.dry_run, force_conflicts: false };
-    let applied = applying.print_each("", host.target(), rights, printer).await?;
+    let applied = applying.print_each("", host, rights, printer).await?;
     if arguments.dry_run {
         host.merge(&group.dry_run(), &patch).await?;
         printer
@@ -142,7 +145,7 @@ async fn undo(
     annotation: &Value,
     applied: &[Applied],
     group: Group,
-    host: &Side,
+    host: &Connection,
 ) -> Result<(), Failure> {
     let is_ours = |current: &Value| Target::of(current).is_some_and(|now| now.service == wanted.service);
     let patch = |current: &Value| Ok(is_ours(current).then(|| patch_to(before, annotation)));
@@ -159,7 +162,11 @@ async fn undo(
     Ok(())
 }
 
-async fn remove(arguments: &HubApiRemoveArgs, host: &Side, printer: &Printer) -> Result<ExitStatus, Failure> {
+async fn remove(
+    arguments: &HubApiRemoveArgs,
+    host: &Connection,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
     let (group, dry_run) = (Group::of(arguments.group_of), arguments.dry_run);
     let original = match put_back::put_back(group, host, dry_run, printer).await? {
         PutBack::NotReplaced => {
@@ -219,7 +226,7 @@ impl Group {
     /// the meantime. Returns whether it was patched.
     async fn update(
         self,
-        host: &Side,
+        host: &Connection,
         dry_run: bool,
         mut patch: impl FnMut(&Value) -> Result<Option<Value>, Failure>,
     ) -> Result<bool, Failure> {
@@ -229,7 +236,7 @@ impl Group {
             let Some(mut patch) = patch(&current)? else { break };
             patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
             match host.merge(&path, &patch).await {
-                Err(SideError::Refused { status: StatusCode::CONFLICT, .. }) if attempt < ATTEMPTS => {}
+                Err(ConnectionError::Refused { status: StatusCode::CONFLICT, .. }) if attempt < ATTEMPTS => {}
                 patched => return patched.map(|_| true).map_err(Failure::from),
             }
         }
@@ -237,7 +244,7 @@ impl Group {
     }
 
     /// Waits until the group responds through this hop; the error is its last response.
-    async fn answers_by(self, host: &Side, hop: Option<Hop>, timeout: Duration) -> Result<(), String> {
+    async fn answers_by(self, host: &Connection, hop: Option<Hop>, timeout: Duration) -> Result<(), String> {
         let (deadline, path) = (Instant::now() + timeout, format!("{}?limit=1", self.collection));
         loop {
             let last = match host.send(Method::GET, &path, None).await {

@@ -26,7 +26,7 @@ use kubectl_mc_api::manifests;
 use serde_json::Value;
 
 use crate::apply::{self, object::with_retries};
-use crate::cluster::connection::NamedCluster;
+use crate::cluster::connection::Connection;
 use crate::error::{Context, Failure};
 
 /// GETs a path of a cluster's API; a missing object is null.
@@ -37,8 +37,8 @@ pub(crate) async fn get(client: &kube::Client, path: &str) -> Result<Value, Fail
 }
 
 /// The same for the first request to a cluster, which may fail.
-pub(crate) async fn get_from(cluster: NamedCluster<'_>, path: &str) -> Result<Value, Failure> {
-    request(&cluster.at.client, path).await.map_err(|error| {
+pub(crate) async fn get_from(cluster: &Connection, path: &str) -> Result<Value, Failure> {
+    request(&cluster.client, path).await.map_err(|error| {
         let is_login = matches!(&error, kube::Error::Api(status) if status.code == 401);
         let text = format!("cannot get {path} from the {}: {}", cluster.describe(), apply::reason(error));
         Failure::new(text).with_hint(match is_login {

@@ -29,7 +29,6 @@ pub(crate) mod renew;
 pub(crate) mod restore;
 pub(crate) mod role_changes;
 pub(crate) mod service_accounts;
-pub(crate) mod side;
 pub(crate) mod steps;
 pub(crate) mod survey;
 pub(crate) mod switch;

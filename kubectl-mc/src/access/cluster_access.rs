@@ -21,11 +21,11 @@ use super::subject::GrantSubject;
 use super::{label_selector, through};
 use crate::apply::delete::Delete;
 use crate::apply::{Apply, ApplyError};
+use crate::cluster::connection::Connection;
 use crate::cluster::fields::condition;
 use crate::env::Env;
 use crate::error::{Failure, mc};
 use crate::exit::ExitStatus;
-use crate::join::side::Side;
 use crate::multi::selection::SelectedCluster;
 use crate::printer::Printer;
 use crate::progress::Progress;
@@ -47,7 +47,7 @@ impl MaintainedGrant<'_> {
         &self,
         duration: Option<Duration>,
         dry_run: bool,
-        host: &Side,
+        host: &Connection,
         env: &Env,
         printer: &Printer,
     ) -> Result<ExitStatus, Failure> {
@@ -56,14 +56,14 @@ impl MaintainedGrant<'_> {
         self.exists(host).await?;
         let verbs = self.proxy_verbs(host, env).await;
         let apply = Apply { dry_run, force_conflicts: true };
-        let written = apply.print_each("host: ", host.target(), [self.object(verbs, end)], printer).await;
+        let written = apply.print_each("host: ", host, [self.object(verbs, end)], printer).await;
         written.map_err(missing_kind)?;
         if dry_run {
             return Ok(ExitStatus::Success);
         }
         let step = Progress::new(printer).step("waiting for the sidecar to grant it on the clusters");
         let access = wait(host, &path(&self.name())).await;
-        let kubectl_mc = host.at.cluster.kubectl_mc();
+        let kubectl_mc = host.cluster.kubectl_mc();
         let Some(access) = access else {
             drop(step);
             printer.note_line(&format!("the grant is under way; see: {kubectl_mc} access list"));
@@ -76,7 +76,7 @@ impl MaintainedGrant<'_> {
     }
 
     /// Whether the ClusterAccess exists. Fails if the name was given and belongs to another grant.
-    pub(super) async fn exists(&self, host: &Side) -> Result<bool, Failure> {
+    pub(super) async fn exists(&self, host: &Connection) -> Result<bool, Failure> {
         let path = path(&self.name());
         let Some(name) = self.name else {
             // A caller without the right to read ClusterAccesses has not written any.
@@ -105,7 +105,7 @@ impl MaintainedGrant<'_> {
     pub(super) async fn delete(
         &self,
         delete: Delete,
-        host: &Side,
+        host: &Connection,
         printer: &Printer,
     ) -> Result<bool, Failure> {
         delete_named(&self.name(), delete, host, printer).await
@@ -173,13 +173,13 @@ impl MaintainedGrant<'_> {
 
     /// The verbs on `clusters/proxy` that the role needs; `None` means all verbs. Reads the role on a member
     /// where the caller may.
-    async fn proxy_verbs(&self, host: &Side, env: &Env) -> Option<&'static [&'static str]> {
+    async fn proxy_verbs(&self, host: &Connection, env: &Env) -> Option<&'static [&'static str]> {
         let candidates = self.candidates(host).await;
         for name in candidates.iter().filter_map(SelectedCluster::member).take(MEMBERS_TRIED) {
             let read = timeout(READ_TIMEOUT, async {
-                let member = through::member(&host.at.cluster, name, env).await?;
+                let member = through::member(&host.cluster, name, env).await?;
                 let role = self.role.path();
-                through::ask(&member, &host.at.cluster, name, Method::GET, &role, None).await
+                through::ask(&member, &host.cluster, name, Method::GET, &role, None).await
             });
             if let Ok(Ok(answer)) = read.await
                 && answer.status.is_success()
@@ -191,7 +191,7 @@ impl MaintainedGrant<'_> {
     }
 
     /// The selected clusters that may answer.
-    async fn candidates(&self, host: &Side) -> Vec<SelectedCluster> {
+    async fn candidates(&self, host: &Connection) -> Vec<SelectedCluster> {
         let mut candidates = match self.clusters {
             Clusters::Named(clusters) => clusters.clone(),
             Clusters::Labelled { text, .. } => {
@@ -225,10 +225,10 @@ impl MaintainedGrant<'_> {
 pub(super) async fn delete_named(
     name: &str,
     delete: Delete,
-    host: &Side,
+    host: &Connection,
     printer: &Printer,
 ) -> Result<bool, Failure> {
-    Ok(delete.print_each("host: ", host.target(), std::iter::once(named(name)), printer).await?)
+    Ok(delete.print_each("host: ", host, std::iter::once(named(name)), printer).await?)
 }
 
 /// The path of a ClusterAccess.
@@ -237,7 +237,7 @@ pub(super) fn path(name: &str) -> String {
 }
 
 /// Checks that the host serves ClusterAccesses; returns the host's clock.
-pub(super) async fn served(host: &Side) -> Result<Timestamp, Failure> {
+pub(super) async fn served(host: &Connection) -> Result<Timestamp, Failure> {
     let answer = host.send(Method::GET, &format!("/apis/{FLEET_GROUP_VERSION}"), None).await?;
     let resources = answer.json();
     let resources = resources["resources"].as_array();
@@ -288,7 +288,7 @@ fn end(now: Timestamp, duration: Duration) -> Result<Timestamp, Failure> {
 }
 
 /// Waits until the status reports this generation and every cluster. Returns `None` after the timeout.
-async fn wait(host: &Side, path: &str) -> Option<Value> {
+async fn wait(host: &Connection, path: &str) -> Option<Value> {
     let begin = Instant::now();
     let settled = async {
         loop {

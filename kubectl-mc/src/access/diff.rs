@@ -13,18 +13,18 @@ use serde_json::Value;
 
 use super::rules::Rules;
 use super::{impersonator, through};
+use crate::cluster::connection::Connection;
 use crate::cluster::fields::into_items;
 use crate::env::Env;
 use crate::error::{Context, Failure, list_clusters};
 use crate::exit::ExitStatus;
-use crate::join::side::Side;
 use crate::join::survey;
 use crate::printer::Printer;
 use crate::server_text::ServerText;
 
 pub(super) async fn run(
     cluster: &ClusterName,
-    host: &Side,
+    host: &Connection,
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
@@ -45,7 +45,7 @@ pub(super) async fn run(
         });
     }
     let impersonator = impersonator::of(host, cluster, origin).await?.unwrap_or_default();
-    let member = through::member(&host.at.cluster, cluster, env).await?;
+    let member = through::member(&host.cluster, cluster, env).await?;
     let reader = Reader { member: &member, host, cluster };
 
     let index = index(host, origin).await?;
@@ -107,7 +107,7 @@ fn kept_by_hub(member: &MemberCluster) -> Option<ServerText> {
 }
 
 /// The subjects with the right to the proxy of each member of an inventory, by the host's RBAC.
-async fn index(host: &Side, origin: Origin) -> Result<Index, Failure> {
+async fn index(host: &Connection, origin: Origin) -> Result<Index, Failure> {
     let mut index = Index::of(origin);
     for role in objects(host.get(&format!("/apis/{RBAC}/clusterroles")).await?) {
         index.role(&parse(role, "ClusterRole")?);
@@ -120,15 +120,15 @@ async fn index(host: &Side, origin: Origin) -> Result<Index, Failure> {
 
 /// Reads the member through the caller's proxy path.
 struct Reader<'a> {
-    member: &'a Side,
-    host: &'a Side,
+    member: &'a Connection,
+    host: &'a Connection,
     cluster: &'a ClusterName,
 }
 
 impl Reader<'_> {
     async fn one(&self, path: &str) -> Result<Option<Value>, Failure> {
         let Self { member, host, cluster } = self;
-        let answer = through::ask(member, &host.at.cluster, cluster, Method::GET, path, None).await?;
+        let answer = through::ask(member, &host.cluster, cluster, Method::GET, path, None).await?;
         match answer.status {
             status if status.is_success() => Ok(Some(answer.json())),
             http::StatusCode::NOT_FOUND => Ok(None),

@@ -23,19 +23,19 @@ use super::identity::Identity;
 use super::rules::Rules;
 use super::through;
 use crate::cli::ExplainArgs;
+use crate::cluster::connection::Connection;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::fields::into_items;
 use crate::env::Env;
 use crate::error::{Failure, mc};
 use crate::exit::ExitStatus;
-use crate::join::side::Side;
 use crate::join::wait::{State, state};
 use crate::printer::Printer;
 
 pub(super) async fn run(
     arguments: &ExplainArgs,
     cluster: &ClusterName,
-    host: &Side,
+    host: &Connection,
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
@@ -51,9 +51,9 @@ pub(super) async fn run(
     }
     let namespace = match arguments.all_namespaces {
         true => None,
-        false => Some(namespace(&command, arguments, &host.at.cluster)),
+        false => Some(namespace(&command, arguments, &host.cluster)),
     };
-    let member = through::member(&host.at.cluster, cluster, env).await?;
+    let member = through::member(&host.cluster, cluster, env).await?;
     let mut hops = Hops::default();
 
     let who = match user {
@@ -126,7 +126,7 @@ fn namespace(command: &KubectlCommand, arguments: &ExplainArgs, host: &ClusterCo
 }
 
 /// The caller's identity, as the host reports it.
-async fn whoami(host: &Side) -> Result<Identity, Failure> {
+async fn whoami(host: &Connection) -> Result<Identity, Failure> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let answer = host.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?;
     Ok(Identity::of_review(&answer["status"]["userInfo"]))
@@ -142,7 +142,7 @@ struct Registered {
     origin: Origin,
 }
 
-async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Registered, Failure> {
+async fn sidecar(host: &Connection, cluster: &ClusterName) -> Result<Registered, Failure> {
     let view = format!("{}/{cluster}", path::CLUSTERS_PATH);
     let mut answer = host.send(Method::GET, &view, None).await?;
     let mut object = answer.json();
@@ -159,7 +159,7 @@ async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Registered, Failu
             }
         }
     }
-    let (kubectl, kubectl_mc) = (host.at.cluster.kubectl(), host.at.cluster.kubectl_mc());
+    let (kubectl, kubectl_mc) = (host.cluster.kubectl(), host.cluster.kubectl_mc());
     let learns = matches!(state(&object, "AuthSynced"), State::True);
     let verdict = match answer.status {
         status if status.is_success() => match state(&object, "Ready").unmet() {

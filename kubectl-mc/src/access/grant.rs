@@ -22,12 +22,11 @@ use super::through;
 use crate::apply::Apply;
 use crate::apply::delete::Delete;
 use crate::cli::GrantArgs;
-use crate::cluster::connection;
+use crate::cluster::connection::{self, Connection};
 use crate::cluster::fields::items;
 use crate::env::Env;
 use crate::error::{Failure, Hint, mc};
 use crate::exit::ExitStatus;
-use crate::join::side::Side;
 use crate::multi::selection::SelectedCluster;
 use crate::printer::Printer;
 
@@ -40,7 +39,7 @@ pub(super) async fn grant(
     let GrantArgs { who, duration, name, fleet, dry_run, .. } = arguments;
     let (role, subjects) = (role_of(arguments)?, GrantSubject::of(who)?);
     let Selection { host, clusters, terms } = selection;
-    let host = Side { role: "host", at: connection::to(host, env).await? };
+    let host = connection::to("host", host, env).await?;
     announce(&clusters, printer);
     let maintained = MaintainedGrant {
         role,
@@ -57,7 +56,7 @@ pub(super) async fn grant(
     match &clusters {
         Clusters::Named(clusters) if duration.is_none() && name.is_none() => {
             let now = ImmediateGrant { role, subjects: &subjects, dry_run: *dry_run };
-            let mut outcomes = Outcomes::new(clusters.len(), &host.at.cluster, printer);
+            let mut outcomes = Outcomes::new(clusters.len(), &host.cluster, printer);
             for name in clusters.iter().filter_map(SelectedCluster::member) {
                 outcomes.add(name, now.grant(name, &host, env, printer).await)?;
             }
@@ -76,7 +75,7 @@ pub(super) async fn revoke(
     let GrantArgs { who, name, fleet, dry_run, .. } = arguments;
     let (role, subjects) = (role_of(arguments)?, GrantSubject::of(who)?);
     let Selection { host, clusters, terms } = selection;
-    let host = Side { role: "host", at: connection::to(host, env).await? };
+    let host = connection::to("host", host, env).await?;
     announce(&clusters, printer);
     let delete = Delete { dry_run: *dry_run, timeout: TIMEOUT };
     let maintained = MaintainedGrant {
@@ -109,7 +108,7 @@ pub(super) async fn revoke(
         return Ok(ExitStatus::Success);
     }
     let now = ImmediateGrant { role, subjects: &subjects, dry_run: *dry_run };
-    let mut outcomes = Outcomes::new(clusters.len(), &host.at.cluster, printer);
+    let mut outcomes = Outcomes::new(clusters.len(), &host.cluster, printer);
     for name in clusters.iter().filter_map(SelectedCluster::member) {
         outcomes.add(name, now.revoke(name, is_maintained, delete, &host, env, printer).await)?;
     }
@@ -120,7 +119,7 @@ pub(super) async fn revoke(
 pub(super) async fn revoke_named(
     name: &str,
     dry_run: bool,
-    host: &Side,
+    host: &Connection,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     cluster_access::served(host).await?;
@@ -142,13 +141,13 @@ impl ImmediateGrant<'_> {
     async fn grant(
         &self,
         cluster: &ClusterName,
-        host: &Side,
+        host: &Connection,
         env: &Env,
         printer: &Printer,
     ) -> Result<(), Failure> {
         let Self { role, subjects, dry_run } = *self;
         let apply = Apply { dry_run, force_conflicts: true };
-        let member = through::member(&host.at.cluster, cluster, env).await?;
+        let member = through::member(&host.cluster, cluster, env).await?;
         let reach = reach(role, cluster, host, &member).await?;
         let accounts = match subjects.iter().any(GrantSubject::depends_on_member) {
             true => service_accounts(host, cluster).await?,
@@ -165,8 +164,8 @@ impl ImmediateGrant<'_> {
             // The member comes first: the right on the proxy is useless without a right on the member.
             let (on_member, on_host) =
                 ([grant.on_member(seen)], [grant.host_role(reach), grant.host_binding()]);
-            apply.print_each(&format!("{cluster}: "), member.target(), on_member, printer).await?;
-            apply.print_each("host: ", host.target(), on_host, printer).await?;
+            apply.print_each(&format!("{cluster}: "), &member, on_member, printer).await?;
+            apply.print_each("host: ", host, on_host, printer).await?;
         }
         if !dry_run {
             printer.out(&next(host, cluster, role, &subjects[0]));
@@ -180,7 +179,7 @@ impl ImmediateGrant<'_> {
         cluster: &ClusterName,
         is_maintained: bool,
         delete: Delete,
-        host: &Side,
+        host: &Connection,
         env: &Env,
         printer: &Printer,
     ) -> Result<(), Failure> {
@@ -209,12 +208,12 @@ impl ImmediateGrant<'_> {
         &self,
         cluster: &ClusterName,
         delete: Delete,
-        host: &Side,
+        host: &Connection,
         env: &Env,
         printer: &Printer,
     ) -> Result<bool, Failure> {
-        let member = through::member(&host.at.cluster, cluster, env).await?;
-        through::ask(&member, &host.at.cluster, cluster, Method::GET, "/version", None).await?;
+        let member = through::member(&host.cluster, cluster, env).await?;
+        through::ask(&member, &host.cluster, cluster, Method::GET, "/version", None).await?;
         // The name does not depend on how the member sees the subject.
         let bindings = self.bindings(cluster, |grant| grant.on_member(grant.subject.rbac()));
         delete_from(&member, cluster.as_str(), bindings, delete, printer).await
@@ -230,7 +229,7 @@ impl ImmediateGrant<'_> {
 /// Deletes the existing bindings and prints each with the name of its side. Returns whether there
 /// were any.
 async fn delete_from(
-    side: &Side,
+    side: &Connection,
     name: &str,
     bindings: Vec<Value>,
     delete: Delete,
@@ -239,7 +238,7 @@ async fn delete_from(
     let mut any = false;
     for binding in bindings {
         let binding = std::iter::once(binding);
-        any |= delete.print_each(&format!("{name}: "), side.target(), binding, printer).await?;
+        any |= delete.print_each(&format!("{name}: "), side, binding, printer).await?;
     }
     Ok(any)
 }
@@ -253,8 +252,8 @@ fn announce(clusters: &Clusters, printer: &Printer) {
     }
 }
 
-fn nothing(why: &str, host: &Side, printer: &Printer) {
-    let kubectl_mc = host.at.cluster.kubectl_mc();
+fn nothing(why: &str, host: &Connection, printer: &Printer) {
+    let kubectl_mc = host.cluster.kubectl_mc();
     printer.note_line(&format!("nothing to revoke: {why}; see: {kubectl_mc} access list"));
 }
 
@@ -268,7 +267,7 @@ fn role_of(arguments: &GrantArgs) -> Result<GrantedRole<'_>, Failure> {
 
 /// Deletes the host's role of a cluster if no other grant uses it.
 async fn sweep(
-    host: &Side,
+    host: &Connection,
     cluster: &ClusterName,
     role: GrantedRole<'_>,
     delete: Delete,
@@ -279,14 +278,17 @@ async fn sweep(
     let role = role.host_role(cluster);
     if items(&bindings).all(|binding| binding["roleRef"]["name"] != role.as_str()) {
         let role = std::iter::once(object("ClusterRole", &role, None));
-        delete.print_each("host: ", host.target(), role, printer).await?;
+        delete.print_each("host: ", host, role, printer).await?;
     }
     Ok(())
 }
 
 /// Under which name the host's service accounts act on a member. Without an answer, nothing is
 /// granted, because a binding could apply to an account of the member.
-pub(super) async fn service_accounts(host: &Side, cluster: &ClusterName) -> Result<ServiceAccounts, Failure> {
+pub(super) async fn service_accounts(
+    host: &Connection,
+    cluster: &ClusterName,
+) -> Result<ServiceAccounts, Failure> {
     let registered = host.get(&path::member_cluster(cluster)).await?;
     let setting = registered.as_ref().map(|cluster| &cluster["spec"]["impersonation"]["serviceAccounts"]);
     match setting.filter(|setting| !setting.is_null()) {
@@ -304,10 +306,10 @@ pub(super) async fn service_accounts(host: &Side, cluster: &ClusterName) -> Resu
 async fn reach(
     role: GrantedRole<'_>,
     cluster: &ClusterName,
-    host: &Side,
-    member: &Side,
+    host: &Connection,
+    member: &Connection,
 ) -> Result<Reach, Failure> {
-    let answer = through::ask(member, &host.at.cluster, cluster, Method::GET, &role.path(), None).await?;
+    let answer = through::ask(member, &host.cluster, cluster, Method::GET, &role.path(), None).await?;
     match answer.status {
         StatusCode::NOT_FOUND => Err(no_role(role, cluster)),
         status if status.is_success() => Ok(Reach::of(&answer.json())),
@@ -339,8 +341,8 @@ fn left_on_member(cluster: &ClusterName, cause: &Failure, dry_run: bool) -> Fail
         .with_status(cause.status)
 }
 
-fn next(host: &Side, cluster: &ClusterName, role: GrantedRole<'_>, subject: &GrantSubject) -> String {
-    let kubectl_mc = host.at.cluster.kubectl_mc();
+fn next(host: &Connection, cluster: &ClusterName, role: GrantedRole<'_>, subject: &GrantSubject) -> String {
+    let kubectl_mc = host.cluster.kubectl_mc();
     let place = role.namespace.map_or_else(|| " -A".to_owned(), |namespace| format!(" -n {namespace}"));
     format!(
         "{subject} has {role} on {cluster}; next, as that user: {kubectl_mc} --cluster={cluster} get pods{place}\n"

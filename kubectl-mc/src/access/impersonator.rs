@@ -4,14 +4,14 @@ use kubectl_mc_api::access::Impersonator;
 use kubectl_mc_api::origin::KARMADA_NAMESPACE;
 use kubectl_mc_api::{ClusterName, Origin};
 
-use crate::join::side::{Side, SideError};
+use crate::cluster::connection::{Connection, ConnectionError};
 
 /// The account; `None` for a member of KubeAdmiral, whose credential may impersonate every caller.
 pub(super) async fn of(
-    host: &Side,
+    host: &Connection,
     cluster: &ClusterName,
     origin: Origin,
-) -> Result<Option<Impersonator>, SideError> {
+) -> Result<Option<Impersonator>, ConnectionError> {
     match origin {
         Origin::MemberCluster => Ok(Some(Impersonator::default())),
         Origin::KubeAdmiral => Ok(None),

@@ -5,9 +5,9 @@ use kubectl_mc_api::ClusterName;
 use serde_json::Value;
 
 use super::through;
+use crate::cluster::connection::Connection;
 use crate::cluster::context::ClusterContext;
 use crate::error::Failure;
-use crate::join::side::Side;
 
 /// A resource as authorizers know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl ResourceAttributes {
 /// Looks the resource up on the member; returns `None` if the member does not serve it.
 pub(crate) async fn find(
     typed: &str,
-    member: &Side,
+    member: &Connection,
     host: &ClusterContext,
     cluster: &ClusterName,
 ) -> Result<Option<ResourceAttributes>, Failure> {
@@ -85,7 +85,7 @@ pub(crate) async fn find(
 }
 
 async fn listed(
-    member: &Side,
+    member: &Connection,
     host: &ClusterContext,
     cluster: &ClusterName,
     path: &str,

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::role::host_prefix;
 use crate::cli::{AccessFormat, AccessListArgs};
+use crate::cluster::connection::Connection;
 use crate::cluster::fields::{condition, into_items};
 use crate::error::{CommandLine, Failure, Hint, mc};
 use crate::exit::ExitStatus;
-use crate::join::side::Side;
 use crate::json;
 use crate::multi::direct::render_table;
 use crate::printer::Printer;
@@ -22,7 +22,7 @@ use crate::yaml;
 pub(super) async fn run(
     arguments: &AccessListArgs,
     clusters: Option<&[ClusterName]>,
-    host: &Side,
+    host: &Connection,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let AccessListArgs { output, no_headers } = arguments;
@@ -66,7 +66,7 @@ pub(super) async fn run(
 }
 
 /// The ClusterAccesses, and the host's clock. The list is empty if the host does not serve the kind.
-async fn accesses(host: &Side) -> Result<(Value, Timestamp), Failure> {
+async fn accesses(host: &Connection) -> Result<(Value, Timestamp), Failure> {
     let answer = host.send(Method::GET, path::CLUSTER_ACCESSES_PATH, None).await?;
     let now = answer.date.unwrap_or_else(Timestamp::now);
     match answer.status {
@@ -75,7 +75,7 @@ async fn accesses(host: &Side) -> Result<(Value, Timestamp), Failure> {
         StatusCode::FORBIDDEN => {
             let text =
                 format!("the {}, refused to list ClusterAccesses: {}", host.describe(), answer.message());
-            let may = format!("{} auth can-i list clusteraccesses.{FLEET_GROUP}", host.at.cluster.kubectl());
+            let may = format!("{} auth can-i list clusteraccesses.{FLEET_GROUP}", host.cluster.kubectl());
             let hint = Hint::from("ask an admin of the host for the right to list them")
                 .and(CommandLine::new(may).after("see"))
                 .and(mc("access explain").that("shows your own access"));

@@ -5,7 +5,7 @@ use kubectl_mc_api::access::sent;
 use kubectl_mc_api::names::SIDECAR;
 use serde_json::Value;
 
-use crate::join::side::{Side, SideError};
+use crate::cluster::connection::{Connection, ConnectionError};
 use crate::join::survey;
 
 /// The flags of the sidecar that concern identities.
@@ -36,7 +36,7 @@ impl Default for Rules {
 
 impl Rules {
     /// Reads the rules of the host's sidecar.
-    pub(crate) async fn of(host: &Side) -> Result<Self, SideError> {
+    pub(crate) async fn of(host: &Connection) -> Result<Self, ConnectionError> {
         let namespace = survey::namespace(host).await?;
         let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{SIDECAR}");
         let deployment = host.readable(&path).await?;

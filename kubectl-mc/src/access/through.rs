@@ -5,23 +5,25 @@ use kubectl_mc_api::{ClusterName, path};
 use serde_json::Value;
 
 use crate::cluster::client::Reply;
-use crate::cluster::connection;
+use crate::cluster::connection::{self, Connection};
 use crate::cluster::context::ClusterContext;
 use crate::cluster::hop::Asked;
 use crate::env::Env;
 use crate::error::Failure;
-use crate::join::side::Side;
 
 /// The member behind this host, with the caller's identity.
-pub(crate) async fn member(host: &ClusterContext, cluster: &ClusterName, env: &Env) -> Result<Side, Failure> {
+pub(crate) async fn member(
+    host: &ClusterContext,
+    cluster: &ClusterName,
+    env: &Env,
+) -> Result<Connection, Failure> {
     let server = format!("{}{}", host.server, path::member_root(cluster));
-    let at = connection::to(ClusterContext { server, ..host.clone() }, env).await?;
-    Ok(Side { role: "member", at })
+    connection::to("member", ClusterContext { server, ..host.clone() }, env).await
 }
 
 /// The member's response, or the refusal of a hop before it.
 pub(crate) async fn ask(
-    member: &Side,
+    member: &Connection,
     host: &ClusterContext,
     cluster: &ClusterName,
     method: Method,

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::error::ApplyError;
 use super::object::{Object, with_retries};
-use crate::cluster::connection::NamedCluster;
+use crate::cluster::connection::Connection;
 use crate::printer::Printer;
 
 /// Options of a deletion.
@@ -27,7 +27,7 @@ impl Delete {
     /// Deletes the objects in reverse order and returns those that existed.
     pub(crate) async fn all(
         self,
-        from: NamedCluster<'_>,
+        from: &Connection,
         objects: impl DoubleEndedIterator<Item = Value>,
     ) -> Result<Vec<Object>, ApplyError> {
         self.each(from, objects, |_| ()).await
@@ -37,7 +37,7 @@ impl Delete {
     pub(crate) async fn print_each(
         self,
         side: &str,
-        from: NamedCluster<'_>,
+        from: &Connection,
         objects: impl DoubleEndedIterator<Item = Value>,
         printer: &Printer,
     ) -> Result<bool, ApplyError> {
@@ -54,7 +54,7 @@ impl Delete {
     /// The same, and reports each object once its deletion is accepted: a later error loses the result.
     pub(crate) async fn each(
         self,
-        from: NamedCluster<'_>,
+        from: &Connection,
         objects: impl DoubleEndedIterator<Item = Value>,
         mut report: impl FnMut(&Object),
     ) -> Result<Vec<Object>, ApplyError> {
@@ -75,7 +75,7 @@ impl Delete {
     }
 
     /// Deletes one object; returns whether it existed.
-    async fn one(self, from: NamedCluster<'_>, object: &Object) -> Result<bool, ApplyError> {
+    async fn one(self, from: &Connection, object: &Object) -> Result<bool, ApplyError> {
         let params = DeleteParams {
             dry_run: self.dry_run,
             // Foreground deletion removes dependents first, so nothing is left to be deleted later.
@@ -92,7 +92,7 @@ impl Delete {
         }
     }
 
-    async fn gone(self, from: NamedCluster<'_>, object: &Object) -> Result<(), ApplyError> {
+    async fn gone(self, from: &Connection, object: &Object) -> Result<(), ApplyError> {
         let begin = Instant::now();
         while let Some(left) = object.get(from).await? {
             if self.is_over(begin.elapsed()) {

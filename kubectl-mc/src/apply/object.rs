@@ -11,10 +11,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::error::{self, ApplyError};
-use crate::cluster::connection::NamedCluster;
-
-/// The field manager of the plugin.
-pub(crate) const FIELD_MANAGER: &str = kubectl_mc_api::names::KUBECTL_MC;
+use crate::cluster::connection::{Connection, FIELD_MANAGER};
 
 /// An object with a kind and a name.
 #[derive(Clone)]
@@ -62,16 +59,16 @@ impl Object {
         &self.resource.group
     }
 
-    pub(super) fn api(&self, at: NamedCluster<'_>) -> Api<DynamicObject> {
+    pub(super) fn api(&self, at: &Connection) -> Api<DynamicObject> {
         let resource: &ApiResource = &self.resource;
         match self.namespace() {
-            Some(namespace) => Api::namespaced_with(at.at.client.clone(), namespace, resource),
-            None => Api::all_with(at.at.client.clone(), resource),
+            Some(namespace) => Api::namespaced_with(at.client.clone(), namespace, resource),
+            None => Api::all_with(at.client.clone(), resource),
         }
     }
 
     /// Reads the object from the cluster.
-    pub(crate) async fn get(&self, at: NamedCluster<'_>) -> Result<Option<Value>, ApplyError> {
+    pub(crate) async fn get(&self, at: &Connection) -> Result<Option<Value>, ApplyError> {
         let api = self.api(at);
         match with_retries(async || api.get(self.name()).await).await {
             Ok(found) => serde_json::to_value(found).map(Some).map_err(|source| self.unreadable(source)),
@@ -82,7 +79,7 @@ impl Object {
     }
 
     /// Applies a JSON merge patch (RFC 7386) to fields that others may own.
-    pub(crate) async fn merge(&self, at: NamedCluster<'_>, patch: &Value) -> Result<(), ApplyError> {
+    pub(crate) async fn merge(&self, at: &Connection, patch: &Value) -> Result<(), ApplyError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let api = self.api(at);
         let patched =
@@ -90,9 +87,9 @@ impl Object {
         patched.map(drop).map_err(|source| self.refused("patch", at, source))
     }
 
-    pub(super) fn refused(&self, verb: &'static str, at: NamedCluster<'_>, error: kube::Error) -> ApplyError {
+    pub(super) fn refused(&self, verb: &'static str, at: &Connection, error: kube::Error) -> ApplyError {
         let (object, cluster) = (self.clone(), at.describe());
-        let kubectl = at.at.cluster.kubectl();
+        let kubectl = at.cluster.kubectl();
         match error {
             kube::Error::Api(status) => ApplyError::Refused { verb, object, cluster, kubectl, status },
             error => ApplyError::Failed { verb, object, cluster, reason: error::reason(error) },

@@ -9,21 +9,21 @@ use tokio::time::{Instant, sleep};
 use super::{keeper, objects};
 use crate::apply::{Apply, ApplyError, diff};
 use crate::cli::AuthzApplyArgs;
+use crate::cluster::connection::Connection;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
-use crate::join::side::Side;
 use crate::printer::Printer;
 
 pub(super) async fn run(
     arguments: &AuthzApplyArgs,
-    host: &Side,
+    host: &Connection,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let version = objects::version(host).await?;
     let wanted = objects::wanted(&arguments.objects, version, host).await?;
     let applying = Apply { dry_run: false, force_conflicts: true };
     // Validates every object before any change.
-    let judged = Apply { dry_run: true, ..applying }.all(host.target(), wanted.clone()).await?;
+    let judged = Apply { dry_run: true, ..applying }.all(host, wanted.clone()).await?;
     if arguments.diff {
         printer.out(&diff::unified(&judged));
         return Ok(ExitStatus::Success);
@@ -33,22 +33,22 @@ pub(super) async fn run(
         return Ok(ExitStatus::Success);
     }
     let (rights, others): (Vec<_>, Vec<_>) = wanted.into_iter().partition(keeper::is_right);
-    applying.print_each("", host.target(), others, printer).await?;
+    applying.print_each("", host, others, printer).await?;
     if !rights.is_empty() {
         enforced(host).await?;
-        applying.print_each("", host.target(), rights, printer).await?;
+        applying.print_each("", host, rights, printer).await?;
     }
     Ok(ExitStatus::Success)
 }
 
 /// Waits until the host enforces the policy on the sidecar's account. A kube-apiserver reads a new policy after a
 /// moment.
-async fn enforced(host: &Side) -> Result<(), Failure> {
+async fn enforced(host: &Connection) -> Result<(), Failure> {
     let begin = Instant::now();
     let (mut refusals, by_policy) = (0, format!("'{}'", keeper::NAME));
     while refusals < REFUSALS {
         let trying = Apply { dry_run: true, force_conflicts: true };
-        match trying.all(host.target(), [keeper::probe()]).await {
+        match trying.all(host, [keeper::probe()]).await {
             Err(ApplyError::Refused { status, .. }) if status.message.contains(&by_policy) => refusals += 1,
             Err(error) => return Err(error.into()),
             Ok(_) => refusals = 0,

@@ -4,12 +4,12 @@ use kubectl_mc_api::ownership::{InvalidLayout, Layout, subject};
 use serde_json::Value;
 
 use crate::cli::{Hub, HubArgs};
+use crate::cluster::connection::Connection;
 use crate::cluster::fields::items;
 use crate::error::Failure;
-use crate::join::side::Side;
 
 /// The clusters whose agents are selected.
-pub(super) async fn clusters(arguments: &HubArgs, host: &Side) -> Result<Vec<String>, Failure> {
+pub(super) async fn clusters(arguments: &HubArgs, host: &Connection) -> Result<Vec<String>, Failure> {
     let Hub::Karmada = arguments.agents_of;
     let names = if arguments.names.is_empty() {
         let list = host.get("/apis/cluster.karmada.io/v1alpha1/clusters").await?.ok_or_else(|| {

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use super::policies;
 use super::requests::registered;
+use crate::cluster::connection::Connection;
 use crate::error::Failure;
-use crate::join::side::Side;
 
 /// An object of the host that is not as `apply` writes it.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Fault {
 }
 
 /// The faults of these policies and bindings.
-pub(super) async fn faults(host: &Side, wanted: &[Value]) -> Result<Vec<Fault>, Failure> {
+pub(super) async fn faults(host: &Connection, wanted: &[Value]) -> Result<Vec<Fault>, Failure> {
     let mut faults = Vec::new();
     for object in wanted {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();

@@ -7,8 +7,8 @@ use kubectl_mc_api::ownership::{Layout, subject};
 use serde_json::{Value, json};
 
 use super::policies::OWN_TYPE;
+use crate::cluster::connection::Connection;
 use crate::error::Failure;
-use crate::join::side::Side;
 use crate::printer::Printer;
 use crate::server_text::ServerText;
 
@@ -25,7 +25,7 @@ struct Attempt {
 pub(super) async fn check(
     layout: &Layout,
     (cluster, other): (&str, &str),
-    host: &Side,
+    host: &Connection,
     printer: &Printer,
 ) -> Result<usize, Failure> {
     let mut findings = 0;
@@ -61,7 +61,7 @@ pub(super) async fn check(
 }
 
 /// Why requests would not be made as the user.
-async fn not_impersonated(user: &str, host: &Side) -> Result<Option<ServerText>, Failure> {
+async fn not_impersonated(user: &str, host: &Connection) -> Result<Option<ServerText>, Failure> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let reply = host.create_as(user, subject::GROUP, path, &review).await?;
@@ -125,13 +125,13 @@ fn registrations(cluster: &str) -> Vec<Attempt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::join::side::fake;
+    use crate::cluster::connection::fake;
 
     /// The number of lines, on a host that treats every request as one of this user and gives this
     /// answer to writes.
     async fn findings(user: &'static str, secrets: u16, others: u16) -> usize {
         let (host, _requests) =
-            fake::side("host", move |_, path| match path.rsplit('/').next().unwrap_or_default() {
+            fake::connection("host", move |_, path| match path.rsplit('/').next().unwrap_or_default() {
                 "selfsubjectreviews" => {
                     (201, json!({"status": {"userInfo": {"username": user, "groups": [subject::GROUP]}}}))
                 }

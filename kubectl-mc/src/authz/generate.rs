@@ -7,14 +7,14 @@ use super::webhook::{CONFIG, KUBECONFIG};
 use super::{keeper, objects, policies, webhook};
 use crate::apply::diff::documents;
 use crate::cli::{AuthzGenerateArgs, Part};
+use crate::cluster::connection::Connection;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
-use crate::join::side::Side;
 use crate::printer::Printer;
 
 pub(super) async fn run(
     arguments: &AuthzGenerateArgs,
-    host: &Side,
+    host: &Connection,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let version = objects::version(host).await?;
@@ -77,7 +77,7 @@ fn section(text: &mut String, title: &str, notes: &[&str]) {
 }
 
 /// The URL of the webhook, and whether it is known.
-async fn server(arguments: &AuthzGenerateArgs, host: &Side) -> Result<(String, bool), Failure> {
+async fn server(arguments: &AuthzGenerateArgs, host: &Connection) -> Result<(String, bool), Failure> {
     if let Some(server) = &arguments.webhook_server {
         return Ok((server.clone(), true));
     }

@@ -9,15 +9,15 @@ use serde_json::Value;
 use super::arguments::{clusters, layout};
 use super::{admission, keeper, policies, webhook};
 use crate::cli::ObjectsArgs;
+use crate::cluster::connection::Connection;
 use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 use crate::error::Failure;
-use crate::join::side::Side;
 
 /// All objects, in the order of application.
 pub(super) async fn wanted(
     arguments: &ObjectsArgs,
     version: KubernetesVersion,
-    host: &Side,
+    host: &Connection,
 ) -> Result<Vec<Value>, Failure> {
     let layout = layout(arguments.hub.layout())?;
     let mut objects = Vec::new();
@@ -44,7 +44,7 @@ pub(super) async fn wanted(
 }
 
 /// How the kube-apiserver reaches the admission webhooks.
-async fn route(arguments: &ObjectsArgs, host: &Side) -> Result<admission::Route, Failure> {
+async fn route(arguments: &ObjectsArgs, host: &Connection) -> Result<admission::Route, Failure> {
     let to = match &arguments.admission_webhook_server {
         Some(server) => admission::To::Url(server.clone()),
         None => admission::To::Service(arguments.namespace.clone()),
@@ -63,14 +63,14 @@ async fn route(arguments: &ObjectsArgs, host: &Side) -> Result<admission::Route,
 }
 
 /// The host's version. An unreadable version counts as the oldest, whose objects every host accepts.
-pub(super) async fn version(host: &Side) -> Result<KubernetesVersion, Failure> {
+pub(super) async fn version(host: &Connection) -> Result<KubernetesVersion, Failure> {
     let answer = host.get("/version").await?.unwrap_or_default();
     let text = answer["gitVersion"].as_str().unwrap_or_default();
     Ok(KubernetesVersion::parse(text).unwrap_or(HOST_MINIMUM))
 }
 
 /// The CA of the sidecar's serving certificate, from the host's registration of the aggregated API.
-pub(super) async fn ca_bundle(host: &Side) -> Result<Option<String>, Failure> {
+pub(super) async fn ca_bundle(host: &Connection) -> Result<Option<String>, Failure> {
     let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}");
     let service = host.readable(&path).await?.unwrap_or_default();
     let bundle = &service["spec"]["caBundle"];

@@ -8,10 +8,10 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use crate::cluster::connection::Connection;
 use crate::cluster::context::{ClusterContext, read_kubeconfig};
 use crate::cluster::named_file;
 use crate::error::Failure;
-use crate::join::side::Side;
 use crate::next_command::quoted;
 
 /// How the cluster reaches the host.
@@ -25,11 +25,11 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// The address that the host publishes for bootstrap, or else the one in the kubeconfig.
-    pub(super) async fn find(host: &Side, address: Option<&str>) -> Result<Self, Failure> {
+    pub(super) async fn find(host: &Connection, address: Option<&str>) -> Result<Self, Failure> {
         let published = host.readable("/api/v1/namespaces/kube-public/configmaps/cluster-info").await?;
         let published = published.unwrap_or_default();
         let published = published["data"]["kubeconfig"].as_str().and_then(Self::published);
-        let mut found = published.unwrap_or_else(|| Self::of_kubeconfig(&host.at.cluster));
+        let mut found = published.unwrap_or_else(|| Self::of_kubeconfig(&host.cluster));
         if let Some(address) = address {
             address.clone_into(&mut found.address);
         }

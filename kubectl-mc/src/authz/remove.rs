@@ -10,16 +10,16 @@ use super::token::{SYSTEM, TOKEN_TYPE};
 use super::{admission, keeper, policies, webhook};
 use crate::apply::delete::Delete;
 use crate::cli::{AuthzRemoveArgs, Hub};
+use crate::cluster::connection::Connection;
 use crate::cluster::fields::items;
 use crate::confirm::confirm;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
-use crate::join::side::Side;
 use crate::printer::Printer;
 
 pub(super) async fn run(
     arguments: &AuthzRemoveArgs,
-    host: &Side,
+    host: &Connection,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let Hub::Karmada = arguments.agents_of;
@@ -39,7 +39,7 @@ pub(super) async fn run(
         stop_keeping(&names, host).await?;
     }
     let delete = Delete { dry_run: arguments.dry_run, timeout: arguments.timeout };
-    if !delete.print_each("", host.target(), objects.into_iter(), printer).await? {
+    if !delete.print_each("", host, objects.into_iter(), printer).await? {
         printer.note_line("nothing to remove");
     }
     Ok(ExitStatus::Success)
@@ -59,7 +59,7 @@ fn protection(layout: &Layout, namespace: &str) -> Vec<Value> {
 
 /// Tells the sidecars to stop maintaining the RBAC of these agents; otherwise they would write it
 /// again.
-async fn stop_keeping(clusters: &[String], host: &Side) -> Result<(), Failure> {
+async fn stop_keeping(clusters: &[String], host: &Connection) -> Result<(), Failure> {
     let rights = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{}", keeper::NAME);
     if clusters.is_empty() || host.readable(&rights).await?.is_none() {
         return Ok(());
@@ -76,7 +76,7 @@ async fn stop_keeping(clusters: &[String], host: &Side) -> Result<(), Failure> {
 
 /// The RBAC of these agents, including what a registration wrote, and the tokens with which they
 /// could enroll again.
-async fn rights(layout: &Layout, clusters: &[String], host: &Side) -> Result<Vec<Value>, Failure> {
+async fn rights(layout: &Layout, clusters: &[String], host: &Connection) -> Result<Vec<Value>, Failure> {
     let mut objects = Vec::new();
     for cluster in clusters {
         let path = format!("/api/v1/namespaces/{SYSTEM}/secrets?labelSelector={KARMADA_AGENT}%3D{cluster}");

@@ -3,11 +3,11 @@
 use kubectl_mc_api::ownership::subject;
 use serde_json::{Value, json};
 
+use crate::cluster::connection::Connection;
 use crate::error::Failure;
-use crate::join::side::Side;
 
 /// The registration of this kind and name.
-pub(super) async fn registered(host: &Side, kind: &str, name: &str) -> Result<Option<Value>, Failure> {
+pub(super) async fn registered(host: &Connection, kind: &str, name: &str) -> Result<Option<Value>, Failure> {
     Ok(host.get(&format!("/apis/admissionregistration.k8s.io/v1/{kind}/{name}")).await?)
 }
 

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::requests::{REVIEWS, registered, review_of};
 use super::{admission, compare, objects, policies};
+use crate::cluster::connection::Connection;
 use crate::error::Failure;
-use crate::join::side::Side;
 
 /// The state of Cluster Authorization on the host.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,12 +19,12 @@ pub(crate) enum Restriction {
 }
 
 impl Restriction {
-    pub(crate) async fn of(host: &Side) -> Self {
+    pub(crate) async fn of(host: &Connection) -> Self {
         read(host).await.unwrap_or(Self::Absent)
     }
 }
 
-async fn read(host: &Side) -> Result<Restriction, Failure> {
+async fn read(host: &Connection) -> Result<Restriction, Failure> {
     let policies = policies::judging(&Layout::default());
     let mut faults = compare::faults(host, &policies).await?;
     if faults.len() == policies.len() && faults.iter().all(|fault| fault.is_absent) {

@@ -12,14 +12,14 @@ use super::arguments::checked;
 use super::register_command::Endpoint;
 use super::requests::registered;
 use crate::cli::{AuthzTokenArgs, Hub};
+use crate::cluster::connection::Connection;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
-use crate::join::side::Side;
 use crate::printer::Printer;
 
 pub(super) async fn run(
     arguments: &AuthzTokenArgs,
-    host: &Side,
+    host: &Connection,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let Hub::Karmada = arguments.agents_of;

@@ -16,16 +16,16 @@ use super::compare::{self, Fault};
 use super::requests::{REVIEWS, registered, review_of};
 use super::{admission, dry_run, keeper, objects, policies};
 use crate::cli::AuthzVerifyArgs;
+use crate::cluster::connection::{Connection, ConnectionError};
 use crate::error::Failure;
 use crate::exit::ExitStatus;
-use crate::join::side::{Side, SideError};
 use crate::printer::Printer;
 use crate::progress::Line;
 use crate::server_text::{ServerText, escaped};
 
 pub(super) async fn run(
     arguments: &AuthzVerifyArgs,
-    host: &Side,
+    host: &Connection,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let layout = layout(arguments.hub.layout())?;
@@ -72,7 +72,7 @@ pub(super) async fn run(
 }
 
 /// Prints the faults of the policies; returns their number.
-async fn of_policies(layout: &Layout, host: &Side, printer: &Printer) -> Result<usize, Failure> {
+async fn of_policies(layout: &Layout, host: &Connection, printer: &Printer) -> Result<usize, Failure> {
     let mut lines = Vec::new();
     for Fault { object, is_absent, reason, .. } in compare::faults(host, &policies::judging(layout)).await? {
         lines.push(match is_absent {
@@ -92,12 +92,12 @@ async fn of_policies(layout: &Layout, host: &Side, printer: &Printer) -> Result<
 
 /// Prints the fault of the policy on the sidecar's account, if the account may maintain the RBAC of
 /// agents; returns the number of lines.
-async fn of_keeper(layout: &Layout, host: &Side, printer: &Printer) -> Result<usize, Failure> {
+async fn of_keeper(layout: &Layout, host: &Connection, printer: &Printer) -> Result<usize, Failure> {
     let rights = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{}", keeper::NAME);
     match host.get(&rights).await {
         Ok(Some(_)) => {}
         Ok(None) => return Ok(0),
-        Err(error @ SideError::Refused { status: StatusCode::FORBIDDEN, .. }) => {
+        Err(error @ ConnectionError::Refused { status: StatusCode::FORBIDDEN, .. }) => {
             printer.out_line(&format!("not checked: the policy on the sidecar's account: {error}"));
             return Ok(1);
         }
@@ -112,7 +112,7 @@ async fn of_keeper(layout: &Layout, host: &Side, printer: &Printer) -> Result<us
 }
 
 /// Prints the faults of the admission webhooks' registration; returns their number.
-async fn of_webhooks(host: &Side, printer: &Printer) -> Result<usize, Failure> {
+async fn of_webhooks(host: &Connection, printer: &Printer) -> Result<usize, Failure> {
     let version = objects::version(host).await?;
     let bundle = objects::ca_bundle(host).await?;
     let mut findings = 0;
@@ -145,7 +145,7 @@ async fn of_subject(
     layout: &Layout,
     (cluster, other): (&str, &str),
     judges_names: bool,
-    host: &Side,
+    host: &Connection,
     printer: &Printer,
 ) -> Result<usize, Failure> {
     let mut lines: BTreeMap<(&str, String), Found> = BTreeMap::new();
@@ -199,7 +199,7 @@ async fn ask(
     layout: &Layout,
     (cluster, other): (&str, &str),
     judges_names: bool,
-    host: &Side,
+    host: &Connection,
 ) -> Result<Vec<(Cell, Answer)>, Failure> {
     let mut cells = cells(layout, cluster, other, PARTS);
     cells.retain(|cell| is_real(cell, judges_names));
@@ -213,7 +213,7 @@ async fn ask(
             let (host, review) = (host.clone(), review.clone());
             asked.spawn(async move {
                 let answer = host.create(REVIEWS, &review).await?;
-                Ok::<_, SideError>((review, Answer::of(&answer["status"])))
+                Ok::<_, ConnectionError>((review, Answer::of(&answer["status"])))
             });
         }
         while let Some(answer) = asked.join_next().await {

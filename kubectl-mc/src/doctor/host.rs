@@ -21,7 +21,6 @@ use crate::cluster::fields::condition;
 use crate::cluster::hop::{Asked, Hop};
 use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 use crate::cluster::sidecar_version::SidecarVersion;
-use crate::join::side::Side;
 use crate::next_command::quoted;
 
 /// Stops at the first check without which the others cannot work.
@@ -287,7 +286,7 @@ async fn fleet(host: &ClusterContext, client: &kube::Client) -> Option<Finding> 
 /// Whether the agents of Karmada may use only objects of their own clusters, if the host has rules
 /// for this and the caller may read them.
 async fn agents(host: &ClusterContext, client: &kube::Client) -> Option<Finding> {
-    let side = Side { role: "host", at: Connection { client: client.clone(), cluster: host.clone() } };
+    let side = Connection { role: "host", client: client.clone(), cluster: host.clone() };
     match Restriction::of(&side).await {
         Restriction::Absent => None,
         Restriction::InForce => {

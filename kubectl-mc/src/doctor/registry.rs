@@ -10,14 +10,13 @@ use super::report::Finding;
 use crate::cluster::connection::Connection;
 use crate::cluster::context::ClusterContext;
 use crate::join::lost::{self, Lost};
-use crate::join::side::Side;
 use crate::join::survey;
 
 pub(super) async fn check(host: &ClusterContext, client: &kube::Client) -> Vec<Finding> {
     if host.hub.is_foreign() {
         return Vec::new();
     }
-    let side = Side { role: "host", at: Connection { client: client.clone(), cluster: host.clone() } };
+    let side = Connection { role: "host", client: client.clone(), cluster: host.clone() };
     let Ok(namespace) = survey::namespace(&side).await else { return Vec::new() };
     let Ok(lost) = lost::find(&side, &namespace).await else { return Vec::new() };
     let kubectl_mc = host.kubectl_mc();
@@ -51,7 +50,7 @@ fn missing(lost: &Lost, kubectl_mc: &str) -> Option<Finding> {
 }
 
 /// Whether the policy is in force and not lifted, if the caller may read it.
-async fn protection(host: &Side, kubectl_mc: &str) -> Option<Finding> {
+async fn protection(host: &Connection, kubectl_mc: &str) -> Option<Finding> {
     let admission = "/apis/admissionregistration.k8s.io/v1";
     let policy =
         host.get(&format!("{admission}/validatingadmissionpolicies/{DELETION_POLICY}")).await.ok()?;

@@ -11,8 +11,8 @@ use super::target::{Record, Target};
 use super::{Group, api_service, patch_to, unreadable_rights};
 use crate::apply::delete::Delete;
 use crate::cli::Hub;
+use crate::cluster::connection::Connection;
 use crate::error::Failure;
-use crate::join::side::Side;
 use crate::printer::Printer;
 
 /// What happened to the APIService.
@@ -28,7 +28,7 @@ pub(super) enum PutBack {
 /// Restores the APIService, and removes the sidecar's right to it.
 pub(super) async fn put_back(
     group: Group,
-    host: &Side,
+    host: &Connection,
     dry_run: bool,
     printer: &Printer,
 ) -> Result<PutBack, Failure> {
@@ -64,7 +64,7 @@ pub(super) async fn put_back(
 }
 
 /// Restores the APIServices of hubs that point to the sidecar, before the sidecar is removed.
-pub(crate) async fn put_all_back(host: &Side, dry_run: bool, printer: &Printer) -> Result<(), Failure> {
+pub(crate) async fn put_all_back(host: &Connection, dry_run: bool, printer: &Printer) -> Result<(), Failure> {
     let group = Group::of(Hub::Karmada);
     if host.readable(&group.path()).await?.is_none() {
         return Ok(());
@@ -88,10 +88,10 @@ pub(crate) async fn put_all_back(host: &Side, dry_run: bool, printer: &Printer) 
     Ok(())
 }
 
-async fn remove_rights(host: &Side, printer: &Printer) -> Result<(), Failure> {
+async fn remove_rights(host: &Connection, printer: &Printer) -> Result<(), Failure> {
     let rights = manifests::hub_api_rights(NAMESPACE).map_err(unreadable_rights)?;
     let delete = Delete { dry_run: false, timeout: DELETION };
-    delete.print_each("", host.target(), rights.into_iter(), printer).await?;
+    delete.print_each("", host, rights.into_iter(), printer).await?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use kube::client::Body;
 use tokio::sync::watch;
 
 use super::*;
-use crate::join::side::fake;
+use crate::cluster::connection::fake;
 
 /// A host that stores one APIService and one ClusterRoleBinding.
 #[derive(Clone)]
@@ -60,7 +60,7 @@ impl Host {
         remove(&arguments, &self.side(false), &Printer::default()).await
     }
 
-    fn side(&self, is_served: bool) -> Side {
+    fn side(&self, is_served: bool) -> Connection {
         let host = self.clone();
         let server = tower::service_fn(move |request: Request<Body>| host.clone().serve(request, is_served));
         fake::over("host", kube::Client::new(server, "default"))

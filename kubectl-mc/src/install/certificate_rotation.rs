@@ -21,14 +21,14 @@ use super::wait::Deadline;
 use crate::apply::ApplyError;
 use crate::apply::delete::Delete;
 use crate::apply::object::Object;
-use crate::cluster::connection::NamedCluster;
+use crate::cluster::connection::Connection;
 use crate::cluster::fields::condition;
 use crate::error::{CommandLine, Failure};
 use crate::progress::Step;
 
 /// The change of the issuer, with the objects of the old one.
 pub(crate) struct CertificateRotation<'a> {
-    host: NamedCluster<'a>,
+    host: &'a Connection,
     parameters: &'a Parameters,
     /// The objects of the old issuer, in the order of their creation.
     surplus: Vec<Value>,
@@ -36,7 +36,7 @@ pub(crate) struct CertificateRotation<'a> {
 }
 
 impl<'a> CertificateRotation<'a> {
-    pub(crate) async fn find(host: NamedCluster<'a>, plan: &'a InstallPlan) -> Result<Self, Failure> {
+    pub(crate) async fn find(host: &'a Connection, plan: &'a InstallPlan) -> Result<Self, Failure> {
         let parameters = &plan.parameters;
         let surplus = match plan.run_on {
             None => cleanup::of_other_certificates(host, parameters).await?,
@@ -132,8 +132,7 @@ impl<'a> CertificateRotation<'a> {
                 Err(state) => state,
             };
             if deadline.is_over() {
-                let shown =
-                    format!("{} -n {namespace} describe certificates", self.host.at.cluster.kubectl());
+                let shown = format!("{} -n {namespace} describe certificates", self.host.cluster.kubectl());
                 return Err(Failure::new(format!(
                     "cert-manager has not issued the serving certificate, and the running sidecars are unchanged: \
                      {state}"
@@ -244,9 +243,7 @@ const ATTEMPTS: u32 = 5;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::connection::Connection;
-    use crate::cluster::context::{ClusterContext, HostOptions};
-    use crate::env::Env;
+    use crate::cluster::connection::fake;
 
     fn pem(text: &str) -> String {
         format!("-----BEGIN CERTIFICATE-----\n{text}\n{END}\n")
@@ -266,19 +263,12 @@ mod tests {
             let answer = http::Response::new(kube::client::Body::from(found.to_string().into_bytes()));
             std::future::ready(Ok::<_, std::io::Error>(answer))
         });
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("config");
-        let kubeconfig = "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n\
-                          clusters: [{name: k, cluster: {server: 'https://host'}}]\nusers: [{name: u, user: {}}]\n";
-        std::fs::write(&file, kubeconfig).unwrap();
-        let options = HostOptions { kubeconfig: Some(file), ..Default::default() };
-        let cluster = ClusterContext::load(&options, &Env::default()).unwrap();
-        let at = Connection { client: kube::Client::new(service, "default"), cluster };
+        let at = fake::over("host", kube::Client::new(service, "default"));
         let mut parameters = Parameters::new("image");
         parameters.values.certificates = Certificates::Secret;
         parameters.values.tls.ca_bundle = new;
         let rotation = CertificateRotation {
-            host: at.target("host"),
+            host: &at,
             parameters: &parameters,
             surplus: Vec::new(),
             is_registered: true,

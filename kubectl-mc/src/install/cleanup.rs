@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{get, made};
 use crate::apply::object::Object;
-use crate::cluster::connection::NamedCluster;
+use crate::cluster::connection::Connection;
 use crate::cluster::fields::items;
 use crate::error::Failure;
 
@@ -57,8 +57,8 @@ pub(crate) async fn members(client: &kube::Client, namespace: &str) -> Result<Me
 }
 
 /// The plugin's objects on the host, in the order of their creation.
-pub(crate) async fn host(host: NamedCluster<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
-    let client = &host.at.client;
+pub(crate) async fn host(host: &Connection, namespace: &str) -> Result<Vec<Value>, Failure> {
+    let client = &host.client;
     let parameters = parameters(namespace);
     let mut candidates = made(parameters.host())?;
     let registration = candidates.pop();
@@ -87,7 +87,7 @@ pub(crate) async fn host(host: NamedCluster<'_>, namespace: &str) -> Result<Vec<
 /// The plugin's objects on the host that belong to another issuer of the serving certificate, in the order of
 /// their creation.
 pub(crate) async fn of_other_certificates(
-    host: NamedCluster<'_>,
+    host: &Connection,
     parameters: &Parameters,
 ) -> Result<Vec<Value>, Failure> {
     let mut candidates = Vec::new();
@@ -107,7 +107,7 @@ pub(crate) async fn of_other_certificates(
 /// The plugin's objects in a cluster for parts of a direct endpoint or of a hub's inventory that this
 /// installation does not have.
 pub(crate) async fn of_other_values(
-    cluster: NamedCluster<'_>,
+    cluster: &Connection,
     parameters: &Parameters,
 ) -> Result<Vec<Value>, Failure> {
     let mut candidates = made(parameters.without_direct())?;
@@ -116,7 +116,7 @@ pub(crate) async fn of_other_values(
 }
 
 /// The plugin's objects in the cluster that runs the sidecars for another host.
-pub(crate) async fn elsewhere(runs_on: NamedCluster<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
+pub(crate) async fn elsewhere(runs_on: &Connection, namespace: &str) -> Result<Vec<Value>, Failure> {
     let parameters = parameters(namespace);
     let mut candidates = made(parameters.remote(""))?;
     let cert_manager = parameters.with_certificates(Certificates::CertManager);
@@ -168,7 +168,7 @@ async fn made_by_the_sidecar(client: &kube::Client, namespace: &str) -> Result<V
 
 /// The existing objects with the plugin's label. A namespace stays if this cluster is also a member of
 /// another host: a join annotates it, and a manual registration has the impersonator's account in it.
-async fn labelled(cluster: NamedCluster<'_>, candidates: Vec<Value>) -> Result<Vec<Value>, Failure> {
+async fn labelled(cluster: &Connection, candidates: Vec<Value>) -> Result<Vec<Value>, Failure> {
     let mut ours = Vec::new();
     for candidate in candidates {
         let Some(found) = Object::new(candidate.clone())?.get(cluster).await? else {
@@ -188,7 +188,7 @@ async fn labelled(cluster: NamedCluster<'_>, candidates: Vec<Value>) -> Result<V
 }
 
 /// Whether the namespace has a member's account. An agent's account may have the same name.
-async fn is_member(cluster: NamedCluster<'_>, namespace: &Value) -> Result<bool, Failure> {
+async fn is_member(cluster: &Connection, namespace: &Value) -> Result<bool, Failure> {
     if namespace["metadata"]["name"] == AGENTS {
         return Ok(false);
     }

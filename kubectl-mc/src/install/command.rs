@@ -81,7 +81,7 @@ async fn install(
         host::keep_foreign_namespaces(&clusters.host.client, &mut objects).await?;
         step.done();
     }
-    let handover = CertificateRotation::find(clusters.host.target(HOST), &install.plan).await?;
+    let handover = CertificateRotation::find(&clusters.host, &install.plan).await?;
     let unexposed = Unexposed::find(&clusters.host, clusters.remote.as_ref(), &install.plan).await?;
     if !is_written {
         return install.preview(&judged, &handover, &unexposed).await;
@@ -107,13 +107,13 @@ impl Clusters {
         options: &HostOptions,
         env: &Env,
     ) -> Result<Self, Failure> {
-        let host = connection::connect(options, env).await?;
+        let host = connection::connect(HOST, options, env).await?;
         let remote = match &plan.run_on {
             Some(context) => Some(remote::connect(context, options, env).await?),
             None => None,
         };
         let namespace = &plan.parameters.namespace;
-        host::check(host.target(HOST), namespace).await?;
+        host::check(&host, namespace).await?;
         place::check(&host, plan).await?;
         let Some(remote) = remote else { return Ok(Self { host, remote: None, host_uid: String::new() }) };
         let hint = "run the sidecars of this host in another namespace: -n NAME";
@@ -148,10 +148,10 @@ impl Install<'_> {
         let judging = Apply { dry_run: true, ..self.applying() };
         let mut objects = self.plan.host()?;
         let mut kept = host::keep_foreign_namespaces(&host.client, &mut objects).await?;
-        let mut judged = judging.all(host.target(HOST), objects.clone()).await?;
+        let mut judged = judging.all(host, objects.clone()).await?;
         if let Some(remote) = remote {
             let (elsewhere, kept_elsewhere) = objects_elsewhere(&self.plan, "", host_uid, remote).await?;
-            judged.extend(judging.all(remote.target(RUNS_ON), elsewhere).await?);
+            judged.extend(judging.all(remote, elsewhere).await?);
             let of_remote = |namespace| format!("{namespace} of the {RUNS_ON}");
             kept.extend(kept_elsewhere.into_iter().map(of_remote));
         }
@@ -216,8 +216,7 @@ impl Install<'_> {
         report: &mut impl FnMut(&Applied),
     ) -> Result<(), Failure> {
         let Self { arguments, plan, deadline, progress, printer, clusters } = self;
-        let (host, runs_on, namespace) =
-            (clusters.host.target(HOST), clusters.runs_on(), &plan.parameters.namespace);
+        let (host, runs_on, namespace) = (&clusters.host, clusters.runs_on(), &plan.parameters.namespace);
         let applying = self.applying();
         let mut registrations = split_off(&mut objects, "APIService");
         let program = split_off(&mut objects, "Deployment");
@@ -238,7 +237,7 @@ impl Install<'_> {
             let server = arguments.host_server.as_deref();
             let kubeconfig = remote::kubeconfig(&clusters.host, server, namespace, deadline).await?;
             let (elsewhere, _) = objects_elsewhere(plan, &kubeconfig, &clusters.host_uid, remote).await?;
-            applying.each(remote.target(RUNS_ON), elsewhere, &mut *report).await?;
+            applying.each(remote, elsewhere, &mut *report).await?;
         }
         step.done();
 

@@ -10,11 +10,11 @@ use tokio::time::sleep;
 
 use super::plan::InstallPlan;
 use super::wait::Deadline;
-use super::{HOST, RUNS_ON, cleanup, get, made};
+use super::{cleanup, get, made};
 use crate::apply::delete::Delete;
 use crate::apply::object::Object;
 use crate::apply::{Applied, Apply, ApplyError};
-use crate::cluster::connection::{Connection, NamedCluster};
+use crate::cluster::connection::Connection;
 use crate::error::{CommandLine, Failure};
 use crate::progress::Step;
 
@@ -43,7 +43,7 @@ pub(crate) async fn with_new_address(
     let mut objects = made(plan.parameters.home())?;
     super::host::keep_foreign_namespaces(&runs_on.client, &mut objects).await?;
     objects.extend(made(plan.parameters.direct_service())?);
-    applying.each(runs_on.target(RUNS_ON), objects, report).await?;
+    applying.each(runs_on, objects, report).await?;
     loop {
         if let Some(server) = address(&runs_on.client, namespace).await? {
             return Ok(plan.with_direct_server(server));
@@ -64,7 +64,7 @@ pub(crate) async fn with_new_address(
 /// The remains of a direct endpoint, or of a hub's inventory, that this installation does not have.
 pub(crate) struct Unexposed<'a> {
     /// The remains in each cluster.
-    surplus: Vec<(NamedCluster<'a>, Vec<Value>)>,
+    surplus: Vec<(&'a Connection, Vec<Value>)>,
 }
 
 impl<'a> Unexposed<'a> {
@@ -73,9 +73,8 @@ impl<'a> Unexposed<'a> {
         remote: Option<&'a Connection>,
         plan: &InstallPlan,
     ) -> Result<Self, Failure> {
-        let remote = remote.map(|remote| remote.target(RUNS_ON));
         let mut surplus = Vec::new();
-        for cluster in [host.target(HOST)].into_iter().chain(remote) {
+        for cluster in [host].into_iter().chain(remote) {
             surplus.push((cluster, cleanup::of_other_values(cluster, &plan.parameters).await?));
         }
         Ok(Self { surplus })
@@ -87,7 +86,7 @@ impl<'a> Unexposed<'a> {
         mut report: impl FnMut(&Object),
     ) -> Result<(), ApplyError> {
         for (cluster, objects) in &self.surplus {
-            delete.each(*cluster, objects.iter().cloned(), &mut report).await?;
+            delete.each(cluster, objects.iter().cloned(), &mut report).await?;
         }
         Ok(())
     }

@@ -6,13 +6,13 @@ use kubectl_mc_api::names::{API_SERVICE, KUBECTL_MC, MANAGED_BY, SIDECAR};
 use serde_json::Value;
 
 use super::{get, get_from};
-use crate::cluster::connection::NamedCluster;
+use crate::cluster::connection::Connection;
 use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 use crate::error::Failure;
 use crate::next_command::quoted;
 
 /// Fails if the sidecar could not work, or if another tool installed it.
-pub(crate) async fn check(host: NamedCluster<'_>, namespace: &str) -> Result<(), Failure> {
+pub(crate) async fn check(host: &Connection, namespace: &str) -> Result<(), Failure> {
     let version = get_from(host, "/version").await?;
     let version = version["gitVersion"].as_str().unwrap_or_default();
     if KubernetesVersion::parse(version).is_some_and(|version| version < HOST_MINIMUM) {

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::host::HelmRelease;
 use super::plan::InstallPlan;
-use super::{HOST, RUNS_ON, get, get_from, host};
-use crate::cluster::connection::{Connection, NamedCluster};
+use super::{RUNS_ON, get, get_from, host};
+use crate::cluster::connection::Connection;
 use crate::error::{CommandLine, Failure};
 use crate::next_command::quoted;
 
@@ -21,7 +21,7 @@ pub(crate) async fn check(host: &Connection, plan: &InstallPlan) -> Result<(), F
         let words = format!("{} install -n {namespace} {}", host.cluster.kubectl_mc(), plan.flags);
         format!("{}{more}", words.trim_end())
     };
-    if let Some(installed) = other_namespace(host.target(HOST), namespace).await? {
+    if let Some(installed) = other_namespace(host, namespace).await? {
         let there = CommandLine::new(again(&installed, "")).after("install them there");
         let removal = CommandLine::new(uninstall(host, &installed, run_on));
         let hint = there.and(removal.after("to move them, remove them there first"));
@@ -49,13 +49,13 @@ pub(crate) async fn check_removal(
     namespace: &str,
     run_on: Option<&str>,
 ) -> Result<(), Failure> {
-    if let Some(installed) = other_namespace(host.target(HOST), namespace).await? {
+    if let Some(installed) = other_namespace(host, namespace).await? {
         let removal = CommandLine::new(uninstall(host, &installed, run_on));
         return Err(in_other_namespace(&installed, namespace).with_hint(removal.after("remove them there")));
     }
     // Their sidecars would stay, while the registrations and credentials of the members are lost.
     for path in [host::registration(), host::deployment(namespace)] {
-        let object = get_from(host.target(HOST), &path).await?;
+        let object = get_from(host, &path).await?;
         if !object.is_null() && !is_ours(&object) {
             return Err(foreign(&object, &path, host));
         }
@@ -120,7 +120,7 @@ pub(crate) fn uninstall(host: &Connection, namespace: &str, run_on: Option<&str>
 }
 
 /// The namespace to which the plugin's registration points, if it is not this one.
-async fn other_namespace(host: NamedCluster<'_>, namespace: &str) -> Result<Option<String>, Failure> {
+async fn other_namespace(host: &Connection, namespace: &str) -> Result<Option<String>, Failure> {
     let registration = get_from(host, &host::registration()).await?;
     let installed = registration["spec"]["service"]["namespace"].as_str();
     let other = installed.filter(|installed| is_ours(&registration) && *installed != namespace);

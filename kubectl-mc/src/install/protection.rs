@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use crate::apply::object::Object;
 use crate::apply::{Applied, ApplyError};
-use crate::cluster::connection::NamedCluster;
+use crate::cluster::connection::Connection;
 use crate::printer::Printer;
 
 /// Lets the host delete existing objects that the policy protects. This works without the policy,
 /// and does not require its removal, which kube-apiservers notice only a second later.
-pub(crate) async fn lift(host: NamedCluster<'_>, objects: &[Value]) -> Result<(), ApplyError> {
+pub(crate) async fn lift(host: &Connection, objects: &[Value]) -> Result<(), ApplyError> {
     for object in objects.iter().filter(|object| is_protected(object)) {
         let patch = json!({"metadata": {"annotations": {ALLOW_DELETION: DELETION_ALLOWED}}});
         match Object::new(object.clone())?.merge(host, &patch).await {
@@ -26,7 +26,7 @@ pub(crate) async fn lift(host: NamedCluster<'_>, objects: &[Value]) -> Result<()
 
 /// Protects objects again that an uninstall or an administrator has left without protection.
 pub(crate) async fn restore(
-    host: NamedCluster<'_>,
+    host: &Connection,
     applied: &[Applied],
     printer: &Printer,
 ) -> Result<(), ApplyError> {

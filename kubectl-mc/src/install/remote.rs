@@ -25,7 +25,7 @@ use crate::join::address;
 pub(crate) async fn connect(context: &str, host: &HostOptions, env: &Env) -> Result<Connection, Failure> {
     let options = HostOptions::plain(host.kubeconfig.clone(), Some(context.to_owned()));
     let cluster = ClusterContext::load(&options, env).map_err(|error| error.in_role(RUNS_ON))?;
-    connection::to(cluster, env).await
+    connection::to(RUNS_ON, cluster, env).await
 }
 
 /// Fails if the kubeconfig's address of the host is local to this machine, because for the sidecars

@@ -3,19 +3,18 @@
 
 use crate::apply::delete::Delete;
 use crate::cli::{Flags, UninstallArgs};
-use crate::cluster::connection;
+use crate::cluster::connection::{self};
 use crate::cluster::context::HostOptions;
 use crate::confirm::confirm;
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::hub_api;
+use crate::install::HOST;
 use crate::install::cleanup;
 use crate::install::place;
 use crate::install::protection;
 use crate::install::remote;
-use crate::install::{HOST, RUNS_ON};
-use crate::join::side::Side;
 use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::settings::Settings;
@@ -40,7 +39,7 @@ async fn uninstall(
     let progress = Progress::new(printer);
     let delete = Delete { dry_run: *dry_run, timeout: *timeout };
     let step = progress.step("checking the host");
-    let host = connection::connect(options, env).await?;
+    let host = connection::connect(HOST, options, env).await?;
     let remote = match run_on {
         Some(context) => Some(remote::connect(context, options, env).await?),
         None => None,
@@ -51,9 +50,9 @@ async fn uninstall(
         place::check_elsewhere(&host, remote, namespace, hint).await?;
     }
     let members = cleanup::members(&host.client, namespace).await?;
-    let ours = cleanup::host(host.target(HOST), namespace).await?;
+    let ours = cleanup::host(&host, namespace).await?;
     let elsewhere = match &remote {
-        Some(remote) => cleanup::elsewhere(remote.target(RUNS_ON), namespace).await?,
+        Some(remote) => cleanup::elsewhere(remote, namespace).await?,
         None => Vec::new(),
     };
     step.done();
@@ -76,21 +75,20 @@ async fn uninstall(
             confirm("Remove their registrations and credentials from the host?", printer)?;
         }
     }
-    hub_api::put_all_back(&Side { role: HOST, at: host.clone() }, *dry_run, printer).await?;
+    hub_api::put_all_back(&host, *dry_run, printer).await?;
     let step = progress.step("removing");
     // Running programs are deleted first, so that they do not recreate anything.
     let (running, resting): (Vec<_>, Vec<_>) =
         ours.into_iter().partition(|object| object["kind"] == "Deployment" || object["kind"] == "APIService");
-    let mut is_installed =
-        delete.print_each("", host.target(HOST), members.objects.into_iter(), printer).await?;
+    let mut is_installed = delete.print_each("", &host, members.objects.into_iter(), printer).await?;
     for objects in [running, resting] {
         if !dry_run {
-            protection::lift(host.target(HOST), &objects).await?;
+            protection::lift(&host, &objects).await?;
         }
-        is_installed |= delete.print_each("", host.target(HOST), objects.into_iter(), printer).await?;
+        is_installed |= delete.print_each("", &host, objects.into_iter(), printer).await?;
     }
     if let Some(remote) = &remote {
-        is_installed |= delete.print_each("", remote.target(RUNS_ON), elsewhere.into_iter(), printer).await?;
+        is_installed |= delete.print_each("", remote, elsewhere.into_iter(), printer).await?;
     }
     step.done();
     if !is_installed {

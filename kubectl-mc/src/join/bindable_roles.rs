@@ -9,9 +9,8 @@ use kubectl_mc_api::cluster_access::{RoleKind, RoleRef};
 use kubectl_mc_api::names::{ACCESS, MANAGER, NAMESPACE};
 use serde_json::{Value, json};
 
-use super::side::{Side, SideError};
 use super::token_policy;
-use crate::apply::FIELD_MANAGER;
+use crate::cluster::connection::{Connection, ConnectionError, FIELD_MANAGER};
 
 /// Writes the list into an object of the manifest that contains it.
 pub(crate) fn set(object: &mut Value, roles: &BTreeSet<String>) {
@@ -79,7 +78,11 @@ pub(crate) fn patch(config_map: Option<&Value>, roles: &BTreeSet<String>) -> Opt
 }
 
 /// Applies the patch, which keeps the other keys of the ConfigMap, and returns a line of output.
-pub(crate) async fn write(member: &Side, patch: &Value, dry_run: bool) -> Result<String, SideError> {
+pub(crate) async fn write(
+    member: &Connection,
+    patch: &Value,
+    dry_run: bool,
+) -> Result<String, ConnectionError> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{MANAGER}");
     let (parameter, remark) = if dry_run { ("&dryRun=All", " (server dry run)") } else { ("", "") };
     let to = format!("{path}?fieldManager={FIELD_MANAGER}{parameter}");

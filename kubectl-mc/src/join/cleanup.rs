@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::agent::account;
 use super::agent::found::Found;
 use super::objects;
-use super::side::{Side, SideError};
+use crate::cluster::connection::{Connection, ConnectionError};
 use crate::cluster::fields::items;
 
 /// Objects of one side, in the order of their creation.
@@ -23,7 +23,11 @@ pub(crate) struct Remains {
 }
 
 /// The registration, its Secrets, the controllers' ConfigMaps, and the grants for this cluster.
-pub(crate) async fn on_host(host: &Side, namespace: &str, name: &ClusterName) -> Result<Remains, SideError> {
+pub(crate) async fn on_host(
+    host: &Connection,
+    namespace: &str,
+    name: &ClusterName,
+) -> Result<Remains, ConnectionError> {
     let named = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}});
     let mut objects =
         labelled(host, &["clusterroles", "clusterrolebindings"], &format!("{HOST_GRANT}={name}")).await?;
@@ -38,13 +42,16 @@ pub(crate) async fn on_host(host: &Side, namespace: &str, name: &ClusterName) ->
 }
 
 /// The account of the cluster's agent, if there is one, and the Secret of a token that never expires.
-pub(crate) async fn agent_on_host(host: &Side, name: &ClusterName) -> Result<Vec<Value>, SideError> {
+pub(crate) async fn agent_on_host(
+    host: &Connection,
+    name: &ClusterName,
+) -> Result<Vec<Value>, ConnectionError> {
     let is_there = host.readable(&account::path_of(name)).await?.is_some();
     Ok(if is_there { vec![account::object(name), account::token_secret(name)] } else { Vec::new() })
 }
 
 /// The agent on the member. If another tool installed it, only its Secret.
-pub(crate) async fn agent_on_member(member: &Side) -> Result<Remains, SideError> {
+pub(crate) async fn agent_on_member(member: &Connection) -> Result<Remains, ConnectionError> {
     let found = Found::of(member).await?;
     if found.namespace.is_none() {
         return Ok(Remains::default());
@@ -68,7 +75,7 @@ pub(crate) async fn agent_on_member(member: &Side) -> Result<Remains, SideError>
 
 /// The objects of the manifest, the objects that the controllers derived from them in other namespaces, and
 /// grants, including those of ClusterAccesses.
-pub(crate) async fn on_member(member: &Side, manifest: Vec<Value>) -> Result<Remains, SideError> {
+pub(crate) async fn on_member(member: &Connection, manifest: Vec<Value>) -> Result<Remains, ConnectionError> {
     let (namespaces, others): (Vec<_>, Vec<_>) =
         manifest.into_iter().partition(|object| object["kind"] == "Namespace");
     let kept_for = strangers(member, NAMESPACE, &others).await?;
@@ -91,7 +98,7 @@ pub(crate) async fn on_member(member: &Side, manifest: Vec<Value>) -> Result<Rem
 }
 
 /// Removes the plugin's annotations from a namespace that stays.
-pub(crate) async fn forget(member: &Side) -> Result<(), SideError> {
+pub(crate) async fn forget(member: &Connection) -> Result<(), ConnectionError> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}");
     if member.get(&path).await?.is_some() {
         member.merge(&path, &json!({"metadata": {"annotations": {HOST_UID: null, CLUSTER: null}}})).await?;
@@ -100,7 +107,11 @@ pub(crate) async fn forget(member: &Side) -> Result<(), SideError> {
 }
 
 /// The foreign objects in a namespace, which would be deleted with the namespace.
-async fn strangers(member: &Side, namespace: &str, ours: &[Value]) -> Result<Vec<String>, SideError> {
+async fn strangers(
+    member: &Connection,
+    namespace: &str,
+    ours: &[Value],
+) -> Result<Vec<String>, ConnectionError> {
     let mut strangers = Vec::new();
     for (kind, path) in OF_NAMESPACE {
         let list = member.get(&path.replace("{}", namespace)).await?.unwrap_or_default();
@@ -121,7 +132,11 @@ async fn strangers(member: &Side, namespace: &str, ours: &[Value]) -> Result<Vec
 }
 
 /// The RBAC objects with a label.
-pub(super) async fn labelled(side: &Side, plurals: &[&str], selector: &str) -> Result<Vec<Value>, SideError> {
+pub(super) async fn labelled(
+    side: &Connection,
+    plurals: &[&str],
+    selector: &str,
+) -> Result<Vec<Value>, ConnectionError> {
     let mut found = Vec::new();
     for plural in plurals {
         let path = format!("/apis/rbac.authorization.k8s.io/v1/{plural}?labelSelector={selector}");
@@ -142,7 +157,11 @@ pub(super) async fn labelled(side: &Side, plurals: &[&str], selector: &str) -> R
 }
 
 /// Whether Secrets of a cluster exist without its MemberCluster.
-pub(crate) async fn has_secrets(host: &Side, namespace: &str, name: &ClusterName) -> Result<bool, SideError> {
+pub(crate) async fn has_secrets(
+    host: &Connection,
+    namespace: &str,
+    name: &ClusterName,
+) -> Result<bool, ConnectionError> {
     for secret in [name.member_secret(), name.manager_secret()] {
         let secret = host.get(&path::secret(namespace, &secret)).await?;
         if secret.is_some_and(|secret| secret["type"] == SECRET_TYPE) {

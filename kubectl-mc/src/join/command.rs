@@ -4,7 +4,7 @@ use http::Method;
 use kubectl_mc_api::{ClusterName, direct, names, path};
 
 use crate::cli::{Flags, JoinArgs};
-use crate::cluster::connection;
+use crate::cluster::connection::{self, Connection, ConnectionError};
 use crate::cluster::context::{ClusterContext, HostOptions};
 use crate::env::Env;
 use crate::error::{Failure, Hint, mc};
@@ -17,7 +17,6 @@ use crate::join::judge::judge;
 use crate::join::objects::{self, MemberSide};
 use crate::join::preflight::{self, Names};
 use crate::join::print::Halves;
-use crate::join::side::{Side, SideError};
 use crate::join::steps::{Joined, StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey};
 use crate::join::{agent, bindable_roles, enroll, manifest, member_context, renew, restore, role_changes};
@@ -73,8 +72,8 @@ pub(crate) fn run(
         .with_hint("choose the host by --context=NAME and the member by --member-context=NAME"));
     }
     connection::run(async {
-        let host = Side { role: "host", at: connection::to(host, env).await? };
-        let member = Side { role: "member", at: connection::to(member, env).await? };
+        let host = connection::to("host", host, env).await?;
+        let member = connection::to("member", member, env).await?;
         join(&name, arguments, way, &host, &member, printer).await
     })
 }
@@ -123,7 +122,7 @@ fn print(
     judge(preflight::address(&names, None, &endpoint).into_iter().collect(), true, printer)?;
     let identity = host.map_err(Failure::from).and_then(|host| {
         connection::run(async {
-            let host = Side { role: "host", at: connection::to(host, env).await? };
+            let host = connection::to("host", host, env).await?;
             Ok((survey::uid(&host).await?, survey::namespace(&host).await?))
         })
     });
@@ -152,8 +151,8 @@ async fn join(
     name: &ClusterName,
     arguments: &JoinArgs,
     way: Way,
-    host: &Side,
-    member: &Side,
+    host: &Connection,
+    member: &Connection,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let JoinArgs { no_host_admins, dry_run, bindable_roles, service_accounts, .. } = arguments;
@@ -227,8 +226,8 @@ impl Way {
     /// The endpoint of the member, and the agent with its survey.
     async fn survey(
         self,
-        host: &Side,
-        member: &Side,
+        host: &Connection,
+        member: &Connection,
     ) -> Result<(Endpoint, Option<(AgentPlan, AgentSurvey)>), Failure> {
         let plan = match self {
             Self::Direct(endpoint) => return Ok((endpoint, None)),
@@ -243,8 +242,8 @@ impl Way {
 
 /// Both sides, in their state before the join.
 struct Surveys<'a> {
-    host: &'a Side,
-    member: &'a Side,
+    host: &'a Connection,
+    member: &'a Connection,
     on_host: &'a HostSurvey,
     on_member: &'a MemberSurvey,
 }
@@ -261,12 +260,12 @@ impl Surveys<'_> {
         printer: &Printer,
     ) -> Result<(), Failure> {
         let Self { host, member, on_host, on_member } = self;
-        let (host_kubectl, member_kubectl) = (host.at.cluster.kubectl(), member.at.cluster.kubectl());
+        let (host_kubectl, member_kubectl) = (host.cluster.kubectl(), member.cluster.kubectl());
         let names = Names {
             cluster: name,
             host_kubectl: &host_kubectl,
             member_kubectl: &member_kubectl,
-            member_context: member.at.cluster.context.as_deref(),
+            member_context: member.cluster.context.as_deref(),
         };
         let mut findings = preflight::check(&names, on_host, on_member, endpoint, arguments.token_life());
         match by_agent {
@@ -281,7 +280,7 @@ impl Surveys<'_> {
 /// Prints the result of a join and the next command.
 async fn report(
     name: &ClusterName,
-    host: &Side,
+    host: &Connection,
     on_member: &MemberSurvey,
     endpoint: &Endpoint,
     Joined { granted, agent }: &Joined,
@@ -291,7 +290,7 @@ async fn report(
     let place = if endpoint.via_agent { "through its agent" } else { &format!("at {}", endpoint.server) };
     printer.out_line(&format!("{name} is joined: Kubernetes {} {place}", on_member.version));
     printer.out_line(&granted.outage());
-    let kubectl_mc = host.at.cluster.kubectl_mc();
+    let kubectl_mc = host.cluster.kubectl_mc();
     let warning = agent.as_ref().and_then(|agent| agent.warning(&kubectl_mc, name));
     agent.iter().for_each(|agent| printer.out_line(&agent.absence()));
     for warning in granted.warning(&kubectl_mc, name).into_iter().chain(warning) {
@@ -302,8 +301,8 @@ async fn report(
 }
 
 /// The most informative command that this caller may run on the new member.
-async fn next_command(host: &Side, name: &ClusterName) -> Result<String, SideError> {
-    let (root, kubectl_mc) = (path::member_root(name), host.at.cluster.kubectl_mc());
+async fn next_command(host: &Connection, name: &ClusterName) -> Result<String, ConnectionError> {
+    let (root, kubectl_mc) = (path::member_root(name), host.cluster.kubectl_mc());
     for (below, words) in CANDIDATES {
         let answer = host.send(Method::GET, &format!("{root}{below}"), None).await?;
         if answer.status.is_success() {

@@ -16,12 +16,11 @@ use super::agent::survey::AgentSurvey;
 use super::endpoint::Endpoint;
 use super::judge::judge;
 use super::preflight::{self, Finding};
-use super::side::Side;
 use super::survey::HostSurvey;
 use super::{objects, role_changes, service_accounts};
 use crate::apply::{Applied, Apply};
 use crate::cli::JoinArgs;
-use crate::cluster::connection;
+use crate::cluster::connection::{self, Connection};
 use crate::cluster::context::{ClusterContext, HostOptions};
 use crate::env::Env;
 use crate::error::{Failure, mc};
@@ -63,7 +62,7 @@ pub(crate) fn run(
     let host = ClusterContext::load(options, env)?;
     let plan = AgentPlan::of(name, &arguments.by_agent, Some((host.server.as_str(), &host.cluster)))?;
     connection::run(async {
-        let host = Side { role: "host", at: connection::to(host, env).await? };
+        let host = connection::to("host", host, env).await?;
         enroll(name, arguments, plan, &host, printer).await
     })
 }
@@ -72,13 +71,13 @@ async fn enroll(
     name: &ClusterName,
     arguments: &JoinArgs,
     plan: AgentPlan,
-    host: &Side,
+    host: &Connection,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let JoinArgs { labels, dry_run, yes, bindable_roles, .. } = arguments;
     let survey = HostSurvey::of(host).await?;
     let plan = plan.with_direct_endpoint(&host.readable(&direct::path()).await?.unwrap_or_default());
-    let kubectl = host.at.cluster.kubectl();
+    let kubectl = host.cluster.kubectl();
     let mut findings = preflight::of_host(&kubectl, &survey);
     findings.extend(AgentSurvey::of_host(&plan, host).await?.findings_of_host(&kubectl, &plan));
     findings.extend(bindable_roles.iter().flat_map(role_changes::findings));
@@ -99,7 +98,7 @@ async fn enroll(
     if *dry_run {
         let apply = Apply { dry_run: true, force_conflicts: true };
         let all = [account::object(name)].into_iter().chain([registration]).chain(secrets);
-        let judged = apply.all(host.target(), all).await?;
+        let judged = apply.all(host, all).await?;
         judged.iter().for_each(|one| printer.out_line(&format!("host: {}", one.line(true))));
         return Ok(ExitStatus::Success);
     }
@@ -109,7 +108,7 @@ async fn enroll(
     account.apply().await?.iter().for_each(note);
     opening.open(secrets, note).await?;
     let apply = Apply { dry_run: false, force_conflicts: true };
-    apply.each(host.target(), [registration], note).await?;
+    apply.each(host, [registration], note).await?;
     if let Some(accounts) = arguments.service_accounts {
         printer.note_line(&format!("host: {}", service_accounts::write(host, name, accounts).await?));
     }
@@ -117,7 +116,7 @@ async fn enroll(
     let token = fresh.ok_or_else(|| no_token(name))?;
     printer.out(&manifest.text(&token));
     let left = human(arguments.by_agent.enroll_for);
-    let kubectl_mc = host.at.cluster.kubectl_mc();
+    let kubectl_mc = host.cluster.kubectl_mc();
     printer.note_line(&format!("{name} is registered; its agent can enroll it until {until} ({left})"));
     printer.note_line(&granted.absence());
     granted.warning(&kubectl_mc, name).iter().for_each(|text| printer.note_line(&format!("warning: {text}")));
@@ -134,7 +133,7 @@ async fn enroll(
 /// The enrollment of one member.
 struct Opening<'a> {
     name: &'a ClusterName,
-    host: &'a Side,
+    host: &'a Connection,
     /// The sidecar's namespace on the host.
     namespace: &'a str,
     endpoint: &'a Endpoint,
@@ -164,7 +163,7 @@ impl Opening<'_> {
             }
         }
         let apply = Apply { dry_run: false, force_conflicts: true };
-        apply.each(self.host.target(), secrets, report).await?;
+        apply.each(self.host, secrets, report).await?;
         Ok(())
     }
 }

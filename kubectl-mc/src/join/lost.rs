@@ -9,8 +9,8 @@ use kubectl_mc_api::registration::Invalid;
 use kubectl_mc_api::{ClusterName, Registration, path};
 use serde_json::Value;
 
-use super::side::{Side, SideError};
 use crate::cluster::client;
+use crate::cluster::connection::{Connection, ConnectionError};
 use crate::cluster::fields::items;
 
 /// A member without its MemberCluster.
@@ -34,7 +34,7 @@ pub(crate) struct Lost {
 /// # Errors
 ///
 /// The host does not answer, or the caller may not list its Secrets or MemberClusters.
-pub(crate) async fn find(host: &Side, namespace: &str) -> Result<Lost, SideError> {
+pub(crate) async fn find(host: &Connection, namespace: &str) -> Result<Lost, ConnectionError> {
     // The Secrets come first: a member that is joined in the meantime has its Secret before its
     // MemberCluster.
     let secrets = format!("/api/v1/namespaces/{namespace}/secrets?fieldSelector=type%3D{SECRET_TYPE}");
@@ -61,10 +61,10 @@ fn record(secret: &Value) -> Option<Result<Registration, Invalid>> {
 }
 
 /// A list of metadata; `None` if the kind is not served.
-async fn metadata(host: &Side, path: &str) -> Result<Option<Value>, SideError> {
-    let answer = client::get_by(&host.at.client, path, METADATA).await;
-    let answer =
-        answer.map_err(|error| SideError::Unreachable { side: host.describe(), reason: error.reason() })?;
+async fn metadata(host: &Connection, path: &str) -> Result<Option<Value>, ConnectionError> {
+    let answer = client::get_by(&host.client, path, METADATA).await;
+    let answer = answer
+        .map_err(|error| ConnectionError::Unreachable { side: host.describe(), reason: error.reason() })?;
     match answer.status {
         StatusCode::NOT_FOUND => Ok(None),
         status if status.is_success() => Ok(Some(answer.json())),

@@ -10,7 +10,6 @@ use serde_json::Value;
 use super::address;
 use super::endpoint::Endpoint;
 use super::objects;
-use super::side::apart;
 use super::survey::{HostSurvey, MemberSurvey, Sidecar};
 use crate::cluster::kubernetes_version::{KubernetesVersion, MEMBER_ADMITTED, MEMBER_MINIMUM};
 use crate::error::{CommandLine, Hint, mc};
@@ -259,7 +258,7 @@ fn token_request(names: &Names<'_>, member: &MemberSurvey) -> Option<Finding> {
 /// The sidecar renews a token at a third of its lifetime by the host's clock; the token expires by the
 /// member's clock.
 fn clock(host: &HostSurvey, member: &MemberSurvey, token_life: Duration) -> Option<Finding> {
-    let skew = apart(host.clock?, member.clock?);
+    let skew = host.clock?.duration_since(member.clock?).unsigned_abs();
     if skew >= token_life / 3 {
         return Some(Finding::Refused(
             format!(

@@ -18,11 +18,10 @@ use super::agent::renew::{self as agent_renew, Which};
 use super::agent::token::Claims;
 use super::agent::trust::Trust;
 use super::agent::wait::{CONNECTED, Waiting};
-use super::side::Side;
 use super::tokens::{Granted, Tokens};
 use super::{manifest, member_context, objects, survey, token_policy, wait};
 use crate::cli::JoinArgs;
-use crate::cluster::connection;
+use crate::cluster::connection::{self, Connection};
 use crate::cluster::context::HostOptions;
 use crate::cluster::fields::{condition, items};
 use crate::env::Env;
@@ -45,7 +44,7 @@ pub(crate) fn run(
 ) -> Result<ExitStatus, Failure> {
     let trust = Trust::read(&arguments.by_agent)?;
     connection::run(async {
-        let host = Side { role: "host", at: connection::connect(options, env).await? };
+        let host = connection::connect("host", options, env).await?;
         let members = match name {
             Some(name) => vec![one(&host, name).await?],
             None => all_expired(&host).await?,
@@ -91,12 +90,12 @@ struct Renewed {
     granted: Granted,
     agent: Option<AgentGranted>,
     /// The member, if its agent has to reconnect.
-    waits_for: Option<Side>,
+    waits_for: Option<Connection>,
     /// Whether the agent's pods are replaced, if the way it verifies the host has changed.
     replaces_pods: Option<bool>,
 }
 
-async fn one(host: &Side, name: &ClusterName) -> Result<Member, Failure> {
+async fn one(host: &Connection, name: &ClusterName) -> Result<Member, Failure> {
     let registered = host.get(&path::member_cluster(name)).await?;
     let registered = registered.ok_or_else(|| {
         Failure::new(format!("{name} is not joined to the {}", host.describe()))
@@ -107,7 +106,7 @@ async fn one(host: &Side, name: &ClusterName) -> Result<Member, Failure> {
     Ok(Member { name: name.clone(), uid: uid.to_owned(), need: Need::Tokens })
 }
 
-async fn all_expired(host: &Side) -> Result<Vec<Member>, Failure> {
+async fn all_expired(host: &Connection) -> Result<Vec<Member>, Failure> {
     let list = host.get(path::MEMBER_CLUSTERS_PATH).await?.unwrap_or_default();
     let member = |cluster: &Value| {
         let need = need(cluster)?;
@@ -136,7 +135,7 @@ fn needs_tokens(cluster: &Value) -> bool {
 
 /// Writes new tokens for each member, then waits until the sidecar reports them as accepted.
 async fn renew(
-    host: &Side,
+    host: &Connection,
     members: Vec<Member>,
     contexts: &Contexts,
     arguments: &JoinArgs,
@@ -191,7 +190,7 @@ async fn renew(
 /// Writes new tokens for one member and its agent; returns `None` if the agent is disconnected for another
 /// reason.
 async fn renewed(
-    host: &Side,
+    host: &Connection,
     member: &Member,
     contexts: &Contexts,
     namespace: &str,
@@ -230,7 +229,7 @@ async fn renewed(
 
 /// Waits until the agent is connected and the member's tokens are accepted.
 async fn accepted(
-    host: &Side,
+    host: &Connection,
     renewed: &Renewed,
     deadline: Instant,
     printer: &Printer,
@@ -256,9 +255,9 @@ async fn accepted(
     Ok(())
 }
 
-fn told(host: &Side, renewed: &Renewed, trust: Option<&Trust>, printer: &Printer) {
+fn told(host: &Connection, renewed: &Renewed, trust: Option<&Trust>, printer: &Printer) {
     let Renewed { name, granted, agent, waits_for, replaces_pods } = renewed;
-    let kubectl_mc = host.at.cluster.kubectl_mc();
+    let kubectl_mc = host.cluster.kubectl_mc();
     printer.out_line(&format!("{name} has new tokens: {}", granted.outage()));
     agent.iter().for_each(|agent| printer.out_line(&format!("{name}: {}", agent.absence())));
     trust.iter().for_each(|trust| printer.out_line(&format!("{name}: {}", trust.outcome())));
@@ -266,7 +265,7 @@ fn told(host: &Side, renewed: &Renewed, trust: Option<&Trust>, printer: &Printer
         printer.note_line(&format!(
             "warning: the pods of the agent of {name} are not replaced, and open tunnels do not try the CA: {} -n \
              {AGENT_NAMESPACE} rollout restart deployment/{AGENT}",
-            member.at.cluster.kubectl()
+            member.cluster.kubectl()
         ));
     }
     let of_agent = agent.and_then(|agent| agent.warning(&kubectl_mc, name));
@@ -277,8 +276,8 @@ fn told(host: &Side, renewed: &Renewed, trust: Option<&Trust>, printer: &Printer
 
 async fn tokens(
     name: &ClusterName,
-    host: &Side,
-    member: &Side,
+    host: &Connection,
+    member: &Connection,
     namespace: &str,
     wanted: Option<Duration>,
 ) -> Result<Granted, Failure> {

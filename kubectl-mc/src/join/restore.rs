@@ -7,12 +7,11 @@ use kubectl_mc_api::{ClusterName, Registration};
 use serde_json::{Value, json};
 
 use super::lost::{self, LostMember};
-use super::side::Side;
 use super::{manifest, survey};
 use crate::apply::Apply;
 use crate::apply::object::Object;
 use crate::cli::JoinArgs;
-use crate::cluster::connection;
+use crate::cluster::connection::{self, Connection};
 use crate::cluster::context::HostOptions;
 use crate::confirm::confirm;
 use crate::env::Env;
@@ -30,13 +29,13 @@ pub(crate) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     connection::run(async {
-        let host = Side { role: "host", at: connection::connect(options, env).await? };
+        let host = connection::connect("host", options, env).await?;
         restore(&host, name, arguments, printer).await
     })
 }
 
 async fn restore(
-    host: &Side,
+    host: &Connection,
     name: Option<&ClusterName>,
     arguments: &JoinArgs,
     printer: &Printer,
@@ -44,7 +43,7 @@ async fn restore(
     let JoinArgs { dry_run, yes, .. } = arguments;
     let namespace = survey::namespace(host).await?;
     let lost = lost::find(host, &namespace).await?;
-    let kubectl_mc = host.at.cluster.kubectl_mc();
+    let kubectl_mc = host.cluster.kubectl_mc();
     let Plan { members, unrecorded } = Plan::of(lost.members, name);
     if members.is_empty() && unrecorded.is_empty() {
         return match name {
@@ -69,7 +68,7 @@ async fn restore(
     let definitions = if members.is_empty() { Vec::new() } else { missing_definitions(host).await? };
     let objects = members.iter().map(|(name, registration)| registration.object(name));
     let apply = Apply { dry_run: *dry_run, force_conflicts: false };
-    apply.print_each("", host.target(), definitions.into_iter().chain(objects), printer).await?;
+    apply.print_each("", host, definitions.into_iter().chain(objects), printer).await?;
     let Some((first, _)) = unrecorded.first() else { return Ok(ExitStatus::Success) };
     let why: Vec<_> = unrecorded.iter().map(|(name, why)| format!("{name}: {why}")).collect();
     let register = CommandLine::new(format!("{kubectl_mc} join {first} --restore"));
@@ -119,10 +118,10 @@ fn described(registration: &Registration) -> String {
 
 /// The definitions of the registry that the host does not have. Existing ones may be of another version, and
 /// are left to `install`.
-async fn missing_definitions(host: &Side) -> Result<Vec<Value>, Failure> {
+async fn missing_definitions(host: &Connection) -> Result<Vec<Value>, Failure> {
     let mut missing = Vec::new();
     for definition in manifest::definitions()? {
-        if Object::new(definition.clone())?.get(host.target()).await?.is_none() {
+        if Object::new(definition.clone())?.get(host).await?.is_none() {
             missing.push(definition);
         }
     }

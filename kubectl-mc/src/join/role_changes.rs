@@ -10,15 +10,15 @@ use serde_json::Value;
 use super::bindable_roles::listed;
 use super::cleanup;
 use super::preflight::Finding;
-use super::side::{Side, SideError};
 use super::survey::MemberSurvey;
+use crate::cluster::connection::{Connection, ConnectionError};
 
 /// The bindings of roles that were removed from the list.
 pub(crate) async fn surplus(
-    member: &Side,
+    member: &Connection,
     before: &MemberSurvey,
     roles: &BTreeSet<String>,
-) -> Result<Vec<Value>, SideError> {
+) -> Result<Vec<Value>, ConnectionError> {
     let names = roles.iter().map(|entry| RoleRef::from_entry(entry).0.binding_name()).collect();
     if listed(before.policy.as_ref()).is_subset(roles) && before.bindings.is_subset(&names) {
         return Ok(Vec::new());

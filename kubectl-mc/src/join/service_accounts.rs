@@ -10,13 +10,13 @@ use kubectl_mc_api::path;
 use serde_json::{Value, json};
 
 use super::here_document::here_document;
-use super::side::Side;
+use crate::cluster::connection::Connection;
 use crate::error::{CommandLine, Failure};
 
 /// Writes the field of a registered member, and returns a line of output. The member's policy must
 /// already allow the names.
 pub(crate) async fn write(
-    host: &Side,
+    host: &Connection,
     name: &ClusterName,
     accounts: ServiceAccounts,
 ) -> Result<String, Failure> {
@@ -29,7 +29,7 @@ pub(crate) async fn write(
     }
     // A host whose CustomResourceDefinition does not know the field drops it.
     if answer.json()["spec"]["impersonation"]["serviceAccounts"] != json!(accounts) {
-        let install = CommandLine::new(format!("{} install", host.at.cluster.kubectl_mc()));
+        let install = CommandLine::new(format!("{} install", host.cluster.kubectl_mc()));
         return Err(Failure::new(format!(
             "the host dropped spec.impersonation.serviceAccounts of MemberCluster {name}: it does not know the field"
         ))

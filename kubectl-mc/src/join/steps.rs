@@ -13,12 +13,12 @@ use super::agent::account::AgentGranted;
 use super::agent::steps::{self as agent_steps, AgentSteps};
 use super::endpoint::Endpoint;
 use super::objects;
-use super::side::Side;
 use super::switch::Switch;
 use super::tokens::{Granted, Tokens};
 use super::{bindable_roles, service_accounts, token_policy, wait};
 use crate::apply::delete::Delete;
 use crate::apply::{Applied, Apply, Change};
+use crate::cluster::connection::Connection;
 use crate::error::{Failure, Hint};
 use crate::printer::Printer;
 use crate::progress::{Interrupt, Progress};
@@ -26,8 +26,8 @@ use crate::progress::{Interrupt, Progress};
 /// Both sides, and the objects to write.
 pub(crate) struct Steps<'a> {
     pub(crate) name: &'a ClusterName,
-    pub(crate) host: &'a Side,
-    pub(crate) member: &'a Side,
+    pub(crate) host: &'a Connection,
+    pub(crate) member: &'a Connection,
     pub(crate) endpoint: &'a Endpoint,
     /// The agent that carries the connection.
     pub(crate) agent: Option<AgentSteps<'a>>,
@@ -62,7 +62,7 @@ impl Steps<'_> {
     pub(crate) async fn judge_member(&self) -> Result<Vec<Applied>, Failure> {
         let of_agent = self.agent.as_ref().map(AgentSteps::on_member).transpose()?.unwrap_or_default();
         let objects = of_agent.into_iter().chain(self.member_objects.clone());
-        Ok(TRY_ONLY.all(self.member.target(), objects).await?)
+        Ok(TRY_ONLY.all(self.member, objects).await?)
     }
 
     /// Prints what the join would write and delete; `judged` is the result on the member.
@@ -72,7 +72,7 @@ impl Steps<'_> {
         let secrets = secrets.iter().map(|secret| objects::secret(namespace, secret, endpoint));
         let account = self.agent.as_ref().map(AgentSteps::on_host).unwrap_or_default();
         let on_host = account.into_iter().chain([self.registration]).chain(secrets);
-        let registered = TRY_ONLY.all(host.target(), on_host).await?;
+        let registered = TRY_ONLY.all(host, on_host).await?;
         print_judged("host", &registered, printer);
         print_judged("member", judged, printer);
         if let Some(list) = &self.bindable_roles {
@@ -82,7 +82,7 @@ impl Steps<'_> {
             printer.out_line(&format!("host: {} (not written)", service_accounts::line(name, accounts)));
         }
         let delete = Delete { dry_run: true, timeout: self.timeout };
-        let deleted = delete.all(member.target(), self.surplus.into_iter()).await?;
+        let deleted = delete.all(member, self.surplus.into_iter()).await?;
         deleted.iter().for_each(|one| printer.out_line(&format!("member: {one} deleted (server dry run)")));
         Ok(())
     }
@@ -170,7 +170,7 @@ impl Steps<'_> {
         if with_connection {
             new_secrets = self.connection(&self.name.member_secret()).await?;
         }
-        APPLY.print_each("host: ", self.host.target(), [self.registration.take()], self.printer).await?;
+        APPLY.print_each("host: ", self.host, [self.registration.take()], self.printer).await?;
         step.done();
         Ok(new_secrets)
     }
@@ -210,12 +210,12 @@ impl Steps<'_> {
         let (policies, objects): (Vec<_>, Vec<_>) = objects.into_iter().partition(token_policy::is_policy);
         let surplus = std::mem::take(&mut self.surplus);
         let Self { name, host, member, timeout, printer, .. } = self;
-        APPLY.print_each("member: ", member.target(), objects, printer).await?;
+        APPLY.print_each("member: ", member, objects, printer).await?;
         if let Some(list) = &self.bindable_roles {
             printer.out_line(&format!("member: {}", bindable_roles::write(member, list, false).await?));
         }
         let delete = Delete { dry_run: false, timeout: *timeout };
-        delete.print_each("member: ", member.target(), surplus.into_iter(), printer).await?;
+        delete.print_each("member: ", member, surplus.into_iter(), printer).await?;
         // The member's previous policy would refuse the names.
         if let Some(accounts) = self.service_accounts {
             printer.out_line(&format!("host: {}", service_accounts::write(host, name, accounts).await?));
@@ -246,7 +246,7 @@ impl Steps<'_> {
         if !obsolete.is_empty() {
             host.merge(&path, &json!({"data": obsolete})).await?;
         }
-        let mut written = APPLY.all(host.target(), [objects::secret(namespace, secret, endpoint)]).await?;
+        let mut written = APPLY.all(host, [objects::secret(namespace, secret, endpoint)]).await?;
         // The Secret gets a new token in any case.
         written.retain(|applied| applied.outcome() != Change::Unchanged);
         print_applied("host", &written, self.printer);

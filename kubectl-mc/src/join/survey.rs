@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::bindable_roles;
 use super::refusals::{self, Variables};
-use super::side::{Side, SideError};
+use crate::cluster::connection::{Connection, ConnectionError};
 use crate::cluster::fields::into_items;
 use crate::cluster::own_server;
 
@@ -66,7 +66,7 @@ pub(crate) struct MemberSurvey {
 }
 
 impl HostSurvey {
-    pub(crate) async fn of(host: &Side) -> Result<Self, SideError> {
+    pub(crate) async fn of(host: &Connection) -> Result<Self, ConnectionError> {
         let (version, uid) = (version(host).await?, uid(host).await?);
         let (sidecar, namespace) = (sidecar(host).await?, namespace(host).await?);
         let registered = match sidecar {
@@ -86,7 +86,7 @@ impl HostSurvey {
 }
 
 impl MemberSurvey {
-    pub(crate) async fn of(member: &Side, wants_server: bool) -> Result<Self, SideError> {
+    pub(crate) async fn of(member: &Connection, wants_server: bool) -> Result<Self, ConnectionError> {
         let ((version, clock), uid) = (version(member).await?, uid(member).await?);
         let token_request = serves(member, "/api/v1", "serviceaccounts/token").await?;
         let validates = validates(member).await?;
@@ -118,18 +118,18 @@ impl MemberSurvey {
 }
 
 /// Whether a member serves ValidatingAdmissionPolicies.
-pub(crate) async fn validates(member: &Side) -> Result<bool, SideError> {
+pub(crate) async fn validates(member: &Connection) -> Result<bool, ConnectionError> {
     serves(member, &format!("/apis/{ADMISSION}/v1"), "validatingadmissionpolicies").await
 }
 
 /// Whether a cluster serves a resource of this group and version.
-async fn serves(side: &Side, version: &str, resource: &str) -> Result<bool, SideError> {
+async fn serves(side: &Connection, version: &str, resource: &str) -> Result<bool, ConnectionError> {
     let served = side.get(version).await?.unwrap_or_default();
     Ok(served["resources"].as_array().is_some_and(|list| list.iter().any(|one| one["name"] == resource)))
 }
 
 /// Version and clock. This is the first request to a side, so it detects an unreachable server.
-async fn version(side: &Side) -> Result<(Value, Option<Timestamp>), SideError> {
+async fn version(side: &Connection) -> Result<(Value, Option<Timestamp>), ConnectionError> {
     let answer = side.send(Method::GET, "/version", None).await?;
     if !answer.status.is_success() {
         return Err(side.refused("get /version".to_owned(), &answer));
@@ -138,13 +138,13 @@ async fn version(side: &Side) -> Result<(Value, Option<Timestamp>), SideError> {
 }
 
 /// The uid of kube-system, which is unique to each cluster and never changes.
-pub(crate) async fn uid(side: &Side) -> Result<String, SideError> {
+pub(crate) async fn uid(side: &Connection) -> Result<String, ConnectionError> {
     let namespace = side.readable("/api/v1/namespaces/kube-system").await?.unwrap_or_default();
     Ok(namespace["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
 }
 
 /// The namespace of the service behind the aggregated API.
-pub(crate) async fn namespace(host: &Side) -> Result<String, SideError> {
+pub(crate) async fn namespace(host: &Connection) -> Result<String, ConnectionError> {
     let service =
         host.readable(&format!("/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}")).await?;
     let service = service.unwrap_or_default();
@@ -152,11 +152,11 @@ pub(crate) async fn namespace(host: &Side) -> Result<String, SideError> {
 }
 
 /// Whether the namespace of the sidecar's accounts has this object.
-async fn exists(member: &Side, object: &str) -> Result<bool, SideError> {
+async fn exists(member: &Connection, object: &str) -> Result<bool, ConnectionError> {
     Ok(member.readable(&format!("/api/v1/namespaces/{NAMESPACE}/{object}")).await?.is_some())
 }
 
-async fn sidecar(host: &Side) -> Result<Sidecar, SideError> {
+async fn sidecar(host: &Connection) -> Result<Sidecar, ConnectionError> {
     let answer = host.send(Method::GET, &format!("{}?limit=1", path::CLUSTERS_PATH), None).await?;
     Ok(match answer.status {
         StatusCode::NOT_FOUND => Sidecar::Missing,
@@ -167,7 +167,7 @@ async fn sidecar(host: &Side) -> Result<Sidecar, SideError> {
 }
 
 /// Which of these rights the caller lacks. The reviews run in parallel, because a cluster may be far away.
-pub(super) async fn missing(side: &Side, rights: Vec<Value>) -> Result<Vec<String>, SideError> {
+pub(super) async fn missing(side: &Connection, rights: Vec<Value>) -> Result<Vec<String>, ConnectionError> {
     let mut reviews = JoinSet::new();
     for (at, attributes) in rights.into_iter().enumerate() {
         let side = side.clone();
@@ -202,7 +202,7 @@ fn in_words(attributes: &Value) -> String {
 
 /// The address that kubeadm, kind and others publish for joining nodes, or else the endpoint of the API
 /// server.
-pub(super) async fn own_server(side: &Side) -> Option<String> {
+pub(super) async fn own_server(side: &Connection) -> Option<String> {
     let info = side.get(own_server::CLUSTER_INFO).await.ok().flatten();
     if let Some(published) = info.as_ref().and_then(own_server::published) {
         return Some(published);

@@ -14,15 +14,15 @@ use tokio::time::{Instant, sleep};
 
 use super::endpoint::{self, Endpoint};
 use super::objects::{self, CREDENTIAL};
-use super::side::{Side, SideError};
 use super::wait::{self, State};
+use crate::cluster::connection::{Connection, ConnectionError};
 use crate::error::Failure;
 use crate::progress::Step;
 
 /// A member in use whose connection is to change.
 pub(crate) struct Switch<'a> {
     name: &'a ClusterName,
-    host: &'a Side,
+    host: &'a Connection,
     namespace: &'a str,
     endpoint: &'a Endpoint,
     /// The names and the previous content of the Secrets.
@@ -33,7 +33,7 @@ impl<'a> Switch<'a> {
     /// Returns `None` for a cluster that is new, not ready, or already uses this connection.
     pub(crate) async fn of(
         name: &'a ClusterName,
-        host: &'a Side,
+        host: &'a Connection,
         namespace: &'a str,
         endpoint: &'a Endpoint,
     ) -> Result<Option<Self>, Failure> {
@@ -83,7 +83,7 @@ impl<'a> Switch<'a> {
     }
 
     /// Sends a request to the member as the caller, who may lack the right to use the proxy.
-    async fn ask(&self) -> Result<Asked, SideError> {
+    async fn ask(&self) -> Result<Asked, ConnectionError> {
         let path = format!("{}/version", path::member_root(self.name));
         let answer = self.host.send(Method::GET, &path, None).await?;
         Ok(match (answer.hop, answer.status) {

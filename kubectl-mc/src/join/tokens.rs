@@ -12,17 +12,17 @@ use kubectl_mc_api::token_life::{WEEKEND, of_manager, survived_outage};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Map, Value, json};
 
-use super::side::{Side, SideError};
 use super::token_policy;
 use crate::apply::{Applied, Apply};
+use crate::cluster::connection::{Connection, ConnectionError};
 use crate::error::{CommandLine, Failure};
 use crate::next_command::quoted;
 
 /// The tokens of one member.
 pub(crate) struct Tokens<'a> {
     pub(crate) name: &'a ClusterName,
-    pub(crate) host: &'a Side,
-    pub(crate) member: &'a Side,
+    pub(crate) host: &'a Connection,
+    pub(crate) member: &'a Connection,
     /// The sidecar's namespace on the host.
     pub(crate) namespace: &'a str,
     /// The requested lifetime of the impersonator's token.
@@ -46,9 +46,8 @@ impl Tokens<'_> {
     pub(crate) async fn write(self) -> Result<Granted, Failure> {
         let Self { name, host, member, namespace, life, policies, beside, report } = self;
         let of_account = async |account, life| match request(member, account, life).await {
-            Err(SideError::Refused { side, status: StatusCode::NOT_FOUND, .. }) => {
-                let (kubectl_mc, context) =
-                    (host.at.cluster.kubectl_mc(), member.at.cluster.context.as_deref());
+            Err(ConnectionError::Refused { side, status: StatusCode::NOT_FOUND, .. }) => {
+                let (kubectl_mc, context) = (host.cluster.kubectl_mc(), member.cluster.context.as_deref());
                 let context = quoted(context.unwrap_or("NAME").as_ref());
                 let join = CommandLine::new(format!("{kubectl_mc} join {name} --member-context={context}"));
                 Err(Failure::new(format!("the {side}, has no service account {NAMESPACE}/{account}"))
@@ -62,7 +61,7 @@ impl Tokens<'_> {
         let mut policies = policies;
         policies.iter_mut().for_each(|policy| token_policy::set_audiences(policy, &manager.audiences));
         let apply = Apply { dry_run: false, force_conflicts: true };
-        apply.each(member.target(), policies, report).await?;
+        apply.each(member, policies, report).await?;
         store(host, namespace, &name.manager_secret(), &manager, &beside).await?;
         let impersonator = of_account(IMPERSONATOR, life).await?;
         store(host, namespace, &name.member_secret(), &impersonator, &beside).await?;
@@ -99,7 +98,7 @@ struct Token {
     life: Duration,
 }
 
-async fn request(member: &Side, account: &str, life: Duration) -> Result<Value, SideError> {
+async fn request(member: &Connection, account: &str, life: Duration) -> Result<Value, ConnectionError> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
     let request = json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
@@ -121,12 +120,12 @@ fn read(answer: &Value, account: &str, life: Duration) -> Result<Token, Failure>
 }
 
 async fn store(
-    host: &Side,
+    host: &Connection,
     namespace: &str,
     secret: &str,
     token: &Token,
     beside: &Map<String, Value>,
-) -> Result<(), SideError> {
+) -> Result<(), ConnectionError> {
     let mut data = beside.clone();
     data.insert("token".to_owned(), STANDARD.encode(&token.token).into());
     host.merge(&path::secret(namespace, secret), &json!({"data": data})).await.map(drop)

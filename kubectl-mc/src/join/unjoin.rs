@@ -9,13 +9,12 @@ use serde_json::Value;
 
 use crate::apply::delete::Delete;
 use crate::cli::{Flags, UnjoinArgs};
-use crate::cluster::connection;
+use crate::cluster::connection::{self, Connection};
 use crate::confirm::confirm;
 use crate::env::Env;
 use crate::error::{Failure, list_clusters};
 use crate::exit::ExitStatus;
 use crate::join::member_context;
-use crate::join::side::Side;
 use crate::join::{cleanup, manifest, objects, survey};
 use crate::printer::Printer;
 use crate::settings::{self, Settings};
@@ -32,9 +31,9 @@ pub(crate) fn run(
     let is_named = member.member_context.is_some() || member.member_kubeconfig.is_some();
     let member = if is_named { Some(member_context::member(member, &options, env)?) } else { None };
     connection::run(async {
-        let host = Side { role: "host", at: connection::connect(&options, env).await? };
+        let host = connection::connect("host", &options, env).await?;
         let member = match member {
-            Some(member) => Some(Side { role: "member", at: connection::to(member, env).await? }),
+            Some(member) => Some(connection::to("member", member, env).await?),
             None => None,
         };
         unjoin(name, arguments, &host, member.as_ref(), printer).await
@@ -44,8 +43,8 @@ pub(crate) fn run(
 async fn unjoin(
     name: &ClusterName,
     arguments: &UnjoinArgs,
-    host: &Side,
-    member: Option<&Side>,
+    host: &Connection,
+    member: Option<&Connection>,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let UnjoinArgs { dry_run, yes, force, .. } = arguments;
@@ -99,15 +98,15 @@ async fn unjoin(
     let delete = Delete { dry_run: *dry_run, timeout: TIMEOUT };
     if !dry_run && !yes {
         let sides = [Some(host).filter(|_| joined.host), member.filter(|_| joined.member)];
-        let sides: Vec<_> = sides.into_iter().flatten().map(Side::describe).collect();
+        let sides: Vec<_> = sides.into_iter().flatten().map(Connection::describe).collect();
         confirm(&format!("Remove {name} from the {}?", sides.join(" and the ")), printer)?;
     }
     // The host comes first: without the registration, no controller creates the member's objects again.
-    delete.print_each("host: ", host.target(), on_host.into_iter(), printer).await?;
+    delete.print_each("host: ", host, on_host.into_iter(), printer).await?;
     match on_member {
         Some((member, remains, agent)) => {
             for objects in [agent.objects, remains.objects] {
-                delete.print_each("member: ", member.target(), objects.into_iter(), printer).await?;
+                delete.print_each("member: ", member, objects.into_iter(), printer).await?;
             }
             if !dry_run {
                 cleanup::forget(member).await?;
@@ -124,7 +123,7 @@ async fn unjoin(
         None if member.is_some() => {}
         None => printer.note_line(&format!(
             "the member's objects were not removed; if it comes back, run: {} unjoin {name} --member-context=NAME",
-            host.at.cluster.kubectl_mc()
+            host.cluster.kubectl_mc()
         )),
     }
     Ok(ExitStatus::Success)
@@ -154,7 +153,7 @@ impl Joined {
     }
 
     /// Prints which side stays.
-    fn note(self, name: &ClusterName, host: &Side, member: &Side, printer: &Printer) {
+    fn note(self, name: &ClusterName, host: &Connection, member: &Connection, printer: &Printer) {
         if !self.host {
             printer.note_line(&format!(
                 "{name} on the {} is not known to be this cluster, and stays: only the objects on the {} are removed",
@@ -187,7 +186,7 @@ async fn belongs(
     name: &ClusterName,
     registered: Option<&Value>,
     host_uid: &str,
-    member: &Side,
+    member: &Connection,
 ) -> Result<Joined, Failure> {
     let uid = survey::uid(member).await?;
     let namespace = member.get(&format!("/api/v1/namespaces/{NAMESPACE}")).await?.unwrap_or_default();

@@ -6,7 +6,7 @@ use kubectl_mc_api::{ClusterName, path};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::side::Side;
+use crate::cluster::connection::Connection;
 use crate::cluster::fields::condition;
 use crate::error::{CommandLine, Failure};
 use crate::progress::Step;
@@ -61,7 +61,7 @@ pub(crate) fn state(cluster: &Value, kind: &str) -> State {
 
 /// Waits until all of these conditions are true.
 pub(crate) async fn until_true(
-    host: &Side,
+    host: &Connection,
     name: &ClusterName,
     kinds: &[&'static str],
     timeout: Duration,
@@ -89,8 +89,14 @@ pub(crate) async fn until_true(
 }
 
 /// The failure of a condition that is not true in time.
-pub(super) fn late(host: &Side, name: &ClusterName, kind: &str, state: &State, timeout: Duration) -> Failure {
-    let kubectl = host.at.cluster.kubectl();
+pub(super) fn late(
+    host: &Connection,
+    name: &ClusterName,
+    kind: &str,
+    state: &State,
+    timeout: Duration,
+) -> Failure {
+    let kubectl = host.cluster.kubectl();
     let hint = match (kind, state) {
         (_, State::Unreported(_)) => CommandLine::new(format!(
             "{kubectl} get lease -A --field-selector=metadata.name=mc-sidecar"

@@ -327,7 +327,8 @@ fn watch_and_logs_add_cluster_that_joins_the_selection() {
                 let joined = listed.fetch_add(1, Ordering::SeqCst) > 0;
                 stream.answer(if joined { all(&later) } else { all(&first) });
             }
-        });
+        })
+        .of_known_hub();
         let mut running = Running::start(&bed, &[&["--cluster-selector=env=prod"], words].concat());
         let words_of = |line: String| line.split_whitespace().collect::<Vec<_>>().join(" ");
         let mut lines = [running.out(), running.out()].map(words_of);

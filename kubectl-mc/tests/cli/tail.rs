@@ -224,7 +224,8 @@ fn expired_watch_starts_again_with_a_list() {
         }
         None if listed.fetch_add(1, Ordering::SeqCst) == 0 => stream.answer(list(&[pod("a", "x://1")])),
         None => stream.answer(list(&[pod("a", "x://1"), pod("b", "x://2")])),
-    });
+    })
+    .of_known_hub();
     let mut running = Running::start(&bed, &["tail", ".", "-f", "-C", "m1"]);
     assert_eq!([running.out(), running.out()], ["a main | a", "b main | b"]);
     drop(running);

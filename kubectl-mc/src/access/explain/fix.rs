@@ -31,7 +31,7 @@ impl Fix {
         for name in USUAL {
             let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}");
             let Question { host, member, cluster, .. } = question;
-            let answer = through::ask(member, &host.at.cluster, cluster, Method::GET, &path, None).await;
+            let answer = through::ask(member, &host.cluster, cluster, Method::GET, &path, None).await;
             match answer.ok().filter(|answer| answer.status.is_success()) {
                 Some(answer) if attributes.iter().all(|right| includes(&answer.json(), right)) => {
                     role = Some(name.to_owned());
@@ -45,7 +45,7 @@ impl Fix {
             }
         }
         let (cluster, subject) = (question.cluster.clone(), subject_flags(&question.who.user));
-        let kubectl_mc = question.host.at.cluster.kubectl_mc();
+        let kubectl_mc = question.host.cluster.kubectl_mc();
         Self { kubectl_mc, cluster, subject, attributes, role }
     }
 

@@ -15,15 +15,15 @@ use crate::access::kinds::{self, ResourceAttributes};
 use crate::access::rules::Rules;
 use crate::access::through;
 use crate::cluster::client::Reply;
+use crate::cluster::connection::Connection;
 use crate::cluster::hop::{Hop, Refusal};
 use crate::error::Failure;
-use crate::join::side::Side;
 
 /// The request to explain, and the user.
 pub(super) struct Question<'a> {
-    pub(super) host: &'a Side,
+    pub(super) host: &'a Connection,
     /// The member, through the caller's proxy path.
-    pub(super) member: &'a Side,
+    pub(super) member: &'a Connection,
     pub(super) cluster: &'a ClusterName,
     pub(super) who: &'a Identity,
     /// The rules by which the sidecar presents the user to the member.
@@ -62,7 +62,7 @@ impl Question<'_> {
                 attributes.into_iter().map(|attributes| Right { attributes, read: read.clone() }).collect();
             return;
         }
-        let resolve = async |typed: &str| kinds::find(typed, member, &host.at.cluster, cluster).await;
+        let resolve = async |typed: &str| kinds::find(typed, member, &host.cluster, cluster).await;
         let mut named = command.clone();
         let mut found = match needs::words(&command.verb) {
             ObjectWords::New(resource) => {
@@ -241,14 +241,14 @@ impl Question<'_> {
 
     /// The command that lists the missing rights.
     fn diff(&self) -> String {
-        format!("{} access diff {}", self.host.at.cluster.kubectl_mc(), self.cluster)
+        format!("{} access diff {}", self.host.cluster.kubectl_mc(), self.cluster)
     }
 
     /// Whether the member's authorizer allows it, and its reason.
     async fn ask(&self, review: &Value) -> Result<(bool, String), Failure> {
         let Self { host, member, cluster, .. } = self;
         let answer =
-            through::ask(member, &host.at.cluster, cluster, Method::POST, REVIEWS, Some(review)).await?;
+            through::ask(member, &host.cluster, cluster, Method::POST, REVIEWS, Some(review)).await?;
         if !answer.status.is_success() {
             return Err(member.refused("answer a SubjectAccessReview".to_owned(), &answer).into());
         }
@@ -258,7 +258,7 @@ impl Question<'_> {
 
     /// The command that lists the resources of the member.
     pub(super) fn resources(&self) -> String {
-        format!("{} -C {} api-resources", self.host.at.cluster.kubectl_mc(), self.cluster)
+        format!("{} -C {} api-resources", self.host.cluster.kubectl_mc(), self.cluster)
     }
 
     fn authorization(

@@ -10,12 +10,12 @@ use serde_json::json;
 use super::hops::{self, Verdict};
 use super::hops::{REVIEWS, SELF_REVIEWS};
 use crate::access::identity::Identity;
+use crate::cluster::connection::Connection;
 use crate::error::Failure;
-use crate::join::side::Side;
 
 /// The user and the member of the right.
 pub(super) struct ProxyRight<'a> {
-    pub(super) host: &'a Side,
+    pub(super) host: &'a Connection,
     pub(super) who: &'a Identity,
     pub(super) is_self: bool,
     pub(super) cluster: &'a ClusterName,

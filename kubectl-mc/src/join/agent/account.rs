@@ -18,13 +18,13 @@ use super::token::Claims;
 use crate::apply::delete::Delete;
 use crate::apply::{Applied, Apply};
 use crate::cli::AgentTokenLife;
+use crate::cluster::connection::Connection;
 use crate::error::Failure;
-use crate::join::side::Side;
 
 /// An agent's account on this host.
 pub(crate) struct Account<'a> {
     pub(crate) name: &'a ClusterName,
-    pub(crate) host: &'a Side,
+    pub(crate) host: &'a Connection,
 }
 
 /// The token for an agent.
@@ -42,7 +42,7 @@ impl Account<'_> {
     /// Applies the account.
     pub(crate) async fn apply(&self) -> Result<Vec<Applied>, Failure> {
         let apply = Apply { dry_run: false, force_conflicts: true };
-        Ok(apply.all(self.host.target(), [object(self.name)]).await?)
+        Ok(apply.all(self.host, [object(self.name)]).await?)
     }
 
     /// A token with the requested lifetime, or the current one if it is still good.
@@ -89,7 +89,7 @@ impl Account<'_> {
     /// Revokes a token that never expires, after another token has replaced it.
     pub(crate) async fn forget_forever(&self) -> Result<(), Failure> {
         let delete = Delete { dry_run: false, timeout: TIMEOUT };
-        delete.all(self.host.target(), std::iter::once(token_secret(self.name))).await?;
+        delete.all(self.host, std::iter::once(token_secret(self.name))).await?;
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Account<'_> {
     /// The token of a Secret, as soon as the host has filled it in.
     async fn forever(&self) -> Result<String, Failure> {
         let apply = Apply { dry_run: false, force_conflicts: true };
-        apply.all(self.host.target(), [token_secret(self.name)]).await?;
+        apply.all(self.host, [token_secret(self.name)]).await?;
         let begin = Instant::now();
         loop {
             let secret = self.host.get(&self.secret_path()).await?.unwrap_or_default();
@@ -208,7 +208,7 @@ const POLL: Duration = Duration::from_millis(300);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::join::side::fake;
+    use crate::cluster::connection::fake;
 
     #[tokio::test]
     async fn renewal_keeps_a_token_that_never_expires() {
@@ -217,7 +217,7 @@ mod tests {
         let metadata = json!({"name": "m1", "namespace": AGENTS, "resourceVersion": "1"});
         let secret =
             json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"token": token}});
-        let (host, requests) = fake::side("host", move |_, _| (200, secret.clone()));
+        let (host, requests) = fake::connection("host", move |_, _| (200, secret.clone()));
         let renewed = Account { name: &name, host: &host }.renewed(None).await.unwrap();
         assert_eq!((renewed.fresh.as_deref(), renewed.granted), (Some("never"), AgentGranted(None)));
         assert!(requests.try_iter().all(|(method, ..)| method != http::Method::DELETE));

@@ -4,8 +4,8 @@ use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE, KUBECTL_MC, MANAGED_BY};
 use kubectl_mc_api::path;
 use serde_json::Value;
 
+use crate::cluster::connection::{Connection, ConnectionError};
 use crate::join::objects::is_foreign;
-use crate::join::side::{Side, SideError};
 
 /// The objects of an agent on the member.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +16,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    pub(crate) async fn of(member: &Side) -> Result<Self, SideError> {
+    pub(crate) async fn of(member: &Connection) -> Result<Self, ConnectionError> {
         let of_namespace = format!("/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/deployments/{AGENT}");
         Ok(Self {
             namespace: member.readable(&format!("/api/v1/namespaces/{AGENT_NAMESPACE}")).await?,

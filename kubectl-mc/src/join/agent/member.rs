@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::found::Found;
 use super::plan::AgentPlan;
 use super::pods::{CONNECTION, identifier};
+use crate::cluster::connection::{Connection, ConnectionError};
 use crate::cluster::fields::{condition, items};
 use crate::error::Failure;
-use crate::join::side::{Side, SideError};
 
 /// The objects to apply before the token is written, and those to apply after it.
 pub(crate) fn objects(plan: &AgentPlan, found: &Found) -> Result<(Vec<Value>, Vec<Value>), Failure> {
@@ -46,7 +46,7 @@ pub(crate) fn has_certificate(secret: Option<&Value>) -> bool {
 }
 
 /// Writes the token into the Secret.
-pub(crate) async fn store(member: &Side, token: &str) -> Result<(), SideError> {
+pub(crate) async fn store(member: &Connection, token: &str) -> Result<(), ConnectionError> {
     let data = json!({"data": {"token": STANDARD.encode(token)}});
     member.merge(&path::secret(AGENT_NAMESPACE, AGENT), &data).await.map(drop)
 }
@@ -55,7 +55,7 @@ pub(crate) async fn store(member: &Side, token: &str) -> Result<(), SideError> {
 /// changed Secret within about a minute, and immediately when the pod changes. Other pods are replaced,
 /// because an agent that the host refuses waits for minutes before it dials again. Without the
 /// right to replace pods, the agent needs that time.
-pub(crate) async fn refresh(member: &Side) {
+pub(crate) async fn refresh(member: &Connection) {
     let pods = format!("/api/v1/namespaces/{AGENT_NAMESPACE}/pods");
     let selected = format!("{pods}?labelSelector={}", AGENT_SELECTOR.replace('=', "%3D"));
     let Ok(Some(list)) = member.get(&selected).await else { return };

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::found::Found;
 use crate::cache::hash;
-use crate::join::side::{Side, SideError};
+use crate::cluster::connection::{Connection, ConnectionError};
 
 /// Replaces the pods of an agent whose Secret has another connection than they started with. Returns `false`
 /// if the agent's Deployment belongs to another tool, or cannot be read.
-pub(crate) async fn replace_pods(member: &Side, secret: &Value) -> Result<bool, SideError> {
+pub(crate) async fn replace_pods(member: &Connection, secret: &Value) -> Result<bool, ConnectionError> {
     let found = Found::of(member).await?;
     if found.deployment.is_none() || found.owner().is_some() {
         return Ok(false);

@@ -10,9 +10,9 @@ use super::member;
 use super::steps::secret_name;
 use super::token::Claims;
 use crate::cli::AgentTokenLife;
+use crate::cluster::connection::{Connection, ConnectionError};
 use crate::error::{Failure, mc};
 use crate::join::endpoint;
-use crate::join::side::{Side, SideError};
 
 /// Which tokens to renew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,11 @@ pub(crate) enum Which {
 }
 
 /// Whether the member is joined through an agent.
-pub(crate) async fn is_by_agent(host: &Side, namespace: &str, name: &ClusterName) -> Result<bool, SideError> {
+pub(crate) async fn is_by_agent(
+    host: &Connection,
+    namespace: &str,
+    name: &ClusterName,
+) -> Result<bool, ConnectionError> {
     let secret = host.readable(&path::secret(namespace, &name.member_secret())).await?;
     Ok(secret.as_ref().is_some_and(endpoint::is_via_agent))
 }
@@ -32,8 +36,8 @@ pub(crate) async fn is_by_agent(host: &Side, namespace: &str, name: &ClusterName
 /// Writes a new token into the member's Secret; returns `None` if the agent's token is still good.
 pub(crate) async fn renew(
     name: &ClusterName,
-    host: &Side,
-    member: &Side,
+    host: &Connection,
+    member: &Connection,
     wanted: Option<AgentTokenLife>,
     which: Which,
 ) -> Result<Option<AgentGranted>, Failure> {

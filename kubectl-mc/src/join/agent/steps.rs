@@ -16,9 +16,9 @@ use super::{member, trust};
 use crate::apply::delete::Delete;
 use crate::apply::{Applied, Apply, Change};
 use crate::cli::AgentTokenLife;
+use crate::cluster::connection::Connection;
 use crate::error::Failure;
 use crate::join::cleanup;
-use crate::join::side::Side;
 use crate::printer::Printer;
 
 /// The agent to start.
@@ -26,8 +26,8 @@ pub(crate) struct AgentSteps<'a> {
     pub(crate) name: &'a ClusterName,
     pub(crate) plan: &'a AgentPlan,
     pub(crate) found: &'a Found,
-    pub(crate) host: &'a Side,
-    pub(crate) member: &'a Side,
+    pub(crate) host: &'a Connection,
+    pub(crate) member: &'a Connection,
     /// The host's clock, which decides when tokens expire.
     pub(crate) clock: Option<Timestamp>,
 }
@@ -45,7 +45,7 @@ impl AgentSteps<'_> {
         let Self { name, plan, found, host, member, clock } = self;
         let apply = Apply { dry_run: false, force_conflicts: true };
         let (before, after) = member::objects(plan, found)?;
-        let mut applied = apply.print_each("member: ", member.target(), before, printer).await?;
+        let mut applied = apply.print_each("member: ", member, before, printer).await?;
         let is_changed = |one: &Applied| one.object.kind() == "Secret" && one.outcome() == Change::Configured;
         let mut is_new = applied.iter().any(is_changed);
         let secret = found.secret.as_ref();
@@ -72,7 +72,7 @@ impl AgentSteps<'_> {
         if is_new {
             member::refresh(member).await;
         }
-        applied.extend(apply.print_each("member: ", member.target(), after, printer).await?);
+        applied.extend(apply.print_each("member: ", member, after, printer).await?);
         Ok((applied, granted))
     }
 
@@ -97,16 +97,16 @@ impl AgentSteps<'_> {
 /// Removes the agent from a member that is now connected directly, and the agent's account from the host.
 pub(crate) async fn remove(
     name: &ClusterName,
-    host: &Side,
-    member: &Side,
+    host: &Connection,
+    member: &Connection,
     timeout: Duration,
     printer: &Printer,
 ) -> Result<(), Failure> {
     let delete = Delete { dry_run: false, timeout };
     let on_host = cleanup::agent_on_host(host, name).await?;
     let on_member = cleanup::agent_on_member(member).await?.objects;
-    delete.print_each("member: ", member.target(), on_member.into_iter(), printer).await?;
-    delete.print_each("host: ", host.target(), on_host.into_iter(), printer).await?;
+    delete.print_each("member: ", member, on_member.into_iter(), printer).await?;
+    delete.print_each("host: ", host, on_host.into_iter(), printer).await?;
     Ok(())
 }
 
@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
     use crate::cli::AgentArgs;
-    use crate::join::side::fake;
+    use crate::cluster::connection::fake;
 
     /// If another writer, such as a renewal, has set the key, it stays when the join applies the
     /// Secret without it.
@@ -137,12 +137,12 @@ mod tests {
             secret: Some(secret.clone()),
             ..Found::default()
         };
-        let (host, _) = fake::side("host", |_, _| (200, json!({})));
+        let (host, _) = fake::connection("host", |_, _| (200, json!({})));
         let name: ClusterName = "m1".parse().unwrap();
         let of_host = Cluster { certificate_authority_data: Some("UEVN".to_owned()), ..Cluster::default() };
         for agent_trust_system_roots in [true, false] {
             let answer = secret.clone();
-            let (member, requests) = fake::side("member", move |_, _| (200, answer.clone()));
+            let (member, requests) = fake::connection("member", move |_, _| (200, answer.clone()));
             let flags = AgentArgs { agent_trust_system_roots, ..AgentArgs::default() };
             let plan = AgentPlan::of(&name, &flags, Some(("https://h", &of_host))).unwrap();
             let steps = AgentSteps {

@@ -6,10 +6,10 @@ use kubectl_mc_api::names::{AGENT_NAMESPACE, AGENTS};
 use super::found::Found;
 use super::plan::AgentPlan;
 use crate::cli::AgentTokenLife;
+use crate::cluster::connection::{Connection, ConnectionError};
 use crate::error::{CommandLine, mc};
 use crate::join::address;
 use crate::join::preflight::{Finding, Names, rights};
-use crate::join::side::{Side, SideError};
 use crate::join::survey::{RBAC, Rights, attributes, missing, own_server};
 
 /// The state of both sides.
@@ -35,7 +35,11 @@ struct LocalServer {
 }
 
 impl AgentSurvey {
-    pub(crate) async fn of(plan: &AgentPlan, host: &Side, member: &Side) -> Result<Self, SideError> {
+    pub(crate) async fn of(
+        plan: &AgentPlan,
+        host: &Connection,
+        member: &Connection,
+    ) -> Result<Self, ConnectionError> {
         let root_ca = member.readable("/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt").await?;
         let root_ca = root_ca.unwrap_or_default();
         Ok(Self {
@@ -47,7 +51,7 @@ impl AgentSurvey {
     }
 
     /// Reads the host's side.
-    pub(crate) async fn of_host(plan: &AgentPlan, host: &Side) -> Result<Self, SideError> {
+    pub(crate) async fn of_host(plan: &AgentPlan, host: &Connection) -> Result<Self, ConnectionError> {
         let mut rights: Vec<_> = attributes(RIGHTS_ON_HOST).collect();
         if plan.token == Some(AgentTokenLife::Forever) {
             rights.extend(attributes(RIGHTS_TO_TOKEN_SECRETS));
@@ -115,9 +119,9 @@ impl AgentSurvey {
 }
 
 /// The address that the host itself publishes.
-async fn likely_server(host: &Side) -> Option<String> {
+async fn likely_server(host: &Connection) -> Option<String> {
     let own = own_server(host).await.filter(|server| !address::is_local(server));
-    own.or_else(|| address::of_context(host.at.cluster.context.as_deref()?))
+    own.or_else(|| address::of_context(host.cluster.context.as_deref()?))
 }
 
 const RIGHTS_ON_HOST: &[Rights<'static>] = &[

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::pods;
 use crate::cli::AgentArgs;
+use crate::cluster::connection::{Connection, ConnectionError};
 use crate::error::Failure;
 use crate::join::endpoint;
 use crate::join::pem;
-use crate::join::side::{Side, SideError};
 
 /// How the agent verifies the host, according to a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Trust {
 
     /// Changes a running agent. Returns whether its pods are replaced: the tunnels of running pods stay, so
     /// only new pods show whether the agent reaches the host.
-    pub(crate) async fn write(&self, member: &Side) -> Result<bool, SideError> {
+    pub(crate) async fn write(&self, member: &Connection) -> Result<bool, ConnectionError> {
         let secret = store(member, self.ca()).await?;
         pods::replace_pods(member, &secret).await
     }
@@ -62,7 +62,7 @@ impl Trust {
 }
 
 /// Writes the CA into the agent's Secret, or removes it.
-pub(crate) async fn store(member: &Side, ca: Option<&str>) -> Result<Value, SideError> {
+pub(crate) async fn store(member: &Connection, ca: Option<&str>) -> Result<Value, ConnectionError> {
     let data = json!({"data": {"ca.crt": ca.map(|ca| STANDARD.encode(ca))}});
     member.merge(&path::secret(AGENT_NAMESPACE, AGENT), &data).await
 }
@@ -80,7 +80,7 @@ mod tests {
     use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 
     use super::*;
-    use crate::join::side::fake;
+    use crate::cluster::connection::fake;
 
     fn authority() -> String {
         let mut params = CertificateParams::default();
@@ -113,7 +113,7 @@ mod tests {
 
     /// The requests for a change of an agent whose Deployment has this owner, and whether pods are replaced.
     async fn written(trust: &Trust, owner: &'static str) -> (bool, Vec<(String, Value)>) {
-        let (member, requests) = fake::side("member", move |method, path| match path {
+        let (member, requests) = fake::connection("member", move |method, path| match path {
             path if path.ends_with("/deployments/mc-agent") => {
                 (200, json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": owner}}}))
             }

@@ -9,9 +9,9 @@ use kubectl_mc_api::{ClusterName, path};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
+use crate::cluster::connection::{Connection, ConnectionError};
 use crate::cluster::pods::{self, Problem};
 use crate::error::{CommandLine, Failure};
-use crate::join::side::{Side, SideError};
 use crate::join::wait::{State, state};
 use crate::progress::Step;
 
@@ -21,8 +21,8 @@ pub(crate) const CONNECTED: &str = "Connected";
 /// The agent to wait for.
 pub(crate) struct Waiting<'a> {
     pub(crate) name: &'a ClusterName,
-    pub(crate) host: &'a Side,
-    pub(crate) member: &'a Side,
+    pub(crate) host: &'a Connection,
+    pub(crate) member: &'a Connection,
     /// The host's server, as configured for the agent.
     pub(crate) server: &'a str,
 }
@@ -61,7 +61,7 @@ impl Waiting<'_> {
 
     async fn until(
         &self,
-        look: impl AsyncFn() -> Result<State, SideError>,
+        look: impl AsyncFn() -> Result<State, ConnectionError>,
         timeout: Duration,
         step: &mut Step<'_>,
     ) -> Result<(), Failure> {
@@ -71,7 +71,7 @@ impl Waiting<'_> {
             let state = look().await?;
             let Some(said) = state.unmet().map(str::to_owned) else { return Ok(()) };
             let newest = self.newest_pods().await?;
-            let client = &self.member.at.client;
+            let client = &self.member.client;
             if !std::mem::replace(&mut retried, true)
                 && pods::replace_failed(client, AGENT_NAMESPACE, &newest).await
             {
@@ -91,15 +91,16 @@ impl Waiting<'_> {
         }
     }
 
-    async fn deployment(&self) -> Result<Value, SideError> {
+    async fn deployment(&self) -> Result<Value, ConnectionError> {
         let path = format!("/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/deployments/{AGENT}");
         Ok(self.member.readable(&path).await?.unwrap_or_default())
     }
 
-    async fn newest_pods(&self) -> Result<Vec<Value>, SideError> {
+    async fn newest_pods(&self) -> Result<Vec<Value>, ConnectionError> {
         let selected = format!("?labelSelector={}", AGENT_SELECTOR.replace('=', "%3D"));
-        let get =
-            async |path: String| Ok::<_, SideError>(self.member.readable(&path).await?.unwrap_or_default());
+        let get = async |path: String| {
+            Ok::<_, ConnectionError>(self.member.readable(&path).await?.unwrap_or_default())
+        };
         let sets = get(format!("/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/replicasets{selected}")).await?;
         let list = get(format!("/api/v1/namespaces/{AGENT_NAMESPACE}/pods{selected}")).await?;
         Ok(pods::newest(&sets, list))
@@ -107,10 +108,10 @@ impl Waiting<'_> {
 
     async fn not_connected(&self, mut said: String, problem: Option<&Problem>) -> Failure {
         if let Some(pod) = problem.and_then(Problem::crashed) {
-            let client = &self.member.at.client;
+            let client = &self.member.client;
             said = format!("{said}{}", pods::last_words(client, AGENT_NAMESPACE, pod, AGENT).await);
         }
-        let kubectl = self.member.at.cluster.kubectl();
+        let kubectl = self.member.cluster.kubectl();
         let hint = match problem {
             Some(_) => CommandLine::new(format!("{kubectl} -n {AGENT_NAMESPACE} describe pods")).that("shows the details"),
             None => CommandLine::new(format!("{kubectl} -n {AGENT_NAMESPACE} logs deployment/{AGENT}"))

@@ -14,24 +14,23 @@ use tokio::time::timeout;
 use super::Member;
 use crate::argv::Scanned;
 use crate::cli::JoinArgs;
-use crate::cluster::connection;
+use crate::cluster::connection::{self, Connection};
 use crate::cluster::context::{ClusterContext, HostOptions};
 use crate::cluster::shared_credentials::SharedCredentials;
 use crate::env::Env;
 use crate::error::{Failure, chain};
-use crate::join::side::Side;
 use crate::join::survey;
 
 /// The kubeconfig contexts by the uid of their cluster's kube-system.
 pub(super) struct Contexts {
-    found: BTreeMap<String, Side>,
+    found: BTreeMap<String, Connection>,
     /// Contexts that did not respond, with the reason.
     failed: Vec<String>,
 }
 
 impl Contexts {
     pub(super) async fn given(member: ClusterContext, env: &Env) -> Result<Self, Failure> {
-        let member = Side { role: "member", at: connection::to(member, env).await? };
+        let member = connection::to("member", member, env).await?;
         let uid = survey::uid(&member).await?;
         Ok(Self { found: BTreeMap::from([(uid, member)]), failed: Vec::new() })
     }
@@ -40,7 +39,7 @@ impl Contexts {
     pub(super) async fn of_kubeconfig(
         arguments: &JoinArgs,
         options: &HostOptions,
-        host: &Side,
+        host: &Connection,
         members: &[Member],
         env: &Env,
     ) -> Result<Self, Failure> {
@@ -48,9 +47,9 @@ impl Contexts {
         let kubeconfig = file.clone().or_else(|| options.kubeconfig.clone());
         // Any context is fine: only the list of all contexts is read.
         let any = HostOptions::plain(kubeconfig.clone(), None);
-        let loaded = if file.is_some() { ClusterContext::load(&any, env)? } else { host.at.cluster.clone() };
+        let loaded = if file.is_some() { ClusterContext::load(&any, env)? } else { host.cluster.clone() };
         let names = loaded.kubeconfig.contexts.into_iter().map(|context| context.name);
-        let names = names.filter(|name| file.is_some() || Some(name) != host.at.cluster.context.as_ref());
+        let names = names.filter(|name| file.is_some() || Some(name) != host.cluster.context.as_ref());
 
         let (mut asked, turns) = (JoinSet::new(), Arc::new(Semaphore::new(AT_ONCE)));
         let credentials = SharedCredentials::default();
@@ -77,7 +76,11 @@ impl Contexts {
         Ok(Self { found: found.best(), failed })
     }
 
-    pub(super) fn of(&self, Member { name, uid, .. }: &Member, is_given: bool) -> Result<&Side, Failure> {
+    pub(super) fn of(
+        &self,
+        Member { name, uid, .. }: &Member,
+        is_given: bool,
+    ) -> Result<&Connection, Failure> {
         self.found.get(uid).ok_or_else(|| {
             let failure = match (self.found.values().next(), &self.failed[..]) {
                 (Some(other), _) if is_given => format!("the {}, is not {name}", other.describe()),
@@ -109,7 +112,7 @@ struct Answer {
     uid: String,
     /// Whether the context's user may request tokens there; `None` if unknown.
     can_request_tokens: Option<bool>,
-    side: Side,
+    side: Connection,
 }
 
 /// The best context so far of each cluster, by the uid of its kube-system, and whether its user may request
@@ -145,9 +148,8 @@ fn rank(can_request_tokens: Option<bool>) -> u8 {
 }
 
 /// Finds the uid of the cluster's kube-system.
-async fn identify(context: ClusterContext, env: &Env) -> Result<(String, Side), String> {
-    let at = connection::to(context, env).await.map_err(|failure| failure.to_string())?;
-    let side = Side { role: "member", at };
+async fn identify(context: ClusterContext, env: &Env) -> Result<(String, Connection), String> {
+    let side = connection::to("member", context, env).await.map_err(|failure| failure.to_string())?;
     match survey::uid(&side).await {
         Ok(uid) if uid.is_empty() => Err("you may not get its namespace kube-system".to_owned()),
         Ok(uid) => Ok((uid, side)),
@@ -156,7 +158,7 @@ async fn identify(context: ClusterContext, env: &Env) -> Result<(String, Side), 
 }
 
 /// Whether the context's user may request tokens; `None` without an answer in time.
-async fn can_request_tokens(side: &Side) -> Option<bool> {
+async fn can_request_tokens(side: &Connection) -> Option<bool> {
     let token = json!({
         "verb": "create", "resource": "serviceaccounts", "subresource": "token", "namespace": NAMESPACE,
         "name": IMPERSONATOR,
@@ -174,7 +176,7 @@ const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::join::side::fake;
+    use crate::cluster::connection::fake;
 
     #[test]
     fn context_of_a_user_who_may_renew_is_preferred() {
@@ -205,7 +207,7 @@ mod tests {
         let side = fake::over("member", kube::Client::new(hangs, "default"));
         let answer = timeout(TIMEOUT, can_request_tokens(&side)).await;
         assert_eq!(answer, Ok(None));
-        let (fails, _) = fake::side("member", |_, _| (500, json!({})));
+        let (fails, _) = fake::connection("member", |_, _| (500, json!({})));
         assert_eq!(can_request_tokens(&fails).await, None);
     }
 }

@@ -3,7 +3,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::json;
 
 use super::*;
-use crate::join::side::fake;
+use crate::cluster::connection::fake;
 
 fn policy(longest: &str) -> Value {
     json!({
@@ -15,8 +15,8 @@ fn policy(longest: &str) -> Value {
 
 #[tokio::test]
 async fn renewal_keeps_the_token_lifetime_of_the_member() {
-    let (host, _) = fake::side("host", |_, _| (200, json!({"data": {}})));
-    let (member, requests) = fake::side("member", |_, path| match path {
+    let (host, _) = fake::connection("host", |_, _| (200, json!({"data": {}})));
+    let (member, requests) = fake::connection("member", |_, path| match path {
         path if path.ends_with("/token") => (201, json!({"status": {"token": "new"}})),
         path if path.ends_with("/v1") => {
             (200, json!({"resources": [{"name": "validatingadmissionpolicies"}]}))

@@ -4,9 +4,9 @@ use http::Method;
 use kubectl_mc_api::names::{IMPERSONATOR, NAMESPACE};
 
 use super::*;
+use crate::cluster::connection::fake::connection;
 use crate::error::Failure;
 use crate::join::proxy_tls::ProxyTls;
-use crate::join::side::fake::side;
 
 fn host(_: &Method, path: &str) -> (u16, Value) {
     let (kind, version) = match path.contains("/secrets/") {
@@ -23,8 +23,8 @@ fn host(_: &Method, path: &str) -> (u16, Value) {
 
 #[tokio::test]
 async fn failed_change_of_a_connection_is_undone() {
-    let (host, requests) = side("host", host);
-    let (member, _) = side("member", |_, path| match path.contains(IMPERSONATOR) {
+    let (host, requests) = connection("host", host);
+    let (member, _) = connection("member", |_, path| match path.contains(IMPERSONATOR) {
         true => (403, json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"})),
         false => (201, json!({"status": {"token": "new"}})),
     });

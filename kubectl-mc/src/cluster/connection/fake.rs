@@ -1,4 +1,4 @@
-//! A side with a fake server, for tests.
+//! A connection to a fake server, for tests.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -6,8 +6,7 @@ use http::{Method, Request, Response};
 use kube::client::Body;
 use serde_json::Value;
 
-use super::Side;
-use crate::cluster::connection::Connection;
+use super::Connection;
 use crate::cluster::context::{ClusterContext, HostOptions};
 use crate::env::Env;
 
@@ -15,18 +14,18 @@ use crate::env::Env;
 pub(crate) type Sent = (Method, String, Value);
 
 /// A side whose server answers with this function, and the requests that it received.
-pub(crate) fn side(
+pub(crate) fn connection(
     role: &'static str,
     answer: impl Fn(&Method, &str) -> (u16, Value) + Clone + Send + 'static,
-) -> (Side, Receiver<Sent>) {
+) -> (Connection, Receiver<Sent>) {
     let (sender, requests) = channel();
     let server =
         tower::service_fn(move |request: Request<Body>| serve(request, answer.clone(), sender.clone()));
     (over(role, kube::Client::new(server, "default")), requests)
 }
 
-/// A side of this client.
-pub(crate) fn over(role: &'static str, client: kube::Client) -> Side {
+/// A connection by this client.
+pub(crate) fn over(role: &'static str, client: kube::Client) -> Connection {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config");
     let kubeconfig = "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n\
@@ -34,7 +33,7 @@ pub(crate) fn over(role: &'static str, client: kube::Client) -> Side {
     std::fs::write(&file, kubeconfig).unwrap();
     let options = HostOptions { kubeconfig: Some(file), ..Default::default() };
     let cluster = ClusterContext::load(&options, &Env::default()).unwrap();
-    Side { role, at: Connection { client, cluster } }
+    Connection { role, client, cluster }
 }
 
 async fn serve(

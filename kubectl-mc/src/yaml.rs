@@ -130,12 +130,15 @@ none: []
     }
 
     #[test]
-    fn text_of_several_lines_is_a_literal_block_at_every_indentation() {
+    fn text_of_several_lines_is_a_literal_block_unless_it_begins_with_a_tab() {
         for (value, expected) in [
             ("a\nb\n", "|\n  a\n  b\n"),
             ("a\nb", "|-\n  a\n  b\n"),
             ("a\n  b\n", "|\n  a\n    b\n"),
             ("a\n\nb\n", "|\n  a\n\n  b\n"),
+            // kubectl's parser refuses a block that begins with a tab.
+            ("\ta\nb\n", "\"\\ta\\nb\\n\"\n"),
+            ("\n \ta\n", "\"\\n \\ta\\n\"\n"),
         ] {
             assert_eq!(text(&json!({"k": value, "l": 1}), 0), format!("k: {expected}l: 1\n"), "{value:?}");
         }

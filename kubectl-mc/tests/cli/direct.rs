@@ -63,6 +63,8 @@ fn other_results_are_left_to_kubectl() {
         &["get", "pods", "web", "none"][..],
         &["get", "nonsense"],
         &["get", "pods", "-o", "jsonpath={.x}"],
+        &["get", "pods", "web", "-o", "yaml"],
+        &["top", "pod"],
         &["get", "pods", "--watch"],
         &["get", "pods", "-v=6"],
         &["get", "pods", "--request-timeout=3s"],

@@ -207,7 +207,7 @@ fn lists_print_as_one_document() -> Result<()> {
       clusterErrors:
       - cause: unknown
         cluster: nowhere
-        message: 'cluster unknown: clusters.proxy.kubectl-mc.dev "nowhere" not found'
+        message: "cluster unknown: clusters.proxy.kubectl-mc.dev \"nowhere\" not found"
       resourceVersion: ""
     ----- stderr -----
     nowhere | error: cluster unknown: clusters.proxy.kubectl-mc.dev "nowhere" not found

@@ -7,13 +7,19 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kubectl_mc_api::ClusterName;
-use kubectl_mc_api::fleet::references::{self, Refused, Scope, Type};
+use kubectl_mc_api::fleet::references::{self, Scope, Type};
 use serde_json::Value;
 
 use crate::fleet::protobuf;
 use crate::head::request_info::RequestedObject;
 
+pub(crate) mod error;
 mod json_patch;
+pub(crate) mod values;
+
+pub use error::Error;
+pub use values::weight;
+pub(crate) use values::{MAX_VALUES, values_are_at_most};
 
 /// A request's body, parsed.
 #[derive(Debug)]
@@ -126,66 +132,8 @@ fn json(text: &[u8]) -> Result<Value, Error> {
     serde_json::from_slice(text).map_err(Error::Json)
 }
 
-/// Whether a JSON text has at most this many values, which take much more memory than their text. Texts of ConfigMaps
-/// are full of commas, so strings do not count.
-pub(crate) fn values_are_at_most(most: usize, text: &[u8]) -> bool {
-    values(text) <= most
-}
-
-/// The memory that a body takes until it is sent.
-pub fn weight(text: &[u8]) -> usize {
-    3 * text.len() + VALUE * values(text)
-}
-
-/// The number of values of a JSON text.
-fn values(text: &[u8]) -> usize {
-    let (mut values, mut in_string, mut is_escaped) = (0, false, false);
-    for byte in text {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = in_string,
-            b'"' => in_string = !in_string,
-            b',' | b'{' | b'[' if !in_string => values += 1,
-            _ => {}
-        }
-    }
-    values
-}
-
-/// A field of an object with its name.
-const VALUE: usize = 128;
-
 /// As a kube-apiserver's (apiserver: `server/config.go`, `MaxRequestBodyBytes`).
 const MAX_BODY: usize = 3 * 1024 * 1024;
-
-/// Many times the values of the largest objects that etcd stores, and at most 60 MB of memory.
-pub(crate) const MAX_VALUES: usize = 100_000;
-
-/// Why a body cannot be sent to a member.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("the fleet view cannot read a body that is {0}; send JSON, or use the member's own path")]
-    Format(String),
-    #[error("the body is larger than 3 MiB")]
-    TooLarge,
-    #[error("the body has more than 100000 values")]
-    TooManyValues,
-    #[error("the body ended early")]
-    Broken,
-    #[error("the body is not JSON: {0}")]
-    Json(serde_json::Error),
-    #[error("the body is no JSON patch: {0}")]
-    JsonPatch(String),
-    #[error("the body is no object in Kubernetes' protobuf format: {0}")]
-    Protobuf(&'static str),
-    #[error(
-        "the body has the suffix _{0}, and the fleet view does not know the fields of this type in protobuf; \
-         send JSON, as kubectl apply does"
-    )]
-    UnknownReference(ClusterName),
-    #[error(transparent)]
-    Refused(#[from] Refused),
-}
 
 #[cfg(test)]
 pub(crate) mod tests;

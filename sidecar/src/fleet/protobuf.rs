@@ -13,7 +13,8 @@ use kubectl_mc_api::fleet::names;
 use kubectl_mc_api::fleet::references::{self, Type};
 use serde_json::{Map, Value};
 
-use crate::fleet::bodies::{Error, MAX_VALUES};
+use crate::fleet::bodies::error::Error;
+use crate::fleet::bodies::values::MAX_VALUES;
 use crate::head::request_info::RequestedObject;
 
 mod schema;

@@ -6,7 +6,7 @@ use kubectl_mc_api::fleet::names::CLUSTER_ANNOTATION;
 use kubectl_mc_api::fleet::references::{self, Type};
 use serde_json::Value;
 
-use super::Error;
+use super::error::Error;
 
 /// The operations of a JSON patch.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Reads and writes the fields of a protobuf message (protobuf.dev: Encoding).
 
-use crate::fleet::bodies::Error;
+use crate::fleet::bodies::error::Error;
 
 /// A field of a message.
 #[derive(Clone, Copy, Debug)]

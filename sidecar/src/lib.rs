@@ -108,6 +108,7 @@ pub mod fleet {
     mod protobuf;
     pub mod renamed;
     pub mod renamer;
+    pub mod shares;
     pub mod vector;
 }
 

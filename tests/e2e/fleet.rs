@@ -1,6 +1,7 @@
 //! The fleet view shows and changes objects of all members as one cluster. Each test has a sidecar of its own, because
 //! the view is off by default.
 
+mod hostile;
 mod lists;
 mod one_member;
 mod rights;

@@ -18,6 +18,7 @@ mod json_patch;
 pub(crate) mod values;
 
 pub use error::Error;
+pub use values::weight;
 pub(crate) use values::{MAX_VALUES, values_are_at_most};
 
 /// A request's body, parsed.

@@ -32,6 +32,8 @@ pub enum Error {
     NotAList,
     #[error("the answer ended early")]
     Early,
+    #[error("the memory for objects that are not complete or not sent is used up")]
+    NoMemory,
 }
 
 impl Items {

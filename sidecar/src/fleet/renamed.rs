@@ -7,9 +7,11 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::Frame;
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::items::{self, Items, MAX_OBJECT};
 use super::renamer::{self, Renamer};
+use super::shares::{First, Share};
 use crate::outbound::body::{Body, Error};
 
 /// How a member's answer is read.
@@ -30,11 +32,27 @@ pub struct Renamed {
     renamer: Renamer,
     ready: VecDeque<Bytes>,
     is_over: bool,
+    memory: Share,
+    /// Ends the answer if its part of the memory must go.
+    over: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl Renamed {
-    pub fn new(body: Body, shape: Shape, renamer: Renamer) -> Self {
-        Self { body, shape, renamer, ready: VecDeque::new(), is_over: false }
+    /// `memory` is charged for what is held of an object.
+    pub fn new(body: Body, shape: Shape, renamer: Renamer, memory: Share) -> Self {
+        let over = Box::pin(memory.over().clone().cancelled_owned());
+        Self { body, shape, renamer, ready: VecDeque::new(), is_over: false, memory, over }
+    }
+
+    /// Charges what is held now.
+    fn charge(&self) -> Result<(), items::Error> {
+        let held = match &self.shape {
+            Shape::Document(document) => document.capacity(),
+            Shape::List(items, _) => items.held(),
+            Shape::Watch(lines) => lines.held(),
+        };
+        let held = held + self.ready.iter().map(Bytes::len).sum::<usize>();
+        self.memory.resize(held, First::Largest).map_err(|_| items::Error::NoMemory)
     }
 
     fn push(&mut self, data: &[u8]) -> Result<(), items::Error> {
@@ -102,6 +120,10 @@ impl http_body::Body for Renamed {
             if self.is_over {
                 return Poll::Ready(None);
             }
+            if self.over.as_mut().poll(cx).is_ready() {
+                self.is_over = true;
+                return Poll::Ready(Some(Err(Error::Broken(items::Error::NoMemory.to_string()))));
+            }
             let result = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => self.push(&data),
@@ -113,7 +135,7 @@ impl http_body::Body for Renamed {
                     self.finish()
                 }
             };
-            if let Err(error) = result {
+            if let Err(error) = result.and_then(|()| self.charge()) {
                 self.is_over = true;
                 return Poll::Ready(Some(Err(Error::Broken(error.to_string()))));
             }
@@ -170,11 +192,14 @@ mod tests {
 
     use super::*;
     use crate::fleet::renamer::Shown;
+    use crate::fleet::shares::Shared;
+    use crate::limits::in_flight::Caller;
 
     async fn answer(shape: Shape, text: &str) -> Result<String, Error> {
         let of = Type::new("", "pods", "", Scope::Namespaced);
         let renamer = Renamer::new("m1".parse().unwrap(), of, Shown::default());
-        let body = Renamed::new(Body::Full(text.to_owned().into()), shape, renamer);
+        let memory = Shared::new(1000, 1000).hold(Caller::of_hash(1), 0, First::Largest).unwrap();
+        let body = Renamed::new(Body::Full(text.to_owned().into()), shape, renamer, memory);
         Ok(String::from_utf8(body.collect().await?.to_bytes().to_vec()).unwrap())
     }
 
@@ -196,6 +221,10 @@ mod tests {
         let status = json!({"kind": "Status", "apiVersion": "v1", "code": 403});
         assert_eq!(answer(list(), &status.to_string()).await.unwrap(), status.to_string());
         assert!(answer(list(), r#"{"kind":"PodList","items":[{"metadata":{}}"#).await.is_err());
+        let large =
+            format!(r#"{{"kind":"PodList","items":[{{"metadata":{{}},"data":"{}"}}]}}"#, "x".repeat(2000));
+        let error = answer(list(), &large).await.unwrap_err();
+        assert!(matches!(&error, Error::Broken(text) if text.contains("memory")), "{error}");
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use kubectl_mc_api::ClusterName;
 
+use crate::fleet::shares::{First, Shared};
 use crate::fleet::{bodies, items};
 use crate::head::request_info::fleet::{FleetRoute, Question};
 use crate::head::request_info::{RequestInfo, Route};
@@ -34,6 +35,7 @@ mod one_member;
 mod review;
 mod stream;
 mod watch;
+mod web_socket;
 
 pub use one_member::OneMember;
 
@@ -45,7 +47,8 @@ use members::Members;
 #[derive(Debug)]
 pub struct Fleet {
     merged: Bound,
-    watches: watch::Watches,
+    watches: Arc<Shared>,
+    memory: Arc<Shared>,
     rules: Arc<Rules>,
 }
 
@@ -77,7 +80,9 @@ struct Read {
 impl Fleet {
     pub fn new(config: Config, rules: Rules) -> Self {
         let merged = Bound::new(Size::without_queue(config.merged_requests));
-        Self { merged, watches: watch::Watches::new(config.member_watches), rules: Arc::new(rules) }
+        let [all, by_caller] = config.member_watches;
+        let (watches, memory) = (Shared::new(all, by_caller), Shared::new(MEMORY, MEMORY_BY_CALLER));
+        Self { merged, watches, memory, rules: Arc::new(rules) }
     }
 }
 
@@ -89,11 +94,12 @@ impl Fleet {
 pub async fn respond(
     services: &Services,
     route: &FleetRoute,
-    request: Request<Upload>,
+    mut request: Request<Upload>,
     authorized: Authorized,
     (user, due): (Caller, Option<Instant>),
     record: &Record,
 ) -> Result<Response<Body>, RequestError> {
+    let web_socket = web_socket::asked(&mut request);
     let fleet = services.fleet.as_ref().ok_or(Error::Off)?;
     let permit = match route.question {
         // Bounded by the number of its watches at members.
@@ -114,6 +120,7 @@ pub async fn respond(
         headers: headers.clone(),
         version: parts.version,
         record: record.clone(),
+        memory: fleet.memory.clone(),
         due,
         _permit: permit.map(Arc::new),
     };
@@ -123,7 +130,10 @@ pub async fn respond(
         Read { route: route.clone(), query, headers: parts.headers, members, asker, record: record.clone() };
     match route.question {
         Question::List => Box::pin(list::respond(read)).await,
-        Question::Watch => Box::pin(watch::respond(read, &fleet.watches)).await,
+        Question::Watch => {
+            let response = Box::pin(watch::respond(read, &fleet.watches)).await?;
+            Ok(web_socket::switch(response, web_socket, services, record))
+        }
         Question::Object => Box::pin(object::respond(read)).await,
         Question::Document => Box::pin(document::respond(read)).await,
         Question::Body => match parts.extensions.get::<review::Unnamed>() {
@@ -138,11 +148,16 @@ pub async fn respond(
 pub fn understood(
     services: &Services,
     request: &mut Request<Upload>,
+    record: &Record,
 ) -> Result<(RequestInfo, Option<Box<OneMember>>), RequestError> {
     if services.fleet.is_none() {
         return Ok((RequestInfo::parse(request)?, None));
     }
+    let asks_to_switch = web_socket::take(request)?;
     let (info, member) = RequestInfo::parse_with_fleet(request)?;
+    if asks_to_switch {
+        record.asks_to_switch();
+    }
     let view = member.map(|member| OneMember::new(member, &info, request)).transpose()?;
     Ok((info, view.map(Box::new)))
 }
@@ -153,9 +168,11 @@ pub fn understood(
 ///
 /// The body cannot be read, or it names no member.
 pub async fn find_member(
+    services: &Services,
     request: &mut Request<Upload>,
     info: &mut RequestInfo,
     view: &mut Option<Box<OneMember>>,
+    user: Caller,
     record: &Record,
 ) -> Result<(), RequestError> {
     let path = match &info.route {
@@ -164,6 +181,9 @@ pub async fn find_member(
     };
     let object = path.object(request.method(), request.uri().query()).map(|(_, object)| object);
     let text = bodies::read(request.body_mut()).await.map_err(Error::Body)?;
+    let fleet = services.fleet.as_ref().ok_or(Error::Off)?;
+    let memory =
+        fleet.memory.hold(user, bodies::weight(&text), First::Largest).map_err(|_| Error::TooMany)?;
     let object = object.unwrap_or_default();
     let body = bodies::Body::parse(request.method(), request.headers(), &object, text.clone());
     let body = body.map_err(Error::Body)?;
@@ -176,29 +196,39 @@ pub async fn find_member(
     };
     let at_member = RequestInfo::parse_for_member(request, &member, path)?;
     record.is_for_member(&at_member);
-    *view = Some(Box::new(OneMember::new(member, &at_member, request)?.with_body(body)));
+    *view = Some(Box::new(OneMember::new(member, &at_member, request)?.with_body(body, memory)));
     *info = at_member;
     Ok(())
 }
 
 /// Renames the body of a request to one member. Returns the new one, if there is one.
 pub async fn renamed_body(
+    services: &Services,
     view: &mut Option<Box<OneMember>>,
     request: &mut Request<Upload>,
+    user: Caller,
 ) -> Result<Option<Bytes>, RequestError> {
-    match view {
-        Some(view) => Box::pin(view.to_member(request)).await,
-        None => Ok(None),
+    match (view, &services.fleet) {
+        (Some(view), Some(fleet)) => Box::pin(view.to_member(request, &fleet.memory, user)).await,
+        _ => Ok(None),
     }
 }
 
 /// Renames the answer of one member.
 pub fn renamed_answer(
+    services: &Services,
     view: Option<Box<OneMember>>,
     response: Response<Body>,
+    user: Caller,
+    record: &Record,
 ) -> Result<Response<Body>, RequestError> {
     match view {
-        Some(view) => view.answer(response),
+        Some(mut view) => {
+            let fleet = services.fleet.as_ref().ok_or(Error::Off)?;
+            let memory = fleet.memory.hold(user, 0, First::Largest).map_err(|_| Error::TooMany)?;
+            let web_socket = view.web_socket.take();
+            Ok(web_socket::switch(view.answer(response, memory)?, web_socket, services, record))
+        }
         None => Ok(response),
     }
 }
@@ -230,10 +260,12 @@ pub enum Error {
     Expired,
     #[error("member {0} sent an answer that the fleet view cannot use: {1}")]
     Malformed(ClusterName, items::Error),
-    #[error("{0}")]
-    Parameter(&'static str),
 }
 
 fn list_of(members: &[ClusterName]) -> String {
     members.iter().map(ClusterName::as_str).collect::<Vec<_>>().join(", ")
 }
+
+/// Objects of members in the view's requests that are not complete or not sent, of all callers and of one.
+const MEMORY: usize = 256 * 1024 * 1024;
+const MEMORY_BY_CALLER: usize = 64 * 1024 * 1024;

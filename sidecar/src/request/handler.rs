@@ -123,7 +123,7 @@ async fn respond(
     record: &Record,
 ) -> Result<Response<Body>, Error> {
     head?;
-    let (mut info, mut view) = fleet::understood(services, &mut request)?;
+    let (mut info, mut view) = fleet::understood(services, &mut request, record)?;
     record.understood(&info);
     if !services.documents.load().has_group(info.group()) {
         return Err(not_found(&request));
@@ -147,7 +147,7 @@ async fn respond(
     }
     let begun = record.store_beginning(permit, caller, due).await?;
     if matches!(info.route, Route::Fleet(_)) {
-        Box::pin(fleet::find_member(&mut request, &mut info, &mut view, record)).await?;
+        Box::pin(fleet::find_member(services, &mut request, &mut info, &mut view, user, record)).await?;
     }
     let authorized = authorize(services, begun, user, &info, request.headers_mut(), record).await?;
 
@@ -180,7 +180,7 @@ async fn respond(
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
     let revalidated = authorized.revalidated(services, due, Some(&cluster.gone), record);
     let rules = &services.rules;
-    let renamed = fleet::renamed_body(&mut view, &mut request).await?;
+    let renamed = fleet::renamed_body(services, &mut view, &mut request, user).await?;
     let draft = Draft::new(request, path, info.upgrade, user, revalidated, rules, record.to_member());
     let draft = draft.with_document(renamed);
     let inventory = services.inventory.as_ref();
@@ -199,7 +199,7 @@ async fn respond(
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         redirect::clean(&mut response, group, name, path, by)?;
     }
-    fleet::renamed_answer(view, response)
+    fleet::renamed_answer(services, view, response, user, record)
 }
 
 /// Admits a request without a natural end, or refuses it at once.

@@ -121,7 +121,7 @@ impl Record {
         self.0.metrics.understood(kind);
         self.0.entry.with(|entry| {
             entry.kind = Some(kind);
-            entry.is_upgrade = info.upgrade.is_some();
+            entry.is_upgrade |= info.upgrade.is_some();
             entry.is_member_discovery = info.is_member_discovery();
             entry.cluster = info.cluster().cloned();
             if let Some(trail) = &mut entry.trail {
@@ -150,6 +150,11 @@ impl Record {
                 span.understood(info);
             }
         });
+    }
+
+    /// Notes that the client asks for another protocol, although the request is forwarded without.
+    pub fn asks_to_switch(&self) {
+        self.0.entry.with(|entry| entry.is_upgrade = true);
     }
 
     /// Counts a member's part of a merged request.

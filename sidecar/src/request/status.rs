@@ -234,7 +234,7 @@ impl Shape {
             Fleet::Body(Bodies::TooLarge) => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge")
             }
-            Fleet::Body(_) | Fleet::Unnamed | Fleet::Parameter(_) => Self::BAD_REQUEST,
+            Fleet::Body(_) | Fleet::Unnamed => Self::BAD_REQUEST,
             Fleet::Several { .. } => Self::new(StatusCode::CONFLICT, "Conflict"),
             Fleet::Off | Fleet::NotFound(_) => Self::NOT_FOUND,
             Fleet::Incomplete(_) => Self::UNAVAILABLE,

@@ -13,7 +13,7 @@ fn list_has_the_objects_of_all_members() -> Result<()> {
     let list: Value = serde_json::from_str(&kubectl.ok(&[
         "get",
         "--raw",
-        &raw(&view, "/api/v1/configmaps?labelSelector=test%3Da"),
+        "/api/v1/namespaces/e2e-fleet-list/configmaps?labelSelector=test%3Da",
     ])?)?;
     let found: Vec<_> = list["items"]
         .as_array()
@@ -89,9 +89,4 @@ fn discovery_and_schemas_are_served() -> Result<()> {
     ensure!(versions.lines().any(|line| line == "apps/v1"), "{versions}");
     kubectl.ok(&["version"])?;
     Ok(())
-}
-
-/// A path of the view, as kubectl's `--raw` wants it.
-pub(super) fn raw(_view: &View, path: &str) -> String {
-    format!("{}/*/proxy{path}", kubectl_mc_api::path::CLUSTERS_PATH)
 }

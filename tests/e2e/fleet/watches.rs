@@ -4,16 +4,14 @@ use anyhow::{Result, ensure};
 use harness::wait::SOON;
 
 use super::View;
-use super::lists::raw;
 
 #[test]
 fn watch_has_the_changes_of_all_members() -> Result<()> {
     let view = View::new("fleet-watch", &["m1", "m2", "m3"])?;
     let kubectl = view.kubectl()?;
     let mut table = kubectl.start(&["get", "configmaps", "-A", "-l", "test=a", "-w"])?;
-    let path =
-        "/api/v1/configmaps?watch=1&allowWatchBookmarks=1&sendInitialEvents=true&labelSelector=test%3Da";
-    let mut events = kubectl.start(&["get", "--raw", &raw(&view, path)])?;
+    let path = "/api/v1/namespaces/e2e-fleet-watch/configmaps?watch=1&allowWatchBookmarks=1&sendInitialEvents=true&labelSelector=test%3Da";
+    let mut events = kubectl.start(&["get", "--raw", path])?;
     view.config_maps("a")?;
     for member in ["m1", "m2", "m3"] {
         let namespace = format!("e2e-fleet-watch_{member}");

@@ -15,6 +15,7 @@ use super::failures::Failure;
 use super::members::Member;
 use crate::base::random;
 use crate::fleet::items::MAX_OBJECT;
+use crate::fleet::shares::Shared;
 use crate::head::request_info::MemberPath;
 use crate::identity::Identity;
 use crate::identity::impersonation::member::Rules;
@@ -36,6 +37,8 @@ pub(super) struct Asker {
     pub(super) headers: HeaderMap,
     pub(super) version: Version,
     pub(super) record: Record,
+    /// Charged for what is held of the members' objects.
+    pub(super) memory: Arc<Shared>,
     /// The deadline of the whole request; `None` for a watch.
     pub(super) due: Option<Instant>,
     /// The place in the limit of merged requests.

@@ -7,8 +7,9 @@ use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 
 use super::failures::{Failure, Failures};
-use super::list::{is_strict, tell};
-use super::{Error, Read};
+use super::list::tell;
+use super::negotiated::is_strict;
+use super::{Error, Read, negotiated};
 use crate::fleet::documents::Union;
 use crate::head::request_info::MemberPath;
 use crate::outbound::body::Body;
@@ -79,7 +80,7 @@ async fn union(read: Read) -> Result<Response<Body>, RequestError> {
 /// The answer of the first member that gives one, as it is.
 async fn first(read: Read) -> Result<Response<Body>, RequestError> {
     let Read { route, query, headers, members, mut asker, .. } = read;
-    asker.headers = headers;
+    asker.headers = negotiated::unconditional(&headers);
     let query = query.unwrap_or_default();
     let mut failures = Failures::default();
     for member in &members.all {

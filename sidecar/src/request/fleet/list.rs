@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, Response, StatusCode};
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::fleet::names;
@@ -17,10 +17,12 @@ use tokio::task::JoinSet;
 use super::ask::{Answer, Asker, STALL};
 use super::failures::{Failure, Failures};
 use super::members::Member;
+use super::negotiated::is_strict;
 use super::stream::{self, Out};
 use super::{Error, Read};
 use crate::fleet::items::Items;
 use crate::fleet::renamer::{self, Renamer, Shown};
+use crate::fleet::shares::{First, Share};
 use crate::fleet::vector::Vector;
 use crate::head::query::Query;
 use crate::head::request_info::MemberPath;
@@ -110,7 +112,7 @@ struct Part {
 
 enum Piece {
     /// Renamed.
-    Item(Vec<u8>, Option<String>),
+    Item(Bytes, Option<String>),
     /// The list without its items, or why it ends early. The flag says whether the transport failed.
     End(Result<Value, (Failure, bool)>),
 }
@@ -153,19 +155,10 @@ pub(super) async fn respond(read: Read) -> Result<Response<Body>, RequestError> 
     Ok(response)
 }
 
-/// Whether the client takes no incomplete answer (RFC 7240).
-pub(super) fn is_strict(headers: &HeaderMap) -> bool {
-    let lines = headers.get_all("prefer").iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split([',', ';'])).any(|preference| {
-        preference.split_once('=').is_some_and(|(name, value)| {
-            name.trim().eq_ignore_ascii_case("handling") && value.trim().trim_matches('"') == "strict"
-        })
-    })
-}
-
 pub(super) fn answer_headers(headers: &mut HeaderMap) {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
 /// Records which members are missing.
@@ -261,7 +254,14 @@ impl Ask {
             }
         };
         if head.send(Ok(())).is_ok() {
-            let end = self.items(answer, &pieces).await;
+            let Ok(memory) = self.asker.memory.hold(self.asker.caller, 0, First::Largest) else { return };
+            let over = memory.over().clone();
+            // Cancel-safe: what is dropped ends this member's part.
+            let end = tokio::select! {
+                biased;
+                () = over.cancelled() => Err((self.full(), false)),
+                end = self.items(answer, &pieces, &memory) => end,
+            };
             let _ = pieces.send(Piece::End(end)).await;
         }
     }
@@ -270,6 +270,7 @@ impl Ask {
         &mut self,
         mut answer: Answer,
         pieces: &mpsc::Sender<Piece>,
+        memory: &Share,
     ) -> Result<Value, (Failure, bool)> {
         let failed = |error: crate::fleet::items::Error| {
             (Failure::new(&self.member.name, StatusCode::BAD_GATEWAY, error.to_string()), false)
@@ -281,17 +282,27 @@ impl Ask {
             // A piece of a body is at most 64 KiB, and so are its objects together with one that it completes.
             list.push(&data, |list, item| {
                 let key = is_merged.then(|| key(item)).flatten();
-                ready.push(Piece::Item(renamer.element(list, item)?, key));
+                ready.push((renamer.element(list, item)?, key));
                 Ok(())
             })
             .map_err(failed)?;
-            for piece in ready {
-                if pieces.send(piece).await.is_err() {
+            let held = list.held() + ready.iter().map(|(item, _)| item.len()).sum::<usize>();
+            memory.resize(held, First::Largest).map_err(|_| (self.full(), false))?;
+            for (item, key) in ready {
+                let item = memory.count(item, memory.over()).map_err(|_| (self.full(), false))?;
+                if pieces.send(Piece::Item(item, key)).await.is_err() {
                     return Err(failed(crate::fleet::items::Error::Early));
                 }
             }
         }
         list.finish().map_err(failed)
+    }
+}
+
+impl Ask {
+    fn full(&self) -> Failure {
+        let message = "its objects are too large to wait for the client";
+        Failure::new(&self.member.name, StatusCode::BAD_GATEWAY, message)
     }
 }
 

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName};
 
 /// The headers with the JSON forms that the client accepts, or `None` if it accepts none.
 pub(super) fn json_only(headers: &HeaderMap) -> Option<HeaderMap> {
-    let mut headers = headers.clone();
+    let mut headers = unconditional(headers);
     let lines = headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok());
     let accepted: Vec<_> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();
     let accepted: Vec<_> = accepted.into_iter().filter(|one| !one.is_empty()).map(str::to_owned).collect();
@@ -16,10 +16,26 @@ pub(super) fn json_only(headers: &HeaderMap) -> Option<HeaderMap> {
     let json = if json.is_empty() { "application/json".to_owned() } else { json.join(",") };
     headers.insert(ACCEPT, HeaderValue::try_from(json).ok()?);
     headers.remove(ACCEPT_ENCODING);
+    Some(headers)
+}
+
+/// The headers without conditions on a member's own document.
+pub(super) fn unconditional(headers: &HeaderMap) -> HeaderMap {
+    let mut headers = headers.clone();
     for name in CONDITIONS {
         headers.remove(HeaderName::from_static(name));
     }
-    Some(headers)
+    headers
+}
+
+/// Whether the client takes no incomplete answer (RFC 7240).
+pub(super) fn is_strict(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all("prefer").iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split([',', ';'])).any(|preference| {
+        preference.split_once('=').is_some_and(|(name, value)| {
+            name.trim().eq_ignore_ascii_case("handling") && value.trim().trim_matches('"') == "strict"
+        })
+    })
 }
 
 /// A form of JSON, with its parameters; any form is JSON here.

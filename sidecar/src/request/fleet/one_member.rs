@@ -1,16 +1,21 @@
 //! A request of the fleet view to one member: it takes the path of every request to that member, and this module renames
 //! its body before and its answer after.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::fleet::references::Type;
 
+use super::web_socket::{self, Asked};
 use super::{Error, negotiated};
 use crate::fleet::bodies;
 use crate::fleet::renamed::{Lines, Renamed, Shape};
 use crate::fleet::renamer::{Renamer, Shown};
+use crate::fleet::shares::{First, Share, Shared};
 use crate::head::request_info::{RequestInfo, RequestedObject, Route, Verb};
+use crate::limits::in_flight::Caller;
 use crate::limits::upload::Upload;
 use crate::outbound::body::Body;
 use crate::request::error::Error as RequestError;
@@ -23,7 +28,9 @@ pub struct OneMember {
     object: RequestedObject,
     answer: Answer,
     /// The body, if it was read to find the member.
-    body: Option<bodies::Body>,
+    body: Option<(bodies::Body, Share)>,
+    /// The connection of a client that watches by WebSocket.
+    pub(super) web_socket: Option<Asked>,
 }
 
 /// What a member answers.
@@ -41,25 +48,24 @@ impl OneMember {
     ///
     /// # Errors
     ///
-    /// The request asks for a form of answer that is not renamed.
+    /// The target is no member's.
     pub fn new(member: ClusterName, info: &RequestInfo, request: &Request<Upload>) -> Result<Self, Error> {
         let Route::Proxy(_, _, path) = &info.route else { return Err(Error::Unnamed) };
         let requested = path.object(request.method(), request.uri().query());
         let (verb, object) = requested.unwrap_or_else(|| (Verb::None, RequestedObject::default()));
         let is_bytes = path.is_inner_proxy() || object.subresource == "log";
         let answer = match verb {
-            Verb::Watch if info.upgrade.is_some() => return Err(Error::Parameter(WEB_SOCKET)),
             _ if is_bytes || info.upgrade.is_some() => Answer::Bytes,
             Verb::List | Verb::DeleteCollection => Answer::List,
             Verb::Watch => Answer::Watch,
             _ => Answer::Document,
         };
-        Ok(Self { member, of: bodies::object_type(&object), object, answer, body: None })
+        Ok(Self { member, of: bodies::object_type(&object), object, answer, body: None, web_socket: None })
     }
 
     /// With a body that was read to find the member.
-    pub fn with_body(self, body: bodies::Body) -> Self {
-        Self { body: Some(body), ..self }
+    pub fn with_body(self, body: bodies::Body, memory: Share) -> Self {
+        Self { body: Some((body, memory)), ..self }
     }
 
     /// Prepares the request for the member. Returns its new body, if it has one.
@@ -67,18 +73,26 @@ impl OneMember {
     /// # Errors
     ///
     /// The body is not one that can be renamed, or the caller does not accept JSON.
-    pub async fn to_member(&mut self, request: &mut Request<Upload>) -> Result<Option<Bytes>, RequestError> {
+    pub async fn to_member(
+        &mut self,
+        request: &mut Request<Upload>,
+        memory: &Arc<Shared>,
+        user: Caller,
+    ) -> Result<Option<Bytes>, RequestError> {
         if self.answer == Answer::Bytes {
             return Ok(None);
         }
+        self.web_socket = web_socket::asked(request);
         *request.headers_mut() = negotiated::json_only(request.headers()).ok_or(Error::NotAcceptable)?;
-        let body = match self.body.take() {
+        let (body, _charged) = match self.body.take() {
             Some(body) => body,
             None if matches!(*request.method(), Method::GET | Method::HEAD) => return Ok(None),
             None => {
                 let text = bodies::read(request.body_mut()).await.map_err(Error::Body)?;
+                let charged = memory.hold(user, bodies::weight(&text), First::Largest);
+                let charged = charged.map_err(|_| Error::TooMany)?;
                 let parsed = bodies::Body::parse(request.method(), request.headers(), &self.object, text);
-                parsed.map_err(Error::Body)?
+                (parsed.map_err(Error::Body)?, charged)
             }
         };
         Ok(Some(body.to_member(&self.member).map_err(Error::Body)?))
@@ -89,7 +103,7 @@ impl OneMember {
     /// # Errors
     ///
     /// The member answers in a form that cannot be renamed, and so could name objects of other members.
-    pub fn answer(self, response: Response<Body>) -> Result<Response<Body>, RequestError> {
+    pub fn answer(self, response: Response<Body>, memory: Share) -> Result<Response<Body>, RequestError> {
         if self.answer == Answer::Bytes || response.status() == StatusCode::NO_CONTENT {
             return Ok(response);
         }
@@ -112,9 +126,6 @@ impl OneMember {
             _ => Shape::Document(Vec::new()),
         };
         let renamer = Renamer::new(self.member, self.of, Shown::default());
-        Ok(Response::from_parts(parts, Body::made(Renamed::new(body, shape, renamer))))
+        Ok(Response::from_parts(parts, Body::made(Renamed::new(body, shape, renamer, memory))))
     }
 }
-
-const WEB_SOCKET: &str =
-    "the fleet view serves no watch by WebSocket: watch by GET, or use the member's own path";

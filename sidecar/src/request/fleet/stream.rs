@@ -44,6 +44,9 @@ pub(super) fn channel() -> (Out, Begun) {
 impl Out {
     /// Waits until the client has read the piece before.
     pub(super) async fn send(&self, data: Bytes) -> Result<(), body::Error> {
+        if data.is_empty() {
+            return Ok(());
+        }
         let sent = self.0.send(Piece::Data(data)).await;
         sent.map_err(|_| body::Error::Broken("the client is gone".to_owned()))
     }

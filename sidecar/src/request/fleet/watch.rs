@@ -16,35 +16,22 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 
 use super::failures::{Failure, Failures};
-use super::list::{Question, answer_headers, is_strict, split, tell};
+use super::list::{Question, answer_headers, split, tell};
 use super::members::{Member, Members};
+use super::negotiated::is_strict;
 use super::stream::{self, Out};
 use super::{Asker, Error, Read};
 use crate::base::random;
 use crate::fleet::renamer::Shown;
+use crate::fleet::shares::{First, Share, Shared};
 use crate::fleet::vector::Vector;
 use crate::head::query::Query;
 use crate::outbound::body::{self, Body};
 use crate::request::error::Error as RequestError;
 
-mod limits;
 mod member;
 
-use limits::{First, Share, Shared};
 use member::{Follow, Report, Start};
-
-/// What merged watches hold.
-#[derive(Debug)]
-pub(super) struct Watches {
-    members: Arc<Shared>,
-    memory: Arc<Shared>,
-}
-
-impl Watches {
-    pub(super) fn new([all, by_caller]: [usize; 2]) -> Self {
-        Self { members: Shared::new(all, by_caller), memory: Shared::new(MEMORY, MEMORY_BY_CALLER) }
-    }
-}
 
 /// What the client asks of its watch.
 struct Options {
@@ -55,12 +42,12 @@ struct Options {
 }
 
 /// Answers a watch.
-pub(super) async fn respond(read: Read, watches: &Watches) -> Result<Response<Body>, RequestError> {
+pub(super) async fn respond(read: Read, watches: &Arc<Shared>) -> Result<Response<Body>, RequestError> {
     let Read { route, query, headers, members, asker, record } = read;
     let query = Query::new(query.as_deref());
     let question = Arc::new(Question::new(&route.path, &route.resource, query));
     let (vector, start) = begin(query, &members)?;
-    let place = watches.members.hold(asker.caller, members.all.len().max(1), First::Newest);
+    let place = watches.hold(asker.caller, members.all.len().max(1), First::Newest);
     let place = place.map_err(|_| Error::TooMany)?;
     let seconds = query.first("timeoutSeconds").and_then(|text| text.parse().ok()).filter(|n| *n > 0);
     let lasts = seconds.map_or_else(default_timeout, |n| Duration::from_secs(n).min(LONGEST));
@@ -73,7 +60,6 @@ pub(super) async fn respond(read: Read, watches: &Watches) -> Result<Response<Bo
         members,
         vector,
         place,
-        memory: watches.memory.clone(),
         asker,
         question,
         shown,
@@ -144,7 +130,6 @@ struct Merge {
     members: Members,
     vector: Vector,
     place: Share,
-    memory: Arc<Shared>,
     asker: Asker,
     question: Arc<Question>,
     shown: Shown,
@@ -175,7 +160,8 @@ impl Merge {
         start: Start,
     ) -> Result<oneshot::Receiver<Result<(), Failure>>, Error> {
         let (first, told) = oneshot::channel();
-        let memory = self.memory.hold(self.asker.caller, 0, First::Largest).map_err(|_| Error::TooMany)?;
+        let memory =
+            self.asker.memory.hold(self.asker.caller, 0, First::Largest).map_err(|_| Error::TooMany)?;
         if start == Start::List {
             self.pending.insert(member.name.clone());
         }
@@ -187,6 +173,7 @@ impl Merge {
             shown: self.shown.clone(),
             reports: self.reports.clone(),
             memory,
+            over: self.place.over().clone(),
             first: Some(first),
         };
         self.tasks.spawn(follow.run(start));
@@ -239,7 +226,7 @@ impl Merge {
                     self.of = of;
                 }
                 if !line.is_empty() {
-                    out.send(line.into()).await?;
+                    out.send(line).await?;
                     taken = Taken::Event;
                 }
                 if let Some(version) = version {
@@ -329,7 +316,7 @@ const EXPIRED: &[u8] = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion
 const TOO_MANY: &[u8] = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too many watches of members are open, and this caller holds most","reason":"TooManyRequests","code":429}}
 "#;
 /// Reports that wait for the client, besides one of each member.
-const QUEUE: usize = 16;
+const QUEUE: usize = 4;
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(15);
 const AFTER_BURST: Duration = Duration::from_secs(1);
 /// The same interval as the revalidation of the watch itself.
@@ -337,6 +324,3 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// Longest wait for the first answers, before the head of the watch.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(3);
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
-/// Unfinished events of all merged watches, and of those of one caller.
-const MEMORY: usize = 256 * 1024 * 1024;
-const MEMORY_BY_CALLER: usize = 64 * 1024 * 1024;

@@ -63,11 +63,15 @@ const REDACTED_COMMAND: &str = "command=REDACTED";
 fn with_parameters(uri: &Uri) -> String {
     let names =
         || uri.query().unwrap_or_default().split('&').filter_map(|parameter| parameter.split_once('='));
-    let Some(query) = uri.query().filter(|_| names().any(|(name, _)| is_credential(name))) else {
+    let is_changed = |(name, value): (&str, &str)| is_credential(name) || is_long_version(name, value);
+    let Some(query) = uri.query().filter(|_| names().any(is_changed)) else {
         return uri.path_and_query().map_or_else(|| uri.path().to_owned(), ToString::to_string);
     };
     let parameters = query.split('&').map(|parameter| match parameter.split_once('=') {
         Some((name, _)) if is_credential(name) => format!("{name}=REDACTED"),
+        Some((name, value)) if is_long_version(name, value) => {
+            format!("{name}={}", truncated(value, SHOWN_VERSION))
+        }
         _ => parameter.to_owned(),
     });
     format!("{}?{}", uri.path(), parameters.collect::<Vec<_>>().join("&"))
@@ -98,6 +102,11 @@ fn is_credential(name: &str) -> bool {
     percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase().contains("token")
 }
 
+/// The version of a list of the fleet view has some bytes for each member.
+fn is_long_version(name: &str, value: &str) -> bool {
+    name == "resourceVersion" && value.len() > 4 * SHOWN_VERSION
+}
+
 /// The user agent, truncated as in a kube-apiserver.
 pub(super) fn user_agent(headers: &HeaderMap) -> String {
     let text = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
@@ -111,6 +120,8 @@ fn truncated(text: &str, letters: usize) -> String {
     }
 }
 
+/// Characters of a long resource version.
+const SHOWN_VERSION: usize = 16;
 /// In characters.
 const MAX_USER_AGENT: usize = 1024;
 const MAX_STRANGERS_URI: usize = 2048;
@@ -118,6 +129,15 @@ const MAX_STRANGERS_URI: usize = 2048;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_resource_version_is_shortened() {
+        let uri: Uri = format!("/api?watch=1&resourceVersion=v1.{}&a=b", "A".repeat(6000)).parse().unwrap();
+        let shown = request_uri(&uri, Shown::Parameters);
+        assert_eq!(shown, format!("/api?watch=1&resourceVersion=v1.{}...TRUNCATED&a=b", "A".repeat(13)));
+        let uri: Uri = "/api?resourceVersion=123456789".parse().unwrap();
+        assert_eq!(request_uri(&uri, Shown::Parameters), "/api?resourceVersion=123456789");
+    }
 
     #[test]
     fn queries_of_urls_in_a_message_are_removed() {

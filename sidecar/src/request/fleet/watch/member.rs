@@ -4,17 +4,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::StatusCode;
 use kubectl_mc_api::ClusterName;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
-use super::limits::{First, Share};
 use crate::base::random;
 use crate::fleet::items::{self, Items};
 use crate::fleet::renamed::Lines;
 use crate::fleet::renamer::{Kind, Renamer, Shown};
+use crate::fleet::shares::{First, Share};
 use crate::members::inventory::Inventory;
 use crate::request::fleet::ask::{Asker, STALL};
 use crate::request::fleet::failures::Failure;
@@ -37,7 +39,7 @@ pub(super) enum Report {
     /// A line for the client, with the type of the object.
     Event {
         version: Option<u64>,
-        line: Vec<u8>,
+        line: Bytes,
         of: Option<(String, String)>,
     },
     Version(u64),
@@ -58,6 +60,8 @@ pub(super) struct Follow {
     pub(super) reports: mpsc::Sender<(ClusterName, Report)>,
     /// Charged for what is held of an event.
     pub(super) memory: Share,
+    /// Ends the watch, if what waits for its client must go.
+    pub(super) over: CancellationToken,
     /// Told how the first attempt went.
     pub(super) first: Option<oneshot::Sender<Result<(), Failure>>>,
 }
@@ -170,6 +174,7 @@ impl Follow {
             })?;
             self.hold(list.held() + ready.iter().map(Vec::len).sum::<usize>())?;
             for line in ready {
+                let line = self.counted(line)?;
                 self.report(Report::Event { version: None, line, of: of.clone() }).await?;
             }
         }
@@ -177,7 +182,7 @@ impl Follow {
         let version = version_of(&rest).ok_or(items::Error::NotAList)?;
         *start = Start::After(version);
         let of = of.or_else(|| type_of_items(&rest));
-        self.report(Report::Event { version: Some(version), line: Vec::new(), of }).await?;
+        self.report(Report::Event { version: Some(version), line: Bytes::new(), of }).await?;
         self.report(Report::Synced).await
     }
 
@@ -224,8 +229,8 @@ impl Follow {
                     }
                     Kind::Change => {
                         version = event.version.unwrap_or(version);
-                        let of = event.of;
-                        self.report(Report::Event { version: event.version, line: event.line, of }).await?;
+                        let (of, line) = (event.of, self.counted(event.line)?);
+                        self.report(Report::Event { version: event.version, line, of }).await?;
                     }
                 }
                 *start = Start::After(version);
@@ -240,6 +245,10 @@ impl Follow {
 
     fn hold(&self, bytes: usize) -> Result<(), End> {
         self.memory.resize(bytes + BOOKKEEPING, First::Largest).map_err(|_| End::Full)
+    }
+
+    fn counted(&self, line: Vec<u8>) -> Result<Bytes, End> {
+        self.memory.count(line, &self.over).map_err(|_| End::Full)
     }
 
     async fn report(&self, report: Report) -> Result<(), End> {

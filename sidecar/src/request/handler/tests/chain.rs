@@ -30,9 +30,11 @@ use crate::observe::readiness::Readiness;
 use crate::outbound::tunnel::accounts::Accounts;
 use crate::outbound::tunnel::registry::AgentTunnels;
 use crate::request::cors::Cors;
+use crate::request::fleet::{self, Fleet};
 use crate::request::tunnels::Tunnels;
 
 mod cors;
+mod fleet_view;
 
 /// Settings that differ between tests.
 #[derive(Clone, Copy, Default)]
@@ -45,16 +47,21 @@ pub(super) struct Flags {
     always_allowed: bool,
     /// The hub whose group is served.
     hub: Option<Origin>,
+    /// The fleet view is served.
+    fleet: bool,
 }
 
-/// The token `jane` is jane's and `bob` is bob's. The host fails to review the token `broken`. Everyone is
+/// The token `jane` is jane's and `bob` is bob's; `star` may use the name `*` only. The host fails to review the token `broken`. Everyone is
 /// allowed everything, except bob.
 fn answer(review: &Value) -> (u16, Value) {
     let status = match review["spec"]["token"].as_str() {
-        Some(name @ ("jane" | "bob")) => json!({"authenticated": true, "user": {"username": name}}),
+        Some(name @ ("jane" | "bob" | "star")) => json!({"authenticated": true, "user": {"username": name}}),
         Some("broken") => return (400, json!({"kind": "Status", "status": "Failure", "code": 400})),
         Some(_) => json!({"authenticated": false}),
-        None => json!({"allowed": review["spec"]["user"] != "bob", "reason": review["spec"]["user"]}),
+        None => {
+            let (user, name) = (&review["spec"]["user"], &review["spec"]["resourceAttributes"]["name"]);
+            json!({"allowed": user != "bob" && (user != "star" || name == "*"), "reason": user})
+        }
     };
     (
         201,
@@ -90,7 +97,7 @@ pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, imp
         documents: Arc::new(ArcSwap::from_pointee(Documents::new(flags.hub))),
         hub_server: None,
         rules: member::Rules::default(),
-        fleet: None,
+        fleet: flags.fleet.then(|| Fleet::new(fleet::Config::default(), member::Rules::default())),
         request_timeout: std::time::Duration::from_secs(60),
         tunnels: Tunnels::new(&mut metrics),
         metrics: Arc::default(),

@@ -1,10 +1,11 @@
-//! Bounds merged watches by their callers: how many watches at members they hold, and how many bytes of unfinished events.
-//! When a bound is reached, what ends is the largest holder's: the newest watch of the largest caller, or the member
-//! connection with the most bytes.
+//! Bounds what callers hold in the fleet view: watches at members, and bytes of objects that are not complete or not sent.
+//! When a bound is reached, what ends is the largest holder's: the newest watch of the largest caller, or the answer with
+//! the most bytes.
 
 use std::sync::Arc;
 
 use ahash::HashMap;
+use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::locked::Locked;
@@ -12,7 +13,7 @@ use crate::limits::in_flight::Caller;
 
 /// The holders of one shared bound.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub struct Shared {
     all: usize,
     by_caller: usize,
     held: Locked<Held>,
@@ -36,7 +37,7 @@ struct Part {
 
 /// A part of what a bound counts. It counts until it is dropped.
 #[derive(Debug)]
-pub(super) struct Share {
+pub struct Share {
     shared: Arc<Shared>,
     id: u64,
     caller: Caller,
@@ -45,23 +46,33 @@ pub(super) struct Share {
 
 /// There is no room for this holder, who holds most.
 #[derive(Debug)]
-pub(super) struct Full;
+pub struct Full;
 
 /// What ends first of the largest holder's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum First {
+pub enum First {
     Newest,
     Largest,
 }
 
 impl Shared {
-    pub(super) fn new(all: usize, by_caller: usize) -> Arc<Self> {
+    pub fn new(all: usize, by_caller: usize) -> Arc<Self> {
         Arc::new(Self { all, by_caller, held: Locked::default() })
     }
 
     /// Counts a new part.
-    pub(super) fn hold(self: &Arc<Self>, caller: Caller, size: usize, first: First) -> Result<Share, Full> {
-        let over = CancellationToken::new();
+    pub fn hold(self: &Arc<Self>, caller: Caller, size: usize, first: First) -> Result<Share, Full> {
+        self.hold_of(caller, size, first, CancellationToken::new())
+    }
+
+    /// Counts a new part of something that ends with it.
+    pub fn hold_of(
+        self: &Arc<Self>,
+        caller: Caller,
+        size: usize,
+        first: First,
+        over: CancellationToken,
+    ) -> Result<Share, Full> {
         let id = self.held.with(|held| {
             held.next += 1;
             let id = held.next;
@@ -101,7 +112,7 @@ impl Held {
 impl Share {
     /// Changes the size. If that exceeds a bound, parts of the largest holder end, and this one is refused if it is one
     /// of them.
-    pub(super) fn resize(&self, size: usize, first: First) -> Result<(), Full> {
+    pub fn resize(&self, size: usize, first: First) -> Result<(), Full> {
         let Shared { all, by_caller, held } = &*self.shared;
         held.with(|held| {
             let Some(caller) = held.add(self.id, size) else { return Err(Full) };
@@ -126,13 +137,34 @@ impl Share {
     }
 
     /// An empty share of the same holder, after this one had to end.
-    pub(super) fn renewed(&self) -> Result<Self, Full> {
+    pub fn renewed(&self) -> Result<Self, Full> {
         self.shared.hold(self.caller, 0, First::Largest)
     }
 
+    /// Bytes of the same holder. If they must end, that is over.
+    pub fn count(&self, bytes: Vec<u8>, over: &CancellationToken) -> Result<Bytes, Full> {
+        if bytes.len() < SMALL {
+            return Ok(bytes.into());
+        }
+        let share = self.shared.hold_of(self.caller, bytes.len(), First::Largest, over.clone())?;
+        Ok(Bytes::from_owner(Counted { bytes, _share: share }))
+    }
+
     /// Ends with this share's place.
-    pub(super) fn over(&self) -> &CancellationToken {
+    pub fn over(&self) -> &CancellationToken {
         &self.over
+    }
+}
+
+/// Bytes that count until they are sent.
+struct Counted {
+    bytes: Vec<u8>,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -144,6 +176,9 @@ impl Drop for Share {
         });
     }
 }
+
+/// Few of these are held at once.
+const SMALL: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -184,5 +219,18 @@ mod tests {
         assert!(large.over().is_cancelled() && !small.over().is_cancelled());
         assert!(large.resize(1, First::Largest).is_err(), "it must end");
         assert!(small.resize(95, First::Largest).is_err(), "it is the largest now");
+    }
+
+    #[test]
+    fn sent_bytes_count_until_they_are_dropped() {
+        let shared = Shared::new(100_000, 100_000);
+        let share = shared.hold(JANE, 0, First::Largest).unwrap();
+        let over = CancellationToken::new();
+        let first = share.count(vec![0; 60_000], &over).unwrap();
+        let clone = first.clone();
+        drop(first);
+        assert!(share.count(vec![0; 60_000], &over).is_err() || over.is_cancelled());
+        drop(clone);
+        share.count(vec![0; 90_000], &CancellationToken::new()).unwrap();
     }
 }

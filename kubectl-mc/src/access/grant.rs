@@ -51,7 +51,7 @@ pub(super) async fn grant(
     if *fleet {
         let apply = Apply { dry_run: *dry_run, force_conflicts: true };
         let bindings = subjects.iter().map(fleet_binding);
-        apply.print_each("host: ", host.target(), bindings, printer).await?;
+        apply.print_each("host: ", &host, bindings, printer).await?;
     }
     match &clusters {
         Clusters::Named(clusters) if duration.is_none() && name.is_none() => {

@@ -40,7 +40,7 @@ fn endless_object_is_an_error_of_its_member_only() -> Result<()> {
         let begin = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[{"data":{"a":""#;
         vec![Step::Send([&head, begin].concat().into()), Step::Repeat(vec![b'x'; 65536], 65536)]
     })?;
-    let (view, kubectl) = view_with("fleet-endless", &fake)?;
+    let (_view, kubectl) = view_with("fleet-endless", &fake)?;
     let path = "/api/v1/namespaces/e2e-fleet-endless/configmaps?labelSelector=test%3Da";
     let list: Value = serde_json::from_str(&kubectl.ok(&["get", "--raw", path])?)?;
     ensure!(list["items"].as_array().is_some_and(|items| items.len() == 1), "{list}");
@@ -61,7 +61,7 @@ fn object_that_claims_another_member_is_shown_as_its_own_members() -> Result<()>
         true => reply("200 OK", JSON, &list.to_string()),
         false => ok(),
     })?;
-    let (view, kubectl) = view_with("fleet-claim", &fake)?;
+    let (_view, kubectl) = view_with("fleet-claim", &fake)?;
     let path = "/api/v1/namespaces/e2e-fleet-claim/configmaps?labelSelector=test%3Da";
     let list: Value = serde_json::from_str(&kubectl.ok(&["get", "--raw", path])?)?;
     let items = list["items"].as_array().context("no items")?;
@@ -92,7 +92,7 @@ fn lost_member_deletes_nothing_and_is_named_in_bookmarks() -> Result<()> {
             false => vec![Step::Send([head, event].concat().into()), Step::Close],
         }
     })?;
-    let (view, kubectl) = view_with("fleet-lost", &fake)?;
+    let (_view, kubectl) = view_with("fleet-lost", &fake)?;
     let path = "/api/v1/namespaces/e2e-fleet-lost/configmaps?watch=1&allowWatchBookmarks=1";
     let mut events = kubectl.start(&["get", "--raw", path])?;
     events.wait_for(r#""resourceVersion":"e2e-fleet-lost.9""#, SOON)?;

@@ -188,9 +188,10 @@ fn refer<D: Direction>(
     field: &str,
     direction: &D,
 ) -> Result<(), D::Error> {
-    let below = |key: &str| format!("{field}.{key}");
+    let shown = || field.replace(".[]", "[]");
+    let below = |key: &str| format!("{}.{key}", shown());
     match (reference, deeper) {
-        (Reference::Name, []) => return name(value, false, &|| field.to_owned(), direction),
+        (Reference::Name, []) => return name(value, false, &shown, direction),
         (Reference::Version, []) => {
             if let Value::String(version) = value
                 && let Some(renamed) = direction.version(version, field)?

@@ -1,16 +1,16 @@
 //! Bounds the values of a JSON text, which take much more memory than their text.
 
-/// Whether a JSON text has at most this many values. Texts of ConfigMaps are full of commas, so strings do not count.
+/// Whether a JSON text has at most this many values.
 pub(crate) fn values_are_at_most(most: usize, text: &[u8]) -> bool {
     values(text) <= most
 }
 
-/// The memory that a body takes until it is sent.
+/// The memory that a body takes until it is sent, in bytes.
 pub fn weight(text: &[u8]) -> usize {
     3 * text.len() + VALUE * values(text)
 }
 
-/// The number of values of a JSON text.
+/// The number of values of a JSON text. Texts of ConfigMaps are full of commas, so strings do not count.
 fn values(text: &[u8]) -> usize {
     let (mut values, mut in_string, mut is_escaped) = (0, false, false);
     for byte in text {
@@ -25,8 +25,7 @@ fn values(text: &[u8]) -> usize {
     values
 }
 
-/// A field of an object with its name.
+/// A field of an object with its name, in bytes.
 const VALUE: usize = 128;
-
 /// Many times the values of the largest objects that etcd stores, and at most 60 MB of memory.
 pub(crate) const MAX_VALUES: usize = 100_000;

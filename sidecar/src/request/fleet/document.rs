@@ -7,7 +7,8 @@ use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 
 use super::failures::{Failure, Failures};
-use super::list::{is_strict, tell};
+use super::list::tell;
+use super::negotiated::is_strict;
 use super::{Error, Read, negotiated};
 use crate::fleet::documents::Union;
 use crate::head::request_info::MemberPath;

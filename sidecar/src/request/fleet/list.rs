@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use super::ask::{Answer, Asker, STALL};
 use super::failures::{Failure, Failures};
 use super::members::Member;
+use super::negotiated::is_strict;
 use super::stream::{self, Out};
 use super::{Error, Read};
 use crate::fleet::items::Items;
@@ -152,16 +153,6 @@ pub(super) async fn respond(read: Read) -> Result<Response<Body>, RequestError> 
         merge.run().await
     });
     Ok(response)
-}
-
-/// Whether the client takes no incomplete answer (RFC 7240).
-pub(super) fn is_strict(headers: &HeaderMap) -> bool {
-    let lines = headers.get_all("prefer").iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split([',', ';'])).any(|preference| {
-        preference.split_once('=').is_some_and(|(name, value)| {
-            name.trim().eq_ignore_ascii_case("handling") && value.trim().trim_matches('"') == "strict"
-        })
-    })
 }
 
 pub(super) fn answer_headers(headers: &mut HeaderMap) {

@@ -28,6 +28,16 @@ pub(super) fn unconditional(headers: &HeaderMap) -> HeaderMap {
     headers
 }
 
+/// Whether the client takes no incomplete answer (RFC 7240).
+pub(super) fn is_strict(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all("prefer").iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split([',', ';'])).any(|preference| {
+        preference.split_once('=').is_some_and(|(name, value)| {
+            name.trim().eq_ignore_ascii_case("handling") && value.trim().trim_matches('"') == "strict"
+        })
+    })
+}
+
 /// A form of JSON, with its parameters; any form is JSON here.
 fn json(accepted: &str) -> Option<String> {
     let (media, parameters) = accepted.split_once(';').map_or((accepted, ""), |(media, rest)| (media, rest));

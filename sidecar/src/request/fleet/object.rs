@@ -8,7 +8,8 @@ use http::{Response, StatusCode};
 use kubectl_mc_api::fleet::names;
 
 use super::failures::Failures;
-use super::list::{Question, answer_headers, is_strict, tell};
+use super::list::{Question, answer_headers, tell};
+use super::negotiated::is_strict;
 use super::{Error, Read};
 use crate::fleet::renamer::{Renamer, Shown};
 use crate::head::query::Query;

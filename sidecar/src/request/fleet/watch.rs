@@ -16,8 +16,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 
 use super::failures::{Failure, Failures};
-use super::list::{Question, answer_headers, is_strict, split, tell};
+use super::list::{Question, answer_headers, split, tell};
 use super::members::{Member, Members};
+use super::negotiated::is_strict;
 use super::stream::{self, Out};
 use super::{Asker, Error, Read};
 use crate::base::random;

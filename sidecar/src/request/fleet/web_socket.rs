@@ -207,3 +207,26 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
 const NORMAL: [u8; 2] = 1000_u16.to_be_bytes();
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+    use tokio_tungstenite::WebSocketStream;
+    use tokio_tungstenite::tungstenite::protocol::Role;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn event_of_any_length_is_one_text_message() {
+        for length in [0, 125, 126, 65_535, 65_536, 1_000_000] {
+            let (client, mut server) = tokio::io::duplex(4 * 1024 * 1024);
+            let event = "x".repeat(length);
+            send(&mut server, TEXT, event.as_bytes()).await.unwrap();
+            send(&mut server, CLOSE, &NORMAL).await.unwrap();
+            let mut client = WebSocketStream::from_raw_socket(client, Role::Client, None).await;
+            let message = client.next().await.unwrap().unwrap();
+            assert!(message.is_text() && message.len() == length, "{length}");
+            assert!(client.next().await.unwrap().unwrap().is_close());
+        }
+    }
+}

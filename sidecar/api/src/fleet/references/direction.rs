@@ -53,7 +53,8 @@ pub(super) struct ToMember<'a>(pub(super) &'a ClusterName);
 
 impl ToMember<'_> {
     fn refused(&self, field: impl Into<String>, value: &str, reason: impl Into<String>) -> Refused {
-        Refused { field: field.into(), value: value.to_owned(), reason: reason.into() }
+        let field = field.into().replace(".[]", "[]");
+        Refused { field, value: value.to_owned(), reason: reason.into() }
     }
 }
 

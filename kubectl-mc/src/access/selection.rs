@@ -8,8 +8,7 @@ use super::label_selector;
 use crate::argv::Scanned;
 use crate::cli::Flags;
 use crate::cluster::context::{ClusterContext, HostOptions};
-use crate::cluster::host::Host;
-use crate::cluster::hub;
+use crate::cluster::host::{Host, needs_sidecar};
 use crate::cluster::inventory::{self, ListFormat};
 use crate::config_file::{self, ConfigFile};
 use crate::env::Env;
@@ -111,7 +110,7 @@ fn now(
     let scanned = Scanned::default();
     let host = Host::find(options, &scanned, env)?;
     if host.context().hub.is_foreign() {
-        return Err(hub::needs_sidecar("access", host.context()));
+        return Err(needs_sidecar("access", host.context()));
     }
     let list = |selector: Option<&str>| {
         let list = inventory::list(&host, selector, ListFormat::Objects)?;

@@ -69,7 +69,7 @@ impl Reply {
             false if hub.dialect.is_own() || is_marked => self.refusal(),
             false => Refusal::by_hub(&hub.dialect, self.status, &self.body, path),
         };
-        refusal.inspect(|refusal| hub.doubt(refusal.hop))
+        refusal.inspect(|refusal| refusal.doubts(hub))
     }
 
     /// The message of a Status, or the body as text.

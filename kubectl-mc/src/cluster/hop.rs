@@ -78,9 +78,17 @@ impl Refusal {
         Some(Self { hop, message: message(status, body) })
     }
 
+    /// Removes the cached hub if the host seems to lack its API. A host refuses callers without a right to an API before
+    /// it checks that the API exists.
+    pub(crate) fn doubts(&self, hub: &Hub) {
+        if matches!(self.hop, Hop::SidecarMissing | Hop::Hub | Hop::HostAuthorization) {
+            hub.doubt();
+        }
+    }
+
     /// The same refusal on a host with another project's hub, which needs no sidecar.
     pub(crate) fn at_hub(self, hub: &Hub) -> Self {
-        hub.doubt(self.hop);
+        self.doubts(hub);
         match self.hop {
             Hop::SidecarMissing | Hop::SidecarUnavailable if hub.is_foreign() => {
                 Self { hop: Hop::Hub, ..self }

@@ -15,6 +15,7 @@ use crate::cluster::context::{ClusterContext, HostError, HostOptions};
 use crate::cluster::credential::obtain_once;
 use crate::cluster::hub::Hub;
 use crate::env::Env;
+use crate::error::{CommandLine, Failure, Hint};
 
 /// The host, with the caller's credential, which is obtained on first use.
 pub(crate) struct Host<'a> {
@@ -129,4 +130,13 @@ impl<'a> LazyHost<'a> {
     pub(crate) fn into_found(self) -> Option<Host<'a>> {
         self.host.into_inner()
     }
+}
+
+/// The failure of a verb that the hub of another project lacks.
+pub(crate) fn needs_sidecar(verb: &str, host: &ClusterContext) -> Failure {
+    let (name, title) = (host.context_name(), host.hub.dialect.title());
+    Failure::usage(format!("`{verb}` needs kubectl-mc's own sidecar, and {name} has the hub of {title}"))
+        .with_hint(Hint::from("where the sidecar is installed beside it, choose it by --hub=own").and(
+            CommandLine::new(format!("{} install --hub=own", host.kubectl_mc_file())).that("installs it"),
+        ))
 }

@@ -14,10 +14,7 @@ use tokio::sync::watch;
 
 use crate::cache::Cache;
 use crate::cli::HubChoice;
-use crate::cluster::context::ClusterContext;
-use crate::cluster::hop::Hop;
 use crate::env::Env;
-use crate::error::{CommandLine, Failure, Hint};
 
 /// How to list and reach the clusters of a host.
 #[derive(Clone, Debug, Default)]
@@ -107,12 +104,9 @@ impl Hub {
         }
     }
 
-    /// Removes a cached hub whose API the host seems to lack. A host refuses callers without a right to an API before
-    /// it checks that the API exists.
-    pub(super) fn doubt(&self, hop: Hop) {
-        if let Origin::Cached(cache) = &self.origin
-            && matches!(hop, Hop::SidecarMissing | Hop::Hub | Hop::HostAuthorization)
-        {
+    /// Removes a cached hub whose API the host seems to lack.
+    pub(super) fn doubt(&self) {
+        if let Origin::Cached(cache) = &self.origin {
             cache.remove_named(KIND, &self.server);
         }
     }
@@ -132,15 +126,6 @@ fn cached(server: &str, env: &Env) -> Option<(Dialect, Origin)> {
     let word = String::from_utf8(word).ok().filter(|_| age < LIFETIME)?;
     let dialect = [Dialect::Own].into_iter().chain(Dialect::HUBS).find(|hub| hub.word() == word)?;
     Some((dialect, Origin::Cached(Arc::new(cache))))
-}
-
-/// The failure of a verb that the hub of another project lacks.
-pub(crate) fn needs_sidecar(verb: &str, host: &ClusterContext) -> Failure {
-    let (name, title) = (host.context_name(), host.hub.dialect.title());
-    Failure::usage(format!("`{verb}` needs kubectl-mc's own sidecar, and {name} has the hub of {title}"))
-        .with_hint(Hint::from("where the sidecar is installed beside it, choose it by --hub=own").and(
-            CommandLine::new(format!("{} install --hub=own", host.kubectl_mc_file())).that("installs it"),
-        ))
 }
 
 const KIND: &str = "hub";

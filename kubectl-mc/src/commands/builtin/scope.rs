@@ -4,7 +4,7 @@ use clap::Arg;
 
 use crate::cli::{Flags, HubChoice};
 use crate::cluster::context::ClusterContext;
-use crate::cluster::hub;
+use crate::cluster::host::needs_sidecar;
 use crate::env::Env;
 use crate::error::Failure;
 use crate::settings::Settings;
@@ -89,7 +89,7 @@ impl Hubs {
                 let options = Settings::host_of(&flags, env).ok();
                 let host = options.and_then(|options| ClusterContext::load(&options, env).ok());
                 match host.filter(|host| host.hub.is_foreign()) {
-                    Some(host) => Err(hub::needs_sidecar(verb, &host)),
+                    Some(host) => Err(needs_sidecar(verb, &host)),
                     None => Ok(flags),
                 }
             }

@@ -156,10 +156,14 @@ fn encode(
                 encode(schema, field.content, element.and_then(Value::as_object), &mut written)?;
             }
             Content::Texts => {
-                let (key, _) = entry(field.content)?;
+                let (key, before) = entry(field.content)?;
                 let Some(value) = value.and_then(|map| map.get(key)).and_then(Value::as_str) else {
                     continue;
                 };
+                if value == before {
+                    to.extend_from_slice(field.text);
+                    continue;
+                }
                 wire::write(KEY, key.as_bytes(), &mut written);
                 wire::write(VALUE, value.as_bytes(), &mut written);
             }

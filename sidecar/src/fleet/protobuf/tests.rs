@@ -186,6 +186,13 @@ fn parsed_fields_are_bounded() {
 }
 
 #[test]
+fn annotation_without_a_key_is_sent_as_it_is() {
+    let object = message(&[(1, &message(&[(3, b"fv_m1"), (12, b"")]))]);
+    let expected = message(&[(1, &message(&[(3, b"fv"), (12, b"")]))]);
+    assert_eq!(sent(&pods(), &object).unwrap(), enveloped(&expected));
+}
+
+#[test]
 fn body_in_protobuf_names_its_member() {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/vnd.kubernetes.protobuf"));

@@ -7,17 +7,19 @@
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Version, header};
-use kubectl_mc_api::{ClusterName, InvalidClusterName, Origin, path};
+use kubectl_mc_api::{ClusterName, Origin, path};
 
 use crate::head::field_selector;
-use crate::head::protocol::{NotAllowed, Protocol};
+use crate::head::protocol::Protocol;
 
+mod error;
 pub mod fleet;
 pub mod fleet_query;
 mod hub_objects;
 mod member_path;
 mod verb;
 
+pub use error::Error;
 pub use fleet::{FleetRoute, Question};
 pub use hub_objects::HubObjects;
 pub use member_path::{MemberPath, RequestedObject};
@@ -370,25 +372,6 @@ pub(crate) const MAX_HEADERS: usize = 4096;
 /// case is unknown (RFC 9110, 9.1).
 const METHODS: [Method; 7] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
-
-/// Why a request's head is invalid.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("the server could not find the requested resource: {0}")]
-    NotFound(String),
-    #[error(transparent)]
-    Cluster(#[from] InvalidClusterName),
-    #[error("the path below the member {0}")]
-    MemberPath(&'static str),
-    #[error("the method {0} is not allowed here")]
-    Method(Method),
-    #[error("ambiguous request: {0}")]
-    Framing(&'static str),
-    #[error(transparent)]
-    Upgrade(#[from] NotAllowed),
-    #[error(transparent)]
-    Fleet(#[from] fleet::Error),
-}
 
 #[cfg(test)]
 mod tests;

@@ -45,7 +45,7 @@ pub enum Error {
     #[error(transparent)]
     Clusters(clusters::Error),
     #[error(transparent)]
-    Fleet(#[from] fleet::Error),
+    Fleet(#[from] fleet::error::Error),
     #[error(transparent)]
     HubServer(#[from] hub_server::Error),
     #[error(transparent)]

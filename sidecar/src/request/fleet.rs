@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
-use kubectl_mc_api::ClusterName;
+use http::{Request, Response};
 
+use crate::fleet::bodies;
 use crate::fleet::shares::{First, Shared};
-use crate::fleet::{bodies, items};
 use crate::head::request_info::fleet::{FleetRoute, Question};
 use crate::head::request_info::{RequestInfo, Route};
 use crate::identity::impersonation::member::Rules;
@@ -26,12 +25,14 @@ use crate::request::services::Services;
 
 mod ask;
 mod document;
+pub mod error;
 mod failures;
 mod list;
 mod members;
 mod negotiated;
 mod object;
 mod one_member;
+mod read;
 mod review;
 mod stream;
 mod watch;
@@ -40,8 +41,9 @@ mod web_socket;
 pub use one_member::OneMember;
 
 use ask::Asker;
-use failures::Failures;
+use error::Error;
 use members::Members;
+use read::Read;
 
 /// The fleet view's settings and limits.
 #[derive(Debug)]
@@ -65,16 +67,6 @@ impl Default for Config {
     fn default() -> Self {
         Self { merged_requests: 64, member_watches: [10_000, 4_000] }
     }
-}
-
-/// A merged read, admitted and authorized.
-struct Read {
-    route: FleetRoute,
-    query: Option<String>,
-    headers: HeaderMap,
-    members: Members,
-    asker: Asker,
-    record: Record,
 }
 
 impl Fleet {
@@ -231,39 +223,6 @@ pub fn renamed_answer(
         }
         None => Ok(response),
     }
-}
-
-/// Why the fleet view does not answer.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("the fleet view is off")]
-    Off,
-    #[error("too many requests to the whole fleet are in progress, try again")]
-    TooMany,
-    #[error("only JSON is served for the fleet")]
-    NotAcceptable,
-    #[error("{0}")]
-    Body(#[from] bodies::Error),
-    #[error(
-        "the object must name a member: write its name, or the namespace that a review asks about, as <name>_<member>"
-    )]
-    Unnamed,
-    #[error("{resource} {name:?} is on the members {}: name one, as in {name}_{}", list_of(.members), .members[0])]
-    Several { resource: String, name: String, members: Vec<ClusterName> },
-    #[error("{0} is not found on any member")]
-    NotFound(String),
-    #[error("{0}")]
-    Incomplete(Failures),
-    #[error("no member allows it: {0}")]
-    Forbidden(Failures),
-    #[error("the resource version is too old, or of another set of members: list again")]
-    Expired,
-    #[error("member {0} sent an answer that the fleet view cannot use: {1}")]
-    Malformed(ClusterName, items::Error),
-}
-
-fn list_of(members: &[ClusterName]) -> String {
-    members.iter().map(ClusterName::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Objects of members in the view's requests that are not complete or not sent, of all callers and of one.

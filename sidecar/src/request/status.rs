@@ -25,7 +25,7 @@ use crate::outbound::tunnel::registry::{DialError, Refused};
 use crate::outbound::upstream::Error as Upstream;
 use crate::request::agent_handshake::Error as Attach;
 use crate::request::error::Error;
-use crate::request::fleet::Error as Fleet;
+use crate::request::fleet::error::Error as Fleet;
 use crate::request::record::Record;
 use crate::request::revalidation::End;
 

@@ -6,7 +6,7 @@ use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::fleet::names;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::fleet::Error;
+use super::fleet::error::Error;
 use crate::head::field_selector::{escape, split_terms, unescape};
 use crate::head::query;
 

@@ -6,7 +6,8 @@ use std::borrow::Cow;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use super::{Error, Verb};
+use super::error::Error;
+use super::verb::Verb;
 use crate::head::field_selector;
 use crate::head::query::Query;
 use crate::head::unescape::unescape;

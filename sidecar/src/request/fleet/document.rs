@@ -6,10 +6,12 @@ use futures_util::{StreamExt, stream};
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 
+use super::error::Error;
 use super::failures::{Failure, Failures};
 use super::list::tell;
+use super::negotiated;
 use super::negotiated::is_strict;
-use super::{Error, Read, negotiated};
+use super::read::Read;
 use crate::fleet::documents::Union;
 use crate::head::request_info::MemberPath;
 use crate::outbound::body::Body;

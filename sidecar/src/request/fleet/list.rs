@@ -15,11 +15,12 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::ask::{Answer, Asker, STALL};
+use super::error::Error;
 use super::failures::{Failure, Failures};
 use super::members::Member;
 use super::negotiated::is_strict;
+use super::read::Read;
 use super::stream::{self, Out};
-use super::{Error, Read};
 use crate::fleet::items::Items;
 use crate::fleet::renamer::{self, Renamer, Shown};
 use crate::fleet::shares::{First, Share};

@@ -7,10 +7,11 @@ use futures_util::{StreamExt, stream};
 use http::{Response, StatusCode};
 use kubectl_mc_api::fleet::names;
 
+use super::error::Error;
 use super::failures::Failures;
 use super::list::{Question, answer_headers, tell};
 use super::negotiated::is_strict;
-use super::{Error, Read};
+use super::read::Read;
 use crate::fleet::renamer::{Renamer, Shown};
 use crate::head::query::Query;
 use crate::outbound::body::Body;

@@ -8,8 +8,9 @@ use http::{Method, Request, Response, StatusCode, header};
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::fleet::references::Type;
 
+use super::error::Error;
+use super::negotiated;
 use super::web_socket::{self, Asked};
-use super::{Error, negotiated};
 use crate::fleet::bodies;
 use crate::fleet::renamed::{Lines, Renamed, Shape};
 use crate::fleet::renamer::{Renamer, Shown};

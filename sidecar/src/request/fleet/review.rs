@@ -6,9 +6,10 @@ use futures_util::{StreamExt, stream};
 use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
+use super::error::Error;
 use super::failures::{Failure, Failures};
 use super::list::answer_headers;
-use super::{Error, Read};
+use super::read::Read;
 use crate::outbound::body::{self, Body};
 use crate::request::error::Error as RequestError;
 

@@ -15,12 +15,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 
+use super::ask::Asker;
+use super::error::Error;
 use super::failures::{Failure, Failures};
 use super::list::{Question, answer_headers, split, tell};
 use super::members::{Member, Members};
 use super::negotiated::is_strict;
+use super::read::Read;
 use super::stream::{self, Out};
-use super::{Asker, Error, Read};
 use crate::base::random;
 use crate::fleet::renamer::Shown;
 use crate::fleet::shares::{First, Share, Shared};

@@ -22,7 +22,7 @@ use crate::limits::in_flight::Shares;
 use crate::members::inventory::Inventories;
 use crate::programs::args::{self, Delegated, LogFormat, Serve, Serving};
 use crate::request::cors::Cors;
-use crate::request::fleet;
+use crate::request::fleet::view as fleet_view;
 use crate::telemetry::spans;
 
 mod audit;
@@ -61,7 +61,7 @@ pub struct Config {
     pub(super) rules: member::Rules,
     pub(super) limits: args::Limits,
     /// `None`: the fleet view is off.
-    pub(super) fleet: Option<fleet::Config>,
+    pub(super) fleet: Option<fleet_view::Config>,
     pub(super) peers: Vec<Authority>,
     pub(super) request_timeout: Duration,
     pub(super) shutdown_delay: Duration,
@@ -194,9 +194,9 @@ fn certificate(flags: Serving, peer_ca: Option<PathBuf>) -> Certificate {
     }
 }
 
-fn fleet(flags: &args::FleetView) -> Option<fleet::Config> {
+fn fleet(flags: &args::FleetView) -> Option<fleet_view::Config> {
     let by_caller = flags.max_merged_member_watches_per_caller;
-    flags.fleet_view.then_some(fleet::Config {
+    flags.fleet_view.then_some(fleet_view::Config {
         merged_requests: flags.max_merged_requests,
         member_watches: [flags.max_merged_member_watches, by_caller],
     })

@@ -30,7 +30,7 @@ use crate::outbound::tunnel::accounts::Accounts;
 use crate::outbound::tunnel::peers::Peers;
 use crate::outbound::tunnel::registry::AgentTunnels;
 use crate::programs::config::Config;
-use crate::request::fleet::Fleet;
+use crate::request::fleet::view::Fleet;
 use crate::request::services::Services;
 use crate::request::tunnels::Tunnels;
 use crate::server::admin;

@@ -17,7 +17,7 @@ use crate::observe::panics;
 use crate::outbound::upstream;
 use crate::request::agent_handshake;
 use crate::request::cors;
-use crate::request::fleet;
+use crate::request::fleet::error::Error as FleetError;
 use crate::request::revalidation;
 use crate::telemetry::audit;
 
@@ -45,7 +45,7 @@ pub enum Error {
     #[error(transparent)]
     Clusters(clusters::Error),
     #[error(transparent)]
-    Fleet(#[from] fleet::error::Error),
+    Fleet(#[from] FleetError),
     #[error(transparent)]
     HubServer(#[from] hub_server::Error),
     #[error(transparent)]

@@ -11,11 +11,10 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 use crate::fleet::bodies;
-use crate::fleet::shares::{First, Shared};
+use crate::fleet::shares::First;
 use crate::head::request_info::fleet::{FleetRoute, Question};
 use crate::head::request_info::{RequestInfo, Route};
-use crate::identity::impersonation::member::Rules;
-use crate::limits::in_flight::{Bound, Caller, Size};
+use crate::limits::in_flight::Caller;
 use crate::limits::upload::Upload;
 use crate::outbound::body::Body;
 use crate::request::authorized::Authorized;
@@ -35,6 +34,7 @@ mod one_member;
 mod read;
 mod review;
 mod stream;
+pub mod view;
 mod watch;
 mod web_socket;
 
@@ -44,39 +44,6 @@ use ask::Asker;
 use error::Error;
 use members::Members;
 use read::Read;
-
-/// The fleet view's settings and limits.
-#[derive(Debug)]
-pub struct Fleet {
-    merged: Bound,
-    watches: Arc<Shared>,
-    memory: Arc<Shared>,
-    rules: Arc<Rules>,
-}
-
-/// The sizes of the limits.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// Merged requests at once, without watches.
-    pub merged_requests: usize,
-    /// Watches at members for merged watches, in all and by caller.
-    pub member_watches: [usize; 2],
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { merged_requests: 64, member_watches: [10_000, 4_000] }
-    }
-}
-
-impl Fleet {
-    pub fn new(config: Config, rules: Rules) -> Self {
-        let merged = Bound::new(Size::without_queue(config.merged_requests));
-        let [all, by_caller] = config.member_watches;
-        let (watches, memory) = (Shared::new(all, by_caller), Shared::new(MEMORY, MEMORY_BY_CALLER));
-        Self { merged, watches, memory, rules: Arc::new(rules) }
-    }
-}
 
 /// Answers a read of all members.
 ///
@@ -224,7 +191,3 @@ pub fn renamed_answer(
         None => Ok(response),
     }
 }
-
-/// Objects of members in the view's requests that are not complete or not sent, of all callers and of one.
-const MEMORY: usize = 256 * 1024 * 1024;
-const MEMORY_BY_CALLER: usize = 64 * 1024 * 1024;

@@ -23,7 +23,7 @@ use crate::observe::readiness::Readiness;
 use crate::outbound::tunnel::accounts::Accounts;
 use crate::outbound::tunnel::registry::AgentTunnels;
 use crate::request::cors::Cors;
-use crate::request::fleet::Fleet;
+use crate::request::fleet::view::Fleet;
 use crate::request::tunnels::Tunnels;
 use crate::telemetry::audit::Auditor;
 use crate::telemetry::requests::Metrics;

@@ -9,6 +9,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, Limited};
+use kubectl_mc_api::ClusterName;
 use tokio::time::{sleep, timeout};
 
 use super::failures::Failure;
@@ -109,7 +110,7 @@ impl Asker {
                 error,
                 RequestError::Upstream(Upstream::Unreachable { .. } | Upstream::Stale { .. })
             );
-            (Failure::of_error(name, &error), is_passing)
+            (failure_of(name, &error), is_passing)
         };
         let permit = cluster.admit(self.caller, self.due).await.map_err(|error| of_error(error.into()))?;
         let due = self.due.map_or(until, |due| due.min(until));
@@ -190,6 +191,16 @@ impl Answer {
         }
         Ok(whole)
     }
+}
+
+/// The failure of a member whose request could not be sent, or was not answered.
+fn failure_of(member: &ClusterName, error: &RequestError) -> Failure {
+    let code = match error {
+        RequestError::Limits(_) => StatusCode::TOO_MANY_REQUESTS,
+        RequestError::Impersonation(_) => StatusCode::FORBIDDEN,
+        _ => StatusCode::BAD_GATEWAY,
+    };
+    Failure::new(member, code, error.to_string())
 }
 
 /// Time for the head of a member's answer, with repeats. Others wait for it, so it is shorter than a request's.

@@ -6,8 +6,6 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use kubectl_mc_api::ClusterName;
 use serde_json::{Value, json};
 
-use crate::request::error::Error as RequestError;
-
 /// The failures of members, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Failures(pub Vec<Failure>);
@@ -26,15 +24,6 @@ impl Failure {
         let message: String = message.into();
         let message = message.chars().filter(|letter| !letter.is_control()).take(MAX_MESSAGE).collect();
         Self { member: member.clone(), code, message }
-    }
-
-    pub fn of_error(member: &ClusterName, error: &RequestError) -> Self {
-        let code = match error {
-            RequestError::Limits(_) => StatusCode::TOO_MANY_REQUESTS,
-            RequestError::Impersonation(_) => StatusCode::FORBIDDEN,
-            _ => StatusCode::BAD_GATEWAY,
-        };
-        Self::new(member, code, error.to_string())
     }
 }
 

@@ -24,7 +24,8 @@ fn can_i_is_answered_by_one_review() {
         Some((root, REVIEWS)) if root.ends_with("/m1") => review(true, "RBAC"),
         Some((_, REVIEWS)) => review(false, "by \u{1b}[2Ja rule"),
         _ => status(500, "member", path),
-    });
+    })
+    .of_known_hub();
     assert_eq!(bed.run(&["-C", "m1", "auth", "can-i", "get", "pods"]), Ran::new(0, "yes\n", ""));
     let requests = bed.requests();
     assert!(requests.len() == 1 && requests[0].starts_with("POST "), "{requests:?}");

@@ -119,7 +119,7 @@ fn fleet_is_one_context() {
     - cluster:
         extensions:
         - extension:
-            cluster: '*'
+            cluster: "*"
             context: host
           name: kubectl-mc.dev/host
         server: http://host/pre/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/*/proxy
@@ -129,7 +129,7 @@ fn fleet_is_one_context() {
         cluster: prod/fleet
         extensions:
         - extension:
-            cluster: '*'
+            cluster: "*"
             context: host
           name: kubectl-mc.dev/host
         namespace: ns

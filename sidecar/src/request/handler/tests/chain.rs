@@ -30,7 +30,7 @@ use crate::observe::readiness::Readiness;
 use crate::outbound::tunnel::accounts::Accounts;
 use crate::outbound::tunnel::registry::AgentTunnels;
 use crate::request::cors::Cors;
-use crate::request::fleet::{self, Fleet};
+use crate::request::fleet::view::{self, Fleet};
 use crate::request::tunnels::Tunnels;
 
 mod cors;
@@ -97,7 +97,7 @@ pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, imp
         documents: Arc::new(ArcSwap::from_pointee(Documents::new(flags.hub))),
         hub_server: None,
         rules: member::Rules::default(),
-        fleet: flags.fleet.then(|| Fleet::new(fleet::Config::default(), member::Rules::default())),
+        fleet: flags.fleet.then(|| Fleet::new(view::Config::default(), member::Rules::default())),
         request_timeout: std::time::Duration::from_secs(60),
         tunnels: Tunnels::new(&mut metrics),
         metrics: Arc::default(),

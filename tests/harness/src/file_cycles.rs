@@ -8,7 +8,7 @@ use std::path::Path;
 /// The sources of each crate, the number of files in its largest cycle, and in all its cycles of
 /// more than two files. Lower the numbers when a cycle is removed.
 const BOUNDS: &[(&str, usize, usize)] =
-    &[("kubectl-mc/src", 3, 6), ("sidecar/src", 5, 24), ("sidecar/api/src", 0, 0)];
+    &[("kubectl-mc/src", 3, 6), ("sidecar/src", 5, 21), ("sidecar/api/src", 0, 0)];
 
 type Imports = BTreeMap<String, BTreeSet<String>>;
 

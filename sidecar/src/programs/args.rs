@@ -212,7 +212,7 @@ pub struct Serve {
 /// The fleet view.
 #[derive(Debug, Args)]
 pub struct FleetView {
-    /// Serve all members as one cluster below clusters/*/proxy, with namespaces as <namespace>_<member>.
+    /// Serve all members as one cluster below clusters/*/proxy, with namespaces as NAMESPACE_MEMBER.
     #[arg(long)]
     pub fleet_view: bool,
     /// Maximum number of requests to the whole fleet in progress, without watches. 0: no limit.

@@ -88,10 +88,7 @@ impl Renamer {
 
     /// The fields of a list besides its elements.
     pub fn rest(&self, list: &mut Value) {
-        let version = list.pointer_mut("/metadata/resourceVersion");
-        if let Some(Value::String(version)) = version {
-            *version = names::join_version(version, &self.member).into_owned();
-        }
+        self.rename_list(list);
         if is_table(list)
             && let Some(definitions) = self.shown.definitions()
         {
@@ -125,7 +122,9 @@ impl Renamer {
         let version = version.and_then(|version| version.parse().ok());
         let text = |pointer| Some(event.pointer(pointer)?.as_str()?.to_owned());
         let of = text("/object/kind").zip(text("/object/apiVersion"));
-        if let Some(object) = event.get_mut("object").filter(|object| !is_status(object)) {
+        // Only an error has a Status. A change that claims to be one would keep the names that it claims.
+        let is_error = matches!(kind, Kind::Error(_));
+        if let Some(object) = event.get_mut("object").filter(|_| !is_error) {
             self.rename_document(object)?;
         }
         let mut line = event.to_string().into_bytes();
@@ -144,8 +143,8 @@ impl Renamer {
             }
             if has_definitions {
                 self.rest(document);
-            } else if let Some(Value::String(version)) = document.pointer_mut("/metadata/resourceVersion") {
-                *version = names::join_version(version, &self.member).into_owned();
+            } else {
+                self.rename_list(document);
             }
         } else if let Some(Value::Array(items)) = document.get_mut("items").filter(|_| is_list) {
             items.iter_mut().for_each(|item| references::to_fleet(item, self.of, &self.member));
@@ -154,6 +153,16 @@ impl Renamer {
             references::to_fleet(document, self.of, &self.member);
         }
         Ok(())
+    }
+
+    /// A list has no name of its own: what claims one would be taken for an object of another member.
+    fn rename_list(&self, list: &mut Value) {
+        if let Some(Value::Object(metadata)) = list.get_mut("metadata") {
+            metadata.retain(|field, _| LIST_META.contains(&field.as_str()));
+            if let Some(Value::String(version)) = metadata.get_mut("resourceVersion") {
+                *version = names::join_version(version, &self.member).into_owned();
+            }
+        }
     }
 
     fn rename_element(&self, element: &mut Value) -> Result<(), Error> {
@@ -219,6 +228,9 @@ pub fn begin_of_list(is_table: bool) -> &'static [u8] {
     if is_table { br#"{"rows":["# } else { br#"{"items":["# }
 }
 
+/// The fields of ListMeta (apimachinery: `meta/v1/types.go`).
+const LIST_META: [&str; 4] = ["selfLink", "resourceVersion", "continue", "remainingItemCount"];
+
 #[cfg(test)]
 mod tests {
     use kubectl_mc_api::fleet::references::Scope;
@@ -270,6 +282,26 @@ mod tests {
         let status =
             br#"{ "kind":"Status","apiVersion":"v1","metadata":{},"message":"pods \"a\" not found"}"#;
         assert_eq!(renamer("", "pods").document(status).unwrap(), status);
+    }
+
+    #[test]
+    fn object_that_claims_another_kind_is_renamed() {
+        let metadata = json!({"name": "n", "namespace": "shop_m2", "resourceVersion": "7"});
+        for fields in [
+            json!({"kind": "Status", "apiVersion": "v1"}),
+            json!({"kind": "PodList", "apiVersion": "v1", "items": []}),
+            json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": []}),
+            json!({"kind": "Table", "columnDefinitions": [{"name": "Name"}], "rows": []}),
+        ] {
+            let mut object = fields;
+            object["metadata"] = metadata.clone();
+            let event = json!({"type": "MODIFIED", "object": object}).to_string();
+            let line = renamer("", "pods").event(event.as_bytes()).unwrap().line;
+            let line: Value = serde_json::from_slice(&line).unwrap();
+            let namespace = line.pointer("/object/metadata/namespace").cloned().unwrap_or_default();
+            assert!(namespace == "shop_m2_m1" || namespace.is_null(), "{line}");
+            assert_eq!(line["object"]["metadata"]["resourceVersion"], "m1.7");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::locked::Locked;
+use crate::limits::cutoff::Cutoff;
 use crate::limits::in_flight::Caller;
 
 /// The holders of one shared bound.
@@ -33,6 +34,8 @@ struct Part {
     caller: Caller,
     size: usize,
     over: CancellationToken,
+    /// Ends the answer that holds it, if its client reads nothing.
+    cutoff: Option<Arc<Cutoff>>,
 }
 
 /// A part of what a bound counts. It counts until it is dropped.
@@ -62,21 +65,27 @@ impl Shared {
 
     /// Counts a new part.
     pub fn hold(self: &Arc<Self>, caller: Caller, size: usize, first: First) -> Result<Share, Full> {
-        self.hold_of(caller, size, first, CancellationToken::new())
+        self.hold_of(caller, size, first, CancellationToken::new(), None)
+    }
+
+    /// Counts what an answer holds, which ends with this part.
+    pub fn hold_of_answer(self: &Arc<Self>, caller: Caller, cutoff: &Arc<Cutoff>) -> Result<Share, Full> {
+        self.hold_of(caller, 0, First::Largest, CancellationToken::new(), Some(cutoff.clone()))
     }
 
     /// Counts a new part of something that ends with it.
-    pub fn hold_of(
+    fn hold_of(
         self: &Arc<Self>,
         caller: Caller,
         size: usize,
         first: First,
         over: CancellationToken,
+        cutoff: Option<Arc<Cutoff>>,
     ) -> Result<Share, Full> {
         let id = self.held.with(|held| {
             held.next += 1;
             let id = held.next;
-            held.parts.insert(id, Part { caller, size: 0, over: over.clone() });
+            held.parts.insert(id, Part { caller, size: 0, over: over.clone(), cutoff });
             id
         });
         let share = Share { shared: self.clone(), id, caller, over };
@@ -99,6 +108,11 @@ impl Held {
         Some(caller)
     }
 
+    /// The caller that holds most.
+    fn largest(&self) -> Option<Caller> {
+        self.callers.iter().max_by_key(|(_, size)| **size).map(|(caller, _)| *caller)
+    }
+
     /// The part of a caller that must end first.
     fn first(&self, caller: Caller, first: First) -> Option<u64> {
         let parts = self.parts.iter().filter(|(_, part)| part.caller == caller && part.size > 0);
@@ -117,18 +131,20 @@ impl Share {
         held.with(|held| {
             let Some(caller) = held.add(self.id, size) else { return Err(Full) };
             loop {
-                let largest = held.callers.iter().max_by_key(|(_, size)| **size).map(|(caller, _)| *caller);
                 let of_caller = held.callers.get(&caller).copied().unwrap_or_default();
-                let exceeding = match largest {
-                    _ if of_caller > *by_caller => caller,
-                    Some(largest) if held.total > *all => largest,
-                    _ => return Ok(()),
+                let exceeding = match () {
+                    () if of_caller > *by_caller => caller,
+                    () if held.total > *all => held.largest().unwrap_or(caller),
+                    () => return Ok(()),
                 };
                 let Some(id) = held.first(exceeding, first) else { return Err(Full) };
                 // What ends gives its place back at once, although it takes a moment to end.
                 held.add(id, 0);
                 let Some(part) = held.parts.remove(&id) else { return Err(Full) };
                 part.over.cancel();
+                if let Some(cutoff) = part.cutoff {
+                    cutoff.cut();
+                }
                 if id == self.id {
                     return Err(Full);
                 }
@@ -146,7 +162,7 @@ impl Share {
         if bytes.len() < SMALL {
             return Ok(bytes.into());
         }
-        let share = self.shared.hold_of(self.caller, bytes.len(), First::Largest, over.clone())?;
+        let share = self.shared.hold_of(self.caller, bytes.len(), First::Largest, over.clone(), None)?;
         Ok(Bytes::from_owner(Counted { bytes, _share: share }))
     }
 
@@ -182,6 +198,8 @@ const SMALL: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
 
     const JANE: Caller = Caller::of_hash(1);
@@ -219,6 +237,18 @@ mod tests {
         assert!(large.over().is_cancelled() && !small.over().is_cancelled());
         assert!(large.resize(1, First::Largest).is_err(), "it must end");
         assert!(small.resize(95, First::Largest).is_err(), "it is the largest now");
+    }
+
+    #[test]
+    fn answer_that_must_end_is_cut_without_its_client() {
+        let shared = Shared::new(100, 100);
+        let cutoff = Arc::default();
+        let answer = shared.hold_of_answer(MALLORY, &cutoff).unwrap();
+        answer.resize(60, First::Largest).unwrap();
+        let cx = Context::from_waker(Waker::noop());
+        assert_eq!(cutoff.poll_cut(&cx), Poll::Pending);
+        shared.hold(JANE, 50, First::Largest).unwrap();
+        assert_eq!(cutoff.poll_cut(&cx), Poll::Ready(()));
     }
 
     #[test]

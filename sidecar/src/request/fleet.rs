@@ -184,7 +184,8 @@ pub fn renamed_answer(
     match view {
         Some(mut view) => {
             let fleet = services.fleet.as_ref().ok_or(Error::Off)?;
-            let memory = fleet.memory.hold(user, 0, First::Largest).map_err(|_| Error::TooMany)?;
+            let memory = fleet.memory.hold_of_answer(user, record.hold().cutoff());
+            let memory = memory.map_err(|_| Error::TooMany)?;
             let web_socket = view.web_socket.take();
             Ok(web_socket::switch(view.answer(response, memory)?, web_socket, services, record))
         }

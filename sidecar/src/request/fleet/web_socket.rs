@@ -1,21 +1,26 @@
 //! A watch by WebSocket (RFC 6455; apiserver: `endpoints/handlers/watch.go`): browsers can send no other stream. Each event
 //! is a text message. It is a watch in everything else: the same rights, limits and revalidation.
 
+use std::future::poll_fn;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, split};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, split};
 use tokio::sync::mpsc;
 use tracing::{Instrument, debug};
 
+use crate::base::io_hook::{Hooked, IoHook};
 use crate::fleet::items;
 use crate::fleet::renamed::Lines;
 use crate::head::headers::tokens;
 use crate::head::protocol::Protocol;
 use crate::head::query::Query;
 use crate::head::request_info::fleet;
+use crate::limits::cutoff::{Cutoff, Toward};
 use crate::limits::upload::Upload;
 use crate::outbound::body::{self, Body};
 use crate::outbound::tunnel::web_socket;
@@ -97,12 +102,14 @@ pub(super) fn switch(
     }
     let (stop, record) = (services.tunnels.stop.child_token(), record.clone());
     let pump = async move {
-        let over = record.hold().over();
+        let (over, cutoff) = (record.hold().over(), record.hold().cutoff());
+        let downstream = async { Ok(Hooked::new(TokioIo::new(downstream.await?), Reader(cutoff.clone()))) };
         // Cancel-safe: what is dropped closes the connection and the members' watches.
         tokio::select! {
             biased;
             () = over => {}
             () = stop.cancelled() => {}
+            () = poll_fn(|cx| cutoff.poll_cut(cx)) => {}
             pumped = pump(downstream, response.into_body()) => if let Err(error) = pumped {
                 debug!(error = %error, "a watch by WebSocket ended");
             },
@@ -112,8 +119,25 @@ pub(super) fn switch(
     head
 }
 
-async fn pump(downstream: OnUpgrade, mut body: Body) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let (read, mut write) = split(TokioIo::new(downstream.await?));
+/// Notes when the client reads nothing: among all who do not, the largest holder ends first.
+#[derive(Debug)]
+struct Reader(Arc<Cutoff>);
+
+impl IoHook for Reader {
+    fn written(&mut self, _: usize) {
+        self.0.unblocked(Toward::Caller);
+    }
+
+    fn write_blocked(&mut self) {
+        self.0.blocked(Toward::Caller);
+    }
+}
+
+async fn pump<S: AsyncRead + AsyncWrite>(
+    downstream: impl Future<Output = Result<S, hyper::Error>>,
+    mut body: Body,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let (read, mut write) = split(downstream.await?);
     let (pongs, mut pinged) = mpsc::channel(1);
     let mut client = std::pin::pin!(until_closed(read, pongs));
     let mut lines = Lines::default();
@@ -165,10 +189,7 @@ async fn send(write: &mut (impl AsyncWrite + Unpin), opcode: u8, payload: &[u8])
 }
 
 /// Reads what the client sends until it closes. Messages mean nothing in a watch.
-async fn until_closed(
-    mut read: ReadHalf<TokioIo<Upgraded>>,
-    pongs: mpsc::Sender<Bytes>,
-) -> std::io::Result<()> {
+async fn until_closed(mut read: ReadHalf<impl AsyncRead>, pongs: mpsc::Sender<Bytes>) -> std::io::Result<()> {
     loop {
         let mut head = [0; 2];
         if read.read_exact(&mut head).await.is_err() {

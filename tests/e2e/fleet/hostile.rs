@@ -51,7 +51,7 @@ fn endless_object_is_an_error_of_its_member_only() -> Result<()> {
 }
 
 #[test]
-fn object_that_claims_another_member_is_shown_as_its_own_members() -> Result<()> {
+fn object_that_claims_another_member_is_shown_as_its_own() -> Result<()> {
     let metadata = json!({
         "name": "a", "namespace": "e2e-fleet-claim_m1", "labels": {"test": "a"}, "resourceVersion": "m1.1",
         "annotations": {"fleet.kubectl-mc.dev/cluster": "m1"},
@@ -100,5 +100,31 @@ fn lost_member_deletes_nothing_and_is_named_in_bookmarks() -> Result<()> {
     fake.wait_for("watch=", |request| request.target().contains("resourceVersion=9"))?;
     events.wait_for("fleet.kubectl-mc.dev/unreachable", SOON)?;
     ensure!(!events.stdout().contains("DELETED"), "{}", events.stdout());
+    Ok(())
+}
+
+#[test]
+fn list_that_breaks_in_a_watch_is_read_again_at_its_version() -> Result<()> {
+    let item = |name: &str| json!({"metadata": {"name": name, "namespace": "e2e-fleet-break", "resourceVersion": "5"}});
+    // The version comes before the objects, as in the lists of a kube-apiserver.
+    let begin = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":["#;
+    let (broken, whole) =
+        (format!("{begin}{},", item("f")), format!("{begin}{},{}]}}", item("f"), item("g")));
+    let fake = FakeMember::start("e2e-fleet-breaks", move |request| {
+        if !is_list(request) {
+            return ok();
+        }
+        if request.target().contains("resourceVersion=7&resourceVersionMatch=Exact") {
+            return reply("200 OK", JSON, &whole);
+        }
+        let head = format!("HTTP/1.1 200 OK\r\n{JSON}Content-Length: 100000\r\n\r\n");
+        vec![Step::Send([&*head, &broken].concat().into()), Step::Close]
+    })?;
+    let (_view, kubectl) = view_with("fleet-break", &fake)?;
+    let path =
+        "/api/v1/namespaces/e2e-fleet-break/configmaps?watch=1&allowWatchBookmarks=1&sendInitialEvents=true";
+    let mut events = kubectl.start(&["get", "--raw", path])?;
+    events.wait_for(r#""name":"g""#, SOON)?;
+    ensure!(!events.stdout().contains("ERROR"), "{}", events.stdout());
     Ok(())
 }

@@ -15,8 +15,9 @@ use tokio::time::{sleep, timeout};
 use super::failures::Failure;
 use super::members::Member;
 use crate::base::random;
-use crate::fleet::items::MAX_OBJECT;
-use crate::fleet::shares::Shared;
+use crate::fleet::bodies;
+use crate::fleet::items::{self, MAX_OBJECT};
+use crate::fleet::shares::{First, Share, Shared};
 use crate::head::request_info::MemberPath;
 use crate::identity::Identity;
 use crate::identity::impersonation::member::Rules;
@@ -50,6 +51,12 @@ pub(super) struct Asker {
 pub(super) struct Answer {
     pub(super) response: Response<Body>,
     _permit: Permit,
+}
+
+/// A whole document of a member. Its memory counts until it is dropped.
+pub(super) struct Whole {
+    pub(super) text: Vec<u8>,
+    _charged: Share,
 }
 
 impl Asker {
@@ -112,8 +119,10 @@ impl Asker {
             );
             (failure_of(name, &error), is_passing)
         };
-        let permit = cluster.admit(self.caller, self.due).await.map_err(|error| of_error(error.into()))?;
         let due = self.due.map_or(until, |due| due.min(until));
+        // Others wait for this member, so its queue may take no more than its own time. A watch never waits there.
+        let permit = cluster.admit(self.caller, self.due.map(|_| due)).await;
+        let permit = permit.map_err(|error| of_error(error.into()))?;
         let draft = Draft::read(head, path, self.caller, self.identity.clone(), due, &self.rules);
         let draft = draft.with_document(body);
         let response = Box::pin(proxy::forward(&self.inventory, cluster, draft)).await.map_err(of_error);
@@ -179,17 +188,26 @@ impl Answer {
         }
     }
 
-    /// The whole body, within the bound of an object.
-    pub(super) async fn whole(mut self, member: &Member) -> Result<Vec<u8>, Failure> {
-        let mut whole = Vec::new();
+    /// The whole body, within the bounds of an object. What it takes when it is parsed is charged to the caller.
+    pub(super) async fn whole(mut self, asker: &Asker, member: &Member) -> Result<Whole, Failure> {
+        let failed =
+            |error: items::Error| Failure::new(&member.name, StatusCode::BAD_GATEWAY, error.to_string());
+        let charged = asker.memory.hold(asker.caller, 0, First::Largest);
+        let charged = charged.map_err(|_| failed(items::Error::NoMemory))?;
+        let mut text = Vec::new();
         while let Some(data) = self.next(member, STALL).await? {
-            if whole.len() + data.len() > MAX_OBJECT {
-                let error = crate::fleet::items::Error::TooLarge;
-                return Err(Failure::new(&member.name, StatusCode::BAD_GATEWAY, error.to_string()));
+            if text.len() + data.len() > MAX_OBJECT {
+                return Err(failed(items::Error::TooLarge));
             }
-            whole.extend_from_slice(&data);
+            text.extend_from_slice(&data);
+            charged.resize(text.len(), First::Largest).map_err(|_| failed(items::Error::NoMemory))?;
         }
-        Ok(whole)
+        if !bodies::values_are_at_most(bodies::MAX_VALUES, &text) {
+            return Err(failed(items::Error::TooLarge));
+        }
+        let weight = bodies::weight(&text);
+        charged.resize(weight, First::Largest).map_err(|_| failed(items::Error::NoMemory))?;
+        Ok(Whole { text, _charged: charged })
     }
 }
 

@@ -40,16 +40,17 @@ async fn union(read: Read) -> Result<Response<Body>, RequestError> {
         async move {
             let answer = asker.get(&member, &path, &query).await?;
             let content_type = answer.response.headers().get(header::CONTENT_TYPE).cloned();
-            let document: Value = serde_json::from_slice(&answer.whole(&member).await?)
+            let whole = answer.whole(&asker, &member).await?;
+            let document: Value = serde_json::from_slice(&whole.text)
                 .map_err(|_| Failure::new(&member.name, StatusCode::BAD_GATEWAY, "the answer is not JSON"))?;
-            Ok::<_, Failure>((member, content_type, document))
+            Ok::<_, Failure>((member, content_type, document, whole))
         }
     });
     let mut asked = asked.buffered(AT_ONCE);
     let (mut union, mut content_type, mut failures) = (Union::default(), None, Failures::default());
     while let Some(answer) = asked.next().await {
         match answer {
-            Ok((member, of, document)) => match union.add(document) {
+            Ok((member, of, document, _charged)) => match union.add(document) {
                 Ok(()) => content_type = content_type.or(of),
                 Err(error) => {
                     failures.push(Failure::new(&member.name, StatusCode::NOT_ACCEPTABLE, error.to_string()));

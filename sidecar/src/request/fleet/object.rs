@@ -38,7 +38,7 @@ pub(super) async fn respond(read: Read) -> Result<Response<Body>, RequestError> 
             Ok(answer) => {
                 holders.push(member.name.clone());
                 if document.is_none() {
-                    let whole = answer.whole(&member).await;
+                    let whole = answer.whole(&asker, &member).await;
                     document = Some((member, whole));
                 }
             }
@@ -66,7 +66,7 @@ pub(super) async fn respond(read: Read) -> Result<Response<Body>, RequestError> 
     }
     let document = document.map_err(|failure| Error::Incomplete(Failures(vec![failure])))?;
     let shown = Shown::new(question.with_cluster);
-    let renamed = Renamer::new(member.name.clone(), question.of, shown).document(&document);
+    let renamed = Renamer::new(member.name.clone(), question.of, shown).document(&document.text);
     let renamed = renamed.map_err(|error| Error::Malformed(member.name.clone(), error))?;
     tell(&record, &failures);
     let mut response = Response::new(Body::from(renamed));

@@ -24,16 +24,17 @@ pub(super) async fn respond(read: Read, body: Unnamed) -> Result<Response<Body>,
         let (asker, path, body) = (asker.clone(), route.path.clone(), body.0.clone());
         async move {
             let answer = asker.ask(&member, Method::POST, &path, "", Some(body)).await?;
-            let whole = answer.whole(&member).await?;
-            serde_json::from_slice::<Value>(&whole)
-                .map_err(|_| Failure::new(&member.name, StatusCode::BAD_GATEWAY, "the answer is not JSON"))
+            let whole = answer.whole(&asker, &member).await?;
+            let review: Value = serde_json::from_slice(&whole.text)
+                .map_err(|_| Failure::new(&member.name, StatusCode::BAD_GATEWAY, "the answer is not JSON"))?;
+            Ok((review, whole))
         }
     });
     let mut asked = asked.buffered(AT_ONCE);
     let (mut found, mut failures) = (None, Failures::default());
     while let Some(answer) = asked.next().await {
         match answer {
-            Ok(review) => {
+            Ok((review, _charged)) => {
                 let is_allowed = is_allowed(&review);
                 if is_allowed || found.is_none() {
                     found = Some(review);

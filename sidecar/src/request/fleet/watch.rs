@@ -2,18 +2,17 @@
 //! members, so that a client can go on exactly where it was. A member that cannot be reached is named in bookmarks; its
 //! objects stay.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::Response;
+use http::{Response, StatusCode};
 use kubectl_mc_api::ClusterName;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout, timeout_at};
 
 use super::ask::Asker;
 use super::error::Error;
@@ -32,14 +31,14 @@ use crate::outbound::body::{self, Body};
 use crate::request::error::Error as RequestError;
 
 mod member;
+mod progress;
 
 use member::{Follow, Report, Start};
+use progress::Progress;
 
 /// What the client asks of its watch.
 struct Options {
     bookmarks: bool,
-    /// Whether a bookmark ends the objects that exist.
-    marks_end: bool,
     until: Instant,
 }
 
@@ -54,8 +53,8 @@ pub(super) async fn respond(read: Read, watches: &Arc<Shared>) -> Result<Respons
     let seconds = query.first("timeoutSeconds").and_then(|text| text.parse().ok()).filter(|n| *n > 0);
     let lasts = seconds.map_or_else(default_timeout, |n| Duration::from_secs(n).min(LONGEST));
     let bookmarks = query.is_set("allowWatchBookmarks");
-    let marks_end = bookmarks && query.is_set("sendInitialEvents");
-    let options = Options { bookmarks, marks_end, until: Instant::now() + lasts };
+    let (is_strict, marks_end) = (is_strict(&headers), bookmarks && query.is_set("sendInitialEvents"));
+    let options = Options { bookmarks, until: Instant::now() + lasts };
     let shown = Shown::new(question.with_cluster);
     let (reports, received) = mpsc::channel(QUEUE);
     let mut merge = Merge {
@@ -68,12 +67,9 @@ pub(super) async fn respond(read: Read, watches: &Arc<Shared>) -> Result<Respons
         options,
         reports,
         tasks: JoinSet::new(),
-        pending: BTreeSet::new(),
-        unreachable: BTreeSet::new(),
-        of: None,
-        has_marked_end: false,
+        progress: Progress::new(is_strict, marks_end),
     };
-    let mut firsts = Vec::new();
+    let (mut firsts, patience) = (Vec::new(), Instant::now() + FIRST_TIMEOUT);
     for member in merge.members.all.clone() {
         let start = match start {
             Some(start) => start,
@@ -82,25 +78,50 @@ pub(super) async fn respond(read: Read, watches: &Arc<Shared>) -> Result<Respons
                 version => Start::After(version),
             },
         };
-        firsts.push(merge.follow(member, start)?);
+        let name = member.name.clone();
+        firsts.push(first(name, merge.follow(member, start)?, patience, is_strict));
     }
-    // Slow members join later.
-    let firsts = timeout(FIRST_TIMEOUT, join_all(firsts)).await.unwrap_or_default();
     let mut failures = Failures::default();
-    firsts
-        .into_iter()
-        .filter_map(|first| first.ok()?.err())
-        .for_each(|failure: Failure| failures.push(failure));
+    join_all(firsts).await.into_iter().flatten().for_each(|failure| failures.push(failure));
     let (failures, _) = split(failures, merge.members.all.len(), &route.resource)?;
-    if is_strict(&headers) && !failures.is_empty() {
+    if is_strict && !failures.is_empty() {
         return Err(Error::Incomplete(failures).into());
     }
     tell(&record, &failures);
     let (out, body) = stream::channel();
-    let mut response = Response::new(body.run(merge.run(received, out)));
+    let over = merge.place.over().clone();
+    let mut response = Response::new(body.run(async move {
+        // Cancel-safe: what is dropped ends the members' watches, whether the client reads or not.
+        tokio::select! {
+            biased;
+            () = over.cancelled() => {}
+            ended = merge.run(received, &out) => return ended,
+        }
+        let told = timeout(AFTER_BURST, out.send(Bytes::from_static(TOO_MANY))).await;
+        told.unwrap_or_else(|_| {
+            record.hold().cutoff().cut();
+            Ok(())
+        })
+    }));
     answer_headers(response.headers_mut());
     failures.warn(response.headers_mut());
     Ok(response)
+}
+
+/// Why a member's watch did not begin. A slow member joins later, unless the client accepts no incomplete answer.
+async fn first(
+    member: ClusterName,
+    told: oneshot::Receiver<Result<(), Failure>>,
+    patience: Instant,
+    is_strict: bool,
+) -> Option<Failure> {
+    let failed = |code, why| Some(Failure::new(&member, code, why));
+    match timeout_at(patience, told).await {
+        Ok(Ok(began)) => began.err(),
+        Ok(Err(_)) => failed(StatusCode::INTERNAL_SERVER_ERROR, "the request failed"),
+        Err(_) if is_strict => failed(StatusCode::GATEWAY_TIMEOUT, "no answer yet"),
+        Err(_) => None,
+    }
 }
 
 /// Where each member's watch begins: at the versions of a token, or all alike.
@@ -138,12 +159,7 @@ struct Merge {
     options: Options,
     reports: mpsc::Sender<(ClusterName, Report)>,
     tasks: JoinSet<()>,
-    /// Members whose existing objects are not all sent.
-    pending: BTreeSet<ClusterName>,
-    unreachable: BTreeSet<ClusterName>,
-    /// Kind and apiVersion of the objects, once there is one.
-    of: Option<(String, String)>,
-    has_marked_end: bool,
+    progress: Progress,
 }
 
 /// How a watch ends.
@@ -151,7 +167,6 @@ enum End {
     Time,
     /// The client must list again.
     Expired,
-    TooMany,
 }
 
 impl Merge {
@@ -165,7 +180,7 @@ impl Merge {
         let memory =
             self.asker.memory.hold(self.asker.caller, 0, First::Largest).map_err(|_| Error::TooMany)?;
         if start == Start::List {
-            self.pending.insert(member.name.clone());
+            self.progress.begins(&member.name);
         }
         let follow = Follow {
             asker: self.asker.clone(),
@@ -185,23 +200,21 @@ impl Merge {
     async fn run(
         mut self,
         mut received: mpsc::Receiver<(ClusterName, Report)>,
-        out: Out,
+        out: &Out,
     ) -> Result<(), body::Error> {
         let mut mark = Instant::now() + BOOKMARK_INTERVAL;
         let mut recheck = interval_at(Instant::now() + RECHECK_INTERVAL, RECHECK_INTERVAL);
         recheck.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let over = self.place.over().clone();
         let end = loop {
             // All of these are cancel-safe.
             tokio::select! {
                 biased;
-                () = over.cancelled() => break End::TooMany,
                 () = sleep_until(self.options.until) => break End::Time,
                 () = sleep_until(mark) => {
                     out.send(self.bookmark(false)).await?;
                     mark = Instant::now() + BOOKMARK_INTERVAL;
                 }
-                Some((member, report)) = received.recv() => match self.take(&member, report, &out).await? {
+                Some((member, report)) = received.recv() => match self.take(&member, report, out).await? {
                     Taken::Expired => break End::Expired,
                     Taken::Event => mark = mark.min(Instant::now() + AFTER_BURST),
                     Taken::Nothing => {}
@@ -214,7 +227,6 @@ impl Merge {
         let last = match end {
             End::Time => self.bookmark(false),
             End::Expired => Bytes::from_static(EXPIRED),
-            End::TooMany => Bytes::from_static(TOO_MANY),
         };
         out.send(last).await
     }
@@ -224,8 +236,8 @@ impl Merge {
         let mut taken = Taken::Nothing;
         match report {
             Report::Event { version, line, of } => {
-                if of.is_some() {
-                    self.of = of;
+                if let Some(kind) = of {
+                    self.progress.is_of(member, kind);
                 }
                 if !line.is_empty() {
                     out.send(line).await?;
@@ -236,21 +248,12 @@ impl Merge {
                 }
             }
             Report::Version(version) => self.vector.set(member, version),
-            Report::Reachable => {
-                self.unreachable.remove(member);
-            }
-            Report::Synced => {
-                self.pending.remove(member);
-                self.unreachable.remove(member);
-            }
-            Report::Unreachable => {
-                self.pending.remove(member);
-                self.unreachable.insert(member.clone());
-            }
+            Report::Reachable => self.progress.reachable(member),
+            Report::Synced => self.progress.synced(member),
+            Report::Unreachable => self.progress.unreachable(member),
             Report::Expired => return Ok(Taken::Expired),
         }
-        if self.options.marks_end && !self.has_marked_end && self.pending.is_empty() && self.of.is_some() {
-            self.has_marked_end = true;
+        if self.progress.reaches_end() {
             out.send(self.bookmark(true)).await?;
         }
         Ok(taken)
@@ -280,19 +283,15 @@ impl Merge {
 
     /// The versions of all members; empty if the client wants none, or the type is not known yet.
     fn bookmark(&self, is_end: bool) -> Bytes {
-        let Some((kind, version)) = self.of.as_ref().filter(|_| self.options.bookmarks) else {
-            return Bytes::new();
-        };
-        if self.options.marks_end && !self.has_marked_end {
-            return Bytes::new();
-        }
+        let is_wanted = self.options.bookmarks && !self.progress.is_before_end();
+        let Some((kind, version)) = self.progress.kind().filter(|_| is_wanted) else { return Bytes::new() };
         let mut annotations = serde_json::Map::new();
         if is_end {
             annotations.insert(END_OF_LIST.to_owned(), "true".into());
         }
-        if !self.unreachable.is_empty() {
-            let names: Vec<_> = self.unreachable.iter().map(ClusterName::as_str).collect();
-            annotations.insert(UNREACHABLE.to_owned(), names.join(",").into());
+        let unreachable = self.progress.unreachable_names();
+        if !unreachable.is_empty() {
+            annotations.insert(UNREACHABLE.to_owned(), unreachable.into());
         }
         let metadata = json!({"resourceVersion": self.vector.token(), "creationTimestamp": null, "annotations": annotations});
         let mut object = json!({"kind": kind, "apiVersion": version, "metadata": metadata});

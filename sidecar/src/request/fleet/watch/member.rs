@@ -18,7 +18,7 @@ use crate::fleet::renamed::Lines;
 use crate::fleet::renamer::{Kind, Renamer, Shown};
 use crate::fleet::shares::{First, Share};
 use crate::members::inventory::Inventory;
-use crate::request::fleet::ask::{Asker, STALL};
+use crate::request::fleet::ask::{Answer, Asker, STALL};
 use crate::request::fleet::failures::Failure;
 use crate::request::fleet::list::Question;
 use crate::request::fleet::members::Member;
@@ -28,6 +28,8 @@ use crate::request::fleet::members::Member;
 pub(super) enum Start {
     /// With the objects that exist.
     List,
+    /// With the objects of this version: some of them were sent already.
+    ListAt(u64),
     /// At the present, without them.
     Now,
     After(u64),
@@ -118,13 +120,14 @@ impl Follow {
             }
             if let Some(failure) = failure {
                 let is_refusal = matches!(failure.code, StatusCode::FORBIDDEN | StatusCode::NOT_FOUND);
+                let mut report = Report::Unreachable;
                 // Without the type there is nothing to watch; when it comes, its objects are new.
                 if failure.code == StatusCode::NOT_FOUND {
-                    start = Start::List;
+                    (start, report) = (Start::List, Report::Synced);
                 }
                 pause = if is_refusal { LONGEST_PAUSE } else { pause };
                 self.tell_first(Err(failure));
-                if self.report(Report::Unreachable).await.is_err() {
+                if self.report(report).await.is_err() {
                     return;
                 }
             }
@@ -145,7 +148,7 @@ impl Follow {
 
     async fn attempt(&mut self, start: &mut Start) -> End {
         let ended = match start {
-            Start::List => self.list(start).await,
+            Start::List | Start::ListAt(_) => self.list(start).await,
             Start::Now => self.version(start).await,
             Start::After(_) => Ok(()),
         };
@@ -155,12 +158,37 @@ impl Follow {
         }
     }
 
-    /// Sends the objects that exist as added.
+    /// Sends the objects that exist as added. If that fails in the middle, the next attempt reads the same version: an
+    /// object that was sent and has gone since is then deleted by an event.
     async fn list(&mut self, start: &mut Start) -> Result<(), End> {
-        let query = self.question.selectors.trim_start_matches('&').to_owned();
-        let mut answer =
-            self.asker.get(&self.member, &self.question.path, &query).await.map_err(End::Failed)?;
+        let query = match start {
+            Start::ListAt(version) => format!("resourceVersion={version}&resourceVersionMatch=Exact"),
+            _ => String::new(),
+        };
+        let query = format!("{query}{}", self.question.selectors);
+        let answer = self.asker.get(&self.member, &self.question.path, query.trim_start_matches('&')).await;
+        let mut answer = answer.map_err(|failure| match failure.code {
+            StatusCode::GONE => End::Expired,
+            _ => End::Failed(failure),
+        })?;
         self.tell_first(Ok(()));
+        let mut has_sent = false;
+        let sent = self.items(&mut answer, start, &mut has_sent).await;
+        // Without the version, nothing tells which of the sent objects have gone since.
+        match sent {
+            Err(End::Failed(_) | End::Invalid(_) | End::Full) if has_sent && *start == Start::List => {
+                Err(End::Expired)
+            }
+            sent => sent,
+        }
+    }
+
+    async fn items(
+        &mut self,
+        answer: &mut Answer,
+        start: &mut Start,
+        has_sent: &mut bool,
+    ) -> Result<(), End> {
         let (mut list, mut renamer) = (Items::default(), self.renamer());
         let mut of = None;
         while let Some(data) = answer.next(&self.member, STALL).await.map_err(End::Failed)? {
@@ -174,6 +202,11 @@ impl Follow {
             })?;
             self.hold(list.held() + ready.iter().map(Vec::len).sum::<usize>())?;
             for line in ready {
+                if !std::mem::replace(has_sent, true)
+                    && let Some(version) = list.before_items().as_ref().and_then(version_of)
+                {
+                    *start = Start::ListAt(version);
+                }
                 let line = self.counted(line)?;
                 self.report(Report::Event { version: None, line, of: of.clone() }).await?;
             }
@@ -190,8 +223,8 @@ impl Follow {
     async fn version(&mut self, start: &mut Start) -> Result<(), End> {
         let query = format!("limit=1{}", self.question.selectors);
         let answer = self.asker.get(&self.member, &self.question.path, &query).await.map_err(End::Failed)?;
-        let whole = answer.whole(&self.member).await.map_err(End::Failed)?;
-        let list: Value = serde_json::from_slice(&whole).map_err(|_| items::Error::NotAList)?;
+        let whole = answer.whole(&self.asker, &self.member).await.map_err(End::Failed)?;
+        let list: Value = serde_json::from_slice(&whole.text).map_err(|_| items::Error::NotAList)?;
         let version = version_of(&list).ok_or(items::Error::NotAList)?;
         *start = Start::After(version);
         self.report(Report::Version(version)).await

@@ -14,16 +14,13 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::ask::{Answer, Asker, STALL};
 use super::error::Error;
 use super::failures::{Failure, Failures};
 use super::members::Member;
 use super::negotiated::is_strict;
 use super::read::Read;
 use super::stream::{self, Out};
-use crate::fleet::items::Items;
-use crate::fleet::renamer::{self, Renamer, Shown};
-use crate::fleet::shares::{First, Share};
+use crate::fleet::renamer::{self, Shown};
 use crate::fleet::vector::Vector;
 use crate::head::query::Query;
 use crate::head::request_info::MemberPath;
@@ -32,6 +29,10 @@ use crate::head::request_info::fleet_query::escape_query;
 use crate::outbound::body::{self, Body};
 use crate::request::error::Error as RequestError;
 use crate::request::record::Record;
+
+mod part;
+
+use part::{Ask, Piece};
 
 /// What is asked of each member.
 pub(super) struct Question {
@@ -111,13 +112,6 @@ struct Part {
     pieces: mpsc::Receiver<Piece>,
 }
 
-enum Piece {
-    /// Renamed.
-    Item(Bytes, Option<String>),
-    /// The list without its items, or why it ends early. The flag says whether the transport failed.
-    End(Result<Value, (Failure, bool)>),
-}
-
 /// Answers a list.
 pub(super) async fn respond(read: Read) -> Result<Response<Body>, RequestError> {
     let Read { route, query, headers, members, asker, record } = read;
@@ -132,7 +126,7 @@ pub(super) async fn respond(read: Read) -> Result<Response<Body>, RequestError> 
         let (head, answered) = oneshot::channel();
         let (pieces, received) = mpsc::channel(1);
         let version = version.of(&member.name);
-        let ask = part(asker.clone(), member.clone(), question.clone(), version, shown.clone());
+        let ask = Ask::new(asker.clone(), member.clone(), question.clone(), version, shown.clone());
         tasks.spawn(ask.run(turns.clone(), head, pieces));
         parts.push(Part { member: member.name.clone(), head: Some(answered), pieces: received });
     }
@@ -216,104 +210,6 @@ pub(super) fn split(
     Ok((failures, without.into_iter().map(|failure| failure.member).collect()))
 }
 
-/// The task of one member.
-struct Ask {
-    asker: Asker,
-    member: Member,
-    question: Arc<Question>,
-    version: String,
-    renamer: Renamer,
-}
-
-fn part(asker: Asker, member: Member, question: Arc<Question>, version: String, shown: Shown) -> Ask {
-    let renamer = Renamer::new(member.name.clone(), question.of, shown);
-    Ask { asker, member, question, version, renamer }
-}
-
-impl Ask {
-    async fn run(
-        mut self,
-        turns: Arc<Semaphore>,
-        head: oneshot::Sender<Result<(), Failure>>,
-        pieces: mpsc::Sender<Piece>,
-    ) {
-        let Ok(turn) = turns.acquire().await else { return };
-        let query = format!("{}{}", self.version, self.question.selectors);
-        let answered = self.asker.get(&self.member, &self.question.path, query.trim_start_matches('&')).await;
-        drop(turn);
-        let answer = match answered {
-            Ok(answer) if answer.is_json() => answer,
-            Ok(_) => {
-                let failure =
-                    Failure::new(&self.member.name, StatusCode::BAD_GATEWAY, "the answer is not JSON");
-                let _ = head.send(Err(failure));
-                return;
-            }
-            Err(failure) => {
-                let _ = head.send(Err(failure));
-                return;
-            }
-        };
-        if head.send(Ok(())).is_ok() {
-            let Ok(memory) = self.asker.memory.hold(self.asker.caller, 0, First::Largest) else { return };
-            let over = memory.over().clone();
-            // Cancel-safe: what is dropped ends this member's part.
-            let end = tokio::select! {
-                biased;
-                () = over.cancelled() => Err((self.full(), false)),
-                end = self.items(answer, &pieces, &memory) => end,
-            };
-            let _ = pieces.send(Piece::End(end)).await;
-        }
-    }
-
-    async fn items(
-        &mut self,
-        mut answer: Answer,
-        pieces: &mpsc::Sender<Piece>,
-        memory: &Share,
-    ) -> Result<Value, (Failure, bool)> {
-        let failed = |error: crate::fleet::items::Error| {
-            (Failure::new(&self.member.name, StatusCode::BAD_GATEWAY, error.to_string()), false)
-        };
-        let mut list = Items::default();
-        while let Some(data) = answer.next(&self.member, STALL).await.map_err(|failure| (failure, true))? {
-            let mut ready = Vec::new();
-            let (renamer, is_merged) = (&mut self.renamer, self.question.is_merged);
-            // A piece of a body is at most 64 KiB, and so are its objects together with one that it completes.
-            list.push(&data, |list, item| {
-                let key = is_merged.then(|| key(item)).flatten();
-                ready.push((renamer.element(list, item)?, key));
-                Ok(())
-            })
-            .map_err(failed)?;
-            let held = list.held() + ready.iter().map(|(item, _)| item.len()).sum::<usize>();
-            memory.resize(held, First::Largest).map_err(|_| (self.full(), false))?;
-            for (item, key) in ready {
-                let item = memory.count(item, memory.over()).map_err(|_| (self.full(), false))?;
-                if pieces.send(Piece::Item(item, key)).await.is_err() {
-                    return Err(failed(crate::fleet::items::Error::Early));
-                }
-            }
-        }
-        list.finish().map_err(failed)
-    }
-}
-
-impl Ask {
-    fn full(&self) -> Failure {
-        let message = "its objects are too large to wait for the client";
-        Failure::new(&self.member.name, StatusCode::BAD_GATEWAY, message)
-    }
-}
-
-/// The name by which objects of several members are one.
-fn key(item: &[u8]) -> Option<String> {
-    let item: Value = serde_json::from_slice(item).ok()?;
-    let metadata = item.get("metadata").or_else(|| item.pointer("/object/metadata"))?;
-    Some(metadata.get("name")?.as_str()?.to_owned())
-}
-
 /// Writes the parts one after another.
 struct Merge {
     parts: Vec<Part>,
@@ -334,8 +230,8 @@ impl Merge {
             loop {
                 match part.pieces.recv().await {
                     Some(Piece::Item(item, key)) => {
-                        if let Some(key) = key
-                            && (names.len() >= MAX_NAMES || !names.insert(key))
+                        if let Some(key) = key.filter(|_| names.len() < MAX_NAMES)
+                            && !names.insert(key)
                         {
                             continue;
                         }
@@ -343,10 +239,16 @@ impl Merge {
                             true => b",",
                             false => renamer::begin_of_list(self.shown.definitions().is_some()),
                         });
-                        buffer.extend_from_slice(&item);
                         has_items = true;
-                        if buffer.len() >= CHUNK {
+                        if item.len() < CHUNK {
+                            buffer.extend_from_slice(&item);
+                        }
+                        if buffer.len() + item.len() >= CHUNK {
                             self.out.send(Bytes::from(std::mem::take(&mut buffer))).await?;
+                        }
+                        // Not copied: its memory counts until it is sent.
+                        if item.len() >= CHUNK {
+                            self.out.send(item).await?;
                         }
                     }
                     Some(Piece::End(Ok(list))) => {
@@ -395,5 +297,5 @@ impl Merge {
 const AT_ONCE: usize = 32;
 /// Items that are sent together.
 const CHUNK: usize = 32 * 1024;
-/// Definitions of types that are merged by name.
+/// Definitions that are merged by name. Those after them are shown once for each member.
 const MAX_NAMES: usize = 20_000;

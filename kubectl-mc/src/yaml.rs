@@ -130,7 +130,7 @@ none: []
     }
 
     #[test]
-    fn text_of_several_lines_is_a_literal_block_unless_it_begins_with_a_tab() {
+    fn several_lines_are_a_literal_block_unless_a_tab_is_first() {
         for (value, expected) in [
             ("a\nb\n", "|\n  a\n  b\n"),
             ("a\nb", "|-\n  a\n  b\n"),

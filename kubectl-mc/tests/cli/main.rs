@@ -26,6 +26,7 @@ mod fleet_per_cluster;
 mod fleet_writes;
 mod hints;
 mod hub_api;
+mod hub_discovery;
 mod hub_limits;
 mod hub_profiles;
 mod hubs;

@@ -108,8 +108,8 @@ fn oidc_user_is_refused_once_the_group_binding_is_deleted() -> Result<()> {
     within("the user is forgotten", SOON, || Ok(!learnt()?.contains(&jane.user)))
 }
 
-/// A name can be assigned again: the uid distinguishes the users, and no cache that goes by name
-/// mixes them up.
+/// Another user may get the name of a deleted one. Their uids differ, so no cache may use the name
+/// alone as its key.
 #[test]
 fn users_of_one_name_differ_by_uid_and_extra() -> Result<()> {
     let scene = Scene::of("oidc-uid")?;

@@ -125,7 +125,7 @@ fn unknown_type_with_a_suffix_is_refused() {
 }
 
 #[test]
-fn every_type_with_references_in_the_core_and_rbac_groups_has_a_schema() {
+fn types_with_references_in_core_and_rbac_have_a_schema() {
     for (group, resources) in [
         (
             "",

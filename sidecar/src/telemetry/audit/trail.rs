@@ -391,10 +391,8 @@ pub const BYTES_TO_CALLER: &str = "kubectl-mc.dev/bytes-to-caller";
 /// For the tunnel of an agent, which is the caller.
 pub const BYTES_FROM_CALLER: &str = "kubectl-mc.dev/bytes-from-caller";
 const END: &str = "kubectl-mc.dev/end";
-
 /// A thousand members with short names.
 const MAX_NAMES: usize = 8 * 1024;
-
 /// More hops than any request has.
 const MAX_SOURCES: usize = 16;
 

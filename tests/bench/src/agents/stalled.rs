@@ -1,4 +1,4 @@
-//! Measures how a stream that nobody reads affects other requests to the same member.
+//! Measures how a stream whose client does not read affects other requests to the same member.
 
 use std::time::Duration;
 

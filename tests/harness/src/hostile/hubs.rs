@@ -1,6 +1,5 @@
-//! Hosts in the hands of an attacker. Each is a TLS server that lies in one way to whoever is
-//! logged in to it. What it sends is bounded, except for an answer that ends only when its client
-//! does.
+//! Hosts under an attacker's control. Each is a TLS server that gives its clients one kind of false
+//! answer. Its answers are bounded, except for one that lasts as long as its client reads.
 
 use std::time::Duration;
 

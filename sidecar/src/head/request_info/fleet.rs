@@ -92,6 +92,7 @@ pub fn route(rest: &str, method: &Method, query: Option<&str>) -> Result<Target,
 
 fn document(path: MemberPath, parts: &Parts<'_>, method: &Method) -> Result<Target, Error> {
     let is_health = parts.raw.len() == 1 && matches!(&*parts.raw[0], "livez" | "readyz" | "healthz");
+    parts.are_plain(parts.raw.len())?;
     if !(path.is_discovery() || is_health) {
         return Err(Error::NotFound(path.as_str().to_owned()));
     }
@@ -171,6 +172,11 @@ impl<'a> Parts<'a> {
             .ok_or_else(|| Error::Path(format!("has an ambiguous segment {:?}", self.raw[at])))
     }
 
+    /// Checks the first segments. A `/` that one of them hides would move all parts after it on a member.
+    fn are_plain(&self, count: usize) -> Result<(), Error> {
+        (0..count.min(self.raw.len())).try_for_each(|at| self.text(at).map(drop))
+    }
+
     /// The places of a resource, or `None` for a document.
     fn resource(&self) -> Result<Option<Place>, Error> {
         let Some(first) = self.raw.first() else { return Ok(None) };
@@ -182,6 +188,7 @@ impl<'a> Parts<'a> {
         if self.raw.len() <= at {
             return Ok(None);
         }
+        self.are_plain(at)?;
         let after = |n: usize| Some(at + n).filter(|at| *at < self.raw.len());
         // Every segment that is read here must be unambiguous.
         let last = (at + 5).min(self.raw.len());

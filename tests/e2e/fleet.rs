@@ -2,6 +2,7 @@
 //! the view is off by default.
 
 mod hostile;
+mod informers;
 mod lists;
 mod one_member;
 mod rights;
@@ -10,6 +11,7 @@ mod writes;
 
 use anyhow::Result;
 use harness::caller::Caller;
+use harness::fake_member::FakeMember;
 use harness::http1::SIDECAR_NAME;
 use harness::own_sidecar::{Difference, OwnSidecar};
 use harness::scene::{EVERY_VERB, Scene};
@@ -30,6 +32,17 @@ impl View {
         let sidecar = OwnSidecar::with(&difference)?;
         let scenes = members.iter().map(|member| Scene::on(member, name)).collect::<Result<_>>()?;
         Ok(Self { sidecar, scenes })
+    }
+
+    /// A view of m1 and a fake member, with a ConfigMap on m1, and a caller of both.
+    fn with_fake(name: &str, fake: &FakeMember) -> Result<(Self, Caller)> {
+        let view = Self::new(name, &["m1"])?;
+        view.config_maps("a")?;
+        let caller = Caller::certificate(&format!("e2e-{name}-user"), &[])?;
+        view.scenes[0].let_in(&caller, &["m1", &fake.name, "*"], EVERY_VERB)?;
+        view.scenes[0].allow(&caller)?;
+        let caller = view.at_view(caller)?;
+        Ok((view, caller))
     }
 
     /// A caller who may use these members and the view.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Pins the dependencies of the tests' Go modules to those of one Kubernetes version, so that shared packages are compiled once:
-same-versions.py v1.36.3 cert-manager cluster-inventory helm konnectivity kubeconfig
+same-versions.py v1.36.3 cert-manager cluster-inventory helm informer konnectivity kubeconfig
 
 Run it again when the default version or one of the modules changes. The programs then differ from their releases in the
 versions of dependencies. Leave out modules that do not compile with these versions. The test bed compiles all with the flags

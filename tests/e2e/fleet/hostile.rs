@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Request, Step, ok, reply};
-use harness::scene::EVERY_VERB;
 use harness::tool::Tool;
 use harness::wait::SOON;
 use serde_json::{Value, json};
@@ -17,12 +15,8 @@ const JSON: &str = "Content-Type: application/json\r\n";
 
 /// A view of m1 and a fake member.
 fn view_with(name: &str, fake: &FakeMember) -> Result<(View, Tool)> {
-    let view = View::new(name, &["m1"])?;
-    view.config_maps("a")?;
-    let caller = Caller::certificate(&format!("e2e-{name}-user"), &[])?;
-    view.scenes[0].let_in(&caller, &["m1", &fake.name, "*"], EVERY_VERB)?;
-    view.scenes[0].allow(&caller)?;
-    let kubectl = Tool::kubectl(&view.at_view(caller)?)?;
+    let (view, caller) = View::with_fake(name, fake)?;
+    let kubectl = Tool::kubectl(&caller)?;
     Ok((view, kubectl))
 }
 

@@ -15,7 +15,7 @@ mod go;
 
 pub use beside::{
     build_helm, build_krew, build_krew_for_windows, build_kubeconfig_reader, build_kubectl,
-    build_kubectl_for_windows, build_prometheus, cert_manager, cert_manager_definitions, collector,
+    build_kubectl_for_windows, build_prometheus, cert_manager, cert_manager_definitions, collector, informer,
     karmada_agent, karmada_chart, karmadactl, konnectivity, kubectl_for_windows, openid_provider,
     profile_consumer, profile_definition, prometheus,
 };
@@ -210,8 +210,8 @@ pub const OPTIMIZED: &str = "TESTBED_OPTIMIZED";
 
 /// The modules that have the dependencies of the default version, in the same versions
 /// (`tests/kubernetes/same-versions.py`). With the same flags, they use what was compiled for it.
-const SAME_DEPENDENCIES: [&str; 6] =
-    ["cert-manager", "cluster-inventory", CONFORMANCE, "helm", "konnectivity", "kubeconfig"];
+const SAME_DEPENDENCIES: [&str; 7] =
+    ["cert-manager", "cluster-inventory", CONFORMANCE, "helm", "informer", "konnectivity", "kubeconfig"];
 
 /// Whether programs are compiled with all of the compiler's optimizations, as upstream compiles them.
 fn is_compiled_as_upstream(version: &str, module: &Path) -> bool {

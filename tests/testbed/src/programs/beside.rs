@@ -21,6 +21,8 @@ const PROFILE_CONSUMER: &str = "cluster-profile-consumer";
 const KONNECTIVITY: [&str; 2] = ["konnectivity-server", "konnectivity-agent"];
 /// Prints what client-go makes of a kubeconfig.
 const KUBECONFIG_READER: &str = "kubeconfig-reader";
+/// An informer of client-go.
+const INFORMER: &str = "informer";
 const PROMETHEUS: [&str; 2] = ["prometheus", "promtool"];
 /// The server of Karmada's Clusters, which beds start on request, and programs that are used with it.
 const KARMADA: [&str; 3] = ["karmada-aggregated-apiserver", "karmadactl", "karmada-agent"];
@@ -29,6 +31,7 @@ const KARMADA: [&str; 3] = ["karmada-aggregated-apiserver", "karmadactl", "karma
 pub(super) fn build() -> Result<()> {
     build_from(&root().join("tests/openid"), DEFAULT_VERSION, &[OPENID_PROVIDER])?;
     build_from(&root().join("tests/collector"), DEFAULT_VERSION, &[COLLECTOR])?;
+    build_from(&root().join("tests/informer"), DEFAULT_VERSION, &[INFORMER])?;
     build_kubeconfig_reader().map(drop)
 }
 
@@ -53,7 +56,9 @@ pub(super) fn package(program: &str) -> Option<String> {
             format!("sigs.k8s.io/krew/cmd/{}", program.trim_end_matches(".exe"))
         }
         // Our own programs, in the module itself.
-        CERT_MANAGER | OPENID_PROVIDER | COLLECTOR | PROFILE_CONSUMER | KUBECONFIG_READER => ".".to_owned(),
+        CERT_MANAGER | OPENID_PROVIDER | COLLECTOR | PROFILE_CONSUMER | KUBECONFIG_READER | INFORMER => {
+            ".".to_owned()
+        }
         "konnectivity-server" => "sigs.k8s.io/apiserver-network-proxy/cmd/server".to_owned(),
         "konnectivity-agent" => "sigs.k8s.io/apiserver-network-proxy/cmd/agent".to_owned(),
         "karmada-aggregated-apiserver" => "github.com/karmada-io/karmada/cmd/aggregated-apiserver".to_owned(),
@@ -161,6 +166,11 @@ pub fn openid_provider() -> PathBuf {
 /// Where the collector of traces is once everything is built.
 pub fn collector() -> PathBuf {
     path(DEFAULT_VERSION, COLLECTOR)
+}
+
+/// Where the informer is once everything is built.
+pub fn informer() -> PathBuf {
+    path(DEFAULT_VERSION, INFORMER)
 }
 
 /// Where the consumer of ClusterProfiles is once everything is built.

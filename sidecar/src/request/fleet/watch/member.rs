@@ -119,13 +119,11 @@ impl Follow {
                 pause = FIRST_PAUSE;
             }
             if let Some(failure) = failure {
-                let is_refusal = matches!(failure.code, StatusCode::FORBIDDEN | StatusCode::NOT_FOUND);
                 let mut report = Report::Unreachable;
                 // Without the type there is nothing to watch; when it comes, its objects are new.
                 if failure.code == StatusCode::NOT_FOUND {
                     (start, report) = (Start::List, Report::Synced);
                 }
-                pause = if is_refusal { LONGEST_PAUSE } else { pause };
                 self.tell_first(Err(failure));
                 if self.report(report).await.is_err() {
                     return;

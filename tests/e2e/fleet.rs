@@ -6,6 +6,7 @@ mod informers;
 mod lists;
 mod one_member;
 mod rights;
+mod slow;
 mod watches;
 mod writes;
 

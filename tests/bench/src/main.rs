@@ -16,7 +16,8 @@
 //! - [`hubs`]: the sidecar compared with another hub's server, on the same members
 //! - [`authz`]: Cluster Authorization at a kube-apiserver
 //! - [`visible_clusters`]: the cost of showing each caller only their own clusters
-//! - [`many_clusters`]: the plugin's figures of scale; [`pods`]: its answers
+//! - [`many_clusters`]: the plugin's figures of scale; [`fleet_view`]: those of the fleet view;
+//!   [`pods`]: the members' answers
 //! - [`role`], [`member`], [`bare`]: what this program does when it starts itself
 //! - [`usage`]: resources of processes; [`machine`]: the machine; [`table`]: the output
 
@@ -42,6 +43,7 @@ mod bare;
 mod computed;
 mod controllers;
 mod fleet;
+mod fleet_view;
 mod front_proxy;
 mod hubs;
 mod isolation;
@@ -113,6 +115,7 @@ enum Figure {
     AccessIndex,
     VisibleClusters,
     ManyClusters,
+    FleetView,
     Routes,
     Agents,
     AgentStreams,
@@ -265,6 +268,9 @@ fn fleets(cli: &Cli, site: &Site, plugin: &Path) -> Result<()> {
     }
     if cli.wants(Figure::ManyClusters) {
         print("The plugin on many clusters: get pods", &many_clusters::measure(site, plugin, cli.quick)?)?;
+    }
+    if cli.wants(Figure::FleetView) {
+        print("The fleet view: get pods", &fleet_view::measure(site, plugin, cli.quick)?)?;
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ use crate::table::{Goal, Table, median};
 const ALL: [&str; 4] = ["--cluster=many-*", "--namespace=default", "get", "pods"];
 
 /// One run of a command.
-struct Ran {
+pub(crate) struct Ran {
     milliseconds: f64,
     /// The peak memory that was seen, in megabytes, without its children.
     memory: f64,
@@ -130,11 +130,11 @@ impl Rows {
     }
 }
 
-fn time(runs: &[Ran]) -> f64 {
+pub(crate) fn time(runs: &[Ran]) -> f64 {
     median(runs.iter().map(|ran| ran.milliseconds))
 }
 
-fn most_memory(runs: &[Ran]) -> f64 {
+pub(crate) fn most_memory(runs: &[Ran]) -> f64 {
     runs.iter().map(|ran| ran.memory).fold(0.0, f64::max)
 }
 
@@ -176,7 +176,7 @@ fn dead_cluster(commands: &Commands, all_time: f64, rows: &mut Rows) -> Result<(
     registration::remove("many-hole")
 }
 
-fn register(site: &Site, name: &str, address: SocketAddr, pods: usize) -> Result<()> {
+pub(crate) fn register(site: &Site, name: &str, address: SocketAddr, pods: usize) -> Result<()> {
     let ca = fs::read_to_string(&site.certificates.ca)?;
     registration::register(
         name,
@@ -213,7 +213,7 @@ fn wait_for_hole(commands: &Commands) -> Result<()> {
 }
 
 /// Runs the command, which must print at least this many lines.
-fn run(mut command: Command, lines: usize) -> Result<Ran> {
+pub(crate) fn run(mut command: Command, lines: usize) -> Result<Ran> {
     let output = tempfile::tempfile()?;
     let begin = Instant::now();
     let mut child = command
@@ -241,7 +241,7 @@ fn run(mut command: Command, lines: usize) -> Result<Ran> {
 }
 
 /// The peak memory of a process, in megabytes.
-fn most_resident(pid: u32) -> Result<f64> {
+pub(crate) fn most_resident(pid: u32) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? * 1024.0 / 1e6)

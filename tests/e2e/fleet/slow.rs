@@ -1,0 +1,3 @@
+//! Tests that wait for the view's own intervals.
+
+mod members;

@@ -43,11 +43,11 @@ pub(super) struct Asker {
     pub(super) memory: Arc<Shared>,
     /// The deadline of the whole request; `None` for a watch.
     pub(super) due: Option<Instant>,
-    /// The place in the limit of merged requests.
+    /// The seat in the limit of merged requests.
     pub(super) _permit: Option<Arc<Permit>>,
 }
 
-/// A member's answer. It keeps the place at the member until its body is read.
+/// A member's answer. It keeps the seat at the member until its body is read.
 pub(super) struct Answer {
     pub(super) response: Response<Body>,
     _permit: Permit,

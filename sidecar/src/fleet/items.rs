@@ -10,12 +10,12 @@ pub struct Items {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// The field of the list whose value arrives.
+    /// The field of the list whose value is being read.
     key: Vec<u8>,
     /// Whether the next string at the top is a field's name.
     awaits_key: bool,
     reads_key: bool,
-    /// Whether the elements of the list arrive.
+    /// Whether the elements of the list are being read.
     in_items: bool,
     begun: bool,
     item: Vec<u8>,

@@ -1,7 +1,7 @@
 //! Splits the JSON of a list into its items as its bytes arrive. At most one item is in memory. Everything but the items
 //! is kept, within a bound, and parsed at the end.
 
-/// What a part of a member's answer may take in memory.
+/// Maximum memory for a part of a member's response.
 pub const MAX_OBJECT: usize = 4 * 1024 * 1024;
 
 /// A list that arrives in pieces.

@@ -46,11 +46,11 @@ pub struct Share {
     over: CancellationToken,
 }
 
-/// There is no room for this holder, who holds most.
+/// The bound is exceeded, and this caller holds the most.
 #[derive(Debug)]
 pub struct Full;
 
-/// What ends first of the largest holder's parts.
+/// Which part of the caller that holds the most ends first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
     Newest,

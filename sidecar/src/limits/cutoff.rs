@@ -59,7 +59,7 @@ struct Entry {
     cutoff: Arc<Cutoff>,
     /// `None` for a long-running request, which its revalidation ends.
     due: Option<Instant>,
-    /// Who is charged for the memory that a long-running request holds.
+    /// The caller and the cluster whose shares a long-running request uses.
     holder: Holder,
 }
 

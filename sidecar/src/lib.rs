@@ -21,7 +21,7 @@ mod base {
     pub mod workers;
 }
 
-/// What the process says about itself.
+/// Log level, metrics, panics and readiness of the process.
 pub mod observe {
     pub mod log_level;
     pub mod metrics;
@@ -38,7 +38,7 @@ pub mod host {
     pub mod watch_backoff;
 }
 
-/// What a request's head says.
+/// Parses the head of a request.
 pub mod head {
     pub mod audit_id;
     pub mod deadline;
@@ -51,14 +51,14 @@ pub mod head {
     pub mod unescape;
 }
 
-/// What one caller, and one cluster, may take of what all share.
+/// Limits the part of shared resources that one caller or one cluster can use.
 pub mod limits {
     pub mod cutoff;
     pub mod in_flight;
     pub mod upload;
 }
 
-/// What is known and limited of a connection before its caller is known.
+/// Limits and TLS of a connection before its caller is authenticated.
 pub mod connection {
     pub mod goaway;
     pub mod head_limit;
@@ -68,7 +68,7 @@ pub mod connection {
 
 pub mod identity;
 
-/// What is recorded of each request: audit events, traces and metrics.
+/// Records audit events, traces and metrics of each request.
 pub mod telemetry {
     pub mod audit;
     pub mod requests;

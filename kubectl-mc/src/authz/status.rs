@@ -12,7 +12,7 @@ use crate::error::Failure;
 /// The state of Cluster Authorization on the host.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Restriction {
-    /// Nothing, or the caller may not read it.
+    /// It is not configured, or the caller may not read it.
     Absent,
     InForce,
     Broken(String),

@@ -27,7 +27,7 @@ pub(crate) struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    /// Finds the host, and asks it for its hub if nothing else tells.
+    /// Finds the host, and queries its hub if neither the user nor the cache determines it.
     pub(crate) fn find(options: &HostOptions, scanned: &'a Scanned, env: &'a Env) -> Result<Self, HostError> {
         Self::new(ClusterContext::load_for(scanned, options, env)?, scanned, env).with_served_hub()
     }
@@ -36,7 +36,7 @@ impl<'a> Host<'a> {
         Self { context, obtained: OnceCell::new(), scanned, env }
     }
 
-    /// The host with the hub that it serves, if only the host tells.
+    /// The host with the hub that it serves, if the hub is neither given nor cached.
     fn with_served_hub(mut self) -> Result<Self, HostError> {
         if self.context.hub.is_assumed()
             && let Some(dialect) = self.served_hub()

@@ -34,7 +34,7 @@ enum Origin {
     /// By a flag, a variable or the configuration, or because there is no choice.
     #[default]
     Given,
-    /// Neither given nor cached, so the host has to tell.
+    /// Neither given nor cached, so the host must be queried.
     Assumed,
     /// By discovery in this command.
     Found,
@@ -67,7 +67,7 @@ impl Hub {
         matches!(self.origin, Origin::Given)
     }
 
-    /// Whether neither the user nor the cache tells the hub.
+    /// Whether neither the user nor the cache determines the hub.
     pub(super) fn is_assumed(&self) -> bool {
         matches!(self.origin, Origin::Assumed)
     }

@@ -49,7 +49,7 @@ fn missing(lost: &Lost, kubectl_mc: &str) -> Option<Finding> {
     })
 }
 
-/// Whether the policy is in force and not lifted, if the caller may read it.
+/// Whether the deletion policy is enforced, if the caller may read it.
 async fn protection(host: &Connection, kubectl_mc: &str) -> Option<Finding> {
     let admission = "/apis/admissionregistration.k8s.io/v1";
     let policy =

@@ -41,7 +41,7 @@ pub(crate) struct Steps<'a> {
     pub(crate) member_objects: Vec<Value>,
     /// The patch of the list of bindable roles in an existing ConfigMap.
     pub(crate) bindable_roles: Option<Value>,
-    /// Under which name the host's service accounts should act on the member.
+    /// How the host's service accounts are named on the member.
     pub(crate) service_accounts: Option<ServiceAccounts>,
     /// The objects of an earlier join that are no longer wanted.
     pub(crate) surplus: Vec<Value>,
@@ -65,7 +65,7 @@ impl Steps<'_> {
         Ok(TRY_ONLY.all(self.member, objects).await?)
     }
 
-    /// Prints what the join would write and delete; `judged` is the result on the member.
+    /// Prints what the join would write and delete; `judged` is the result of the dry run on the member.
     pub(crate) async fn preview(self, judged: &[Applied]) -> Result<(), Failure> {
         let Self { name, host, member, endpoint, namespace, printer, .. } = self;
         let secrets = [name.member_secret(), name.manager_secret()];

@@ -23,7 +23,7 @@ pub(crate) enum State {
 /// Why a condition is not true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unmet {
-    /// The condition's reason; empty if only the text tells.
+    /// The condition's reason; empty if only the text describes the problem.
     reason: String,
     /// Such as `Ready is False: Reason: message`.
     text: String,

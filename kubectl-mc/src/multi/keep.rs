@@ -18,7 +18,7 @@ use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::printer::Printer;
 
-/// Runs the children of `make` one after the other. Ends with the first child that never forwarded. `renewed`
+/// Runs the children of `make` one after the other. Ends with the first child that forwarded no connection. `renewed`
 /// returns another invocation if the credential of the first has expired.
 pub(super) async fn run<R>(
     mut invocation: Invocation,

@@ -21,7 +21,7 @@ use crate::base::io_hook::{Hooked, IoHook};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Broken {
     has_broken: CancellationToken,
-    /// Notes that a broken side was read: the other side may be slow to accept its last bytes.
+    /// Set when a broken side was read: the other side may be slow to accept its last bytes.
     goes_on: Arc<AtomicBool>,
     /// Set when reading from a side has failed. Writing can also fail at a normal end.
     is_cut_off: Arc<AtomicBool>,

@@ -1,12 +1,12 @@
 //! Limits connections, and the memory that they may use before their peer is known. Each address (a /64 in
-//! IPv6) has a share of the places, so that one machine cannot take all of them.
+//! IPv6) has a share of the slots, so that one machine cannot take all of them.
 //!
-//! - Every connection takes a place. A separate set of places is kept for the host's front proxy, which
-//!   carries all other users. If there is no place left, or none for this address, a connection may still
+//! - Every connection takes a slot. A separate set of slots is kept for the host's front proxy, which
+//!   carries all other users. If there is no slot left, or none for this address, a connection may still
 //!   prove in its handshake that it is the front proxy's.
-//! - After its handshake a connection whose certificate proves nothing takes a place among strangers, until a
+//! - After its handshake a connection whose certificate proves nothing takes a slot of the unknown peers, until a
 //!   request on it is authenticated.
-//! - A request on such a connection takes a place too: its head is in memory while the host reviews a token.
+//! - A request on such a connection takes a slot too: its head is in memory while the host reviews a token.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use ahash::RandomState;
 use crate::base::locked::Locked;
 use crate::limits::in_flight::{Bound, Caller, Error, Permit, Size, Usage};
 
-/// The places of this process.
+/// The slots of this process.
 #[derive(Debug)]
 pub struct Places {
     connections: Bound,
@@ -27,7 +27,7 @@ pub struct Places {
     addresses: RandomState,
 }
 
-/// The place of one connection, until the connection ends.
+/// The slot of one connection, until the connection ends.
 #[derive(Debug)]
 pub struct Place {
     places: Arc<Places>,
@@ -37,7 +37,7 @@ pub struct Place {
 
 #[derive(Debug)]
 struct Held {
-    /// Replaced by one of the front proxy's places when the handshake proves the front proxy.
+    /// Replaced by one of the front proxy's slots when the handshake proves the front proxy.
     _connection: Permit,
     stranger: Option<Permit>,
     /// Whether only the front proxy's connection may stay.
@@ -67,7 +67,7 @@ impl Default for Places {
 }
 
 impl Places {
-    /// A place for a connection, if there is one.
+    /// A slot for a connection, if there is one.
     pub fn connection(self: &Arc<Self>, address: SocketAddr) -> Option<Place> {
         let address = self.holder(address.ip());
         let general = self.connections.admit_now(address);
@@ -113,19 +113,19 @@ impl Place {
         })
     }
 
-    /// Releases the place among strangers.
+    /// Releases the slot of the unknown peers.
     pub fn known(&self) {
         let stranger = self.held.with(|held| held.stranger.take());
         // Dropped outside the lock.
         drop(stranger);
     }
 
-    /// A place for a request before the peer is known.
+    /// A slot for a request before the peer is known.
     pub fn request(&self) -> Result<Permit, Error> {
         self.places.requests.admit_now(self.address).ok_or(Error::Strangers)
     }
 
-    /// The address as a holder of places, here and in the limit on token reviews.
+    /// The address as a holder of slots, here and in the limit on token reviews.
     pub fn holder(&self) -> Caller {
         self.address
     }
@@ -159,7 +159,7 @@ mod tests {
         std::iter::from_fn(connection).collect()
     }
 
-    /// Each address takes three quarters of the remaining places.
+    /// Each address takes three quarters of the remaining slots.
     fn fill_all(places: &Arc<Places>) -> Vec<Place> {
         (0..100).flat_map(|last| fill(places, from(last))).collect()
     }

@@ -109,7 +109,7 @@ struct Keeper {
     queue: WorkQueue,
     turns: Arc<Semaphore>,
     kept: HashMap<ClusterName, Tracked>,
-    /// The tokens whose renewal has begun, or waits for its turn.
+    /// The tokens whose renewal is running or queued.
     renewing: HashSet<(ClusterName, Which)>,
     under_way: JoinSet<Ended>,
 }

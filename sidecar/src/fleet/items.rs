@@ -1,7 +1,7 @@
 //! Splits the JSON of a list into its items as its bytes arrive. At most one item is in memory. Everything but the items
 //! is kept, within a bound, and parsed at the end.
 
-/// What a part of a member's answer may take in memory.
+/// Maximum memory for a part of a member's response.
 pub const MAX_OBJECT: usize = 4 * 1024 * 1024;
 
 /// A list that arrives in pieces.
@@ -10,12 +10,12 @@ pub struct Items {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// The field of the list whose value arrives.
+    /// The field of the list whose value is being read.
     key: Vec<u8>,
     /// Whether the next string at the top is a field's name.
     awaits_key: bool,
     reads_key: bool,
-    /// Whether the elements of the list arrive.
+    /// Whether the elements of the list are being read.
     in_items: bool,
     begun: bool,
     item: Vec<u8>,

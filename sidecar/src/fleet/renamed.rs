@@ -33,12 +33,12 @@ pub struct Renamed {
     ready: VecDeque<Bytes>,
     is_over: bool,
     memory: Share,
-    /// Ends the answer if its part of the memory must go.
+    /// Ends the response if its buffers must be dropped.
     over: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl Renamed {
-    /// `memory` is charged for what is held of an object.
+    /// `memory` accounts for the buffered part of an object.
     pub fn new(body: Body, shape: Shape, renamer: Renamer, memory: Share) -> Self {
         let over = Box::pin(memory.over().clone().cancelled_owned());
         Self { body, shape, renamer, ready: VecDeque::new(), is_over: false, memory, over }

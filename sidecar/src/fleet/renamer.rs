@@ -1,5 +1,5 @@
-//! Renames the documents of one member as the fleet view shows them: objects, rows of Tables and events of watches. What
-//! a member's answer says about its own place counts for nothing: every name gets that member's suffix.
+//! Renames the documents of one member as the fleet view shows them: objects, rows of Tables and events of watches.
+//! Every name gets the suffix of the member that sent it, whatever the response claims.
 
 use std::sync::{Arc, OnceLock};
 
@@ -155,7 +155,7 @@ impl Renamer {
         Ok(())
     }
 
-    /// A list has no name of its own: what claims one would be taken for an object of another member.
+    /// Drops all metadata that a list does not have: a name, for example, could be that of an object of another member.
     fn rename_list(&self, list: &mut Value) {
         if let Some(Value::Object(metadata)) = list.get_mut("metadata") {
             metadata.retain(|field, _| LIST_META.contains(&field.as_str()));

@@ -1,6 +1,5 @@
-//! Bounds what callers hold in the fleet view: watches at members, and bytes of objects that are not complete or not sent.
-//! When a bound is reached, what ends is the largest holder's: the newest watch of the largest caller, or the answer with
-//! the most bytes.
+//! Limits the resources that callers hold in the fleet view: watches at members, and buffered bytes of objects.
+//! When a limit is reached, the newest watch or the largest response of the caller that holds the most ends.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ pub struct Shared {
 #[derive(Debug, Default)]
 struct Held {
     next: u64,
-    /// By the order in which they came.
+    /// In the order of their creation.
     parts: std::collections::BTreeMap<u64, Part>,
     callers: HashMap<Caller, usize>,
     total: usize,
@@ -47,11 +46,11 @@ pub struct Share {
     over: CancellationToken,
 }
 
-/// There is no room for this holder, who holds most.
+/// The bound is exceeded, and this caller holds the most.
 #[derive(Debug)]
 pub struct Full;
 
-/// What ends first of the largest holder's parts.
+/// Which part of the caller that holds the most ends first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
     Newest,
@@ -124,8 +123,8 @@ impl Held {
 }
 
 impl Share {
-    /// Changes the size. If that exceeds a bound, parts of the largest holder end, and this one is refused if it is one
-    /// of them.
+    /// Changes the size. If that exceeds a bound, parts of the caller that holds the most end, and this call fails if
+    /// this part is one of them.
     pub fn resize(&self, size: usize, first: First) -> Result<(), Full> {
         let Shared { all, by_caller, held } = &*self.shared;
         held.with(|held| {

@@ -40,7 +40,7 @@ pub struct Peer {
     waiting: AtomicUsize,
     /// The task that reads the connection, while too many requests wait.
     reader: AtomicWaker,
-    /// The place of the connection. A tunnel keeps it through the record, which holds the peer.
+    /// The slot of the connection. A tunnel keeps it through the record, which holds the peer.
     place: Option<Place>,
 }
 
@@ -102,12 +102,12 @@ impl Peer {
         Some(Waiting(self.clone()))
     }
 
-    /// A place for a request from an unknown peer.
+    /// A slot for a request from an unknown peer.
     pub fn place_of_stranger(&self) -> Result<Option<Permit>, in_flight::Error> {
         self.place.as_ref().map(Place::request).transpose()
     }
 
-    /// The peer's address as a holder of places.
+    /// The peer's address as a holder of slots.
     pub fn holder(&self) -> Caller {
         self.place.as_ref().map_or(Caller::of_hash(0), Place::holder)
     }

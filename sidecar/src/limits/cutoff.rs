@@ -1,14 +1,13 @@
 //! Ends a request even if its client reads nothing. hyper polls a response's body only while the client
-//! reads, so a deadline that the body checks may never be noticed. So each request has a [`Cutoff`], which
-//! drops the owner of the answer: the task of an HTTP/2 stream, which resets the stream (RFC 9113, 5.4.2:
-//! CANCEL), or the HTTP/1.1 connection. This also drops the connection to the member, the permits and the
+//! reads, so a deadline that is checked only in the body may never take effect. Therefore each request has a
+//! [`Cutoff`], which drops the owner of the answer: the task of an HTTP/2 stream, which resets the stream (RFC 9113,
+//! 5.4.2: CANCEL), or the HTTP/1.1 connection. This also drops the connection to the member, the permits and the
 //! record.
 //!
-//! A request that can still end by itself does so first: the cutoff comes [`GRACE`] after the deadline, or
-//! after a long-running request lost its right. A request with a deadline is also cut off if its client reads
-//! nothing of the answer for [`UNREAD_TIMEOUT`]. A long-running one may pause for hours
-//! (`kubectl logs | less`) while the memory of all paused requests stays within their shares: see
-//! [`paused`].
+//! A request can first end normally: the cutoff happens [`GRACE`] after the deadline, or after a long-running request
+//! has lost its authorization. A request with a deadline is also cut off if its client reads nothing of the answer for
+//! [`UNREAD_TIMEOUT`]. A long-running one may pause for hours (`kubectl logs | less`) while the memory of all paused
+//! requests stays within their shares: see [`paused`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +59,7 @@ struct Entry {
     cutoff: Arc<Cutoff>,
     /// `None` for a long-running request, which its revalidation ends.
     due: Option<Instant>,
-    /// Who is charged for the memory that a long-running request holds.
+    /// The caller and the cluster whose shares a long-running request uses.
     holder: Holder,
 }
 
@@ -74,7 +73,7 @@ pub struct Listed {
 }
 
 impl Cutoff {
-    /// Ends the owner of the answer.
+    /// Ends the HTTP/2 stream or the HTTP/1.1 connection that sends the response.
     pub fn cut(&self) {
         self.cut.store(true, Ordering::Release);
         self.carrier.wake();
@@ -212,7 +211,7 @@ impl Drop for Listed {
     }
 }
 
-/// Time for a request to end by itself: with an answer that names the reason, or with a body that breaks off.
+/// Grace period in which a request can end normally: with a response that gives the reason, or with an aborted body.
 pub const GRACE: Duration = Duration::from_millis(250);
 const PACE: Duration = Duration::from_millis(250);
 /// After this time without a read, the client's connection counts as lost.

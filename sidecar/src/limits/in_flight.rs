@@ -1,10 +1,10 @@
 //! Limits concurrent requests (apiserver: `filters/maxinflight.go`, and the fairness of `util/flowcontrol`).
 //! Reads and writes have separate bounds, in total and per member. The total is many times the bound of one
-//! member, so a few members that hang leave room for the others. Each bound keeps places for each priority
-//! level ([`Level`]), so a flood in one level leaves room for the others. Within a level each caller has a
-//! share, so a flood of one caller leaves room for the others there. Long-running requests, which upstream
-//! does not count, have separate bounds: tunnels in total, and everything else (watches, followed logs) in
-//! total and per member. These have no levels.
+//! member, so a few members that hang leave room for the others. Each limit reserves seats for each priority level
+//! ([`Level`]), so a flood in one level leaves room for the others. Within a level each caller has a share, so a flood
+//! of one caller leaves room for the others there. Long-running requests, which upstream does not count, have separate
+//! bounds: tunnels in total, and everything else (watches, followed logs) in total and per member. These have no
+//! levels.
 //!
 //! The same kind of bound limits connections and requests by address before a caller is known
 //! ([`crate::server::listener`]), and the reviews at the host. Any key can identify a holder.

@@ -146,7 +146,7 @@ impl OnDemandAccess {
     }
 }
 
-/// Whether an outcome is cached. Only a refusal is: a place may soon be free again, and a member that
+/// Whether an outcome is cached. Only a refusal is: a slot may soon be free again, and a member that
 /// refuses after a grant is another member of the same name.
 fn is_kept(answer: &Answer) -> bool {
     answer.outcome == Outcome::Late

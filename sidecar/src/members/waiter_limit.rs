@@ -11,7 +11,7 @@ use crate::base::locked::Locked;
 #[derive(Clone, Debug, Default)]
 pub struct WaiterLimit(Arc<Locked<HashMap<String, usize>>>);
 
-/// A place, which is released on drop.
+/// A slot, which is released on drop.
 #[derive(Debug)]
 pub struct Place {
     limit: WaiterLimit,
@@ -19,7 +19,7 @@ pub struct Place {
 }
 
 impl WaiterLimit {
-    /// A place for this user, if one is free.
+    /// A slot for this user, if one is free.
     pub fn enter(&self, user: &str) -> Option<Place> {
         self.0.with(|waiting| {
             let is_full = waiting.values().sum::<usize>() >= MAX_WAITING;
@@ -45,9 +45,9 @@ impl Drop for Place {
     }
 }
 
-/// The maximum number of places for one member on one replica.
+/// The maximum number of slots for one member on one replica.
 pub const MAX_WAITING: usize = 32;
-/// The maximum number of places for one user: one for each set of groups, which may change with a login.
+/// The maximum number of slots for one user: one for each set of groups, which may change with a login.
 pub const MAX_WAITING_PER_USER: usize = 4;
 
 #[cfg(test)]

@@ -225,8 +225,8 @@ impl Upstream {
     }
 
     /// Tries to connect to a member that was unreachable. The attempt may use the whole connect timeout, but
-    /// the caller gets an answer after [`TRIAL_WAIT`]. Otherwise one caller would wait for a dead
-    /// member after each pause.
+    /// the caller gets an answer after [`TRIAL_WAIT`]. Otherwise one caller would wait for the whole connect timeout
+    /// after each pause.
     async fn try_out(&self, attempt: &mut Attempt<'_>) -> Result<(), Error> {
         let connector = self.connector.clone();
         attempt.hand_over();
@@ -275,7 +275,8 @@ impl Upstream {
     }
 }
 
-/// How long the request that tries a dead member waits for the connection: some round trips around the world.
+/// How long the trial request to an unreachable member waits for the connection: a few round trips at the longest
+/// distance.
 const TRIAL_WAIT: Duration = Duration::from_millis(700);
 
 /// Whether an error or one of its causes is an `E`.

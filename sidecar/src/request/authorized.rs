@@ -19,7 +19,7 @@ use crate::request::record::{Begun, Record};
 use crate::request::revalidation::{self, Revalidation};
 use crate::request::services::Services;
 
-/// Proof that the host authorized a request that has its place and whose audit has begun.
+/// Proof that the host authorized a request that has its seat and whose audit has begun.
 #[derive(Debug)]
 pub struct Authorized(Allowed);
 

@@ -18,7 +18,7 @@ enum Distinguisher<'a> {
     Namespace(&'a str),
 }
 
-/// The login as a holder of places.
+/// The login as a holder of seats.
 pub fn caller(limits: &Limits, login: &Identity) -> Caller {
     limits.caller(level(login), distinguisher(login))
 }

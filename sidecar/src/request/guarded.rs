@@ -65,7 +65,7 @@ impl<B> Guarded<B> {
 impl<B: http_body::Body<Data = Bytes> + Unpin> Guarded<B> {
     /// The next piece of `data` for the client. hyper waits for a window of at least one byte, and
     /// then moves a whole chunk into HTTP/2's buffers. After the last chunk the sidecar considers
-    /// the request finished, but its bytes stay in memory for as long as the client wants. So
+    /// the request finished, but its bytes stay in memory until the client reads them. So
     /// chunks are small, and the last byte of a body waits until the rest fits the window.
     fn piece(&mut self, mut data: Bytes) -> Bytes {
         let is_last = self.body.is_end_stream();

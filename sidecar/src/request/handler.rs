@@ -1,4 +1,4 @@
-//! Handles a request from top to bottom. The place in the limits (`Permit`), the stored beginning
+//! Handles a request from top to bottom. The seat in the limits (`Permit`), the stored beginning
 //! of the audit (`Begun`), the right (`Authorized`) and its revalidation (`Revalidated`) are
 //! values. Each step returns the value that the next step takes, so no step can be left out.
 //! `docs/explanation/request-path.md` describes the same path in prose.

@@ -1,4 +1,4 @@
-//! Holds a request's resources until it is over: its permits, its connection's place, and its
+//! Holds a request's resources until it is over: its permits, its connection's slot, and its
 //! deadline or, for a long-running request, the revalidation of its right.
 
 use std::future::pending;
@@ -23,7 +23,7 @@ use crate::request::revalidation::{self, Revalidation};
 /// Resources that are released when the request ends.
 #[derive(Debug)]
 pub struct Hold {
-    /// Keeps the connection's place for the whole request, even if it is a tunnel.
+    /// Keeps the connection's slot for the whole request, even if it is a tunnel.
     peer: Arc<Peer>,
     begun: Instant,
     permits: Locked<Permits>,
@@ -38,7 +38,7 @@ pub struct Hold {
 
 #[derive(Debug, Default)]
 struct Permits {
-    /// The place of a request whose peer is unknown.
+    /// The slot of a request whose peer is unknown.
     stranger: Option<Permit>,
     sidecar: Option<Permit>,
     member: Option<Permit>,
@@ -59,7 +59,7 @@ impl Hold {
         Self { peer, begun: Instant::now(), permits, queued, end, unread, listed }
     }
 
-    /// Keeps the place of a request whose peer is unknown, until the peer is known or the request is over.
+    /// Keeps the slot of a request whose peer is unknown, until the peer is known or the request is over.
     pub fn of_stranger(&self, permit: Option<Permit>) {
         let before = self.permits.with(|permits| std::mem::replace(&mut permits.stranger, permit));
         drop(before);
@@ -87,7 +87,7 @@ impl Hold {
         drop(self.unread.set(body));
     }
 
-    /// Waits for a place in a queue, and adds the wait to the request's time in queues.
+    /// Waits in a queue for a seat, and adds the wait to the request's time in queues.
     pub async fn queue<T>(&self, admission: impl Future<Output = T>) -> T {
         let mut admission = pin!(admission);
         // Most requests do not wait, and need no clock.
@@ -98,7 +98,7 @@ impl Hold {
         admission.await
     }
 
-    /// Time that the request has waited in queues, whether it got a place there or not.
+    /// Time that the request has waited in queues, whether it then got a seat or not.
     pub fn queued(&self) -> Duration {
         Duration::from_nanos(self.queued.load(Ordering::Relaxed))
     }

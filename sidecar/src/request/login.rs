@@ -1,4 +1,4 @@
-//! Authenticates the caller of a request. An unknown caller has few places and does not keep an HTTP/2
+//! Authenticates the caller of a request. An unknown caller has few slots and does not keep an HTTP/2
 //! connection.
 
 use http::{Request, Version};

@@ -57,7 +57,7 @@ struct Entry {
     span: Option<Box<RequestSpan>>,
 }
 
-/// Proof that a request has its place and that its first audit event is stored. It keeps the caller, for whom the
+/// Proof that a request has its seat and that its first audit event is stored. It keeps the caller, for whom the
 /// sidecar may act from here on.
 #[derive(Debug)]
 pub struct Begun(Authenticated);
@@ -179,8 +179,8 @@ impl Record {
         self.trace(|span| span.logged_in(login));
     }
 
-    /// Keeps the request's place, and stores the first audit event before the sidecar acts for the
-    /// caller. The place comes first, so that one caller cannot fill a slow audit log. Exempt
+    /// Keeps the request's seat, and stores the first audit event before the sidecar acts for the
+    /// caller. The seat comes first, so that one caller cannot fill a slow audit log. Exempt
     /// callers have no share.
     ///
     /// # Errors
@@ -290,7 +290,7 @@ mod tests {
     use crate::limits::cutoff::Cutoffs;
     use crate::limits::in_flight::{Bound, Caller, Size};
 
-    /// How many of 200 consecutive requests of one caller get the only place.
+    /// How many of 200 consecutive requests of one caller get the only seat.
     fn admitted(answered: bool) -> usize {
         let (cutoffs, bound) = (Cutoffs::new(), Bound::new(Size::without_queue(1)));
         let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));

@@ -63,7 +63,7 @@ pub async fn run(
 ) {
     let acceptor = TlsAcceptor::from(tls);
     while let Some((stream, address)) = tcp::accept(&listener, &shutdown).await {
-        // Closed at once if there is no place for it: the next connection in the kernel's queue may get one.
+        // Closed at once if there is no slot for it: the next connection in the kernel's queue may get one.
         let Some(place) = services.places.connection(address) else {
             metrics.refused.inc();
             continue;

@@ -4,7 +4,7 @@
 //! - Authorization: a connection whose certificate is not the kube-apiserver's is closed after the handshake.
 //! - Admission: a kube-apiserver sends no certificate unless it is configured to, so callers are unknown.
 //!
-//! Connections and requests have places by address, separate from those of the secure port. Each body has a
+//! Connections and requests have slots by address, separate from those of the secure port. Each body has a
 //! size limit and, where callers are unknown, so do all bodies together. Every wait for a peer has a timeout.
 
 use std::convert::Infallible;

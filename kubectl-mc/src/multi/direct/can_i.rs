@@ -214,7 +214,7 @@ fn no_such_type(word: &str) -> Vec<String> {
 
 const GRAMMAR: Grammar<'_> = Grammar { values: &["subresource"], switches: &["all-namespaces", "quiet"] };
 
-/// Words that are not types but have rights.
+/// Resources of RBAC rules that are not API types.
 const NO_TYPES: &[&str] = &["*", "users", "groups"];
 
 /// The verbs that all supported versions of kubectl accept.

@@ -1,5 +1,5 @@
 //! Provides the serving certificate: from files that are reloaded when they change (apiserver:
-//! `dynamiccertificates`), or a temporary one created at start, until there is a verifiable one.
+//! `dynamiccertificates`), or a temporary self-signed one, until there is one that clients can verify.
 
 use std::fmt;
 use std::path::PathBuf;

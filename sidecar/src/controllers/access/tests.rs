@@ -67,7 +67,7 @@ async fn concurrent_syncs_do_not_exceed_the_limit() {
     assert_eq!(synced, 3 * MAX_UNDER_WAY);
 }
 
-/// Members that do not answer must not repeatedly take all places.
+/// Members that do not answer must not repeatedly take all slots.
 #[tokio::test(start_paused = true)]
 async fn members_that_waited_longest_are_synced_first() {
     let mut access = access(2 * MAX_UNDER_WAY);

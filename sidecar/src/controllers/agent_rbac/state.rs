@@ -123,7 +123,7 @@ impl Agents {
         std::mem::take(&mut self.changed)
     }
 
-    /// Whether there is a Cluster of this name in pull mode, or something left of it.
+    /// Whether there is a Cluster of this name in pull mode, or objects that remain of it.
     pub(super) fn knows(&self, cluster: &str) -> bool {
         self.clusters.contains(cluster) || self.found.values().any(|found| found.cluster == cluster)
     }

@@ -154,8 +154,9 @@ impl Known {
             || awaited.iter().all(|aspect| self.findings.contains_key(aspect))
     }
 
-    /// Decides which of several sidecars on one host writes the status: the one with the member's Secret. If
-    /// two have one, the last to start writes it, so that they do not overwrite each other forever.
+    /// Decides which of several sidecars on one host writes the status: the one that has the member's Secret. If two
+    /// have such a Secret, the one that started last writes the status, so that they do not keep overwriting each
+    /// other.
     pub(super) fn settle(&mut self, namespace: &str, registered: &Registered) {
         let claimed = registered.member.status.as_ref().and_then(|status| status.namespace.as_deref());
         let anothers = claimed.is_some_and(|claimed| claimed != namespace);

@@ -31,7 +31,7 @@ impl Selection {
             && self.labels.matches(&cluster.object.metadata.labels)
     }
 
-    /// The names and inventories of the clusters that may be shown. The host is asked only about these.
+    /// The names and inventories of the clusters that match the field selector. Only these need an access review.
     pub(super) fn names(&self, snapshot: &Snapshot) -> vec::IntoIter<(Arc<str>, Origin)> {
         let clusters = snapshot.clusters.iter().filter(|(name, _)| self.fields.matches(name));
         clusters.map(|(name, cluster)| (name.clone(), cluster.origin())).collect::<Vec<_>>().into_iter()

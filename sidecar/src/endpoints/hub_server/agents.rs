@@ -111,7 +111,7 @@ impl Action {
 }
 
 impl Part {
-    /// The one spelling of the path that is sent.
+    /// The canonical path that is sent.
     pub(super) fn path(self, cluster: &str) -> String {
         let collection = Origin::Karmada.collection();
         match self {

@@ -1,5 +1,5 @@
-//! Renames the operations of a JSON patch (RFC 6902). A value is renamed by the place that it is written to or compared
-//! with. A value that is copied is not known here, so nothing can be copied to a place that holds names.
+//! Renames the operations of a JSON patch (RFC 6902). A value is renamed according to the path that it is written to or
+//! compared with. The value of a `copy` or `move` is not known here, so its target must not be a path that holds names.
 
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::fleet::names::CLUSTER_ANNOTATION;
@@ -97,8 +97,8 @@ impl Operation {
     }
 }
 
-/// The keys and indexes of a JSON pointer (RFC 6901). A kube-apiserver ignores what is in front of the first slash, so
-/// nothing may be there.
+/// The keys and indexes of a JSON pointer (RFC 6901). A kube-apiserver ignores the text before the first slash, so a
+/// pointer must begin with a slash.
 fn place(pointer: &str) -> Result<Vec<String>, Error> {
     let invalid = || Error::JsonPatch(format!("{pointer:?} is no JSON pointer"));
     if pointer.is_empty() {

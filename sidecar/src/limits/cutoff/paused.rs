@@ -14,7 +14,7 @@ use super::Cutoff;
 use crate::limits::in_flight::Caller;
 use crate::limits::in_flight::largest::{Bounds, Part};
 
-/// Who is charged for a request.
+/// The caller and the cluster whose shares a request uses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holder {
     pub(super) caller: Option<Caller>,

@@ -1,8 +1,8 @@
-//! A holder of places.
+//! The holder of a seat.
 
 use super::level::Level;
 
-/// A holder of places, as limits distinguish them: a user, the accounts of a namespace, or an address. Two
+/// The holder of a seat, which has a share of each limit: a user, the accounts of a namespace, or an address. Two
 /// holders with the same hash have one share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {

@@ -51,7 +51,7 @@ impl Reason {
 }
 
 impl LevelCounts {
-    /// Counts a request that got its place, with its wait if the bound limits it.
+    /// Counts a request that got its seat, with its wait if the bound limits it.
     pub(super) fn dispatched(&mut self, waited: Option<Duration>) {
         self.dispatched += 1;
         if let Some(waited) = waited {
@@ -59,7 +59,7 @@ impl LevelCounts {
         }
     }
 
-    /// Counts a request that got no place, with its wait if it was queued.
+    /// Counts a request that got no seat, with its wait if it was queued.
     pub(super) fn rejected(&mut self, reason: Reason, waited: Option<Duration>) {
         self.rejected[reason as usize] += 1;
         if let Some(waited) = waited {

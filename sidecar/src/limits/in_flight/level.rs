@@ -43,7 +43,7 @@ impl Level {
 }
 
 /// The nominal shares of the levels, like upstream's nominalConcurrencyShares: only their proportions matter.
-/// A level without a share has no places itself, and borrows them.
+/// A level without a share has no seats itself, and borrows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares([u16; Level::COUNT]);
 

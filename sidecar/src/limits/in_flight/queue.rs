@@ -1,12 +1,12 @@
-//! Assigns the places of one bound, and queues requests that must wait. A request takes a free place under
-//! one short lock, unless the free places are kept for other priority levels, or its caller holds too many
-//! for the places that are left to its level (a dynamic threshold, as switches share their buffers: A.
-//! Choudhury and E. Hahne, 1998). A single caller can hold its full share. If several callers take all they
-//! can, each holds less, and some places stay free for callers with few. Otherwise the request waits. A
-//! returned place goes to the level that holds the smallest part of its nominal places, and within the level
-//! to the callers round-robin, one request each.
+//! Assigns the seats of one limit, and queues requests that must wait. A running request holds one seat. It takes a
+//! free seat under one short lock, unless the free seats are reserved for other priority levels, or its caller holds
+//! too many for the seats that are left to its level (a dynamic threshold, as switches share their buffers: A.
+//! Choudhury and E. Hahne, 1998). A single caller can hold its full share. If several callers take all they can, each
+//! holds less, and some seats stay free for callers with few. Otherwise the request waits. A returned seat goes to the
+//! level that holds the smallest part of its nominal seats, and within the level to the callers round-robin, one
+//! request each.
 //!
-//! No queued request is eligible for a free place, so taking a free place at once is fair.
+//! No queued request is eligible for a free seat, so taking a free seat at once is fair.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,22 +26,22 @@ mod state;
 
 use state::{State, Waiting};
 
-/// A number of places, and the requests that wait for one.
+/// The seats of one limit, and the requests that wait for a seat.
 #[derive(Debug)]
 pub(super) struct Queue {
     rules: Rules,
     state: Locked<State>,
 }
 
-/// How the places are shared.
+/// How the seats are shared.
 #[derive(Debug)]
 struct Rules {
     /// 0 means no limit.
     places: usize,
-    /// How many places a caller may hold while no other caller holds any.
+    /// How many seats a caller may hold while no other caller holds any.
     share: usize,
     queued_per_caller: usize,
-    /// How many requests of one level may wait: as many as there are places.
+    /// Maximum number of waiting requests of one level: the number of seats.
     queued: usize,
     has_levels: bool,
     /// Whether this is a bound of all requests: exempt callers pass, and requests are counted by level.
@@ -66,12 +66,12 @@ pub(super) struct Snapshot {
 }
 
 impl Queue {
-    /// The places of one member, or of one kind of long-running request.
+    /// The seats of one member, or of one kind of long-running request.
     pub(super) fn new(size: Size) -> Self {
         Self::with(size, false)
     }
 
-    /// The places of all requests that are not long-running; exempt callers pass.
+    /// The seats of all requests that are not long-running; exempt callers pass.
     pub(super) fn of_all(size: Size) -> Self {
         Self::with(size, true)
     }
@@ -88,7 +88,7 @@ impl Queue {
         Self { rules, state: Locked::new(State::new(places, is_of_all)) }
     }
 
-    /// Returns a place, or a position in the queue; `None` if the queue is full. In a level's full queue, the
+    /// Returns a seat, or a position in the queue; `None` if the queue is full. In a level's full queue, the
     /// last request of the caller with the most queued requests is rejected, if the new request's caller has
     /// fewer.
     pub(super) fn place(self: &Arc<Self>, caller: Caller) -> Option<Place> {
@@ -115,19 +115,19 @@ impl Queue {
         Permit { queue: self.clone(), caller }
     }
 
-    /// Takes back a place and gives it to the next request.
+    /// Takes back a seat and gives it to the next request.
     fn give_back(self: &Arc<Self>, caller: Caller) {
         let level = self.rules.level(caller);
         let admitted: Vec<_> = self.state.with(|state| {
             state.give_back(&self.rules, level, caller);
-            // A returned place may bring this caller below its threshold, so more than one request can be
+            // A returned seat may bring this caller below its threshold, so more than one request can be
             // eligible.
             let admitted = std::iter::from_fn(|| state.next(&self.rules)).collect();
             state.forget_if_idle(caller);
             admitted
         });
         for (next, Waiting { sender, .. }) in admitted {
-            // If the receiver no longer waits, the permit returns its place on drop, so this is outside the
+            // If the receiver no longer waits, the permit returns its seat on drop, so this is outside the
             // lock.
             let _ = sender.send(self.permit(next));
         }
@@ -139,7 +139,7 @@ impl Rules {
     fn level(&self, caller: Caller) -> Level {
         match caller.level {
             _ if !self.has_levels && !self.is_of_all => WITHOUT_LEVELS,
-            // A member's places protect the sidecar from that member, and this includes requests of
+            // A member's seats protect the sidecar from that member, and this includes requests of
             // administrators.
             Level::Exempt if !self.is_of_all => Level::System,
             level => level,
@@ -150,8 +150,8 @@ impl Rules {
         self.places > 0 && level != Level::Exempt
     }
 
-    /// Whether a caller who holds `held` places may take one of the places available to its level. Each
-    /// caller's places stay below a multiple of the available ones, so that a single caller can reach its
+    /// Whether a caller who holds `held` seats may take one of the seats available to its level. Each
+    /// caller's seats stay below a multiple of the available ones, so that a single caller can reach its
     /// share.
     fn may_take(&self, held: usize, available: usize) -> bool {
         held * (self.places - self.share) < available * self.share
@@ -219,12 +219,12 @@ fn since(begun: Instant) -> std::time::Duration {
 
 #[cfg(test)]
 impl Queue {
-    /// Whether no queued request is eligible for a free place.
+    /// Whether no queued request is eligible for a free seat.
     pub(super) fn is_fair(&self) -> bool {
         self.state.with(|state| state.is_fair(&self.rules))
     }
 
-    /// Whether no place is held, no request waits, and no caller is stored.
+    /// Whether no seat is held, no request waits, and no caller is stored.
     pub(super) fn is_idle(&self, places: usize) -> bool {
         self.state.with(|state| state.is_idle(places))
     }

@@ -1,30 +1,30 @@
-//! Computes how many places of a bound each priority level has. A level's nominal places are its share. The
-//! part that it does not lend is kept free for it, so a flood in other levels cannot take it (apiserver:
-//! nominalCL and minCL of `util/flowcontrol`). Lent places return when the requests on them end: a level
-//! below its nominal places gets the next place before a level above.
+//! Computes how many seats of a limit each priority level has. A level's nominal seats are its share. Other levels may
+//! borrow a part of them; the rest is reserved, so a flood in other levels cannot take it (apiserver: nominalCL and
+//! minCL of `util/flowcontrol`). A borrowed seat is returned when its request ends: a level below its nominal seats
+//! gets the next free seat before a level above them.
 
 use super::level::{Level, Shares};
 
 /// A number for each level.
 pub(super) type ByLevel<T> = [T; Level::COUNT];
 
-/// The places of a bound, by level.
+/// The seats of a bound, by level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seats {
     pub(super) nominal: ByLevel<usize>,
-    /// The places that a level does not lend.
+    /// The seats that a level does not lend.
     guaranteed: ByLevel<usize>,
 }
 
 impl Seats {
-    /// The places of a bound without levels.
+    /// The seats of a bound without levels.
     pub(super) const fn without_levels(places: usize) -> Self {
         let mut nominal = [0; Level::COUNT];
         nominal[WITHOUT_LEVELS as usize] = places;
         Self { nominal, guaranteed: [0; Level::COUNT] }
     }
 
-    /// The places of each level by its share. Guaranteed places are rounded down, so their sum is at most
+    /// The seats of each level by its share. Guaranteed seats are rounded down, so their sum is at most
     /// `places`.
     pub(super) fn new(places: usize, shares: Shares) -> Self {
         let total: u128 = Level::ALL.iter().map(|level| u128::from(shares.of(*level))).sum();
@@ -39,14 +39,14 @@ impl Seats {
         }
     }
 
-    /// How many of the free places a level may take, given what all levels hold.
+    /// How many of the free seats a level may take, given what all levels hold.
     pub(super) fn available(&self, level: Level, free: usize, held: impl Fn(Level) -> usize) -> usize {
         let kept = |other: &Level| self.guaranteed[*other as usize].saturating_sub(held(*other));
         let kept: usize = Level::ALL.iter().filter(|other| **other != level).map(kept).sum();
         free.saturating_sub(kept)
     }
 
-    /// How much of its nominal places a level holds, for comparison between levels.
+    /// How much of its nominal seats a level holds, for comparison between levels.
     pub(super) fn load(&self, level: Level, held: usize) -> usize {
         held.saturating_mul(1000) / self.nominal[level as usize].max(1)
     }

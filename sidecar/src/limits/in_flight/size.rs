@@ -11,19 +11,19 @@ pub struct Size {
     pub places: usize,
     /// How many of them one caller may hold while no other caller holds any.
     pub share: usize,
-    /// How many requests of one caller may wait for a place.
+    /// How many requests of one caller may wait for a seat.
     pub queued_per_caller: usize,
     /// The shares of the priority levels. Without them all callers are equal.
     pub levels: Option<Shares>,
 }
 
 impl Size {
-    /// A quarter of the places is left to other callers, except where a quarter is less than one place.
+    /// A quarter of the seats is left to other callers, except where a quarter is less than one seat.
     pub const fn new(places: usize, queued_per_caller: usize) -> Self {
         Self { places, share: places - places / 4, queued_per_caller, levels: None }
     }
 
-    /// Places without a queue, because they may be held for hours.
+    /// Seats for which no request is queued, because they may be held for hours.
     pub const fn without_queue(places: usize) -> Self {
         Self::new(places, 0)
     }
@@ -33,7 +33,7 @@ impl Size {
         Self { share, ..self }
     }
 
-    /// Adds places for each priority level.
+    /// Adds seats for each priority level.
     pub const fn with_levels(self, shares: Shares) -> Self {
         Self { levels: Some(shares), ..self }
     }

@@ -106,7 +106,7 @@ async fn one_caller_can_fill_a_tiny_bound() {
     }
 }
 
-/// The order in which queued requests are admitted to the only place.
+/// The order in which queued requests are admitted to the only seat.
 async fn admitted(callers: &[u64]) -> Vec<u64> {
     let bound = bound_of(1, 50);
     let held = at_once(&bound, Caller::of_hash(0)).unwrap();
@@ -169,7 +169,7 @@ async fn cancelled_wait_takes_no_place() {
     drop(first);
     let mut second = Box::pin(bound.admit(POLITE, in_a_minute()));
     assert!((&mut second).now_or_never().is_none());
-    // The receiver is dropped while the place is already being sent to it.
+    // The receiver is dropped while the seat is already being sent to it.
     drop(held);
     drop(second);
     assert!(is_idle(&bound, 1));

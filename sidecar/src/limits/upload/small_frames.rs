@@ -27,7 +27,7 @@ struct State {
     uploads: BTreeMap<u32, Unread>,
     /// The memory of all uploads' unread frames.
     memory: usize,
-    /// Frames of requests that are over. h2 counts them for as long as the connection lasts.
+    /// Frames of finished requests, which h2 counts until the connection closes.
     lost: usize,
 }
 

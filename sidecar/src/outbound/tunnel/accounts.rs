@@ -235,7 +235,7 @@ const SPREAD: f64 = 0.1;
 /// The clock may be changed in the meantime.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause before an agent is asked again: its pod sees a changed Secret within a minute or two.
+/// Pause before the next request to an agent: a changed Secret reaches the agent's pod within a minute or two.
 const PAUSE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

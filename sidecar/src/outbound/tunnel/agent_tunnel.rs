@@ -68,7 +68,7 @@ impl AgentTunnel {
     }
 }
 
-/// A connection's place in its tunnel.
+/// A connection's slot in its tunnel.
 #[derive(Debug)]
 pub(crate) struct Place(Arc<AgentTunnel>);
 

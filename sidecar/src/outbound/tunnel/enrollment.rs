@@ -47,7 +47,7 @@ impl Request {
     }
 }
 
-/// The capability in an agent's description of itself.
+/// The capability that an agent reports if it supports enrollment.
 pub const CAPABILITY: &str = "enroll";
 /// A CA may be a bundle of many certificates.
 pub(super) const MAX_ANSWER: usize = 64 * 1024;

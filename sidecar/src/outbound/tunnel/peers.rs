@@ -270,7 +270,7 @@ const MAX_ANSWER: u64 = 2 * enrollment::MAX_ANSWER as u64;
 /// A new replica waits at most this long until the others find it.
 const LOOK_UP_INTERVAL: Duration = Duration::from_secs(5);
 const LOCATED: Duration = Duration::from_secs(30);
-/// About the time in which an agent that lost its tunnel dials again.
+/// About the time until an agent that lost its tunnel dials again.
 const MISSING: Duration = Duration::from_secs(1);
 const MAX_LOCATED: usize = 16_384;
 /// In bytes: enough for 16,384 tunnels.

@@ -36,8 +36,8 @@ impl TunnelStream {
         Self { directions: Arc::new(Directions(Locked::new(Some(open)))), place: None }
     }
 
-    /// Resolves when the other end has reset the stream, or the tunnel has ended. A write that is
-    /// blocked on another peer notices neither.
+    /// Resolves when the other end has reset the stream, or the tunnel has ended. A write to another peer that blocks
+    /// detects neither of these.
     pub(crate) fn given_up(&self) -> impl Future<Output = ()> + use<> {
         let directions = self.directions.clone();
         poll_fn(move |cx| {
@@ -52,7 +52,7 @@ impl TunnelStream {
         &self.directions
     }
 
-    /// Keeps its place in the tunnel until it is dropped.
+    /// Keeps its slot in the tunnel until it is dropped.
     pub(super) fn counted(self, place: Place) -> Self {
         Self { place: Some(place), ..self }
     }

@@ -4,8 +4,8 @@
 //! readers: those of the caller and of the cluster that hold the most ([`Bounds`]).
 //!
 //! A connection is late if bytes that had arrived at one sweep are unread at the next one. Only late
-//! connections are reset, so a connection whose reader keeps up is safe, and one whose reader reads
-//! a byte a second is not.
+//! connections are reset, so a connection with a fast reader is never reset, and one whose reader takes a byte a second
+//! can be.
 //!
 //! The windows limit the bytes, but each frame takes additional memory in h2, which is never
 //! released for other uses. So small frames are merged when a few hundred have arrived, and all

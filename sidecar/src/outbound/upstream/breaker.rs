@@ -1,17 +1,17 @@
-//! A circuit breaker for each member: after a period of failures callers get an error at once, and a single
-//! request at a time tries whether the member has recovered.
+//! A circuit breaker for each member: after a period of failures callers get an error at once, and one request at a
+//! time tests whether the member has recovered.
 //!
 //! - What counts: a connection that cannot be opened (name, TCP, proxy, TLS, each within the connect
-//!   timeout), and a new connection that ends before its first answer. The end of a pooled connection says
-//!   nothing about the member: fifty of them end together when it restarts, and the next request opens a new
-//!   one. It counts only if the connection was silent for as long as TCP waits.
+//!   timeout), and a new connection that ends before its first answer. The end of a pooled connection does not show
+//!   that the member is unreachable: all of them end when it restarts, and the next request opens a new one. It counts
+//!   only if the connection was silent for as long as TCP waits.
 //! - It opens when failures have continued for [`TIMEOUT`] without an answer: one attempt that took
 //!   this long, or two that were this far apart. Simultaneous failures count once.
 //! - The leader's probes open it on every replica, through the member's condition ([`Breaker::reported`]), so
 //!   that callers of the other replicas do not wait for the connect timeout.
-//! - While it is open nothing is sent, for a pause that grows from [`FIRST_PAUSE`] to [`LAST_PAUSE`]. Then
-//!   one request tries. If its connection opens, all other requests are sent again. Only an answer, with any
-//!   status, resets the failure, so that the next pause is short again.
+//! - While it is open nothing is sent, for a pause that grows from [`FIRST_PAUSE`] to [`LAST_PAUSE`]. Then one request
+//!   is sent as a trial. If its connection opens, all other requests are sent again. Only an answer, with any status,
+//!   resets the failure, so that the next pause is short again.
 //! - It belongs to one version of a member's Secret, and a new version gets a new breaker.
 //!
 //! A request reads one atomic; the rest runs only for members that failed recently.

@@ -341,7 +341,7 @@ pub(super) fn http1_builder() -> http1::Builder {
     builder
 }
 
-/// How much of an unread answer is buffered: 6 MiB for all places of a member. hyper's default
+/// Maximum buffered bytes of an unread response: 6 MiB if all seats of a member are in use. hyper's default
 /// bound is 400 KiB, and TLS delivers at most 16 KiB at once. This also bounds the head of an
 /// answer.
 const MAX_UNREAD: usize = 64 * 1024;

@@ -184,8 +184,8 @@ struct Client {
     upstream: Arc<Upstream>,
     /// The lock serializes the requests; `None` before the first request and after a broken connection.
     idle: Arc<Mutex<Option<Open>>>,
-    /// The place of a client that has got a large answer. It is held until the end of the client, because the
-    /// objects of the answer are in memory for about as long.
+    /// The permit of a client that has received a large response. It is held until the end of the client, because the
+    /// objects of the response are in memory for about as long.
     large: Arc<OnceCell<SemaphorePermit<'static>>>,
     places: &'static Semaphore,
 }
@@ -206,7 +206,7 @@ impl Client {
         Ok(self.upstream.open().await?.open)
     }
 
-    /// Reads an answer with objects. A large one needs a place before it is read to its end, or parsed.
+    /// Reads a response with objects. A large one needs a permit before it is read to its end or parsed.
     async fn objects(&self, body: Incoming) -> Result<Bytes, Failure> {
         let mut body = Limited::new(body, MAX_OBJECTS);
         let mut read = BytesMut::new();
@@ -287,7 +287,7 @@ const MAX_VALUES: usize = 250_000;
 /// These take at most about 8 MB as objects.
 const SMALL_VALUES: usize = 20_000;
 const SMALL_ANSWER: usize = 256 * 1024;
-/// The places for clients with large answers, over all members.
+/// The permits for large responses, shared by all members.
 static LARGE: Semaphore = Semaphore::const_new(2);
 
 #[cfg(test)]

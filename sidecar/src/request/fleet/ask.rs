@@ -39,15 +39,15 @@ pub(super) struct Asker {
     pub(super) headers: HeaderMap,
     pub(super) version: Version,
     pub(super) record: Record,
-    /// Charged for what is held of the members' objects.
+    /// Accounts for the buffered objects of the members.
     pub(super) memory: Arc<Shared>,
     /// The deadline of the whole request; `None` for a watch.
     pub(super) due: Option<Instant>,
-    /// The place in the limit of merged requests.
+    /// The seat in the limit of merged requests.
     pub(super) _permit: Option<Arc<Permit>>,
 }
 
-/// A member's answer. It keeps the place at the member until its body is read.
+/// A member's answer. It keeps the seat at the member until its body is read.
 pub(super) struct Answer {
     pub(super) response: Response<Body>,
     _permit: Permit,
@@ -99,7 +99,7 @@ impl Asker {
         }
     }
 
-    /// One attempt. The flag of a failure says whether another one may help.
+    /// One attempt. The flag of a failure is true if another attempt may succeed.
     async fn once(
         &self,
         member: &Member,
@@ -188,7 +188,8 @@ impl Answer {
         }
     }
 
-    /// The whole body, within the bounds of an object. What it takes when it is parsed is charged to the caller.
+    /// The whole body, within the bounds of an object. The memory of the parsed document counts towards the share of
+    /// the caller.
     pub(super) async fn whole(mut self, asker: &Asker, member: &Member) -> Result<Whole, Failure> {
         let failed =
             |error: items::Error| Failure::new(&member.name, StatusCode::BAD_GATEWAY, error.to_string());

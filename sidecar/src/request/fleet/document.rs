@@ -25,8 +25,8 @@ pub(super) async fn respond(read: Read) -> Result<Response<Body>, RequestError> 
     }
 }
 
-/// Whether a document is the union of all members'. The schema of one group version, the version and the health are any
-/// member's that has them.
+/// Whether a document merges those of all members. The schema of one group version, the version and the health are
+/// those of any member that has them.
 fn is_merged(path: &MemberPath) -> bool {
     let path = path.as_str();
     path.starts_with("/api") || path.trim_end_matches('/') == "/openapi/v3"

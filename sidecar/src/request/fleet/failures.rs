@@ -80,7 +80,7 @@ impl fmt::Display for Failures {
     }
 }
 
-/// Enough for a message of a kube-apiserver.
+/// Maximum length of a message, long enough for the messages of a kube-apiserver.
 const MAX_MESSAGE: usize = 1024;
 /// A Warning is at most some KiB.
 const MAX_NAMED: usize = 10;

@@ -34,7 +34,7 @@ mod part;
 
 use part::{Ask, Piece};
 
-/// What is asked of each member.
+/// The request to each member.
 pub(super) struct Question {
     pub(super) path: MemberPath,
     /// The selectors, for every member.
@@ -293,9 +293,9 @@ impl Merge {
     }
 }
 
-/// Members that are asked at once, until their heads arrive.
+/// Maximum number of concurrent requests to members that have not sent a response header yet.
 const AT_ONCE: usize = 32;
 /// Items that are sent together.
 const CHUNK: usize = 32 * 1024;
-/// Definitions that are merged by name. Those after them are shown once for each member.
+/// Maximum number of definitions that are merged by name. Further ones are listed once for each member.
 const MAX_NAMES: usize = 20_000;

@@ -21,7 +21,7 @@ use crate::limits::upload::Upload;
 use crate::outbound::body::Body;
 use crate::request::error::Error as RequestError;
 
-/// What is renamed of a request to one member.
+/// The parts of a request to one member that are renamed.
 #[derive(Debug)]
 pub struct OneMember {
     member: ClusterName,

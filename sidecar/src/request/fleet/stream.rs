@@ -1,5 +1,5 @@
-//! The body of a merged answer: a task writes it, and the client's reading sets its pace. It ends well only if the task
-//! says so: a task that fails or panics breaks the answer off.
+//! The body of a merged answer: a task writes it, and the client's reading sets its pace. The stream ends normally only
+//! if the task reports success: if the task fails or panics, the response is aborted.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,6 +1,6 @@
 //! A watch of all members: one upstream for each, merged by their arrival. Its bookmarks carry the versions of all
-//! members, so that a client can go on exactly where it was. A member that cannot be reached is named in bookmarks; its
-//! objects stay.
+//! members, so that a client can resume the watch without a gap. A member that cannot be reached is named in bookmarks;
+//! its objects stay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ mod progress;
 use member::{Follow, Report, Start};
 use progress::Progress;
 
-/// What the client asks of its watch.
+/// The options of the watch that the client requested.
 struct Options {
     bookmarks: bool,
     until: Instant,

@@ -119,7 +119,7 @@ pub(super) fn switch(
     head
 }
 
-/// Notes when the client reads nothing: among all who do not, the largest holder ends first.
+/// Records when the client stops reading. If too many requests are paused, those of the largest holder end first.
 #[derive(Debug)]
 struct Reader(Arc<Cutoff>);
 
@@ -188,7 +188,7 @@ async fn send(write: &mut (impl AsyncWrite + Unpin), opcode: u8, payload: &[u8])
     write.flush().await
 }
 
-/// Reads what the client sends until it closes. Messages mean nothing in a watch.
+/// Reads what the client sends until it closes. A watch ignores messages of the client.
 async fn until_closed(mut read: ReadHalf<impl AsyncRead>, pongs: mpsc::Sender<Bytes>) -> std::io::Result<()> {
     loop {
         let mut head = [0; 2];

@@ -62,7 +62,7 @@ fn numbered(names: Vec<String>) -> Vec<String> {
     names.into_iter().map(unique).collect()
 }
 
-/// The endings that say nothing about the cluster.
+/// The file name extensions to strip.
 const ENDINGS: [&str; 6] = [".yaml", ".yml", ".json", ".conf", ".config", ".kubeconfig"];
 
 #[cfg(test)]

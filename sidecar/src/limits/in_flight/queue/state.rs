@@ -18,7 +18,7 @@ pub(super) struct State {
     free: usize,
     waiting: usize,
     last_turn: u64,
-    /// Only callers that hold limited places or wait.
+    /// Only callers that hold limited seats or wait.
     callers: HashMap<Caller, Holder>,
     levels: ByLevel<Queued>,
     counts: Option<Box<Counts>>,
@@ -28,7 +28,7 @@ pub(super) struct State {
 struct Queued {
     held: usize,
     waiting: usize,
-    /// The callers with queued requests, each once. The first eligible caller gets a place and moves to the
+    /// The callers with queued requests, each once. The first eligible caller gets a seat and moves to the
     /// end.
     order: VecDeque<Caller>,
 }
@@ -53,7 +53,7 @@ impl State {
         Self { free: places, waiting: 0, last_turn: 0, callers, levels, counts: counts.then(Box::default) }
     }
 
-    /// Takes a free place, if the caller is eligible for one.
+    /// Takes a free seat, if the caller is eligible for one.
     pub(super) fn take(&mut self, rules: &Rules, level: Level, caller: Caller) -> bool {
         if !rules.is_limited(level) {
             self.levels[level as usize].held += 1;
@@ -103,7 +103,7 @@ impl State {
         Some(self.last_turn)
     }
 
-    /// Takes back a place.
+    /// Takes back a seat.
     pub(super) fn give_back(&mut self, rules: &Rules, level: Level, caller: Caller) {
         self.levels[level as usize].held -= 1;
         if rules.is_limited(level) {
@@ -114,7 +114,7 @@ impl State {
         }
     }
 
-    /// The next request that gets a free place, if any is eligible.
+    /// The next request that gets a free seat, if any is eligible.
     pub(super) fn next(&mut self, rules: &Rules) -> Option<(Caller, Waiting)> {
         if self.waiting == 0 {
             return None;
@@ -173,12 +173,12 @@ impl State {
         self.counts.as_deref().cloned()
     }
 
-    /// How many free places a level may take.
+    /// How many free seats a level may take.
     fn available(&self, rules: &Rules, level: Level) -> usize {
         rules.seats.available(level, self.free, |other| self.levels[other as usize].held)
     }
 
-    /// The position of the first waiting caller of a level that is eligible for a free place.
+    /// The position of the first waiting caller of a level that is eligible for a free seat.
     fn first(&self, rules: &Rules, level: Level) -> Option<usize> {
         let order = &self.levels[level as usize].order;
         if order.is_empty() {

@@ -32,7 +32,7 @@ fn flood(bound: &Bound, level: Level) -> Vec<Permit> {
 
 #[test]
 fn flood_in_one_level_leaves_the_others_their_places() {
-    // The places that each level does not lend of its 26, 34, 34 and 4.
+    // The seats that each level does not lend of its 26, 34, 34 and 4.
     let guaranteed = [17, 17, 17, 4];
     for (flooded, own) in LIMITED.into_iter().zip(guaranteed) {
         let bound = member(100, 0);
@@ -92,7 +92,7 @@ async fn lent_places_return_to_the_level_below_its_share() {
             });
         }
         let levels: Vec<_> = admitted.iter().map(|(level, _)| *level).collect();
-        // Up to its 34 nominal places the late level has priority.
+        // Up to its 34 nominal seats the late level has priority.
         assert_eq!(levels[..17], [late; 17], "beside {flooding:?}");
         let held = bound.0.snapshot().held[late as usize];
         assert!(held.abs_diff(34) <= 3, "{held} beside {flooding:?}");
@@ -198,7 +198,7 @@ async fn no_place_is_lost_between_levels() {
     }
 }
 
-/// A level below its guaranteed places always has a free place, regardless of what the others hold.
+/// A level below its guaranteed seats always has a free seat, regardless of what the others hold.
 #[test]
 fn guaranteed_places_are_free_in_every_state() {
     let (bound, guaranteed) = (member(100, 0), [17, 17, 17, 4]);

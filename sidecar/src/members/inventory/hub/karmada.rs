@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{Hub, INSECURE, KarmadaFlags, Known, entry, value};
 use crate::host::token::{Account, Credential, Token};
 
-/// What counts of a Cluster of Karmada.
+/// The used fields of a Cluster of Karmada.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(group = "cluster.karmada.io", version = "v1alpha1", kind = "Cluster", schema = "disabled")]
 #[kube(root = "KarmadaCluster", derive = "Default")]

@@ -274,7 +274,7 @@ async fn waiter_limit_survives_a_new_secret() {
     let ended = join_all(come.map(|(person, cluster)| access.acquire(cluster, person, &lacking))).await;
     let of = |end: Outcome| ended.iter().filter(|answer| answer.outcome == end).count();
     assert_eq!((of(Outcome::Late), of(Outcome::Busy)), (32, 8), "{ended:?}");
-    // The places are free again.
+    // The slots are free again.
     assert_eq!(access.acquire(&after, &person(40), &lacking).await.outcome, Outcome::Late);
 }
 

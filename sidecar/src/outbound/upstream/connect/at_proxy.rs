@@ -19,7 +19,7 @@ pub(in super::super) struct AtProxy {
 }
 
 impl AtProxy {
-    /// Names the proxy, if there is one, as the place of the failure. A timeout stays unchanged, because
+    /// Reports the failure as one of the proxy, if there is a proxy. A timeout stays unchanged, because
     /// either the proxy or the member may be silent.
     pub(in super::super) fn name(proxy: Option<&Uri>, cause: BoxError) -> BoxError {
         let Some(proxy) = proxy.filter(|_| !is_timeout(cause.as_ref())) else { return cause };

@@ -18,7 +18,7 @@ use crate::request::fleet::members::Member;
 pub(super) enum Piece {
     /// Renamed.
     Item(Bytes, Option<String>),
-    /// The list without its items, or why it ends early. The flag says whether the transport failed.
+    /// The list without its items, or why it ends early. The flag is true if the transport failed.
     End(Result<Value, (Failure, bool)>),
 }
 

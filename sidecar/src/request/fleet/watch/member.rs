@@ -60,11 +60,11 @@ pub(super) struct Follow {
     pub(super) question: Arc<Question>,
     pub(super) shown: Shown,
     pub(super) reports: mpsc::Sender<(ClusterName, Report)>,
-    /// Charged for what is held of an event.
+    /// Accounts for the buffered part of an event.
     pub(super) memory: Share,
-    /// Ends the watch, if what waits for its client must go.
+    /// Ends the watch if its unsent events must be dropped.
     pub(super) over: CancellationToken,
-    /// Told how the first attempt went.
+    /// Receives the result of the first attempt.
     pub(super) first: Option<oneshot::Sender<Result<(), Failure>>>,
 }
 
@@ -74,10 +74,10 @@ enum End {
     Over,
     Failed(Failure),
     Invalid(items::Error),
-    /// What is held of an event must go.
+    /// The buffered part of an event must be dropped.
     Full,
     Expired,
-    /// The client is gone.
+    /// The client has disconnected.
     Gone,
 }
 
@@ -156,8 +156,8 @@ impl Follow {
         }
     }
 
-    /// Sends the objects that exist as added. If that fails in the middle, the next attempt reads the same version: an
-    /// object that was sent and has gone since is then deleted by an event.
+    /// Sends the existing objects as ADDED events. If that fails halfway, the next attempt reads the same version: an
+    /// object that was sent and then deleted gets a DELETED event.
     async fn list(&mut self, start: &mut Start) -> Result<(), End> {
         let query = match start {
             Start::ListAt(version) => format!("resourceVersion={version}&resourceVersionMatch=Exact"),
@@ -308,7 +308,7 @@ fn type_of_items(list: &Value) -> Option<(String, String)> {
     Some((kind.strip_suffix("List").unwrap_or(&kind).to_owned(), version))
 }
 
-/// The event of an object that exists. Objects of a list have no type of their own.
+/// The ADDED event of an existing object. Objects in a list have no `kind` and `apiVersion` of their own.
 fn added(
     element: &[u8],
     of: Option<&(String, String)>,
@@ -330,9 +330,9 @@ fn added(
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// After so long the next failure is a new one.
+/// After this uptime the backoff is reset.
 const LASTED: Duration = Duration::from_secs(60);
-/// A watch may be silent; a dead connection ends by TCP's own probes.
+/// A watch may be idle for hours; TCP keepalive detects a dead connection.
 const NO_STALL: Duration = Duration::from_secs(24 * 60 * 60);
 /// A task, its channel and its buffers.
 const BOOKKEEPING: usize = 8 * 1024;

@@ -1,5 +1,5 @@
-//! How far a merged watch is with each member: whose existing objects were sent, who cannot be reached, and what kind the
-//! objects are. It decides what bookmarks say.
+//! Tracks the progress of a merged watch: the members whose existing objects were sent, the unreachable members, and
+//! the kind of the objects. It determines the content of bookmarks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,15 +10,15 @@ pub(super) type Kind = (String, String);
 
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Whether the client accepts no incomplete list.
+    /// Whether the client refuses an incomplete list.
     is_strict: bool,
-    /// Whether a bookmark ends the objects that exist.
+    /// Whether a bookmark marks the end of the existing objects.
     marks_end: bool,
     has_marked_end: bool,
     /// Members whose existing objects are not all sent.
     pending: BTreeSet<ClusterName>,
     unreachable: BTreeSet<ClusterName>,
-    /// What each member says of its objects.
+    /// The type that each member reports for its objects.
     kinds: BTreeMap<ClusterName, Kind>,
 }
 

@@ -1,8 +1,8 @@
 //! Bounds the threads that lookups of all members block.
 //!
 //! Names with silent name servers must not delay other names. So a slow lookup moves from the quick
-//! places to the slow ones, and later lookups of its name wait only for a slow place. Names that
-//! are not known to be slow wait only for a quick place, and only as long as the slow places are
+//! slots to the slow ones, and later lookups of its name wait only for a slow slot. Names that
+//! are not known to be slow wait only for a quick slot, and only as long as the slow slots are
 //! all taken.
 
 use std::future::ready;
@@ -16,11 +16,11 @@ use tokio::time::timeout;
 
 use crate::base::ttl_cache::TtlCache;
 
-/// The places of this process: connectors come and go with their members' Secrets, but their blocked threads
+/// The slots of this process: connectors come and go with their members' Secrets, but their blocked threads
 /// stay.
 pub(super) static ALL: LazyLock<Arc<Places>> = LazyLock::new(Arc::default);
 
-/// The places for all lookups, assigned in the order of the requests.
+/// The slots for all lookups, assigned in the order of the requests.
 #[derive(Debug)]
 pub(super) struct Places {
     quick: Arc<Semaphore>,
@@ -28,7 +28,7 @@ pub(super) struct Places {
     slow_names: TtlCache<Name, ()>,
 }
 
-/// The place of one lookup.
+/// The slot of one lookup.
 #[derive(Debug)]
 pub(super) struct Place {
     permit: OwnedSemaphorePermit,
@@ -48,14 +48,14 @@ impl Places {
         self.slow_names.get(name).is_some()
     }
 
-    /// Waits for a place.
+    /// Waits for a slot.
     pub(super) async fn take(&self, name: &Name) -> Result<Place, AcquireError> {
         let is_slow = self.is_slow(name);
         let places = if is_slow { &self.slow } else { &self.quick };
         Ok(Place { permit: places.clone().acquire_owned().await?, is_slow })
     }
 
-    /// Runs a lookup and holds its place until it ends.
+    /// Runs a lookup and holds its slot until it ends.
     pub(super) async fn hold<T>(&self, place: Place, name: &Name, lookup: impl Future<Output = T>) -> T {
         let mut lookup = pin!(lookup);
         if let Ok(answer) = timeout(LONG, &mut lookup).await {
@@ -67,7 +67,7 @@ impl Places {
         if is_slow {
             return lookup.await;
         }
-        // The lookup is only borrowed, and dropping the wait for a place leaves the queue.
+        // The lookup is only borrowed, and dropping the wait for a slot leaves the queue.
         tokio::select! {
             biased;
             answer = &mut lookup => answer,
@@ -86,7 +86,7 @@ pub(super) const QUICK: usize = 64;
 pub(super) const SLOW: usize = 192;
 /// A working name server answers within this time, even one on another continent.
 pub(super) const LONG: Duration = Duration::from_secs(1);
-/// After this time a name may take a quick place again, for [`LONG`].
+/// After this time a name may take a quick slot again, for [`LONG`].
 const REMEMBERED: Duration = Duration::from_secs(300);
 /// More than the number of members; the least recently used names are forgotten first.
 const MAX_NAMES: usize = 4096;

@@ -40,7 +40,7 @@ impl NameServers {
         join_all(names.iter().map(|name| self.ask(name))).await
     }
 
-    /// Takes all places.
+    /// Takes all slots.
     async fn fill(&self) {
         for _ in 0..3 {
             for answer in self.ask_silent(2 * (QUICK + SLOW)).await {
@@ -109,7 +109,7 @@ async fn fault_44_silent_names_do_not_delay_other_names() {
     let servers = NameServers::silent();
     for round in 0..10 {
         let silent = servers.clone();
-        // As many members as there are slow places: the silent lookups leave all quick ones.
+        // As many members as there are slow slots: the silent lookups leave all quick ones.
         let asking = tokio::spawn(async move { silent.ask_silent(SLOW).await });
         sleep(4 * LONG).await;
         let began = Instant::now();

@@ -56,7 +56,7 @@ lint: ## Check format, clippy (the plugin also for macOS and Windows), documenta
 .PHONY: unit
 unit: ## Run the unit tests (TEST=TEXT: those with this text in their name)
 	cargo test-all --lib --bins $(TEST)
-	cargo test-all --test cli --test krew --test krew_release --test chart_files --test crd --test rights --test closed_pipe $(TEST)
+	cargo test-all --test cli --test agent_trust --test krew --test krew_release --test chart_files --test crd --test rights --test closed_pipe $(TEST)
 
 .PHONY: e2e
 e2e: kubernetes ## Run the end-to-end tests of `make test` (TEST=TEXT: those with this text in their name)

@@ -6,7 +6,9 @@ mod informers;
 mod lists;
 mod one_member;
 mod rights;
-mod slow;
+mod slow {
+    mod members;
+}
 mod watches;
 mod writes;
 

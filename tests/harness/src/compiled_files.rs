@@ -22,6 +22,25 @@ fn every_file_of_the_tests_is_a_module() {
     }
 }
 
+/// A program of tests that no command names is never run, and its tests seem to pass.
+#[test]
+fn every_program_of_tests_is_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let commands =
+        ["Makefile", "tests/e2e.sh"].map(|file| fs::read_to_string(root.join(file)).unwrap()).concat();
+    let mut programs = vec!["cli".to_owned(), "e2e".to_owned()];
+    for folder in ["kubectl-mc/tests", "sidecar/tests", "sidecar/api/tests"] {
+        let entries = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        let files = entries.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
+        programs.extend(files.map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned()));
+    }
+    assert!(programs.len() > 10, "{programs:?}");
+    let words: Vec<_> = commands.split_whitespace().collect();
+    let is_run = |name: &String| words.windows(2).any(|pair| pair == ["--test", name]);
+    programs.retain(|name| !is_run(name));
+    assert_eq!(programs, [""; 0], "no command runs these");
+}
+
 /// `tests/e2e.sh` finds these folders as parts of a test's path, so a file of such a name would move its tests.
 #[test]
 fn no_file_of_the_tests_has_the_name_of_a_tier() {

@@ -1,3 +1,0 @@
-//! Tests that wait for the view's own intervals.
-
-mod members;

@@ -75,6 +75,12 @@ fn deletes_nothing_of_a_lost_member(name: &str, watch_list: &str) -> Result<()> 
     view.scenes[0].api.delete(&format!("/api/v1/namespaces/{namespace}/configmaps/a"))?;
     member.is_lost.store(false, Ordering::SeqCst);
     informer.wait_for(&format!("DELETED {}", of("m1", "a")), SOON)?;
+    // All changes of the list come before those of the watch after it.
+    view.config_maps("a")?;
+    let added = format!("ADDED {}", of("m1", "a"));
+    informer.wait_until("the object of m1 again", SOON, |stdout, _| {
+        String::from_utf8_lossy(stdout).lines().filter(|line| **line == *added).count() == 2
+    })?;
     let told = informer.stdout();
     ensure!(!told.contains(&format!("DELETED {}", of(&fake.name, "f"))), "{told}");
     Ok(())
